@@ -2,6 +2,7 @@
 
 mod connect;
 mod connection;
+mod datagrams;
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -20,7 +20,9 @@ pub(crate) mod multiplexed {
 
 /// Connections over QUIC, which carry an exchange on each stream: HTTP/3.
 pub(crate) mod datagrams {
-    pub(crate) use super::h3::{Http3 as Datagrams, NO_ERROR, STREAMS_FIRST, Shared, shared};
+    pub(crate) use super::h3::{
+        Client, Conn, Http3 as Datagrams, NO_ERROR, Server, Shared, shared,
+    };
 }
 
 /// Tells the two apart by the first bytes of a connection in clear text.
@@ -39,6 +41,8 @@ pub enum Protocol {
     /// HTTP/2: a connection carries as many requests at a time as the server allows. In clear text
     /// it is spoken without asking first (RFC 9113, section 3.3).
     Http2,
+    /// HTTP/3: the same over QUIC, which includes TLS. Pools have no such connections.
+    Http3,
 }
 
 /// What the connections of an upstream can do.
@@ -49,7 +53,7 @@ pub struct Capabilities {
     /// Trailers reach the other side in both directions.
     pub carries_trailers: bool,
     /// The server can report that it did not process a request, so that any request may be sent again
-    /// (GOAWAY and REFUSED_STREAM: RFC 9113, section 8.7).
+    /// (GOAWAY and REFUSED_STREAM: RFC 9113, section 8.7; GOAWAY and H3_REQUEST_REJECTED: RFC 9114, section 5.2).
     pub refuses_unprocessed: bool,
     /// How a request opens a WebSocket.
     pub upgrade: UpgradeForm,
@@ -67,16 +71,19 @@ pub enum UpgradeForm {
 impl Protocol {
     /// The protocol whose connections carry one exchange at a time.
     pub(crate) const EXCLUSIVE: Protocol = Protocol::Http1;
+    /// The protocol whose connections are those of QUIC.
+    pub(crate) const DATAGRAMS: Protocol = Protocol::Http3;
 
-    /// Its name in ALPN (RFC 7301, section 6; RFC 9113, section 3.2).
+    /// Its name in ALPN (RFC 7301, section 6; RFC 9113, section 3.2; RFC 9114, section 3.1).
     pub(crate) fn alpn(self) -> &'static [u8] {
         match self {
             Protocol::Http1 => b"http/1.1",
             Protocol::Http2 => b"h2",
+            Protocol::Http3 => b"h3",
         }
     }
 
-    /// The protocol that ALPN negotiated (RFC 9113, section 3.2); HTTP/1.1 without ALPN.
+    /// The protocol that ALPN negotiated on a connection of TCP (RFC 9113, section 3.2); HTTP/1.1 without ALPN.
     pub(crate) fn of_alpn(name: Option<&[u8]>) -> Protocol {
         match name {
             Some(b"h2") => Protocol::Http2,
@@ -94,7 +101,7 @@ impl Protocol {
                 refuses_unprocessed: false,
                 upgrade: UpgradeForm::UpgradeField,
             },
-            Protocol::Http2 => Capabilities {
+            Protocol::Http2 | Protocol::Http3 => Capabilities {
                 multiplexes: true,
                 carries_trailers: true,
                 refuses_unprocessed: true,

@@ -119,8 +119,9 @@ pub enum ClientError {
     Malformed(Error),
     /// No response head within the response timeout.
     TimedOut,
-    /// The server did not process the request and reported it with GOAWAY or REFUSED_STREAM
-    /// (RFC 9113, section 8.7). Any request may be sent again.
+    /// The server did not process the request and reported it with GOAWAY, REFUSED_STREAM or
+    /// H3_REQUEST_REJECTED (RFC 9113, section 8.7; RFC 9114, section 4.1.1), or the request was not sent because
+    /// the connection takes no more. Any request may be sent again.
     Unprocessed,
     /// The server ended the connection with an error, and this request may be its cause: it is not to
     /// be sent again.
@@ -132,7 +133,7 @@ pub enum ClientError {
     /// opened.
     NoExtendedConnect,
     /// All allowed connections to the server carried as many requests as the server allows, and
-    /// none became free while the request waited.
+    /// none became free while the request waited; or the caller's own connection does.
     Busy,
     /// All allowed connections are busy, and too many requests wait already.
     QueueFull,

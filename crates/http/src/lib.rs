@@ -25,6 +25,7 @@ mod options;
 mod pool;
 mod problem;
 mod queue;
+mod quic_limits;
 mod recycle;
 mod request_id;
 mod serve;

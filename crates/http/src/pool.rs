@@ -148,8 +148,15 @@ impl Pool {
     }
 
     /// The connections to this address in clear text, with this version of HTTP.
+    ///
+    /// # Panics
+    /// If that is HTTP/3, which has no clear text.
     #[must_use]
     pub fn upstream_with_protocol(&self, address: &Address, protocol: Protocol) -> Upstream {
+        assert!(
+            protocol != Protocol::DATAGRAMS,
+            "pools have no connections of QUIC"
+        );
         let key = (
             address.clone(),
             ConnectionKind::Plain(protocol),

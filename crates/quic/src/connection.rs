@@ -1,13 +1,15 @@
 //! One connection.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionHandle, Transmit, VarInt};
+use quinn_proto::{ConnectionError, ConnectionHandle, Transmit, VarInt};
 
 use crate::congestion;
 use crate::endpoint::{Protocol, Shared};
@@ -49,15 +51,52 @@ pub struct Connection<P: Protocol> {
     migration: RefCell<Migration>,
     /// The address has changed, and the protocol does not know it.
     has_migrated: Cell<bool>,
+    /// `None` on a server.
+    connecting: Option<Box<Connecting>>,
+}
+
+/// The wait for the handshake of a client.
+#[derive(Default)]
+struct Connecting {
+    task: RefCell<Option<Waker>>,
+    failure: RefCell<Option<ConnectionError>>,
 }
 
 impl<P: Protocol> Connection<P> {
-    pub(crate) fn new(
+    /// A connection of a client, of which a first packet has come. `unvalidated_room` is what may be sent until the
+    /// address is validated, if it is not.
+    pub(crate) fn of_client(
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
         endpoint: &Rc<Shared<P>>,
         handshake: Handshake,
         unvalidated_room: Option<usize>,
+    ) -> Rc<Connection<P>> {
+        Connection::new(quic, handle, endpoint, handshake, unvalidated_room, None)
+    }
+
+    /// A connection to a server, whose handshake is to be complete at `due`.
+    pub(crate) fn to_server(
+        quic: quinn_proto::Connection,
+        handle: ConnectionHandle,
+        endpoint: &Rc<Shared<P>>,
+        due: Instant,
+    ) -> Rc<Connection<P>> {
+        let handshake = Handshake {
+            due,
+            is_validated: true,
+        };
+        let connecting = Some(Box::default());
+        Connection::new(quic, handle, endpoint, handshake, None, connecting)
+    }
+
+    fn new(
+        quic: quinn_proto::Connection,
+        handle: ConnectionHandle,
+        endpoint: &Rc<Shared<P>>,
+        handshake: Handshake,
+        unvalidated_room: Option<usize>,
+        connecting: Option<Box<Connecting>>,
     ) -> Rc<Connection<P>> {
         Rc::new(Connection {
             migration: RefCell::new(Migration::new(quic.remote_address(), handshake.due)),
@@ -76,7 +115,50 @@ impl<P: Protocol> Connection<P> {
             window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
             reserved: Cell::new(0),
             is_broken: Cell::new(false),
+            connecting,
         })
+    }
+
+    /// Waits until the handshake with a server is complete, so that there is a [`Connection::state`]. For one task.
+    ///
+    /// # Errors
+    /// Why it has failed.
+    pub async fn established(&self) -> Result<(), ConnectionError> {
+        poll_fn(|cx| self.poll_established(cx)).await
+    }
+
+    fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        let Some(connecting) = &self.connecting else {
+            return Poll::Ready(Err(ConnectionError::LocallyClosed));
+        };
+        if let Some(reason) = &*connecting.failure.borrow() {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        if self.state.get().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        *connecting.task.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Wakes the task that waits for the handshake.
+    pub(crate) fn wake_connecting(&self) {
+        if let Some(connecting) = &self.connecting
+            && let Some(task) = connecting.task.take()
+        {
+            task.wake();
+        }
+    }
+
+    /// The connection is lost, perhaps before its handshake was complete.
+    pub(crate) fn fail_connecting(&self, reason: &ConnectionError) {
+        if let Some(connecting) = &self.connecting {
+            connecting
+                .failure
+                .borrow_mut()
+                .get_or_insert_with(|| reason.clone());
+            self.wake_connecting();
+        }
     }
 
     /// Works on the streams of the connection. What that queues is sent soon; `None` if the state machine has
@@ -221,6 +303,7 @@ impl<P: Protocol> Connection<P> {
         let now = blitz_reactor::now();
         let reason = Bytes::from_static(reason.as_bytes());
         self.with(|quic| quic.close(now, VarInt::from_u32(code), reason));
+        self.fail_connecting(&ConnectionError::LocallyClosed);
     }
 
     /// When its handshake has to be complete, if it is not.

@@ -42,6 +42,8 @@ macro_rules! counters {
 counters! {
     /// Connections that have begun their handshake.
     accepted,
+    /// Connections to servers that have begun their handshake.
+    connects,
     /// Handshakes that were completed.
     handshakes,
     /// Connections that ended before their handshake was complete, timeouts included.

@@ -1,5 +1,8 @@
 //! The endpoint of one core: all connections on one UDP socket.
 
+mod client;
+mod server;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -9,26 +12,26 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use blitz_reactor::{DatagramSocket, Datagrams, Ecn, Timer, Train};
 use bytes::{Bytes, BytesMut};
-use quinn_proto::crypto::ServerConfig as Crypto;
 use quinn_proto::{
-    ConnectionError, DatagramEvent, EcnCodepoint, EndpointConfig, EndpointEvent, Event, Incoming,
-    ServerConfig, StreamEvent, TimeSource, Transmit, TransportConfig, ValidationTokenConfig,
-    VarInt,
+    ConnectionError, DatagramEvent, EcnCodepoint, EndpointConfig, EndpointEvent, Event,
+    ServerConfig, StreamEvent, Transmit, TransportConfig, VarInt,
 };
 
 use crate::connection::Connection;
 use crate::counters::{CounterCells, Counters};
-use crate::handshakes::{Handshake, Handshakes};
 use crate::ids::{Ids, core_of};
 use crate::keys::Keys;
 use crate::limits::Limits;
-use crate::migration::AMPLIFICATION_MAX;
 use crate::packet_key;
 use crate::timers::Timers;
+use server::Server;
+
+pub use client::ConnectError;
+pub use server::Settings;
 
 /// Trains that are received before connections are driven.
 const TRAINS_PER_POLL: usize = 16;
@@ -38,12 +41,6 @@ const TRAINS_PER_CONNECTION: usize = 4;
 
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
-
-/// Connections beyond the limit that may be closing, however small it is.
-const CLOSING_MIN: usize = 8;
-
-/// Bytes of Initial packets that wait for a decision. There are none: each is decided at once.
-const INITIAL_BYTES_MAX: u64 = 16 * 1024;
 
 /// What the connections of an endpoint carry.
 ///
@@ -82,18 +79,6 @@ pub trait Protocol: Sized + 'static {
     fn lost(&self, connection: &Rc<Connection<Self>>, reason: &ConnectionError);
 }
 
-/// The parameters of [`Endpoint::new`].
-pub struct Settings {
-    /// Secrets that all cores have in common.
-    pub keys: Keys,
-    /// The number of cores that have a socket of the address.
-    pub cores: usize,
-    /// Limits.
-    pub limits: Limits,
-    /// The cryptography of new connections; another one from the next connection on, if it is replaced.
-    pub crypto: Rc<dyn Fn() -> Arc<dyn Crypto>>,
-}
-
 /// All connections on one UDP socket. Clones are handles to the same endpoint.
 pub struct Endpoint<P: Protocol>(Rc<Shared<P>>);
 
@@ -101,16 +86,18 @@ pub struct Endpoint<P: Protocol>(Rc<Shared<P>>);
 pub(crate) struct Shared<P: Protocol> {
     protocol: P,
     socket: DatagramSocket,
-    settings: Settings,
+    keys: Keys,
+    /// The number of cores that have a socket of the address.
+    cores: usize,
+    limits: Limits,
     transport: Arc<TransportConfig>,
     core: usize,
     quinn: RefCell<quinn_proto::Endpoint>,
-    /// The configuration of new connections, and the cryptography that it is made for.
-    config: RefCell<Arc<ServerConfig>>,
+    /// `None` at an endpoint that only connects to servers.
+    server: Option<Server>,
     /// By their handles.
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
     open: Cell<usize>,
-    handshakes: RefCell<Handshakes>,
     /// Connections that have something to do, or to be acknowledged.
     pub(crate) active: Cell<usize>,
     /// Bytes that connections may have sent without acknowledgement, beside those that each may.
@@ -124,15 +111,31 @@ pub(crate) struct Shared<P: Protocol> {
     spare: RefCell<Vec<u8>>,
     counters: CounterCells,
     is_closing: Cell<bool>,
-    is_refusing: Cell<bool>,
+    /// It ends once it has no connection.
+    ends_when_empty: Cell<bool>,
+}
+
+/// The parts of an endpoint that its side decides.
+struct Parts {
+    keys: Keys,
+    cores: usize,
+    limits: Limits,
+    transport: Arc<TransportConfig>,
+    server: Option<Server>,
+    config: Option<Arc<ServerConfig>>,
 }
 
 impl<P: Protocol> Endpoint<P> {
-    /// An endpoint of the calling core.
-    #[must_use]
-    pub fn new(socket: DatagramSocket, protocol: P, settings: Settings) -> Endpoint<P> {
+    fn of_parts(socket: DatagramSocket, protocol: P, parts: Parts) -> Endpoint<P> {
+        let Parts {
+            keys,
+            cores,
+            limits,
+            transport,
+            server,
+            config: server_config,
+        } = parts;
         let core = blitz_reactor::core_index();
-        let keys = settings.keys.clone();
         let number = keys.next_endpoint();
         let mut config = EndpointConfig::new(Arc::new(keys.resets()));
         let ids = keys.clone();
@@ -140,21 +143,19 @@ impl<P: Protocol> Endpoint<P> {
             .cid_generator(move || Box::new(Ids::new(&ids, core, number)))
             .supported_versions(vec![VERSION_1])
             .rng_seed(Some(keys.seed(number)));
-        let transport = settings.limits.transport();
-        let server = Arc::new(server_config(&settings, &transport, (settings.crypto)()));
-        let quinn =
-            quinn_proto::Endpoint::new(Arc::new(config), Some(Arc::clone(&server)), true, None);
+        let quinn = quinn_proto::Endpoint::new(Arc::new(config), server_config, true, None);
         Endpoint(Rc::new(Shared {
             protocol,
             socket,
-            settings,
+            keys,
+            cores,
+            limits,
             transport,
             core,
             quinn: RefCell::new(quinn),
-            config: RefCell::new(server),
+            server,
             connections: RefCell::default(),
             open: Cell::new(0),
-            handshakes: RefCell::default(),
             active: Cell::new(0),
             reserved: Cell::new(0),
             listed: RefCell::default(),
@@ -164,11 +165,12 @@ impl<P: Protocol> Endpoint<P> {
             spare: RefCell::default(),
             counters: CounterCells::default(),
             is_closing: Cell::new(false),
-            is_refusing: Cell::new(false),
+            ends_when_empty: Cell::new(false),
         }))
     }
 
-    /// Receives and sends until [`Endpoint::close`] was called and the clients were told.
+    /// Receives and sends until [`Endpoint::close`] was called and the peers were told, or as
+    /// [`Endpoint::end_when_empty`] says.
     pub async fn run(&self) {
         poll_fn(|cx| self.0.poll(cx)).await;
     }
@@ -184,9 +186,11 @@ impl<P: Protocol> Endpoint<P> {
         self.0.wake();
     }
 
-    /// Refuses new connections from now on.
-    pub fn refuse_new(&self) {
-        self.0.is_refusing.set(true);
+    /// Ends [`Endpoint::run`] once there is no connection, which takes some round trips after the last was closed: its
+    /// peer may not have received the close.
+    pub fn end_when_empty(&self) {
+        self.0.ends_when_empty.set(true);
+        self.0.wake();
     }
 
     /// The bound address.
@@ -216,34 +220,6 @@ impl<P: Protocol> Clone for Endpoint<P> {
 
 /// The version of RFC 9000. Drafts, and version 2, are not offered.
 const VERSION_1: u32 = 1;
-
-fn server_config(
-    settings: &Settings,
-    transport: &Arc<TransportConfig>,
-    crypto: Arc<dyn Crypto>,
-) -> ServerConfig {
-    let mut tokens = ValidationTokenConfig::default();
-    // For one more connection: each takes the derivation of a key.
-    tokens.sent(1).log(settings.keys.tokens_used());
-    let mut config = ServerConfig::new(crypto, Arc::new(settings.keys.tokens()));
-    config
-        .transport_config(Arc::clone(transport))
-        .validation_token_config(tokens)
-        .max_incoming(settings.limits.handshakes_max)
-        .incoming_buffer_size(INITIAL_BYTES_MAX)
-        .incoming_buffer_size_total(INITIAL_BYTES_MAX)
-        .time_source(Arc::new(CoreClock));
-    config
-}
-
-/// The wall clock of the core.
-struct CoreClock;
-
-impl TimeSource for CoreClock {
-    fn now(&self) -> SystemTime {
-        blitz_reactor::wall_clock()
-    }
-}
 
 impl<P: Protocol> Shared<P> {
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -277,6 +253,9 @@ impl<P: Protocol> Shared<P> {
                 .cloned()
                 .collect();
             all.iter().for_each(|connection| self.remove(connection));
+            return Poll::Ready(());
+        }
+        if self.ends_when_empty.get() && self.open.get() == 0 {
             return Poll::Ready(());
         }
         if trains == TRAINS_PER_POLL || !is_sent {
@@ -313,7 +292,7 @@ impl<P: Protocol> Shared<P> {
     }
 
     fn limit_unacknowledged(&self, connection: &Connection<P>) {
-        let limits = &self.settings.limits;
+        let limits = &self.limits;
         // Each active connection has its part.
         let part = limits.all_unacknowledged_bytes_max / (self.active.get().max(1) as u64);
         connection.limit_unacknowledged(self, part.min(limits.unacknowledged_bytes_max));
@@ -321,7 +300,7 @@ impl<P: Protocol> Shared<P> {
 
     /// What is left of the bytes that all connections share.
     pub(crate) fn unreserved_bytes(&self) -> u64 {
-        let all = self.settings.limits.all_unacknowledged_bytes_max;
+        let all = self.limits.all_unacknowledged_bytes_max;
         all.saturating_sub(self.reserved.get())
     }
 
@@ -353,12 +332,11 @@ impl<P: Protocol> Shared<P> {
 
     /// The core that a datagram is for, if that is another one.
     fn other_core(&self, datagram: &[u8]) -> Option<usize> {
-        let cores = self.settings.cores;
+        let cores = self.cores;
         if cores == 1 {
             return None;
         }
-        core_of(self.settings.keys.steering(), datagram)
-            .filter(|&core| core != self.core && core < cores)
+        core_of(self.keys.steering(), datagram).filter(|&core| core != self.core && core < cores)
     }
 
     fn receive_datagram(self: &Rc<Self>, train: &Train, datagram: BytesMut, now: Instant) {
@@ -405,85 +383,6 @@ impl<P: Protocol> Shared<P> {
         done.inspect_err(|_| self.counters.panics.add(1)).ok()
     }
 
-    /// Accepts a connection, or has the client prove its address first, or ignores it.
-    fn decide(
-        self: &Rc<Self>,
-        incoming: Incoming,
-        bytes: usize,
-        mut buffer: Vec<u8>,
-        now: Instant,
-    ) {
-        if self.is_closing.get() {
-            return self.ignore(incoming, buffer);
-        }
-        if self.is_refusing.get() {
-            return self.refuse(incoming, buffer);
-        }
-        let limits = &self.settings.limits;
-        let is_validated = incoming.remote_address_validated();
-        let handshakes = self.handshakes.borrow().len();
-        let is_busy = handshakes >= limits.handshakes_max;
-        // A forged address must not close the connection or the handshake of another client either.
-        let is_full = self.open.get() >= limits.connections_max;
-        let needs_proof = handshakes >= limits.retry_above || is_busy || is_full;
-        if needs_proof && !is_validated && incoming.may_retry() {
-            self.counters.retries.add(1);
-            let transmit = self.guard(|quinn| quinn.retry(incoming, &mut buffer).ok());
-            return self.respond(transmit.flatten(), buffer);
-        }
-        if is_busy && !self.replace_handshake(now) {
-            return self.ignore(incoming, buffer);
-        }
-        // A handshake that was replaced has made room as well.
-        if is_full && !is_busy && !self.make_room() {
-            return self.refuse(incoming, buffer);
-        }
-        let config = self.config();
-        let room = (!is_validated).then_some(bytes * AMPLIFICATION_MAX);
-        let handshake = Handshake {
-            due: now + limits.handshake_timeout,
-            is_validated,
-        };
-        let mut refusal = None;
-        self.guard(
-            |quinn| match quinn.accept(incoming, now, &mut buffer, Some(config)) {
-                Ok((handle, quic)) => {
-                    let connection = Connection::new(quic, handle, self, handshake, room);
-                    self.insert(connection, handshake);
-                }
-                Err(error) => {
-                    self.counters.invalid.add(1);
-                    refusal = error.response;
-                }
-            },
-        );
-        self.respond(refusal, buffer);
-    }
-
-    fn ignore(&self, incoming: Incoming, buffer: Vec<u8>) {
-        self.counters.ignored.add(1);
-        self.guard(|quinn| quinn.ignore(incoming));
-        *self.spare.borrow_mut() = buffer;
-    }
-
-    fn refuse(&self, incoming: Incoming, mut buffer: Vec<u8>) {
-        self.counters.refused.add(1);
-        let transmit = self.guard(|quinn| quinn.refuse(incoming, &mut buffer));
-        self.respond(transmit, buffer);
-    }
-
-    /// Closes a connection for a new one. Those that are closing count until they are forgotten, so that there may be
-    /// an eighth more than the limit.
-    fn make_room(&self) -> bool {
-        let limit = self.settings.limits.connections_max;
-        if self.open.get() >= limit + (limit / 8).max(CLOSING_MIN) {
-            return false;
-        }
-        let is_evicted = catch_unwind(AssertUnwindSafe(|| self.protocol.evict())).unwrap_or(false);
-        self.counters.evicted.add(u64::from(is_evicted));
-        is_evicted
-    }
-
     fn respond(&self, transmit: Option<Transmit>, buffer: Vec<u8>) {
         match transmit {
             Some(_) if self.socket.unsent_bytes() > UNSENT_BYTES_MAX => {
@@ -501,18 +400,7 @@ impl<P: Protocol> Shared<P> {
         buffer
     }
 
-    /// The configuration of new connections.
-    fn config(&self) -> Arc<ServerConfig> {
-        let mut config = self.config.borrow_mut();
-        let crypto = (self.settings.crypto)();
-        if !Arc::ptr_eq(&config.crypto, &crypto) {
-            *config = Arc::new(server_config(&self.settings, &self.transport, crypto));
-        }
-        Arc::clone(&config)
-    }
-
-    fn insert(&self, connection: Rc<Connection<P>>, handshake: Handshake) {
-        self.counters.accepted.add(1);
+    fn insert(&self, connection: Rc<Connection<P>>) {
         let handle = connection.handle.0;
         let mut connections = self.connections.borrow_mut();
         if connections.len() <= handle {
@@ -521,7 +409,6 @@ impl<P: Protocol> Shared<P> {
         self.list(&connection);
         connections[handle] = Some(connection);
         self.open.set(self.open.get() + 1);
-        self.handshakes.borrow_mut().insert(handle, handshake);
     }
 
     /// Drives the listed connections, each once. Whether all of them had their say.
@@ -595,26 +482,6 @@ impl<P: Protocol> Shared<P> {
         true
     }
 
-    /// At the limit of incomplete handshakes: ends one for a new client whose address is validated. False if all are
-    /// too young.
-    #[cold]
-    fn replace_handshake(&self, now: Instant) -> bool {
-        let timeout = self.settings.limits.handshake_timeout;
-        let found = self.handshakes.borrow().replaceable(timeout, now);
-        let Some(connection) = found.and_then(|handle| self.connection(handle)) else {
-            return false;
-        };
-        // It may just have been completed, and not be driven yet.
-        let is_complete =
-            |quic: &mut quinn_proto::Connection| !quic.is_handshaking() && !quic.is_closed();
-        if connection.look(is_complete) == Some(true) {
-            return false;
-        }
-        self.counters.handshakes_replaced.add(1);
-        self.end_handshake(&connection, b"too many handshakes", now);
-        true
-    }
-
     /// Ends an incomplete handshake, whatever state it is in: a client may have closed it, and the library would keep
     /// it until it has been silent for long.
     #[cold]
@@ -652,6 +519,7 @@ impl<P: Protocol> Shared<P> {
                 let state = self.call(connection, |protocol| protocol.connected(connection));
                 if let Some(state) = state {
                     connection.set_state(state);
+                    connection.wake_connecting();
                 }
             }
             Event::Stream(event) => {
@@ -665,9 +533,10 @@ impl<P: Protocol> Shared<P> {
     fn lose(&self, connection: &Rc<Connection<P>>, reason: &ConnectionError) {
         if let ConnectionError::TransportError(error) = reason {
             self.counters.violations.add(1);
-            let client = tracing::field::display(connection.remote());
-            tracing::debug!(cause = %error, client, "QUIC connection ended");
+            let peer = tracing::field::display(connection.remote());
+            tracing::debug!(cause = %error, peer, "QUIC connection ended");
         }
+        connection.fail_connecting(reason);
         self.call(connection, |protocol| match connection.state() {
             Some(_) => protocol.lost(connection, reason),
             None => protocol.failed(connection, reason),
@@ -742,8 +611,9 @@ impl<P: Protocol> Shared<P> {
         let Some(handshake) = connection.end_handshake() else {
             return false;
         };
-        let handle = connection.handle.0;
-        self.handshakes.borrow_mut().remove(handle, handshake);
+        if let Some(server) = &self.server {
+            server.forget_handshake(connection.handle.0, handshake);
+        }
         true
     }
 

@@ -3,6 +3,8 @@
 //! Each core has an [`Endpoint`] with one of the UDP sockets of the address. It receives trains of datagrams,
 //! gives them to connections, and sends what these have to say: one task for all connections, so that an
 //! idle one is an entry of a table. What the connections carry is a [`Protocol`].
+//!
+//! An endpoint of a client has a socket of its own, and connects to servers.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +22,7 @@ mod timers;
 
 pub use connection::Connection;
 pub use counters::Counters;
-pub use endpoint::{Endpoint, Protocol, Settings};
+pub use endpoint::{ConnectError, Endpoint, Protocol, Settings};
 pub use keys::{Keys, KeysError};
 pub use limits::Limits;
 pub use packet_key::{ReceivingKey, StreamFrame};

@@ -16,9 +16,10 @@ use crate::transport::Transport;
 pub struct ConnectTimings {
     /// When connecting began.
     pub began: Instant,
-    /// Time until the socket was connected.
+    /// Time until the socket was connected; `None` with HTTP/3.
     pub connect: Option<Duration>,
-    /// Time of the TLS handshake that followed; `None` in clear text.
+    /// Time of the TLS handshake that followed, or of QUIC's handshake, which contains that of TLS; `None` in clear
+    /// text.
     pub handshake: Option<Duration>,
     /// Whether the handshake resumed an earlier session.
     pub is_resumed: bool,

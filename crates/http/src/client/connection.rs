@@ -8,6 +8,7 @@ use blitz_reactor::{Address, core_local};
 
 use super::begin;
 use super::connect::{ConnectTimings, connect};
+use super::datagrams::{self, KeptEndpoint};
 use crate::conn::{Protocol, exclusive, multiplexed};
 use crate::error::ClientError;
 use crate::exchange::{OpenCarrier, ResponseStream, SendBody};
@@ -29,6 +30,8 @@ struct Handle {
     waiters: Rc<Waiters>,
     timings: ConnectTimings,
     tls: Option<Rc<TlsInfo>>,
+    /// Of a connection of QUIC: where it is.
+    _endpoint: Option<Rc<KeptEndpoint>>,
 }
 
 /// How a [`ClientConnection`] is made.
@@ -36,8 +39,11 @@ struct Handle {
 pub struct ConnectOptions {
     /// The protocol of the connection. Over TLS no other one is offered.
     pub protocol: Protocol,
-    /// TLS towards the server; `None` for clear text.
+    /// TLS towards the server; `None` for clear text, which HTTP/3 does not have.
     pub tls: Option<UpstreamTls>,
+    /// Whether an HTTP/3 connection has a UDP socket, and so a source port, of its own. Otherwise the connections of
+    /// this core with the same `client` share one, for each family of addresses.
+    pub own_socket: bool,
     /// Whether the handshake may resume a session of an earlier connection of this core, with the same
     /// [`ClientTls`](crate::ClientTls) to the same name. Connections that may not leave no session either. Early
     /// data is never sent.
@@ -51,6 +57,7 @@ impl Default for ConnectOptions {
         ConnectOptions {
             protocol: Protocol::default(),
             tls: None,
+            own_socket: false,
             resume: true,
             client: Rc::default(),
         }
@@ -63,36 +70,21 @@ impl ClientConnection {
     /// # Errors
     /// Those of [`ClientError`] that are about connecting and TLS. If the server has chosen no protocol or
     /// another one, [`TlsError::NoApplicationProtocol`]; a server that supports ALPN may end the handshake itself
-    /// with the alert `no_application_protocol`.
+    /// with the alert `no_application_protocol`. With HTTP/3, [`ClientError::ConnectTimedOut`] if nothing came from the
+    /// server, and [`ClientError::ConnectFailed`] for a unix socket or without TLS.
     pub async fn connect(
         address: &Address,
         options: &ConnectOptions,
     ) -> Result<ClientConnection, ClientError> {
-        let limits = &options.client.limits;
         let handshakes = match options.resume {
             true => Handshakes::Resumable,
             false => Handshakes::Full,
         };
-        let connector = options.tls.as_ref().map(|tls| tls.connector(handshakes));
-        let offer = AlpnOffer::Only(options.protocol);
-        let (transport, timings) = connect(address, connector.as_ref(), offer, limits).await?;
-        if connector.is_some() && transport.protocol() != options.protocol {
-            transport.finish();
-            let error = TlsError::NoApplicationProtocol;
-            return Err(ClientError::TlsHandshake(error));
-        }
-        let tls = transport.info().cloned();
-        let waiters = Rc::<Waiters>::default();
-        let carrier: Rc<dyn OpenCarrier> = match options.protocol.capabilities().multiplexes {
-            false => exclusive::ClientConn::kept(transport, &options.client, &waiters),
-            true => multiplex(transport, &options.client, &waiters),
+        let handle = match options.protocol == Protocol::DATAGRAMS {
+            true => connect_datagrams(address, options, handshakes).await?,
+            false => connect_stream(address, options, handshakes).await?,
         };
-        Ok(ClientConnection(Rc::new(Handle {
-            carrier,
-            waiters,
-            timings,
-            tls,
-        })))
+        Ok(ClientConnection(Rc::new(handle)))
     }
 
     /// How long connecting took.
@@ -114,7 +106,7 @@ impl ClientConnection {
     }
 
     /// Requests that may begin now: 1 on an idle HTTP/1.1 connection; otherwise what is left of the server's
-    /// limit of streams, and 1 until that is known.
+    /// limit of streams, with HTTP/2 1 until that is known, and with HTTP/3 at most 128 at a time.
     #[must_use]
     pub fn requests_available(&self) -> usize {
         self.0.carrier.requests_available()
@@ -176,6 +168,50 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.carrier.retire();
     }
+}
+
+async fn connect_stream(
+    address: &Address,
+    options: &ConnectOptions,
+    handshakes: Handshakes,
+) -> Result<Handle, ClientError> {
+    let limits = &options.client.limits;
+    let connector = options.tls.as_ref().map(|tls| tls.connector(handshakes));
+    let offer = AlpnOffer::Only(options.protocol);
+    let (transport, timings) = connect(address, connector.as_ref(), offer, limits).await?;
+    if connector.is_some() && transport.protocol() != options.protocol {
+        transport.finish();
+        let error = TlsError::NoApplicationProtocol;
+        return Err(ClientError::TlsHandshake(error));
+    }
+    let tls = transport.info().cloned();
+    let waiters = Rc::<Waiters>::default();
+    let carrier: Rc<dyn OpenCarrier> = match options.protocol.capabilities().multiplexes {
+        false => exclusive::ClientConn::kept(transport, &options.client, &waiters),
+        true => multiplex(transport, &options.client, &waiters),
+    };
+    Ok(Handle {
+        carrier,
+        waiters,
+        timings,
+        tls,
+        _endpoint: None,
+    })
+}
+
+async fn connect_datagrams(
+    address: &Address,
+    options: &ConnectOptions,
+    handshakes: Handshakes,
+) -> Result<Handle, ClientError> {
+    let (conn, endpoint, timings) = datagrams::connect(address, options, handshakes).await?;
+    Ok(Handle {
+        waiters: conn.waiters(),
+        tls: conn.info(),
+        carrier: conn,
+        timings,
+        _endpoint: Some(endpoint),
+    })
 }
 
 /// The carrier of a connection that carries many requests, whose task it starts.

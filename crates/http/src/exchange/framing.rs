@@ -132,7 +132,7 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
     ) -> Poll<Result<Received, ClientError>>;
 
     /// Whether content of the request is still to come.
-    fn awaits_content(&self, id: Self::Id) -> bool;
+    fn awaits_content(&mut self, id: Self::Id) -> bool;
 
     /// Whether a final response has begun, so that it can be read although the request is truncated.
     fn has_response(&mut self, id: Self::Id) -> bool;

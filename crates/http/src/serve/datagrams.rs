@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use blitz_proto::Limits;
 use blitz_quic::quinn_proto::crypto::ServerConfig as Crypto;
 use blitz_quic::{Endpoint, Keys, Settings};
 use blitz_reactor::{DatagramGroup, DatagramSocket};
 use rustls::ServerConfig;
 
-use crate::conn::datagrams::{self, Datagrams, Shared};
+use crate::conn::datagrams::{self, Datagrams, Server};
 use crate::counters::Included;
 use crate::drain::Drain;
 use crate::exchange::Service;
 use crate::options::ServeOptions;
+use crate::quic_limits;
 use crate::tls::{QuicTls, TlsSlot};
 
 /// The UDP sockets of one address for HTTP/3, one for each core, with the secrets that they have in common. Bound
@@ -130,7 +130,7 @@ async fn serve_socket<S: Service>(
     options: Rc<ServeOptions>,
 ) {
     let drain = options.drain.clone();
-    let mut limits = quic_limits(&options.limits);
+    let mut limits = quic_limits::of_listener(&options.limits);
     limits.retry_above = listener.retry_above.unwrap_or(limits.retry_above);
     let settings = Settings {
         keys: listener.keys.clone(),
@@ -154,8 +154,10 @@ async fn serve_socket<S: Service>(
     .await;
 }
 
+type Shared = datagrams::Shared<Server>;
+
 /// Waits for the drain, and closes the endpoint behind it.
-async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams>) {
+async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams<Server>>) {
     poll_fn(|cx| drain.poll_changed(cx, None)).await;
     endpoint.refuse_new();
     shared.drain_all();
@@ -185,22 +187,6 @@ async fn wait_empty(drain: &Drain, shared: &Rc<Shared>, deadline: Instant) {
         }
     })
     .await;
-}
-
-/// The limits of QUIC are those of the other versions.
-fn quic_limits(limits: &Limits) -> blitz_quic::Limits {
-    let bytes = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    blitz_quic::Limits {
-        connections_max: limits.quic.connections_max,
-        handshake_timeout: limits.tls_handshake_timeout,
-        silence_timeout: limits.idle_timeout,
-        streams_first: limits.concurrent_streams_max.min(datagrams::STREAMS_FIRST),
-        stream_window_bytes: bytes(limits.quic.stream_window_bytes),
-        connection_window_bytes: bytes(limits.quic.window_bytes_min),
-        unacknowledged_bytes_max: limits.quic.unacknowledged_bytes_max as u64,
-        all_unacknowledged_bytes_max: limits.core_buffer_bytes_max as u64,
-        ..blitz_quic::Limits::default()
-    }
 }
 
 /// Settings, and the cryptography that was made of them.

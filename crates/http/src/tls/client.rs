@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use blitz_quic::quinn_proto::{self, NoneTokenStore, TokenMemoryCache, TokenStore};
 use rustls::ClientConfig;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs;
@@ -17,6 +18,7 @@ use super::any_certificate::AnyCertificate;
 use super::certificate::Certificate;
 use super::error::TlsConfigError;
 use super::pem::CaSet;
+use super::quic::QuicClientTls;
 use super::time::CoreTime;
 use crate::conn::Protocol;
 
@@ -215,7 +217,29 @@ impl UpstreamTls {
             id: tls.0.id,
             config: config_of_core(&tls, handshakes),
             name: self.name.clone(),
+            sent_name: self.sent_name(),
         })
+    }
+
+    /// The name as it is sent (SNI); `None` for an address.
+    fn sent_name(&self) -> Option<Box<str>> {
+        match &self.name {
+            ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
+            _ => None,
+        }
+    }
+
+    /// What a connection of QUIC of this core begins with, and the name for its tokens.
+    pub(crate) fn datagrams(&self, handshakes: Handshakes) -> (quinn_proto::ClientConfig, String) {
+        let tls = self.slot.0.current.load();
+        let (config, tokens) = datagrams_of_core(&tls, handshakes);
+        let mut config = quinn_proto::ClientConfig::new(Arc::new(QuicClientTls {
+            config,
+            name: self.name.clone(),
+            sent_name: self.sent_name(),
+        }));
+        config.token_store(tokens);
+        (config, self.name.to_str().into_owned())
     }
 
     /// Whether the settings were replaced since `connector` was made.
@@ -235,15 +259,8 @@ pub(crate) struct TlsConnector {
     pub(crate) id: u64,
     pub(super) config: Arc<ClientConfig>,
     pub(super) name: ServerName<'static>,
-}
-
-impl TlsConnector {
-    pub(super) fn server_name(&self) -> Option<Box<str>> {
-        match &self.name {
-            ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
-            _ => None,
-        }
-    }
+    /// The name as it is sent (SNI).
+    pub(super) sent_name: Option<Box<str>>,
 }
 
 /// A core's own copies of some settings, with their resumable sessions. rustls keeps sessions behind a
@@ -252,32 +269,63 @@ struct CoreConfigs {
     /// The copies go with the settings, not with their last connection, which leaves a session behind.
     settings: Weak<ClientTlsSettings>,
     /// By [`Handshakes`].
-    made: [Option<Arc<ClientConfig>>; 2],
+    streams: [Option<Arc<ClientConfig>>; 2],
+    /// The same for QUIC, whose sessions are others, with the tokens of its connections.
+    datagrams: [Option<(Arc<ClientConfig>, Arc<dyn TokenStore>)>; 2],
 }
 
 thread_local! {
     static CONFIGS: RefCell<Vec<CoreConfigs>> = const { RefCell::new(Vec::new()) };
 }
 
-fn config_of_core(tls: &ClientTls, handshakes: Handshakes) -> Arc<ClientConfig> {
+fn with_configs_of_core<T>(tls: &ClientTls, act: impl FnOnce(&mut CoreConfigs) -> T) -> T {
     CONFIGS.with_borrow_mut(|all| {
         all.retain(|configs| configs.settings.strong_count() > 0);
         let is_same = |configs: &CoreConfigs| configs.settings.as_ptr() == Arc::as_ptr(&tls.0);
         let at = all.iter().position(is_same).unwrap_or_else(|| {
             all.push(CoreConfigs {
                 settings: Arc::downgrade(&tls.0),
-                made: [None, None],
+                streams: [None, None],
+                datagrams: [None, None],
             });
             all.len() - 1
         });
-        let config = all[at].made[handshakes as usize].get_or_insert_with(|| {
-            let mut config = tls.0.config.clone();
-            config.resumption = match handshakes {
-                Handshakes::Resumable => Resumption::in_memory_sessions(SESSIONS_MAX),
-                Handshakes::Full => Resumption::disabled(),
-            };
-            Arc::new(config)
-        });
-        Arc::clone(config)
+        act(&mut all[at])
     })
+}
+
+fn config_of_core(tls: &ClientTls, handshakes: Handshakes) -> Arc<ClientConfig> {
+    with_configs_of_core(tls, |configs| {
+        let config = &mut configs.streams[handshakes as usize];
+        let make = || Arc::new(own_config(tls, handshakes));
+        Arc::clone(config.get_or_insert_with(make))
+    })
+}
+
+fn datagrams_of_core(
+    tls: &ClientTls,
+    handshakes: Handshakes,
+) -> (Arc<ClientConfig>, Arc<dyn TokenStore>) {
+    with_configs_of_core(tls, |configs| {
+        let made = &mut configs.datagrams[handshakes as usize];
+        let (config, tokens) = made.get_or_insert_with(|| {
+            let mut config = own_config(tls, handshakes);
+            config.alpn_protocols = vec![Protocol::DATAGRAMS.alpn().to_vec()];
+            let tokens: Arc<dyn TokenStore> = match handshakes {
+                Handshakes::Resumable => Arc::new(TokenMemoryCache::default()),
+                Handshakes::Full => Arc::new(NoneTokenStore),
+            };
+            (Arc::new(config), tokens)
+        });
+        (Arc::clone(config), Arc::clone(tokens))
+    })
+}
+
+fn own_config(tls: &ClientTls, handshakes: Handshakes) -> ClientConfig {
+    let mut config = tls.0.config.clone();
+    config.resumption = match handshakes {
+        Handshakes::Resumable => Resumption::in_memory_sessions(SESSIONS_MAX),
+        Handshakes::Full => Resumption::disabled(),
+    };
+    config
 }

@@ -16,7 +16,8 @@ pub enum TlsError {
     Alert(u8),
     /// Both sides have no version, cipher suite, group or signature scheme in common.
     Incompatible,
-    /// The client offers application protocols, but none of ours (RFC 7301).
+    /// The client offers application protocols, but none of ours; or the server chose none of those offered
+    /// (RFC 7301).
     NoApplicationProtocol,
     /// The peer violated the protocol.
     Protocol,

@@ -20,7 +20,7 @@ pub(crate) fn log_client_failure(
 }
 
 /// Logs that a TLS connection to an upstream failed.
-pub(super) fn log_upstream_failure(
+pub(crate) fn log_upstream_failure(
     address: Option<SocketAddr>,
     server_name: Option<&str>,
     error: TlsError,

@@ -78,7 +78,7 @@ pub(crate) async fn connect(
         Session::client(config, name, offer.alpn()).map_err(|error| TlsError::new(&error))?;
     let mut tls = Tls::new(session, limits.tls_handshake_bytes_max);
     tls.choice = Some(Choice {
-        server_name: connector.server_name(),
+        server_name: connector.sent_name.clone(),
         certificate: None,
     });
     tls.start(&socket);

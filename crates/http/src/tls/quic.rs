@@ -1,10 +1,12 @@
-//! TLS inside QUIC (RFC 9001): the same certificates, tickets and client authentication as over TCP.
+//! TLS inside QUIC (RFC 9001): the same certificates, tickets and client authentication as over TCP, and towards servers
+//! the same trust.
 
 use std::any::Any;
 use std::io::Cursor;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use blitz_quic::ReceivingKey;
 use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
 use blitz_quic::quinn_proto::crypto::{
@@ -12,10 +14,14 @@ use blitz_quic::quinn_proto::crypto::{
 };
 use blitz_quic::quinn_proto::transport_parameters::TransportParameters;
 use blitz_quic::quinn_proto::{
-    ConnectionError, ConnectionId, Side, TransportError, TransportErrorCode,
+    ConnectError, ConnectionError, ConnectionId, Side, TransportError, TransportErrorCode,
 };
-use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Suite, Version};
-use rustls::{AlertDescription, CipherSuite, ServerConfig};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
+use rustls::quic::{
+    self, ClientConnection, Connection, KeyChange, Secrets, ServerConnection, Suite, Version,
+};
+use rustls::{AlertDescription, CipherSuite, ClientConfig, ServerConfig};
 
 use super::error::TlsError;
 use super::info::TlsInfo;
@@ -36,20 +42,26 @@ impl QuicTls {
         let mut config = config.clone();
         config.alpn_protocols = vec![b"h3".to_vec()];
         let config = Arc::new(config);
-        let suites = &config.crypto_provider().cipher_suites;
-        let initial = suites
-            .iter()
-            .filter(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256)
-            .find_map(|suite| suite.tls13()?.quic_suite());
-        let retry = QuicServerConfig::try_from(Arc::clone(&config));
-        let (Some(initial), Ok(retry)) = (initial, retry) else {
+        let Ok(retry) = QuicServerConfig::try_from(Arc::clone(&config)) else {
             unreachable!("the provider of every listener has TLS_AES_128_GCM_SHA256")
         };
         QuicTls {
+            initial: initial_suite(config.crypto_provider()),
             config,
-            initial,
             retry,
         }
+    }
+}
+
+/// The suite of Initial packets (RFC 9001, section 5.2).
+fn initial_suite(provider: &CryptoProvider) -> Suite {
+    let suites = provider.cipher_suites.iter();
+    let found = suites
+        .filter(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256)
+        .find_map(|suite| suite.tls13()?.quic_suite());
+    match found {
+        Some(suite) => suite,
+        None => unreachable!("the provider has TLS_AES_128_GCM_SHA256"),
     }
 }
 
@@ -79,61 +91,132 @@ impl crypto::ServerConfig for QuicTls {
         let config = Arc::clone(&self.config);
         let tls = ServerConnection::new(config, Version::V1, encoded);
         let state = match tls {
-            Ok(tls) => State::Handshaking(Box::new(tls), None),
+            Ok(tls) => State::Handshaking(Box::new(tls.into()), None),
             Err(_) => State::Failed,
         };
-        Box::new(QuicSession {
-            state,
-            config: self,
-            next_secrets: None,
-            is_reported: false,
-        })
+        Box::new(QuicSession::new(state, Side::Server, self.initial))
     }
 }
 
-/// The server name of a handshake that is not complete.
-struct RequestedName(Box<str>);
+/// Starts the TLS sessions of QUIC connections to one server.
+pub(super) struct QuicClientTls {
+    /// With ALPN.
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
+    /// The name as it is sent (SNI).
+    pub(super) sent_name: Option<Box<str>>,
+}
+
+impl crypto::ClientConfig for QuicClientTls {
+    fn start_session(
+        self: Arc<Self>,
+        _: u32,
+        _: &str,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn crypto::Session>, ConnectError> {
+        let mut encoded = Vec::new();
+        parameters.write(&mut encoded);
+        let (config, name) = (Arc::clone(&self.config), self.name.clone());
+        let initial = initial_suite(config.crypto_provider());
+        let tls = ClientConnection::new(config, Version::V1, name, encoded)
+            .map_err(|_| ConnectError::EndpointStopping)?;
+        let choice = Choice {
+            server_name: self.sent_name.clone(),
+            certificate: None,
+        };
+        let state = State::Handshaking(Box::new(tls.into()), Some(choice));
+        Ok(Box::new(QuicSession::new(state, Side::Client, initial)))
+    }
+}
+
+/// What is known of a handshake that is not complete.
+struct Unfinished {
+    /// The server name that the client sends.
+    name: Option<Box<str>>,
+    /// Why it has failed here.
+    error: Option<TlsError>,
+}
 
 /// The server name that the client has sent, also if its handshake has failed.
 pub(crate) fn server_name(session: &dyn crypto::Session) -> Option<Box<str>> {
     let data = session.handshake_data()?;
-    match data.downcast::<RequestedName>() {
-        Ok(name) => Some(name.0),
+    match data.downcast::<Unfinished>() {
+        Ok(unfinished) => unfinished.name,
         Err(data) => data.downcast::<Rc<TlsInfo>>().ok()?.server_name.clone(),
     }
+}
+
+/// Why a handshake with a server has failed, which has ended its connection for this reason.
+pub(crate) fn failure_with_server(
+    session: &dyn crypto::Session,
+    reason: &ConnectionError,
+) -> TlsError {
+    let data = session.handshake_data();
+    let unfinished = data.and_then(|data| data.downcast::<Unfinished>().ok());
+    let own = unfinished.and_then(|unfinished| unfinished.error);
+    own.unwrap_or_else(|| failure_of(reason))
 }
 
 /// The TLS session of one connection.
 struct QuicSession {
     state: State,
-    config: Arc<QuicTls>,
+    side: Side,
+    /// Keys of Initial packets.
+    initial: Suite,
     next_secrets: Option<Secrets>,
     is_reported: bool,
+    /// Why the handshake has failed.
+    error: Option<TlsError>,
 }
 
 enum State {
-    Handshaking(Box<ServerConnection>, Option<Choice>),
-    /// The session itself is of no more use: clients send no messages behind the handshake (RFC 9001, section 6).
-    Established(Box<TlsInfo>),
+    Handshaking(Box<Connection>, Option<Choice>),
+    /// A server's session is of no more use: clients send no messages behind the handshake (RFC 9001, section 6). To
+    /// that of a client come tickets.
+    Established(Box<TlsInfo>, Option<Box<Connection>>),
     /// It could not be created.
     Failed,
 }
 
-impl crypto::Session for QuicSession {
-    fn initial_keys(&self, id: &ConnectionId, _: Side) -> Keys {
-        match crypto::ServerConfig::initial_keys(&*self.config, 1, id) {
-            Ok(keys) => keys,
-            Err(_) => unreachable!("version 1 is known"),
+impl QuicSession {
+    fn new(state: State, side: Side, initial: Suite) -> QuicSession {
+        QuicSession {
+            state,
+            side,
+            initial,
+            next_secrets: None,
+            is_reported: false,
+            error: None,
         }
     }
 
-    /// An `Rc<TlsInfo>`, once the handshake is complete; a [`RequestedName`] before.
+    /// The handshake is complete, and nothing of it is left to be sent.
+    fn establish(&mut self) {
+        let State::Handshaking(tls, choice) = std::mem::replace(&mut self.state, State::Failed)
+        else {
+            return;
+        };
+        let is_server = self.side.is_server();
+        let info = TlsInfo::new(&tls, is_server, choice);
+        self.state = State::Established(Box::new(info), (!is_server).then_some(tls));
+    }
+}
+
+impl crypto::Session for QuicSession {
+    fn initial_keys(&self, id: &ConnectionId, side: Side) -> Keys {
+        keys(self.initial.keys(id, side.into(), Version::V1))
+    }
+
+    /// An `Rc<TlsInfo>`, once the handshake is complete; [`Unfinished`] before.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         match &self.state {
-            State::Established(info) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
+            State::Established(info, _) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
             State::Handshaking(_, choice) => {
-                let name = choice.as_ref()?.server_name.clone()?;
-                Some(Box::new(RequestedName(name)))
+                let choice = choice.as_ref();
+                Some(Box::new(Unfinished {
+                    name: choice.and_then(|choice| choice.server_name.clone()),
+                    error: self.error,
+                }))
             }
             State::Failed => None,
         }
@@ -155,15 +238,17 @@ impl crypto::Session for QuicSession {
     fn is_handshaking(&self) -> bool {
         match &self.state {
             State::Handshaking(tls, _) => tls.is_handshaking(),
-            State::Established(_) => false,
+            State::Established(..) => false,
             State::Failed => true,
         }
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
+        let mut no_choice = None;
         let (tls, choice) = match &mut self.state {
             State::Handshaking(tls, choice) => (tls, choice),
-            State::Established(_) => {
+            State::Established(_, Some(tls)) => (tls, &mut no_choice),
+            State::Established(_, None) => {
                 let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
                 return Err(failed(code, "a message behind the handshake"));
             }
@@ -177,6 +262,7 @@ impl crypto::Session for QuicSession {
             *choice = Some(chosen);
         }
         read.map_err(|error| {
+            self.error = Some(TlsError::new(&error));
             let code = match tls.alert() {
                 Some(alert) => TransportErrorCode::crypto(alert.into()),
                 None => TransportErrorCode::PROTOCOL_VIOLATION,
@@ -188,23 +274,22 @@ impl crypto::Session for QuicSession {
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let State::Handshaking(tls, _) = &self.state else {
+        let (State::Handshaking(tls, _) | State::Established(_, Some(tls))) = &self.state else {
             return Ok(None);
         };
         let encoded = tls.quic_transport_parameters();
-        let read = |bytes| TransportParameters::read(Side::Server, &mut Cursor::new(bytes));
+        let read = |bytes| TransportParameters::read(self.side, &mut Cursor::new(bytes));
         Ok(encoded.map(read).transpose()?)
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
-        let State::Handshaking(tls, choice) = &mut self.state else {
+        let State::Handshaking(tls, _) = &mut self.state else {
             return None;
         };
         let before = out.len();
         let Some(change) = tls.write_hs(out) else {
             if out.len() == before && !tls.is_handshaking() {
-                let info = TlsInfo::new(tls, true, choice.take());
-                self.state = State::Established(Box::new(info));
+                self.establish();
             }
             return None;
         };
@@ -226,9 +311,21 @@ impl crypto::Session for QuicSession {
         })
     }
 
-    fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
-        // Only clients receive Retry.
-        false
+    /// Only clients receive Retry. RFC 9001, section 5.8: its last bytes are the tag of a pseudo-packet.
+    fn is_valid_retry(&self, original: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
+        let Some((rest, tag)) = payload.split_last_chunk::<16>() else {
+            return false;
+        };
+        let Ok(key) = UnboundKey::new(&AES_128_GCM, &RETRY_KEY) else {
+            return false;
+        };
+        let pseudo_packet = [&[original.len() as u8], &original[..], header, rest].concat();
+        let nonce = Nonce::assume_unique_for_key(RETRY_NONCE);
+        let (key, mut tag) = (LessSafeKey::new(key), *tag);
+        self.side.is_client()
+            && key
+                .open_in_place(nonce, Aad::from(pseudo_packet), &mut tag)
+                .is_ok()
     }
 
     fn export_keying_material(
@@ -241,6 +338,14 @@ impl crypto::Session for QuicSession {
         Err(ExportKeyingMaterialError)
     }
 }
+
+/// The key of the tag of Retry packets, and its nonce (RFC 9001, section 5.8).
+const RETRY_KEY: [u8; 16] = [
+    0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
+];
+const RETRY_NONCE: [u8; 12] = [
+    0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
+];
 
 fn keys(keys: quic::Keys) -> Keys {
     Keys {

@@ -21,12 +21,12 @@ use crate::tls_support::{Authority, head};
 
 const STREAM_PROTOCOLS: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
 
-fn trusting(authority: &Authority) -> UpstreamTls {
+pub(crate) fn trusting(authority: &Authority) -> UpstreamTls {
     let tls = ClientTls::builder().authorities(authority.set()).build();
     UpstreamTls::new(&tls.unwrap().into(), "localhost").unwrap()
 }
 
-fn options(protocol: Protocol, tls: Option<&UpstreamTls>) -> ConnectOptions {
+pub(crate) fn options(protocol: Protocol, tls: Option<&UpstreamTls>) -> ConnectOptions {
     ConnectOptions {
         protocol,
         tls: tls.cloned(),
@@ -34,36 +34,42 @@ fn options(protocol: Protocol, tls: Option<&UpstreamTls>) -> ConnectOptions {
     }
 }
 
-async fn connect(address: &Address, options: &ConnectOptions) -> ClientConnection {
+pub(crate) async fn connect(address: &Address, options: &ConnectOptions) -> ClientConnection {
     let connected = ClientConnection::connect(address, options).await;
     connected.unwrap_or_else(|error| panic!("{:?}: {error}", options.protocol))
 }
 
-async fn refused(address: &Address, options: &ConnectOptions) -> ClientError {
+pub(crate) async fn refused(address: &Address, options: &ConnectOptions) -> ClientError {
     match ClientConnection::connect(address, options).await {
         Ok(_) => panic!("{:?} connects", options.protocol),
         Err(error) => error,
     }
 }
 
-async fn ask(connection: &ClientConnection, path: &str) -> Result<Response, ClientError> {
+pub(crate) async fn ask(
+    connection: &ClientConnection,
+    path: &str,
+) -> Result<Response, ClientError> {
     let (_, response) = connection.request(&get(path), BodyLength::Empty)?;
     response.response().await
 }
 
-async fn fetch(connection: &ClientConnection, path: &str) -> Result<String, ClientError> {
+pub(crate) async fn fetch(
+    connection: &ClientConnection,
+    path: &str,
+) -> Result<String, ClientError> {
     let mut response = ask(connection, path).await?;
     assert_eq!(response.head.status, Status::OK);
     let content = response.body.read_to_end(1 << 24).await;
     Ok(String::from_utf8_lossy(&content.unwrap()).into_owned())
 }
 
-async fn pause() {
+pub(crate) async fn pause() {
     blitz_http::sleep(Duration::from_millis(20)).await;
 }
 
 /// Waits for what happens soon.
-async fn until(holds: impl Fn() -> bool) {
+pub(crate) async fn until(holds: impl Fn() -> bool) {
     let waited = blitz_http::timeout(SOON, async {
         while !holds() {
             blitz_http::sleep(Duration::from_millis(1)).await;
@@ -101,7 +107,7 @@ fn requests_follow_each_other_on_one_connection() {
         let before = blitz_http::counters().upstream_connects;
         for path in ["/hello", "/slow", "/hello"] {
             assert_eq!(fetch(&connection, path).await.unwrap(), path[1..]);
-            assert_eq!(connection.is_open(), true);
+            assert!(connection.is_open());
         }
         let mut head = RequestHead::new(Method::Post, "/echo");
         head.set_authority("a");
@@ -408,7 +414,7 @@ fn sessions_are_resumed_by_choice() {
                     // The tickets come with the first response.
                     assert_eq!(fetch(&connection, "/hello").await.unwrap(), "hello");
                     let info = connection.tls().unwrap();
-                    assert_eq!(info.alpn.as_deref().is_some(), true);
+                    assert!(info.alpn.is_some());
                     assert_eq!(info.is_resumed, connection.timings().is_resumed);
                     resumed.push(info.is_resumed);
                     drop(connection);

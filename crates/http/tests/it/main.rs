@@ -7,6 +7,7 @@ mod support;
 
 mod allocations;
 mod body_limits;
+mod client_allocations;
 mod client_connection;
 mod client_exchange;
 mod deadlines;
@@ -25,11 +26,14 @@ mod h2_upstream;
 mod h2c_upgrade;
 
 mod h3_allocations;
+mod h3_client;
+mod h3_client_failures;
 mod h3_deadlines;
 mod h3_drain;
 mod h3_failure_log;
 mod h3_frames;
 mod h3_hostile;
+mod h3_peer;
 mod h3_raw;
 mod h3_server;
 mod h3_support;

@@ -230,6 +230,7 @@ pub(crate) async fn answer(mut exchange: Exchange) {
         "/swallow-elsewhere" => {
             blitz_http::spawn(swallow(exchange));
         }
+        "/blocks" => blocks(exchange).await,
         "/urgent" => urgent(exchange).await,
         "/later" => later(exchange).await,
         "/quiet" => {
@@ -455,6 +456,28 @@ fn burst_elsewhere(exchange: Exchange) {
         let _ = send.queue(Chunk::from(vec![b'x'; BIG]));
         std::future::pending::<()>().await;
     });
+}
+
+/// Bytes of `/blocks`, and of each of its blocks.
+pub(crate) const BLOCKS_BYTES: usize = 64 << 20;
+pub(crate) const BLOCK_BYTES: usize = 16 << 10;
+
+/// The content of a block: its number, over and over.
+pub(crate) fn block(number: usize) -> Vec<u8> {
+    (number as u64).to_be_bytes().repeat(BLOCK_BYTES / 8)
+}
+
+/// Sends blocks that are all different.
+async fn blocks(exchange: Exchange) {
+    let mut head = Pooled::response(Status::OK);
+    let length = BodyLength::Known(BLOCKS_BYTES as u64);
+    let mut send = exchange.responder.start(&mut head, length);
+    for number in 0..BLOCKS_BYTES / BLOCK_BYTES {
+        if send.data(Chunk::from(block(number))).await.is_err() {
+            return;
+        }
+    }
+    let _ = send.finish(None);
 }
 
 /// As `big`, with a higher priority than others.

@@ -211,8 +211,8 @@ pub struct Datagrams {
 }
 
 impl DatagramSocket {
-    /// Binds; an address can be shared with other cores (`SO_REUSEPORT`). An IPv6 address that is unspecified
-    /// is for IPv4 as well.
+    /// Binds; an address can be shared with other cores (`SO_REUSEPORT`). Port 0 takes a free one, which is not
+    /// shared. An IPv6 address that is unspecified is for IPv4 as well.
     ///
     /// # Errors
     /// The error of `bind(2)`.

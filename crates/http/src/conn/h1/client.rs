@@ -343,7 +343,7 @@ impl ClientFraming for Driver<Client> {
         }
     }
 
-    fn awaits_content(&self, _: u64) -> bool {
+    fn awaits_content(&mut self, _: u64) -> bool {
         !self.role.machine.request_done()
     }
 

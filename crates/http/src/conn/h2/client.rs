@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use blitz_proto::h2::{self, Code, Received as Incoming, StreamId, WasReset};
-use blitz_proto::{BodyLength, Error, Limits, Method, RequestHead, ResponseHead, Status};
+use blitz_proto::{BodyLength, Error, Limits, RequestHead};
 
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
@@ -15,18 +15,17 @@ use crate::conn::Protocol;
 use crate::conn::streams::liveness::{Liveness, Next, Silence};
 use crate::conn::streams::permits::Permits;
 use crate::conn::streams::resets::SentResets;
+use crate::conn::streams::response::{self, Requesting};
 use crate::conn::streams::room::{is_short, usual_room};
-use crate::conn::streams::stream::ResetReason;
+use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Body, Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, OpenCarrier, Received,
-    ReceivedKind, note,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, Received,
 };
 use crate::input::Input;
 use crate::lifetime::{Lifetime, count_retired};
 use crate::options::ClientOptions;
-use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
 use crate::waiters::Waiters;
@@ -327,53 +326,16 @@ impl Driver<Client> {
             return Err(ClientError::Unprocessed);
         };
         let mut state = self.shared.spare.take();
-        state.is_connect = head.method == Method::Connect;
         let has_content = self.machine.sends_body(stream);
-        state.exchange.message = match has_content {
-            true => Message::Open,
-            false => Message::Done,
-        };
-        let now = blitz_reactor::now();
+        let is_reused = std::mem::replace(&mut self.role.permits.is_used, true);
+        state.begin_request(head, has_content, is_reused);
         if self.streams.is_empty() {
-            self.role.liveness.expect(now);
+            self.role.liveness.expect(blitz_reactor::now());
         }
-        state.response.wait_start = Some(now);
-        state.response.is_reused = std::mem::replace(&mut self.role.permits.is_used, true);
         let has_sender = has_content && !state.is_connect;
         self.insert_stream(stream, state);
         self.count_streams();
         Ok((stream.into(), has_sender))
-    }
-
-    /// Whether the response has nothing but its head, and is complete.
-    fn is_complete(&mut self, stream: StreamId) -> bool {
-        self.stream(stream).is_none_or(|state| {
-            state.exchange.receiving.is_complete()
-                && state.parts.is_empty()
-                && state.trailers.is_none()
-        })
-    }
-
-    /// What follows a head.
-    fn kind_of(&mut self, stream: StreamId, head: &ResponseHead) -> ReceivedKind {
-        if head.status.is_informational() {
-            return ReceivedKind::Informational;
-        }
-        if let Some(state) = self.stream(stream)
-            && state.is_connect
-        {
-            if head.status.is_success() {
-                state.exchange.is_tunnel = true;
-                return ReceivedKind::Tunnel;
-            }
-            // The request of a refused CONNECT has no writer that could end it.
-            state.exchange.message = Message::Done;
-        }
-        if self.is_complete(stream) {
-            self.response_taken(stream);
-            return ReceivedKind::Complete;
-        }
-        ReceivedKind::Content
     }
 }
 
@@ -426,21 +388,8 @@ impl Role for Client {
         length: BodyLength,
         has_ended: bool,
     ) -> Option<Infallible> {
-        let mut head = Pooled::<ResponseHead>::take();
-        std::mem::swap(&mut *head, &mut received.response);
         let state = driver.stream(stream)?;
-        state.response.is_heard = true;
-        let receiving = &mut state.exchange.receiving;
-        if !head.status.is_informational() {
-            state.response.has_final = true;
-            receiving.body = if has_ended { Body::Done } else { Body::Open };
-            receiving.pace.declare(length);
-        } else if head.status == Status::PROCESSING {
-            // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
-            state.response.wait_start = Some(blitz_reactor::now());
-        }
-        receiving.arrived();
-        state.response.heads.push_back((head, length));
+        state.push_head(&mut received.response, length, has_ended);
         if has_ended {
             driver.role.permits.answered();
         }
@@ -568,49 +517,23 @@ impl ClientFraming for Driver<Client> {
         id: StreamId,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Received, ClientError>> {
-        let Some(state) = self.stream(id) else {
-            return Poll::Ready(Err(ClientError::Cancelled));
-        };
-        if let Some((head, length)) = state.response.heads.pop_front() {
-            let kind = self.kind_of(id, &head);
-            return Poll::Ready(Ok(Received { head, length, kind }));
-        }
-        if let Some(error) = state.response.failed.take() {
-            self.close_stream(id, Some(Code::CANCEL));
-            return Poll::Ready(Err(error));
-        }
-        note(&mut state.exchange.receiving.reader, cx);
-        Poll::Pending
+        response::poll_head(self, id, cx)
     }
 
-    /// CONNECT has no content: its stream stays open for the tunnel.
-    fn awaits_content(&self, id: StreamId) -> bool {
-        let is_connect = self.streams.get(&id).is_some_and(|state| state.is_connect);
-        !is_connect && self.machine.sends_body(id)
+    fn awaits_content(&mut self, id: StreamId) -> bool {
+        response::awaits_content(self, id)
     }
 
     fn has_response(&mut self, id: StreamId) -> bool {
-        self.stream(id)
-            .is_some_and(|state| state.response.has_final || state.response.failed.is_some())
+        response::has_response(self, id)
     }
 
-    /// Closes a stream when the response was read and the request was sent; if the stream is still open
-    /// for the server, it is reset.
     fn settle(&mut self, id: StreamId) {
-        let is_settled = self.stream(id).is_some_and(|state| {
-            let is_sending = state.exchange.message == Message::Open && !state.exchange.is_gone;
-            state.response.is_read && !is_sending
-        });
-        if is_settled {
-            self.close_stream(id, Some(Code::CANCEL));
-        }
+        response::settle(self, id);
     }
 
     fn response_taken(&mut self, id: StreamId) {
-        if let Some(state) = self.stream(id) {
-            state.response.is_read = true;
-            self.settle(id);
-        }
+        response::response_taken(self, id);
     }
 
     fn cancel(&mut self, id: StreamId) {
@@ -618,6 +541,17 @@ impl ClientFraming for Driver<Client> {
     }
 
     fn abandon(&mut self, id: StreamId) {
+        self.close_stream(id, Some(Code::CANCEL));
+    }
+}
+
+impl Requesting for Driver<Client> {
+    fn request(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.stream(id)
+    }
+
+    /// If the stream is still open for the server, it is reset.
+    fn close_request(&mut self, id: StreamId) {
         self.close_stream(id, Some(Code::CANCEL));
     }
 }

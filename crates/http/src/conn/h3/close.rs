@@ -1,26 +1,17 @@
 //! The end of a connection, and its deadlines.
 
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use blitz_proto::Error;
 use blitz_proto::h3::{Code, StreamId};
 use blitz_quic::quinn_proto;
 
-use super::driver::{Conn, Driver, RequestStream, stream_of, var_int};
-use super::receive::count_late_head;
+use super::driver::{Conn, Driver, stream_of, var_int};
+use super::role::Role;
 use crate::conn::streams::stream::ResetReason;
-use crate::counters::{count, count_refused};
-use crate::error::Refusal;
-
-/// Time between the GOAWAY that announces the end and the one that names the last request (RFC 9114, section 5.2):
-/// requests that are on their way arrive within.
-const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
-
-/// Time after the last response in which a draining connection is not closed: the close discards what the client's
-/// QUIC has acknowledged and its application has not read (RFC 9000, section 10.2).
-const READ_GRACE: Duration = Duration::from_secs(3);
+use crate::counters::count;
+use crate::exchange::wake;
 
 /// Time between PINGs while there are requests: clients have idle timeouts of 30 s and more.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(15);
@@ -28,41 +19,18 @@ const PING_INTERVAL_MAX: Duration = Duration::from_secs(15);
 /// Streams for which an idle connection keeps memory.
 const STREAMS_KEPT: usize = 4;
 
-impl Conn {
+impl<R: Role> Conn<R> {
     /// The time that [`Driver::settle`] has set has come.
     pub(super) fn deadline(self: &Rc<Self>) {
         self.work(Driver::deadline);
     }
 
-    /// Requests that arrive from now on may be the last.
-    pub(super) fn drain(self: &Rc<Self>) {
-        self.work(|driver| {
-            driver.drain();
-            Ok(())
-        });
-    }
-
     pub(super) fn lost(&self) {
-        self.driver.borrow_mut().lost();
-    }
-
-    /// Since when it has nothing to do.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.driver.borrow().idle_since
-    }
-
-    /// Closes a connection that has nothing to do, if that is still so.
-    pub(super) fn evict(&self) -> bool {
-        let mut driver = self.driver.borrow_mut();
-        let is_idle = driver.idle_since.is_some() && driver.quic.is_some();
-        if is_idle {
-            driver.close(Code::NO_ERROR);
-        }
-        is_idle
+        self.driver.borrow_mut().lost(&ResetReason::Reset);
     }
 }
 
-impl Driver {
+impl<R: Role> Driver<R> {
     /// Writes what is due beside the requests, and sets the next deadline.
     pub(super) fn settle(&mut self) {
         self.flush_own();
@@ -77,26 +45,19 @@ impl Driver {
             true if self.idle_since.is_none() => {
                 self.idle_since = Some(blitz_reactor::now());
                 self.ping = None;
-                self.shrink();
+                if R::SHRINKS_WHEN_IDLE {
+                    self.shrink();
+                }
             }
             true => {}
         }
-        if is_idle && self.machine.is_drained() {
-            let read_by = self.last_response.map(|at| at + READ_GRACE);
-            self.closes_from = self.closes_from.max(read_by);
-            if self
-                .closes_from
-                .is_some_and(|from| from <= blitz_reactor::now())
-            {
-                return self.close(Code::NO_ERROR);
-            }
+        if is_idle && R::is_over(self) {
+            return self.close(Code::NO_ERROR);
         }
         self.note_come(is_idle);
         self.keep_window_open();
         if self.holds_too_much() {
-            let client = self.peer.remote.map(tracing::field::display);
-            tracing::debug!(cause = "unread-flood", client, "connection ended");
-            count_refused("unread-flood");
+            R::note_end(self, "unread-flood");
             return self.close(Code::EXCESSIVE_LOAD);
         }
         let due = self.next_deadline();
@@ -115,9 +76,7 @@ impl Driver {
 
     fn shrink(&mut self) {
         self.streams.shrink_to(STREAMS_KEPT);
-        self.heads.shrink_to(STREAMS_KEPT);
-        self.lingering.shrink_to(STREAMS_KEPT);
-        self.unsent_rests.shrink_to(STREAMS_KEPT);
+        self.role.shrink_to(STREAMS_KEPT);
         self.unacknowledged.shrink_to(STREAMS_KEPT);
         self.out = Vec::new();
         self.machine.shrink();
@@ -127,148 +86,32 @@ impl Driver {
     }
 
     fn next_deadline(&mut self) -> Option<Instant> {
-        let limits = &self.shared.options.limits;
-        let idle = self.idle_since.map(|since| since + limits.idle_timeout);
         let stall = (!self.unacknowledged.is_empty())
-            .then(|| self.acknowledged_at + limits.send_stall_timeout);
-        let head = self.next_head().map(|(_, due)| due);
-        let lingering = self.next_lingering().map(|(_, due)| due);
-        let rest = self.next_rest().map(|(_, due)| due);
-        let due = [
-            idle,
-            stall,
-            head,
-            lingering,
-            rest,
-            self.closes_from.filter(|_| self.idle_since.is_some()),
-            self.ping,
-            self.final_goaway,
-        ];
+            .then(|| self.acknowledged_at + self.limits().send_stall_timeout);
+        let due = [stall, self.ping, R::next_deadline(self)];
         due.into_iter().flatten().min()
-    }
-
-    fn next_head(&mut self) -> Option<(StreamId, Instant)> {
-        let streams = &self.streams;
-        let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
-        self.heads.next(waits)
-    }
-
-    /// A limit of what [`DueStreams`](crate::conn::streams::due::DueStreams) keeps of streams behind one whose head
-    /// does not come.
-    pub(super) fn prune_heads(&mut self) {
-        let streams = &self.streams;
-        let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
-        self.heads.prune(waits);
-    }
-
-    fn next_rest(&mut self) -> Option<(StreamId, Instant)> {
-        let streams = &self.streams;
-        let is_open = |stream: &RequestStream| stream.state.is_lingering && !stream.is_finished;
-        let waits = |id| streams.get(&id).is_some_and(is_open);
-        self.unsent_rests.next(waits)
-    }
-
-    fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
-        let streams = &self.streams;
-        let waits = |id| {
-            streams
-                .get(&id)
-                .is_some_and(|stream| stream.state.is_lingering && stream.is_finished)
-        };
-        self.lingering.next(waits)
-    }
-
-    /// Gives a client that has as many streams as it may have the place of one that is only lingering.
-    pub(super) fn make_room(&mut self) {
-        if self.streams.len() >= self.streams_max as usize
-            && let Some((id, _)) = self.next_lingering()
-        {
-            self.close_stream(id, None);
-        }
     }
 
     fn deadline(&mut self) -> Result<(), Error> {
         let now = blitz_reactor::now();
-        let limits = self.limits();
-        let (idle, stall) = (limits.idle_timeout, limits.send_stall_timeout);
-        if self.idle_since.is_some_and(|since| since + idle <= now) {
-            count(|counters| counters.idle_timeouts += 1);
-            self.close(Code::NO_ERROR);
-            return Ok(());
-        }
+        let stall = self.limits().send_stall_timeout;
         if !self.unacknowledged.is_empty() && self.acknowledged_at + stall <= now {
             count(|counters| counters.send_stalls += 1);
             self.close(Code::EXCESSIVE_LOAD);
             return Ok(());
         }
-        while let Some((id, due)) = self.next_head()
-            && due <= now
-        {
-            count_late_head();
-            self.close_stream(id, Some(Code::REQUEST_REJECTED));
-        }
-        while let Some((id, due)) = self.next_lingering()
-            && due <= now
-        {
-            self.close_stream(id, None);
-        }
-        self.end_rests(now, stall);
+        R::deadline(self, now);
         if self.ping.take_if(|due| *due <= now).is_some() {
             // The next one is due as long as there are requests.
             self.quic(quinn_proto::Connection::ping);
         }
-        if self.final_goaway.take_if(|due| *due <= now).is_some() {
-            self.machine.drain_now();
-            self.closes_from = Some(now + GOAWAY_PAUSE);
-        }
         Ok(())
     }
 
-    /// Ends streams whose client has not taken any of the rest of the response for too long.
-    fn end_rests(&mut self, now: Instant, stall: Duration) {
-        while let Some((id, due)) = self.next_rest()
-            && due <= now
-        {
-            let progress = self.stream(id).map(|state| state.sending.progress);
-            match progress.map(|progress| progress + stall) {
-                Some(later) if later > now => self.unsent_rests.put_off(later),
-                _ => {
-                    count(|counters| counters.send_stalls += 1);
-                    self.close_stream(id, None);
-                }
-            }
-        }
-    }
-
-    fn drain(&mut self) {
-        self.machine.drain();
-        self.final_goaway = Some(blitz_reactor::now() + GOAWAY_PAUSE);
-        self.settle_soon();
-    }
-
-    /// Charges the memory of incomplete heads as that of complete ones.
-    pub(super) fn charge_partial_heads(&mut self) -> Result<(), Error> {
-        let bytes = self.machine.partial_memory();
-        if bytes == 0 && self.partial_charge.is_empty() {
-            return Ok(());
-        }
-        let limits = &self.shared.options.limits;
-        let bytes = match bytes >= limits.large_head_bytes_min {
-            true => bytes,
-            false => 0,
-        };
-        if !self.partial_charge.replace(bytes, limits) {
-            count_refused(Refusal::heads_memory().rule);
-            self.close(Code::EXCESSIVE_LOAD);
-        }
-        Ok(())
-    }
-
-    /// The client broke a rule that the whole connection depends on.
+    /// The peer broke a rule that the whole connection depends on.
     pub(super) fn fail(&mut self, error: Error) {
-        let client = self.peer.remote.map(tracing::field::display);
-        tracing::debug!(cause = error.rule(), client, "connection ended");
-        count_refused(error.rule());
+        R::note_end(self, error.rule());
+        self.fail_streams(&R::reason_of(error));
         self.close(Code::of(error.kind()));
     }
 
@@ -277,32 +120,44 @@ impl Driver {
         if let Some(quic) = &self.quic {
             quic.close(u32::try_from(code.0).unwrap_or(u32::MAX), "");
         }
-        self.lost();
+        self.lost(&ResetReason::Reset);
     }
 
     /// The connection is lost.
-    fn lost(&mut self) {
+    pub(super) fn lost(&mut self, reason: &ResetReason) {
         if let Some(quic) = self.quic.take() {
             quic.set_active(false);
             quic.set_deadline(None);
-            self.leave();
+            self.idle_since = None;
+            self.set_window(0);
+            R::left(self);
         }
-        self.fail_streams(&ResetReason::Reset);
+        self.fail_streams(reason);
     }
 
-    /// The connection is no longer one of those that are open.
-    fn leave(&mut self) {
-        count(|counters| counters.connections -= 1);
-        self.idle_since = None;
-        self.set_window(0);
-        let mut connections = self.shared.connections.borrow_mut();
-        connections.remove(self.key);
-        if connections.is_empty() {
-            self.shared.empty.take().into_iter().for_each(Waker::wake);
+    /// Removes a stream whose exchange is over. What is incomplete is reset or stopped, with `code` if given.
+    pub(super) fn close_stream(&mut self, id: StreamId, code: Option<Code>) {
+        self.machine.forget(id);
+        let Some(mut stream) = self.streams.remove(&id) else {
+            return;
+        };
+        let state = &mut stream.state;
+        wake(&mut state.exchange.receiving.reader);
+        wake(&mut state.sending.writer);
+        let unsent = state.sending.queued;
+        self.shared.spare.keep(stream.state);
+        self.schedule.remove(id);
+        self.unread.forget(id);
+        self.note_unsent(unsent);
+        if !stream.is_finished {
+            self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED));
+        } else if !stream.has_fin || code.is_some() {
+            // Only what the peer sends is left, or nothing but the end: QUIC has to know that nobody waits for it.
+            self.stop(id, code.unwrap_or(Code::NO_ERROR));
         }
     }
 
-    /// Stops what the client sends on a stream.
+    /// Stops what the peer sends on a stream.
     pub(super) fn stop(&self, id: StreamId, code: Code) {
         self.quic(|quic| {
             // What has ended already is not stopped.

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use blitz_proto::h3::{self, Code, Received, StreamId};
@@ -10,36 +10,26 @@ use blitz_proto::{Limits, Priority, Schedule};
 use blitz_quic::Connection;
 use blitz_quic::quinn_proto;
 use bytes::{Buf, Bytes};
-use slab::Slab;
 
 use super::protocol::Http3;
-use super::server::Request;
+use super::role::Role;
 use super::unread::Unread;
-use crate::conn::streams::due::DueStreams;
 use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
-use crate::exchange::{Exchange, ExchangeId, Link, Peer};
-use crate::options::ServeOptions;
-use crate::recycle::HeadCharge;
+use crate::exchange::{ExchangeId, Link};
 
-/// One connection of a client.
-pub(crate) struct Conn {
-    pub(super) driver: RefCell<Driver>,
+/// One connection, of a client or to a server.
+pub(crate) struct Conn<R: Role> {
+    pub(super) driver: RefCell<Driver<R>>,
 }
 
 /// A connection that carries an exchange on each stream.
-pub(crate) struct Driver {
-    /// Where it is in the list of connections, while it is open.
-    pub(super) key: usize,
-    pub(super) peer: Rc<Peer>,
+pub(crate) struct Driver<R: Role> {
+    pub(super) role: R,
     /// `None` once it is lost or closed.
-    pub(super) quic: Option<Rc<Connection<Http3>>>,
+    pub(super) quic: Option<Rc<Connection<Http3<R>>>>,
     pub(super) machine: h3::Connection,
     pub(super) streams: Streams<StreamId, RequestStream>,
-    /// Requests at a time that the client may have.
-    pub(super) streams_max: u32,
-    /// Requests that have arrived and are to be started.
-    pub(super) arrived: VecDeque<Request>,
     /// Our streams beside the requests: control, and QPACK's decoder.
     pub(super) own: [Option<quinn_proto::StreamId>; 2],
     /// Encoded and not yet written; a head goes with the content behind it.
@@ -54,31 +44,17 @@ pub(crate) struct Driver {
     pub(super) unacknowledged: Vec<StreamId>,
     /// When a message was last acknowledged, QUIC last took more of one, or the first of them was complete.
     pub(super) acknowledged_at: Instant,
-    /// When the client last had all of a message.
-    pub(super) last_response: Option<Instant>,
-    /// Streams whose heads have not come completely.
-    pub(super) heads: DueStreams<StreamId>,
-    /// Streams that are answered and not yet received to their end.
-    pub(super) lingering: DueStreams<StreamId>,
-    /// Streams that are answered, with the rest of the response queued.
-    pub(super) unsent_rests: DueStreams<StreamId>,
-    /// The memory of incomplete heads, if it is much.
-    pub(super) partial_charge: HeadCharge,
     /// Since when there was nothing to do.
     pub(super) idle_since: Option<Instant>,
-    /// When PING is due, so that the client's and our idle timeout do not end a connection with requests.
+    /// When PING is due, so that the peer's and our idle timeout do not end a connection with requests.
     pub(super) ping: Option<Instant>,
-    /// When the second GOAWAY is due.
-    pub(super) final_goaway: Option<Instant>,
-    /// When a connection without requests may be closed after that: not before it was sent.
-    pub(super) closes_from: Option<Instant>,
     pub(super) unread: Unread,
     pub(super) window: ReceiveWindow,
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<Shared<R>>,
 }
 
 /// A stream with a request, beside its state in the machine.
-pub(super) struct RequestStream {
+pub(crate) struct RequestStream {
     pub(super) state: Box<Stream>,
     /// Read from QUIC, and not yet taken by the machine.
     pub(super) input: Pieces,
@@ -90,7 +66,7 @@ pub(super) struct RequestStream {
     pub(super) is_fin_taken: bool,
     /// The machine waits for instructions of QPACK, and is to be called again without more input.
     pub(super) is_blocked: bool,
-    /// Its head has not come completely.
+    /// The peer's head, to a client the final one, has not come completely.
     pub(super) awaits_head: bool,
     /// All of our message was given to QUIC.
     pub(super) is_finished: bool,
@@ -139,7 +115,7 @@ impl Pieces {
     }
 }
 
-/// What the client may send before it is read.
+/// What the peer may send before it is read.
 pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
     /// Bytes that were read since the last look at the clock, and when that was.
@@ -149,58 +125,38 @@ pub(super) struct ReceiveWindow {
     pub(super) is_used_up: bool,
 }
 
-/// What the connections of a listener share.
-pub(crate) struct Shared {
-    pub(super) options: Rc<ServeOptions>,
-    pub(super) listener: std::net::SocketAddr,
+/// What the connections of a listener share, or those to servers with the same options.
+pub(crate) struct Shared<R: Role> {
+    pub(super) options: Rc<R::Options>,
+    pub(super) role: R::Shared,
     pub(super) received: RefCell<Received>,
     /// The start of the machines' time: the first time that one of them read the clock.
     epoch: OnceCell<Instant>,
     pub(super) spare: SpareStreams,
-    /// Starts an exchange: there is none if the request was answered before.
-    pub(super) start: Box<StartExchange>,
-    /// Open connections.
-    pub(super) connections: RefCell<Slab<Weak<Conn>>>,
-    /// Connections that had been idle longest when it was looked, the longest last.
-    pub(super) idle: RefCell<Vec<Weak<Conn>>>,
-    /// Woken when the last connection is gone.
-    pub(super) empty: RefCell<Option<std::task::Waker>>,
-    /// New connections are told to go at once.
-    pub(super) is_draining: Cell<bool>,
     /// Bytes by which the windows of all connections have grown.
     pub(super) windows_grown: Cell<usize>,
 }
 
-/// Requests at a time that each client may have to begin with. QUIC's machine keeps entries for all, so more are
-/// allowed when a client has half of them.
-pub(crate) const STREAMS_FIRST: u32 = 32;
-
-pub(super) type StartExchange = dyn Fn(&Rc<Conn>, StreamId, Option<Exchange>);
-
-impl Shared {
-    pub(crate) fn new(
-        options: Rc<ServeOptions>,
-        listener: std::net::SocketAddr,
-        start: Box<StartExchange>,
-    ) -> Rc<Shared> {
+impl<R: Role> Shared<R> {
+    pub(crate) fn new(options: Rc<R::Options>, role: R::Shared) -> Rc<Shared<R>> {
         Rc::new(Shared {
             options,
-            listener,
+            role,
             received: RefCell::default(),
             epoch: OnceCell::new(),
             spare: SpareStreams::default(),
-            start,
-            connections: RefCell::default(),
-            idle: RefCell::default(),
-            empty: RefCell::default(),
-            is_draining: Cell::new(false),
             windows_grown: Cell::new(0),
         })
     }
 
+    /// The options of these connections.
+    pub(crate) fn options(&self) -> &Rc<R::Options> {
+        &self.options
+    }
+
     #[inline]
     pub(super) fn limits(&self) -> &Limits {
-        &self.options.limits
+        R::limits(&self.options)
     }
 
     pub(super) fn now(&self) -> Duration {
@@ -209,19 +165,19 @@ impl Shared {
     }
 }
 
-impl Conn {
-    pub(super) fn new(peer: Peer, quic: &Rc<Connection<Http3>>, shared: &Rc<Shared>) -> Rc<Conn> {
+impl<R: Role> Conn<R> {
+    pub(super) fn new(
+        machine: h3::Connection,
+        role: R,
+        quic: &Rc<Connection<Http3<R>>>,
+        shared: &Rc<Shared<R>>,
+    ) -> Rc<Conn<R>> {
         let now = blitz_reactor::now();
-        let mut connections = shared.connections.borrow_mut();
-        let entry = connections.vacant_entry();
         let driver = Driver {
-            key: entry.key(),
-            peer: Rc::new(peer),
+            role,
             quic: Some(Rc::clone(quic)),
-            machine: h3::Connection::server(shared.limits()),
+            machine,
             streams: Streams::default(),
-            streams_max: shared.limits().concurrent_streams_max.min(STREAMS_FIRST),
-            arrived: VecDeque::new(),
             own: [None; 2],
             out: Vec::new(),
             unsent: 0,
@@ -229,15 +185,8 @@ impl Conn {
             schedule: Schedule::default(),
             unacknowledged: Vec::new(),
             acknowledged_at: now,
-            last_response: None,
-            heads: DueStreams::new(),
-            lingering: DueStreams::new(),
-            unsent_rests: DueStreams::new(),
-            partial_charge: HeadCharge::default(),
             idle_since: None,
             ping: None,
-            final_goaway: None,
-            closes_from: None,
             unread: Unread::default(),
             window: ReceiveWindow {
                 bytes: shared.limits().quic.window_bytes_min,
@@ -247,46 +196,36 @@ impl Conn {
             },
             shared: Rc::clone(shared),
         };
-        let conn = Rc::new(Conn {
+        Rc::new(Conn {
             driver: RefCell::new(driver),
-        });
-        entry.insert(Rc::downgrade(&conn));
-        conn
+        })
     }
 
     /// Works on the connection, and starts the requests that this has completed.
     pub(super) fn work(
         self: &Rc<Self>,
-        act: impl FnOnce(&mut Driver) -> Result<(), blitz_proto::Error>,
+        act: impl FnOnce(&mut Driver<R>) -> Result<(), blitz_proto::Error>,
     ) {
-        let shared = {
+        {
             let mut driver = self.driver.borrow_mut();
             if let Err(error) = act(&mut driver) {
                 driver.fail(error);
             }
-            Rc::clone(&driver.shared)
-        };
-        loop {
-            let Some(request) = self.driver.borrow_mut().arrived.pop_front() else {
-                break;
-            };
-            let stream = request.stream;
-            let exchange = self.exchange(request);
-            (shared.start)(self, stream, exchange);
         }
+        R::start_arrived(self);
     }
 }
 
-impl Link for Conn {
-    type Framing = Driver;
+impl<R: Role> Link for Conn<R> {
+    type Framing = Driver<R>;
 
     #[inline]
-    fn with<T>(&self, act: impl FnOnce(&mut Driver) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
         act(&mut self.driver.borrow_mut())
     }
 
     #[inline]
-    fn look<T>(&self, act: impl FnOnce(&mut Driver) -> T) -> T {
+    fn look<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
         act(&mut self.driver.borrow_mut())
     }
 }
@@ -307,7 +246,7 @@ impl RequestStream {
     }
 }
 
-impl Driver {
+impl<R: Role> Driver<R> {
     pub(super) fn limits(&self) -> &Limits {
         self.shared.limits()
     }
@@ -326,9 +265,8 @@ impl Driver {
         for stream in self.streams.values_mut() {
             stream.state.fail(reason);
         }
-        // They have no task that would end them.
-        self.streams
-            .retain(|_, stream| !stream.awaits_head && !stream.state.is_lingering);
+        // Nothing else would end these.
+        self.streams.retain(|_, stream| R::has_handles(stream));
         self.unsent = self
             .streams
             .values()
@@ -348,12 +286,12 @@ impl Driver {
         });
     }
 
-    /// The client has all of a message.
+    /// The peer has all of a message.
     pub(super) fn acknowledged(&mut self, id: StreamId) {
         if let Some(at) = self.unacknowledged.iter().position(|other| *other == id) {
             self.unacknowledged.swap_remove(at);
             self.acknowledged_at = blitz_reactor::now();
-            self.last_response = Some(self.acknowledged_at);
+            R::message_acknowledged(self);
         }
     }
 

@@ -1,20 +1,20 @@
-//! What clients send: requests, and the streams beside them.
+//! What peers send: messages, and the streams beside them.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use blitz_proto::h3::{Code, Event, StreamId};
-use blitz_proto::{Error, ErrorKind, Fields, Limits};
+use blitz_proto::{Error, Fields, Limits};
 use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
 use blitz_reactor::{Buffer, Chunk, Slice};
 
 use super::driver::{Driver, RequestStream, id_of, stream_of};
-use super::server::Request;
+use super::role::Role;
 use crate::conn::streams::room::is_short;
 use crate::conn::streams::stream::ResetReason;
-use crate::counters::count;
 use crate::error::{BodyError, SendError};
-use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, ServerSide, Transmission, wake};
+use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, Transmission, wake};
 use crate::recycle::Pooled;
 
 /// Pieces that are read while a head is awaited: one, and one more to see whether it is the last.
@@ -24,7 +24,7 @@ const PIECES_OF_HEAD: usize = 2;
 const PIECES_OF_CONTENT: usize = 24;
 const FILL_BYTES_MAX: usize = 32 * 1024;
 
-/// A client that acknowledges late does not get a larger window for it.
+/// A peer that acknowledges late does not get a larger window for it.
 const RTT_MAX: Duration = Duration::from_millis(500);
 
 /// The result of a step through the input of a stream.
@@ -37,8 +37,8 @@ enum Step {
     Pending,
 }
 
-impl Driver {
-    /// Takes the streams that the client has opened.
+impl<R: Role> Driver<R> {
+    /// Takes the streams that the peer has opened.
     pub(super) fn accept(&mut self, dir: Dir) -> Result<(), Error> {
         while let Some(stream) = self.quic(|quic| quic.streams().accept(dir)).flatten() {
             let id = id_of(stream);
@@ -49,34 +49,11 @@ impl Driver {
                     self.unread.open_beside(id);
                     self.read_beside(stream)?;
                 }
-                (Ok(()), Dir::Bi) => {
-                    let state = self.shared.spare.take();
-                    self.streams.insert(id, RequestStream::new(state));
-                    self.idle_since = None;
-                    let due = blitz_reactor::now() + self.limits().head_timeout;
-                    self.heads.push(id, due);
-                    self.prune_heads();
-                    self.read_head(id)?;
-                }
+                (Ok(()), Dir::Bi) => R::opened(self, id)?,
             }
         }
-        self.allow_streams();
-        self.make_room();
+        R::all_opened(self);
         Ok(())
-    }
-
-    /// Lets a client that has half as many requests as it may have twice as many.
-    fn allow_streams(&mut self) {
-        let limit = self.limits().concurrent_streams_max;
-        let open = self.streams.len() as u32;
-        if open < self.streams_max / 2 || self.streams_max >= limit {
-            return;
-        }
-        while open >= self.streams_max / 2 && self.streams_max < limit {
-            self.streams_max = (self.streams_max * 2).min(limit);
-        }
-        let allowed = quinn_proto::VarInt::from_u32(self.streams_max);
-        self.quic(|quic| quic.set_max_concurrent_streams(Dir::Bi, allowed));
     }
 
     /// Something has come on a stream.
@@ -109,7 +86,7 @@ impl Driver {
         }
     }
 
-    /// Reads until the head of a request is complete.
+    /// Reads until the head of a message is complete.
     pub(super) fn read_head(&mut self, id: StreamId) -> Result<(), Error> {
         while self
             .streams
@@ -118,7 +95,8 @@ impl Driver {
         {
             self.refill(id, PIECES_OF_HEAD)?;
             if let Step::Pending = self.step(id)? {
-                return self.charge_partial_heads();
+                R::head_incomplete(self);
+                return Ok(());
             }
         }
         Ok(())
@@ -215,7 +193,7 @@ impl Driver {
         }
     }
 
-    /// The client has reset its direction of a stream.
+    /// The peer has reset its direction of a stream.
     pub(super) fn handle_reset(&mut self, id: StreamId, code: Code) -> Result<(), Error> {
         let now = self.shared.now();
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -232,26 +210,17 @@ impl Driver {
         Ok(())
     }
 
-    /// The client wants nothing more of what we send on a stream.
+    /// The peer wants nothing more of what we send on a stream.
     pub(super) fn handle_stopped(&mut self, id: StreamId, code: Code) -> Result<(), Error> {
         let now = self.shared.now();
         let event = self.machine.handle_stopped(id, code, now)?;
-        let is_sending = |stream: &RequestStream| !stream.is_finished;
-        match event {
-            Some(Event::Reset { error, code }) => self.lose_stream(id, error, code),
-            // To the machine the message is complete, and some of it waits here.
-            _ if self.streams.get(&id).is_some_and(is_sending) => {
-                self.lose(id, &ResetReason::Reset, code);
-            }
-            // RFC 9000, section 3.5: the answer is a reset, unless all was acknowledged.
-            _ => self.reset_sending(id, Code::NO_ERROR),
-        }
+        R::stopped(self, id, code, event);
         Ok(())
     }
 
     /// One step of the machine through the input of a request.
     fn step(&mut self, id: StreamId) -> Result<Step, Error> {
-        let shared = std::rc::Rc::clone(&self.shared);
+        let shared = Rc::clone(&self.shared);
         let mut received = shared.received.borrow_mut();
         let Some(stream) = self.streams.get_mut(&id) else {
             return Ok(Step::Pending);
@@ -282,14 +251,7 @@ impl Driver {
                 return Ok(Step::Pending);
             }
             Event::Head { length, end } => {
-                stream.awaits_head = false;
-                let head = Request::take_head(&mut received);
-                self.arrived.push_back(Request {
-                    stream: id,
-                    head,
-                    length,
-                    has_ended: end,
-                });
+                R::head_arrived(self, id, &mut received, length, end);
             }
             Event::Trailers => {
                 stream.is_fin_taken = true;
@@ -299,10 +261,10 @@ impl Driver {
             }
             Event::Refused { error } => {
                 stream.awaits_head = false;
-                self.refuse_request(id, error, &received);
+                R::refused(self, id, error, &received);
                 // What is left of the request is read with the same memory.
                 drop(received);
-                self.end_or_linger(id);
+                R::discard_refused(self, id);
             }
             Event::Reset { error, code } => self.lose_stream(id, error, code),
             Event::GoAway { .. } => {}
@@ -311,28 +273,18 @@ impl Driver {
         Ok(Step::Handled)
     }
 
-    /// The client reset a stream, or broke a rule on it.
+    /// The peer reset a stream, or broke a rule on it.
     pub(super) fn lose_stream(&mut self, id: StreamId, error: Error, code: Code) {
-        let is_lingering = |stream: &RequestStream| stream.state.is_lingering;
-        let reason = match error.kind() {
-            ErrorKind::PeerReset => ResetReason::Reset,
-            _ => ResetReason::Malformed(error),
-        };
-        if let ResetReason::Malformed(error) = &reason
-            && !self.streams.get(&id).is_some_and(is_lingering)
-        {
-            crate::exchange::refuse_stream(*error, self.peer.remote);
-        }
+        let (reason, code) = R::loss(self, id, error, code);
         self.lose(id, &reason, code);
     }
 
     /// A stream has ended early.
-    fn lose(&mut self, id: StreamId, reason: &ResetReason, code: Code) {
+    pub(super) fn lose(&mut self, id: StreamId, reason: &ResetReason, code: Code) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return self.machine.forget(id);
         };
-        let has_task = !stream.awaits_head && !stream.state.is_lingering;
-        if has_task {
+        if R::has_handles(stream) {
             stream.state.fail(reason);
             stream.input.clear();
             stream.read_to = u64::MAX;
@@ -391,12 +343,13 @@ impl Driver {
                 None => {}
             }
         }
+        R::beside_read(self);
         Ok(())
     }
 
     /// Gives the machine what came beside the requests; without bytes, the stream has ended.
     fn take_beside(&mut self, id: StreamId, mut bytes: &[u8]) -> Result<(), Error> {
-        let shared = std::rc::Rc::clone(&self.shared);
+        let shared = Rc::clone(&self.shared);
         let has_fin = bytes.is_empty();
         loop {
             let step = {
@@ -407,6 +360,7 @@ impl Driver {
             bytes = &bytes[step.consumed..];
             match step.event {
                 Event::Reprioritized { stream } => self.note_priority(stream),
+                Event::GoAway { from } => R::go_away(self, from),
                 Event::Unwanted { code } => {
                     self.unread.close_beside(id);
                     self.quic(|quic| {
@@ -421,7 +375,7 @@ impl Driver {
         }
     }
 
-    /// Lets a client send more while its content is read as fast as it comes, and less while the core is short of
+    /// Lets a peer send more while its content is read as fast as it comes, and less while the core is short of
     /// memory.
     fn note_read(&mut self, bytes: usize) {
         let window = &mut self.window;
@@ -506,9 +460,9 @@ impl RequestStream {
     }
 }
 
-impl Framing for Driver {
+impl<R: Role> Framing for Driver<R> {
     type Id = StreamId;
-    type Side = ServerSide;
+    type Side = R::Side;
 
     #[inline]
     fn exchange(&mut self, id: StreamId) -> Option<&mut ExchangeState> {
@@ -518,7 +472,7 @@ impl Framing for Driver {
     #[inline]
     fn exchange_and_limits(&mut self, id: StreamId) -> Option<(&mut ExchangeState, &Limits)> {
         let stream = self.streams.get_mut(&id)?;
-        Some((&mut stream.state.exchange, &self.shared.options.limits))
+        Some((&mut stream.state.exchange, self.shared.limits()))
     }
 
     fn poll_fill(&mut self, id: StreamId, _: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
@@ -587,9 +541,4 @@ impl Framing for Driver {
             is_held_back: self.window.is_used_up,
         }
     }
-}
-
-/// Counts streams that were answered for a client that is too slow with their heads.
-pub(super) fn count_late_head() {
-    count(|counters| counters.header_timeouts += 1);
 }

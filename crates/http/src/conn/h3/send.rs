@@ -8,7 +8,7 @@ use blitz_quic::quinn_proto::{self, Dir, SendStream, WriteError};
 use blitz_reactor::{Buffer, Chunk};
 
 use super::driver::{Driver, stream_of};
-use crate::conn::streams::room::room_of_server;
+use super::role::Role;
 use crate::conn::streams::stream::Ending;
 use crate::counters::count;
 use crate::error::SendError;
@@ -20,13 +20,13 @@ const COPIED_MAX: usize = 4 * 1024;
 /// Bytes of a stream before others have their turn.
 const PIECE_BYTES: usize = 16 * 1024;
 
-impl Driver {
+impl<R: Role> Driver<R> {
     pub(super) fn poll_stream_room(
         &mut self,
         id: StreamId,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
-        let room = room_of_server(self.unsent, self.limits());
+        let room = R::room(self);
         let Some(state) = self.stream(id) else {
             return Poll::Ready(Err(SendError::Closed));
         };
@@ -151,7 +151,7 @@ impl Driver {
         Sent::Open
     }
 
-    /// All of a message was given to QUIC, which reports its acknowledgement if it `is_awaited`: not if the client
+    /// All of a message was given to QUIC, which reports its acknowledgement if it `is_awaited`: not if the peer
     /// has stopped the stream.
     fn message_finished(&mut self, id: StreamId, is_awaited: bool) -> Sent {
         if self.unacknowledged.is_empty() {
@@ -192,7 +192,7 @@ impl Driver {
                 refused.push(id);
                 continue;
             }
-            // It takes other streams, so it is the client that takes no more of these: they are reported.
+            // It takes other streams, so it is the peer that takes no more of these: they are reported.
             refused.clear();
             if let Some(stream) = self.streams.get(&id)
                 && !stream.state.sending.queue.is_empty()
@@ -201,7 +201,7 @@ impl Driver {
             }
             // What goes wrong is noted in the exchange.
             let _ = conclude_sent(self, id, &Ok(sent));
-            self.end_rest(id);
+            R::queued_sent(self, id);
         }
         for id in refused {
             if let Some(stream) = self.streams.get(&id) {
@@ -272,7 +272,7 @@ impl Driver {
                 if own.is_none() {
                     *own = quic.streams().open(Dir::Uni);
                     if let Some(stream) = *own {
-                        // Before any response.
+                        // Before any message.
                         let _ = quic.send_stream(stream).set_priority(i32::MAX);
                     }
                 }
@@ -297,7 +297,7 @@ impl Driver {
 }
 
 /// Writes until all is written, or until QUIC says that it takes no more: only then it reports when it does. Nothing
-/// more is to be sent on a stream that the client has stopped, so that all counts as written.
+/// more is to be sent on a stream that the peer has stopped, so that all counts as written.
 fn write_some(stream: &mut SendStream<'_>, bytes: &[u8]) -> usize {
     let mut written = 0;
     while written < bytes.len() {

@@ -1,24 +1,63 @@
 //! The exchanges of a connection.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use blitz_proto::h3::{Code, Received, StreamId};
-use blitz_proto::{BodyLength, Error, Method, RequestHead, ResponseHead, Version};
+use blitz_proto::h3::{self, Code, Event, Received, StreamId};
+use blitz_proto::{
+    BodyLength, Error, ErrorKind, Limits, Method, RequestHead, ResponseHead, Version,
+};
+use blitz_quic::Connection;
+use blitz_quic::quinn_proto::{self, ConnectionError, Dir};
 use blitz_reactor::Chunk;
 
-use super::driver::{Conn, Driver};
+use super::driver::{Conn, Driver, RequestStream, Shared};
+use super::listener::Listener;
+use super::protocol::Http3;
+use super::role::Role;
+use crate::conn::streams::due::DueStreams;
 use crate::conn::streams::exchange_task::WithTasks;
 use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
-use crate::counters::count_request;
+use crate::conn::streams::room::room_of_server;
+use crate::conn::streams::stream::ResetReason;
+use crate::counters::{count, count_refused, count_request};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Outcome, RecvBody, Responder, ServerFraming, conclude,
-    refusal_of, refuse, wake,
+    Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, Scheme,
+    ServerFraming, ServerSide, conclude, refusal_of, refuse, refuse_stream, wake,
 };
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
-use crate::recycle::Pooled;
+use crate::quic_limits::STREAMS_FIRST;
+use crate::recycle::{HeadCharge, Pooled};
+use crate::tls::{TlsInfo, failure_of, log_client_failure, server_name};
+
+/// The state of a client's connection that connections to servers do not have.
+pub(crate) struct Server {
+    /// Where it is in the list of connections, while it is open.
+    key: usize,
+    pub(super) peer: Rc<Peer>,
+    /// Requests at a time that the client may have.
+    pub(super) streams_max: u32,
+    /// Requests that have arrived and are to be started.
+    arrived: VecDeque<Request>,
+    /// When the client last had all of a message.
+    pub(super) last_response: Option<Instant>,
+    /// Streams whose heads have not come completely.
+    pub(super) heads: DueStreams<StreamId>,
+    /// Streams that are answered and not yet received to their end.
+    pub(super) lingering: DueStreams<StreamId>,
+    /// Streams that are answered, with the rest of the response queued.
+    pub(super) unsent_rests: DueStreams<StreamId>,
+    /// The memory of incomplete heads, if it is much.
+    pub(super) partial_charge: HeadCharge,
+    /// When the second GOAWAY is due.
+    pub(super) final_goaway: Option<Instant>,
+    /// When a connection without requests may be closed after that: not before it was sent.
+    pub(super) closes_from: Option<Instant>,
+}
 
 /// A request that has just come.
 pub(super) struct Request {
@@ -31,14 +70,14 @@ pub(super) struct Request {
 impl Request {
     /// Takes the head that the machine has decoded.
     pub(super) fn take_head(received: &mut Received) -> Pooled<RequestHead> {
-        count_request(Driver::VERSION);
+        count_request(Driver::<Server>::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         head
     }
 }
 
-impl Conn {
+impl Conn<Server> {
     /// `None` if the request was refused because its head is too large for what the core holds.
     pub(super) fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
         let Request {
@@ -48,7 +87,7 @@ impl Conn {
             has_ended,
         } = request;
         let mut driver = self.driver.borrow_mut();
-        let peer = Rc::clone(&driver.peer);
+        let peer = Rc::clone(&driver.role.peer);
         let is_connect = head.method == Method::Connect;
         let is_done = has_ended || length == BodyLength::Empty;
         // It may have been lost since: then the handles say so.
@@ -60,7 +99,7 @@ impl Conn {
             }
         }
         driver.note_priority(stream);
-        driver.partial_charge.clear();
+        driver.role.partial_charge.clear();
         let is_charged = head.charge(driver.limits());
         drop(driver);
         let id = ExchangeId::from(stream);
@@ -68,12 +107,12 @@ impl Conn {
         let body = match is_done {
             true => RecvBody::complete(length),
             false if is_connect => RecvBody::empty(),
-            false => RecvBody::new(Rc::<Conn>::clone(self), id, length),
+            false => RecvBody::new(Rc::<Conn<Server>>::clone(self), id, length),
         };
         let exchange = Exchange {
             request: head,
             body,
-            responder: Responder::new(Rc::<Conn>::clone(self), id),
+            responder: Responder::new(Rc::<Conn<Server>>::clone(self), id),
             peer,
         };
         if !is_charged {
@@ -85,7 +124,240 @@ impl Conn {
     }
 }
 
-impl WithTasks for Driver {
+impl Role for Server {
+    type Options = ServeOptions;
+    type Shared = Listener;
+    type Side = ServerSide;
+    const SHRINKS_WHEN_IDLE: bool = true;
+
+    fn limits(options: &ServeOptions) -> &Limits {
+        &options.limits
+    }
+
+    fn connected(
+        shared: &Rc<Shared<Server>>,
+        quic: &Rc<Connection<Http3<Server>>>,
+    ) -> Rc<Conn<Server>> {
+        let tls = quic
+            .look(|quic| quic.crypto_session().handshake_data())
+            .flatten()
+            .and_then(|data| data.downcast::<Rc<TlsInfo>>().ok());
+        count(|counters| {
+            counters.accepted += 1;
+            counters.connections += 1;
+            counters.tls.handshakes += 1;
+            counters.tls.version_1_3 += 1;
+            counters.tls.resumed += u64::from(tls.as_ref().is_some_and(|tls| tls.is_resumed));
+        });
+        let peer = Peer {
+            remote: Some(quic.remote()),
+            listener: Some(shared.role.address),
+            scheme: Scheme::Https,
+            tls: tls.map(|tls| *tls),
+        };
+        let mut connections = shared.role.connections.borrow_mut();
+        let entry = connections.vacant_entry();
+        let role = Server {
+            key: entry.key(),
+            peer: Rc::new(peer),
+            streams_max: shared.limits().concurrent_streams_max.min(STREAMS_FIRST),
+            arrived: VecDeque::new(),
+            last_response: None,
+            heads: DueStreams::new(),
+            lingering: DueStreams::new(),
+            unsent_rests: DueStreams::new(),
+            partial_charge: HeadCharge::default(),
+            final_goaway: None,
+            closes_from: None,
+        };
+        let machine = h3::Connection::server(shared.limits());
+        let conn = Conn::new(machine, role, quic, shared);
+        entry.insert(Rc::downgrade(&conn));
+        drop(connections);
+        if shared.role.is_draining.get() {
+            conn.drain();
+        }
+        conn
+    }
+
+    fn handshake_failed(quic: &Rc<Connection<Http3<Server>>>, reason: &ConnectionError) {
+        let error = failure_of(reason);
+        count(|counters| counters.tls.count_failure(true, error.rule()));
+        let name = quic.look(|quic| server_name(quic.crypto_session()));
+        let name = name.flatten();
+        log_client_failure(Some(quic.remote()), name.as_deref(), error, reason);
+    }
+
+    fn migrated(conn: &Conn<Server>, quic: &Connection<Http3<Server>>) {
+        // Requests that have begun keep the address.
+        let peer = &mut conn.driver.borrow_mut().role.peer;
+        *peer = Rc::new(Peer {
+            remote: Some(quic.remote()),
+            ..Peer::clone(peer)
+        });
+    }
+
+    fn evict(shared: &Shared<Server>) -> bool {
+        loop {
+            let next = shared.role.idle.borrow_mut().pop();
+            match next.map(|conn| conn.upgrade()) {
+                Some(Some(conn)) if conn.evict() => return true,
+                Some(_) => {}
+                None if shared.note_idle() => {}
+                None => return false,
+            }
+        }
+    }
+
+    fn start_arrived(conn: &Rc<Conn<Server>>) {
+        loop {
+            let mut driver = conn.driver.borrow_mut();
+            let Some(request) = driver.role.arrived.pop_front() else {
+                break;
+            };
+            let shared = Rc::clone(&driver.shared);
+            drop(driver);
+            let stream = request.stream;
+            let exchange = conn.exchange(request);
+            (shared.role.start)(conn, stream, exchange);
+        }
+    }
+
+    fn opened(driver: &mut Driver<Server>, id: StreamId) -> Result<(), Error> {
+        let state = driver.shared.spare.take();
+        driver.streams.insert(id, RequestStream::new(state));
+        driver.idle_since = None;
+        let due = blitz_reactor::now() + driver.limits().head_timeout;
+        driver.role.heads.push(id, due);
+        driver.prune_heads();
+        driver.read_head(id)
+    }
+
+    fn all_opened(driver: &mut Driver<Server>) {
+        driver.allow_streams();
+        driver.make_room();
+    }
+
+    fn head_arrived(
+        driver: &mut Driver<Server>,
+        id: StreamId,
+        received: &mut Received,
+        length: BodyLength,
+        has_ended: bool,
+    ) {
+        if let Some(stream) = driver.streams.get_mut(&id) {
+            stream.awaits_head = false;
+        }
+        let head = Request::take_head(received);
+        driver.role.arrived.push_back(Request {
+            stream: id,
+            head,
+            length,
+            has_ended,
+        });
+    }
+
+    fn refused(driver: &mut Driver<Server>, id: StreamId, error: Error, received: &Received) {
+        driver.refuse_request(id, error, received);
+    }
+
+    fn discard_refused(driver: &mut Driver<Server>, id: StreamId) {
+        driver.end_or_linger(id);
+    }
+
+    fn head_incomplete(driver: &mut Driver<Server>) {
+        driver.charge_partial_heads();
+    }
+
+    fn stopped(driver: &mut Driver<Server>, id: StreamId, code: Code, event: Option<Event>) {
+        let is_sending = |stream: &RequestStream| !stream.is_finished;
+        match event {
+            Some(Event::Reset { error, code }) => driver.lose_stream(id, error, code),
+            // To the machine the message is complete, and some of it waits here.
+            _ if driver.streams.get(&id).is_some_and(is_sending) => {
+                driver.lose(id, &ResetReason::Reset, code);
+            }
+            // RFC 9000, section 3.5: the answer is a reset, unless all was acknowledged.
+            _ => driver.reset_sending(id, Code::NO_ERROR),
+        }
+    }
+
+    fn has_handles(stream: &RequestStream) -> bool {
+        !stream.awaits_head && !stream.state.is_lingering
+    }
+
+    fn loss(
+        driver: &Driver<Server>,
+        id: StreamId,
+        error: Error,
+        code: Code,
+    ) -> (ResetReason, Code) {
+        let is_lingering = |stream: &RequestStream| stream.state.is_lingering;
+        let reason = match error.kind() {
+            ErrorKind::PeerReset => ResetReason::Reset,
+            _ => ResetReason::Malformed(error),
+        };
+        if let ResetReason::Malformed(error) = &reason
+            && !driver.streams.get(&id).is_some_and(is_lingering)
+        {
+            refuse_stream(*error, driver.role.peer.remote);
+        }
+        (reason, code)
+    }
+
+    fn room(driver: &Driver<Server>) -> Option<usize> {
+        room_of_server(driver.unsent, driver.limits())
+    }
+
+    fn message_acknowledged(driver: &mut Driver<Server>) {
+        driver.role.last_response = Some(driver.acknowledged_at);
+    }
+
+    fn queued_sent(driver: &mut Driver<Server>, id: StreamId) {
+        driver.end_rest(id);
+    }
+
+    fn shrink_to(&mut self, streams: usize) {
+        self.heads.shrink_to(streams);
+        self.lingering.shrink_to(streams);
+        self.unsent_rests.shrink_to(streams);
+    }
+
+    fn is_over(driver: &mut Driver<Server>) -> bool {
+        driver.is_drained()
+    }
+
+    fn next_deadline(driver: &mut Driver<Server>) -> Option<Instant> {
+        driver.next_server_deadline()
+    }
+
+    fn deadline(driver: &mut Driver<Server>, now: Instant) {
+        driver.server_deadline(now);
+    }
+
+    fn note_end(driver: &Driver<Server>, rule: &'static str) {
+        let client = driver.role.peer.remote.map(tracing::field::display);
+        tracing::debug!(cause = rule, client, "connection ended");
+        count_refused(rule);
+    }
+
+    fn reason_of(_: Error) -> ResetReason {
+        ResetReason::Reset
+    }
+
+    /// The connection is no longer one of those that are open.
+    fn left(driver: &mut Driver<Server>) {
+        count(|counters| counters.connections -= 1);
+        let listener = &driver.shared.role;
+        let mut connections = listener.connections.borrow_mut();
+        connections.remove(driver.role.key);
+        if connections.is_empty() {
+            listener.empty.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl WithTasks for Driver<Server> {
     fn conclude(&mut self, id: StreamId, outcome: Outcome) {
         let is_tunnel = self
             .stream(id)
@@ -104,7 +376,7 @@ impl WithTasks for Driver {
     }
 }
 
-impl Driver {
+impl Driver<Server> {
     /// The response is complete. A request that is not is discarded for a moment, and then stopped with NO_ERROR
     /// (RFC 9114, section 4.1). What QUIC has not taken of the response is awaited.
     pub(super) fn end_or_linger(&mut self, id: StreamId) {
@@ -126,8 +398,11 @@ impl Driver {
         let now = blitz_reactor::now();
         let limits = &self.shared.options.limits;
         match stream.is_finished {
-            true => self.lingering.push(id, now + limits.discard_timeout),
-            false => self.unsent_rests.push(id, now + limits.send_stall_timeout),
+            true => self.role.lingering.push(id, now + limits.discard_timeout),
+            false => self
+                .role
+                .unsent_rests
+                .push(id, now + limits.send_stall_timeout),
         }
         if !is_received && let Err(error) = self.discard_arrived(id) {
             self.fail(error);
@@ -147,30 +422,23 @@ impl Driver {
             return self.close_stream(id, None);
         }
         let due = blitz_reactor::now() + self.limits().discard_timeout;
-        self.lingering.push(id, due);
+        self.role.lingering.push(id, due);
         self.make_room();
     }
 
-    /// Removes a stream whose exchange is over. What is incomplete is reset or stopped, with `code` if given.
-    pub(super) fn close_stream(&mut self, id: StreamId, code: Option<Code>) {
-        self.machine.forget(id);
-        let Some(mut stream) = self.streams.remove(&id) else {
+    /// Lets a client that has half as many requests as it may have twice as many.
+    fn allow_streams(&mut self) {
+        let limit = self.limits().concurrent_streams_max;
+        let open = self.streams.len() as u32;
+        let streams_max = &mut self.role.streams_max;
+        if open < *streams_max / 2 || *streams_max >= limit {
             return;
-        };
-        let state = &mut stream.state;
-        wake(&mut state.exchange.receiving.reader);
-        wake(&mut state.sending.writer);
-        let unsent = state.sending.queued;
-        self.shared.spare.keep(stream.state);
-        self.schedule.remove(id);
-        self.unread.forget(id);
-        self.note_unsent(unsent);
-        if !stream.is_finished {
-            self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED));
-        } else if !stream.has_fin || code.is_some() {
-            // Only what the client sends is left, or nothing but the end: QUIC has to know that nobody waits for it.
-            self.stop(id, code.unwrap_or(Code::NO_ERROR));
         }
+        while open >= *streams_max / 2 && *streams_max < limit {
+            *streams_max = (*streams_max * 2).min(limit);
+        }
+        let allowed = quinn_proto::VarInt::from_u32(*streams_max);
+        self.quic(|quic| quic.set_max_concurrent_streams(Dir::Bi, allowed));
     }
 
     /// Answers a request that exceeds a limit.
@@ -181,7 +449,7 @@ impl Driver {
     }
 }
 
-impl ServerFraming for Driver {
+impl ServerFraming for Driver<Server> {
     const VERSION: Version = Version::Http3;
 
     fn options(&self) -> &Rc<ServeOptions> {
@@ -189,7 +457,7 @@ impl ServerFraming for Driver {
     }
 
     fn remote(&self) -> Option<SocketAddr> {
-        self.peer.remote
+        self.role.peer.remote
     }
 
     fn expects_continue(&self, id: StreamId) -> bool {

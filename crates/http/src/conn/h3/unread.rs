@@ -7,6 +7,7 @@ use blitz_quic::StreamFrame;
 use blitz_quic::quinn_proto::Dir;
 
 use super::driver::{Driver, stream_of};
+use super::role::Role;
 
 /// Bytes that a client can always send, so that its next requests come.
 const HEADS_ROOM: usize = 16 * 1024;
@@ -116,7 +117,7 @@ impl Unread {
     }
 }
 
-impl Driver {
+impl<R: Role> Driver<R> {
     /// Notes what has come. What is of a stream that was closed or stopped is not held.
     pub(super) fn note_come(&mut self, is_idle: bool) {
         let Some(quic) = &self.quic else { return };

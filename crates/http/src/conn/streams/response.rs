@@ -1,13 +1,141 @@
 //! The response that a client waits for on a stream, before its body.
 
 use std::collections::VecDeque;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use blitz_proto::{BodyLength, ResponseHead};
+use blitz_proto::{BodyLength, Method, RequestHead, ResponseHead, Status};
 
-use super::stream::ResetReason;
+use super::stream::{ResetReason, Stream};
 use crate::error::ClientError;
+use crate::exchange::{Body, Framing, Message, Received, ReceivedKind, note};
 use crate::recycle::Pooled;
+
+/// A client's driver whose exchanges have streams.
+pub(in crate::conn) trait Requesting: Framing {
+    fn request(&mut self, id: Self::Id) -> Option<&mut Stream>;
+
+    /// Removes a stream whose exchange is over; what of it is open is cancelled.
+    fn close_request(&mut self, id: Self::Id);
+}
+
+/// See [`ClientFraming::poll_head`](crate::exchange::ClientFraming::poll_head).
+pub(in crate::conn) fn poll_head<D: Requesting>(
+    driver: &mut D,
+    id: D::Id,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Received, ClientError>> {
+    let Some(state) = driver.request(id) else {
+        return Poll::Ready(Err(ClientError::Cancelled));
+    };
+    if let Some((head, length)) = state.response.heads.pop_front() {
+        let kind = kind_of(driver, id, &head);
+        return Poll::Ready(Ok(Received { head, length, kind }));
+    }
+    if let Some(error) = state.response.failed.take() {
+        driver.close_request(id);
+        return Poll::Ready(Err(error));
+    }
+    note(&mut state.exchange.receiving.reader, cx);
+    Poll::Pending
+}
+
+/// What follows a head.
+fn kind_of<D: Requesting>(driver: &mut D, id: D::Id, head: &ResponseHead) -> ReceivedKind {
+    if head.status.is_informational() {
+        return ReceivedKind::Informational;
+    }
+    let Some(state) = driver.request(id) else {
+        return ReceivedKind::Complete;
+    };
+    if state.is_connect {
+        if head.status.is_success() {
+            state.exchange.is_tunnel = true;
+            return ReceivedKind::Tunnel;
+        }
+        // The request of a refused CONNECT has no writer that could end it.
+        state.exchange.message = Message::Done;
+    }
+    let is_complete = state.exchange.receiving.is_complete()
+        && state.parts.is_empty()
+        && state.trailers.is_none();
+    if is_complete {
+        response_taken(driver, id);
+        return ReceivedKind::Complete;
+    }
+    ReceivedKind::Content
+}
+
+/// CONNECT has no content: its stream stays open for the tunnel.
+pub(in crate::conn) fn awaits_content<D: Requesting>(driver: &mut D, id: D::Id) -> bool {
+    let is_connect = driver.request(id).is_some_and(|state| state.is_connect);
+    !is_connect && driver.has_content_to_send(id)
+}
+
+pub(in crate::conn) fn has_response<D: Requesting>(driver: &mut D, id: D::Id) -> bool {
+    let state = driver.request(id);
+    state.is_some_and(|state| state.response.has_final || state.response.failed.is_some())
+}
+
+/// Closes a stream when the response was read and the request was sent.
+pub(in crate::conn) fn settle<D: Requesting>(driver: &mut D, id: D::Id) {
+    let is_settled = driver.request(id).is_some_and(|state| {
+        let is_sending = state.exchange.message == Message::Open && !state.exchange.is_gone;
+        state.response.is_read && !is_sending
+    });
+    if is_settled {
+        driver.close_request(id);
+    }
+}
+
+pub(in crate::conn) fn response_taken<D: Requesting>(driver: &mut D, id: D::Id) {
+    if let Some(state) = driver.request(id) {
+        state.response.is_read = true;
+        settle(driver, id);
+    }
+}
+
+impl Stream {
+    /// A request begins on the stream, with content or without; the connection has carried others if it
+    /// `is_reused`.
+    pub(in crate::conn) fn begin_request(
+        &mut self,
+        head: &RequestHead,
+        has_content: bool,
+        is_reused: bool,
+    ) {
+        self.is_connect = head.method == Method::Connect;
+        self.exchange.message = match has_content {
+            true => Message::Open,
+            false => Message::Done,
+        };
+        self.response.wait_start = Some(blitz_reactor::now());
+        self.response.is_reused = is_reused;
+    }
+
+    /// A response head has arrived; nothing follows it if it `has_ended`.
+    pub(in crate::conn) fn push_head(
+        &mut self,
+        received: &mut ResponseHead,
+        length: BodyLength,
+        has_ended: bool,
+    ) {
+        let mut head = Pooled::<ResponseHead>::take();
+        std::mem::swap(&mut *head, received);
+        self.response.is_heard = true;
+        let receiving = &mut self.exchange.receiving;
+        if !head.status.is_informational() {
+            self.response.has_final = true;
+            receiving.body = if has_ended { Body::Done } else { Body::Open };
+            receiving.pace.declare(length);
+        } else if head.status == Status::PROCESSING {
+            // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
+            self.response.wait_start = Some(blitz_reactor::now());
+        }
+        receiving.arrived();
+        self.response.heads.push_back((head, length));
+    }
+}
 
 #[derive(Default)]
 pub(in crate::conn) struct Response {

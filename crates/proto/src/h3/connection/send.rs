@@ -11,13 +11,12 @@ use crate::message::{BodyLength, Fields, Name, RequestHead, ResponseHead, Status
 use crate::priority::PriorityOverride;
 
 impl Connection {
-    /// Whether a client may send another request, on the next stream that it opens.
+    /// Whether a client may send another request, on the next stream that it opens. RFC 9114, section 5.2:
+    /// "Endpoints MUST NOT initiate new requests or promise new pushes on the connection after receipt of a GOAWAY
+    /// frame from the peer."
     #[must_use]
     pub fn may_request(&self) -> bool {
-        let next_is_accepted = self
-            .peer_limit
-            .is_none_or(|limit| self.next_request < limit);
-        self.closing == Closing::No && next_is_accepted
+        self.closing == Closing::No && self.peer_limit.is_none()
     }
 
     /// Whether the peer accepts a request of this size (RFC 9114, section 4.2.2).

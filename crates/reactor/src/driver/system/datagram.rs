@@ -65,9 +65,10 @@ pub struct DatagramBuffers {
     pub wanted_bytes: usize,
 }
 
-/// Binds a UDP socket. Others of this user may share the address if they ask for it as well.
+/// Binds a UDP socket. Others of this user may share the address if they ask for it as well. A free port is not
+/// shared: the kernel counts one as free that only sockets have which would share it.
 pub(crate) fn bind_datagrams(address: SocketAddr, nonblocking: bool) -> io::Result<Bound> {
-    let (fd, address) = bind(address, true)?;
+    let (fd, address) = bind(address, address.port() != 0)?;
     set_nonblocking(&fd, nonblocking)?;
     Ok(Bound {
         address,

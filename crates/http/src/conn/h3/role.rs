@@ -1,0 +1,118 @@
+//! The differences between a server and a client.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use blitz_proto::h3::{Code, Event, Received, StreamId};
+use blitz_proto::{BodyLength, Error, Limits};
+use blitz_quic::Connection;
+use blitz_quic::quinn_proto::ConnectionError;
+
+use super::driver::{Conn, Driver, RequestStream, Shared};
+use super::protocol::Http3;
+use crate::conn::streams::stream::ResetReason;
+use crate::exchange::Side;
+
+/// One end of connections: [`Server`](super::server::Server) or [`Client`](super::client::Client).
+pub(crate) trait Role: Sized + 'static {
+    type Options: 'static;
+    /// State that the connections of a listener share, or those to servers.
+    type Shared: 'static;
+    type Side: Side<Driver<Self>>;
+
+    fn limits(options: &Self::Options) -> &Limits;
+
+    /// A handshake is complete.
+    fn connected(shared: &Rc<Shared<Self>>, quic: &Rc<Connection<Http3<Self>>>) -> Rc<Conn<Self>>;
+
+    /// A handshake has failed.
+    fn handshake_failed(quic: &Rc<Connection<Http3<Self>>>, reason: &ConnectionError);
+
+    /// The address of the peer has changed.
+    fn migrated(_: &Conn<Self>, _: &Connection<Http3<Self>>) {}
+
+    /// Closes the connection that can best be done without. False if there is none.
+    fn evict(_: &Shared<Self>) -> bool {
+        false
+    }
+
+    /// Starts the exchanges of the requests that have arrived.
+    fn start_arrived(_: &Rc<Conn<Self>>) {}
+
+    /// The peer has opened a stream in both directions.
+    fn opened(driver: &mut Driver<Self>, id: StreamId) -> Result<(), Error>;
+
+    /// The peer has opened streams.
+    fn all_opened(_: &mut Driver<Self>) {}
+
+    /// The peer allows more streams.
+    fn streams_available(_: &mut Driver<Self>) {}
+
+    /// The machine has a head; nothing follows it if it `has_ended`.
+    fn head_arrived(
+        driver: &mut Driver<Self>,
+        id: StreamId,
+        received: &mut Received,
+        length: BodyLength,
+        has_ended: bool,
+    );
+
+    /// The machine has refused a request; `received` has the fields before the fault.
+    fn refused(_: &mut Driver<Self>, _: StreamId, _: Error, _: &Received) {}
+
+    /// What is left of a refused request is read.
+    fn discard_refused(_: &mut Driver<Self>, _: StreamId) {}
+
+    /// A head has come in part.
+    fn head_incomplete(_: &mut Driver<Self>) {}
+
+    /// What came beside the requests was read.
+    fn beside_read(_: &mut Driver<Self>) {}
+
+    /// The peer accepts no requests from this stream on.
+    fn go_away(_: &mut Driver<Self>, _: StreamId) {}
+
+    /// The peer wants nothing more of what we send on a stream; `event` is what that means to the machine.
+    fn stopped(driver: &mut Driver<Self>, id: StreamId, code: Code, event: Option<Event>);
+
+    /// Whether the exchange of a stream has handles, which end it when it has failed.
+    fn has_handles(stream: &RequestStream) -> bool;
+
+    /// Why a stream was lost, with the code to end what is left of it with. The peer has reset it with `code`, or
+    /// has violated a rule that has this code.
+    fn loss(driver: &Driver<Self>, id: StreamId, error: Error, code: Code) -> (ResetReason, Code);
+
+    /// Bytes that each stream may have queued; `None` if the connection has enough.
+    fn room(driver: &Driver<Self>) -> Option<usize>;
+
+    /// The peer has all of a message.
+    fn message_acknowledged(_: &mut Driver<Self>) {}
+
+    /// Something that a stream had queued was sent.
+    fn queued_sent(_: &mut Driver<Self>, _: StreamId) {}
+
+    /// Whether a connection gives memory and its window back while it has no requests.
+    const SHRINKS_WHEN_IDLE: bool;
+
+    fn shrink_to(&mut self, _streams: usize) {}
+
+    /// Whether a connection without requests is to be closed.
+    fn is_over(driver: &mut Driver<Self>) -> bool;
+
+    /// The next deadline beside those of both ends.
+    fn next_deadline(_: &mut Driver<Self>) -> Option<Instant> {
+        None
+    }
+
+    /// One of these deadlines has passed.
+    fn deadline(_: &mut Driver<Self>, _now: Instant) {}
+
+    /// Notes that the connection is ended because the peer violates a rule.
+    fn note_end(driver: &Driver<Self>, rule: &'static str);
+
+    /// Why the streams end for which the peer has broken a rule of the connection.
+    fn reason_of(error: Error) -> ResetReason;
+
+    /// The connection is no longer open.
+    fn left(driver: &mut Driver<Self>);
+}

@@ -1,0 +1,179 @@
+//! The deadlines of a client's connection, and its graceful end.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use blitz_proto::h3::{Code, StreamId};
+
+use super::driver::{Conn, Driver, RequestStream};
+use super::server::Server;
+use crate::counters::{count, count_refused};
+use crate::error::Refusal;
+
+/// Time between the GOAWAY that announces the end and the one that names the last request (RFC 9114, section 5.2):
+/// requests that are on their way arrive within.
+const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Time after the last response in which a draining connection is not closed: the close discards what the client's
+/// QUIC has acknowledged and its application has not read (RFC 9000, section 10.2).
+const READ_GRACE: Duration = Duration::from_secs(3);
+
+impl Conn<Server> {
+    /// Requests that arrive from now on may be the last.
+    pub(super) fn drain(self: &Rc<Self>) {
+        self.work(|driver| {
+            driver.drain();
+            Ok(())
+        });
+    }
+
+    /// Since when it has nothing to do.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.driver.borrow().idle_since
+    }
+
+    /// Closes a connection that has nothing to do, if that is still so.
+    pub(super) fn evict(&self) -> bool {
+        let mut driver = self.driver.borrow_mut();
+        let is_idle = driver.idle_since.is_some() && driver.quic.is_some();
+        if is_idle {
+            driver.close(Code::NO_ERROR);
+        }
+        is_idle
+    }
+}
+
+impl Driver<Server> {
+    pub(super) fn next_server_deadline(&mut self) -> Option<Instant> {
+        let idle_timeout = self.limits().idle_timeout;
+        let idle = self.idle_since.map(|since| since + idle_timeout);
+        let head = self.next_head().map(|(_, due)| due);
+        let lingering = self.next_lingering().map(|(_, due)| due);
+        let rest = self.next_rest().map(|(_, due)| due);
+        let closes_from = self.role.closes_from.filter(|_| self.idle_since.is_some());
+        let due = [
+            idle,
+            head,
+            lingering,
+            rest,
+            closes_from,
+            self.role.final_goaway,
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    fn next_head(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
+        self.role.heads.next(waits)
+    }
+
+    /// A limit of what [`DueStreams`](crate::conn::streams::due::DueStreams) keeps of streams behind one whose head
+    /// does not come.
+    pub(super) fn prune_heads(&mut self) {
+        let streams = &self.streams;
+        let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
+        self.role.heads.prune(waits);
+    }
+
+    fn next_rest(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let is_open = |stream: &RequestStream| stream.state.is_lingering && !stream.is_finished;
+        let waits = |id| streams.get(&id).is_some_and(is_open);
+        self.role.unsent_rests.next(waits)
+    }
+
+    fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
+        let streams = &self.streams;
+        let waits = |id| {
+            streams
+                .get(&id)
+                .is_some_and(|stream| stream.state.is_lingering && stream.is_finished)
+        };
+        self.role.lingering.next(waits)
+    }
+
+    /// Gives a client that has as many streams as it may have the place of one that is only lingering.
+    pub(super) fn make_room(&mut self) {
+        if self.streams.len() >= self.role.streams_max as usize
+            && let Some((id, _)) = self.next_lingering()
+        {
+            self.close_stream(id, None);
+        }
+    }
+
+    pub(super) fn server_deadline(&mut self, now: Instant) {
+        let limits = self.limits();
+        let (idle, stall) = (limits.idle_timeout, limits.send_stall_timeout);
+        if self.idle_since.is_some_and(|since| since + idle <= now) {
+            count(|counters| counters.idle_timeouts += 1);
+            return self.close(Code::NO_ERROR);
+        }
+        while let Some((id, due)) = self.next_head()
+            && due <= now
+        {
+            count(|counters| counters.header_timeouts += 1);
+            self.close_stream(id, Some(Code::REQUEST_REJECTED));
+        }
+        while let Some((id, due)) = self.next_lingering()
+            && due <= now
+        {
+            self.close_stream(id, None);
+        }
+        self.end_rests(now, stall);
+        if self.role.final_goaway.take_if(|due| *due <= now).is_some() {
+            self.machine.drain_now();
+            self.role.closes_from = Some(now + GOAWAY_PAUSE);
+        }
+    }
+
+    /// Whether a connection without requests is to be closed: the last GOAWAY was sent, and the client had time to read.
+    pub(super) fn is_drained(&mut self) -> bool {
+        if !self.machine.is_drained() {
+            return false;
+        }
+        let read_by = self.role.last_response.map(|at| at + READ_GRACE);
+        self.role.closes_from = self.role.closes_from.max(read_by);
+        let now = blitz_reactor::now();
+        self.role.closes_from.is_some_and(|from| from <= now)
+    }
+
+    /// Ends streams whose client has not taken any of the rest of the response for too long.
+    fn end_rests(&mut self, now: Instant, stall: Duration) {
+        while let Some((id, due)) = self.next_rest()
+            && due <= now
+        {
+            let progress = self.stream(id).map(|state| state.sending.progress);
+            match progress.map(|progress| progress + stall) {
+                Some(later) if later > now => self.role.unsent_rests.put_off(later),
+                _ => {
+                    count(|counters| counters.send_stalls += 1);
+                    self.close_stream(id, None);
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        self.machine.drain();
+        self.role.final_goaway = Some(blitz_reactor::now() + GOAWAY_PAUSE);
+        self.settle_soon();
+    }
+
+    /// Charges the memory of incomplete heads as that of complete ones.
+    pub(super) fn charge_partial_heads(&mut self) {
+        let bytes = self.machine.partial_memory();
+        if bytes == 0 && self.role.partial_charge.is_empty() {
+            return;
+        }
+        let limits = &self.shared.options.limits;
+        let bytes = match bytes >= limits.large_head_bytes_min {
+            true => bytes,
+            false => 0,
+        };
+        if !self.role.partial_charge.replace(bytes, limits) {
+            count_refused(Refusal::heads_memory().rule);
+            self.close(Code::EXCESSIVE_LOAD);
+        }
+    }
+}
