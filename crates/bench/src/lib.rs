@@ -22,7 +22,7 @@ mod results;
 mod rounds;
 mod run_folder;
 mod scenario;
-mod stats;
+pub mod stats;
 mod system;
 mod tls_files;
 
