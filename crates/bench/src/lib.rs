@@ -6,6 +6,7 @@
 
 mod command;
 mod comparison;
+mod differences;
 mod fixed_response;
 mod goals;
 mod group;
@@ -13,6 +14,7 @@ mod invocation;
 mod load_tool;
 mod machine;
 mod measure;
+mod noise;
 mod not_run;
 mod peer;
 mod probe;
