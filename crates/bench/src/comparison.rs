@@ -1,11 +1,13 @@
 //! Comparisons whose systems run interleaved, round by round: `blitz bench h1`, `h2`, `h3`, `tls`,
 //! `h2-proxy` and `cores`.
 
+use crate::differences::differences;
 use crate::goals::{self, Outcome};
 use crate::group::ClientProtocol;
 use crate::invocation::Invocation;
 use crate::machine::{self, Facts, current_foreign_share};
 use crate::measure::Bench;
+use crate::noise::NoiseWatch;
 use crate::programs::locate;
 use crate::results::{self, Results};
 use crate::rounds::{RoundsArguments, RoundsPlan};
@@ -30,21 +32,30 @@ pub(crate) fn run(
     let with_tls = systems.any(|s| s.group.protocol == ClientProtocol::Tls);
     let tls = with_tls.then(|| TlsFiles::create(folder.path(), programs));
     let mut bench = Bench::start(&plan, programs, tls.transpose()?, folder.path())?;
+    let mut watch = NoiseWatch::start();
     for round in 1..=plan.rounds {
         eprintln!("round {round} of {}", plan.rounds);
         bench.round(round)?;
+        watch.read_frequencies();
     }
     let measured = bench.finish();
+    let preemptions = measured.iter().filter_map(|system| {
+        let per_second = system.preemptions_per_second()?;
+        Some((system.name.to_owned(), per_second))
+    });
+    let noise = watch.finish(preemptions.collect());
+    let mut void = goals::void_reasons(
+        scenario,
+        &measured,
+        &plan.not_run,
+        plan.rounds,
+        foreign_before,
+    );
+    void.extend(noise.void_reasons());
     let results = Results {
         command: &invocation.command,
         scenario,
-        void: goals::void_reasons(
-            scenario,
-            &measured,
-            &plan.not_run,
-            plan.rounds,
-            foreign_before,
-        ),
+        void,
         verdicts: goals::verdicts(scenario, plan.connections, &measured, &plan.not_run),
         not_run: plan.not_run,
         rounds: plan.rounds,
@@ -52,7 +63,10 @@ pub(crate) fn run(
         connections: plan.connections,
         streams: plan.streams,
         facts,
+        seed: plan.seed,
+        noise,
         foreign_before,
+        differences: differences(scenario.groups, &measured),
         measured,
     };
     println!("{}", results.text());

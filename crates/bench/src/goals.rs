@@ -7,7 +7,7 @@ use crate::machine::FOREIGN_SHARE_MAX;
 use crate::measure::{Counters, Measurement};
 use crate::not_run::NotRun;
 use crate::scenario::{MANY_CONNECTIONS, Scenario};
-use crate::stats::Quartiles;
+use crate::stats::{Interval, Median, Quartiles};
 
 /// Least interleaved rounds of a valid set.
 pub(crate) const ROUNDS_MIN: u32 = 15;
@@ -26,6 +26,8 @@ pub(crate) struct Verdict {
     pub(crate) at_most: f64,
     /// `None` if one of the two rows was not run.
     pub(crate) measured: Option<f64>,
+    /// The confidence interval of a median.
+    pub(crate) interval: Option<Interval>,
     pub(crate) met: Option<bool>,
 }
 
@@ -86,10 +88,11 @@ pub(crate) fn verdicts(
     let cpu = scenario.goals(connections).iter().filter_map(|goal| {
         let what = format!("CPU per request against {}", goal.base);
         let system = find(all, goal.system);
-        let ratio = system.and_then(|system| ratio_to(all, system, goal.base));
+        let pairs = system.and_then(|system| system.pairs_with(all, goal.base));
+        let ratio = pairs.and_then(Median::of_ratios);
         let chosen = |name: &str| is_not_run(name) || find(all, name).is_some();
         match ratio {
-            Some(ratio) => Some(verdict(goal.system, what, goal.at_most, ratio.median)),
+            Some(ratio) => Some(median_verdict(goal.system, what, goal.at_most, ratio)),
             None if chosen(goal.system) && chosen(goal.base) => {
                 Some(no_verdict(goal.system, what, goal.at_most))
             }
@@ -128,13 +131,27 @@ fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
 }
 
 /// Compares a measured value with its goal.
-pub(crate) fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
+fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
     Verdict {
         system,
         what,
         at_most,
         measured: Some(measured),
+        interval: None,
         met: Some(measured <= at_most),
+    }
+}
+
+/// Compares a median with its goal.
+pub(crate) fn median_verdict(
+    system: &'static str,
+    what: String,
+    at_most: f64,
+    median: Median,
+) -> Verdict {
+    Verdict {
+        interval: Some(median.interval),
+        ..verdict(system, what, at_most, median.value)
     }
 }
 
@@ -145,18 +162,15 @@ pub(crate) fn no_verdict(system: &'static str, what: String, at_most: f64) -> Ve
         what,
         at_most,
         measured: None,
+        interval: None,
         met: None,
     }
 }
 
 /// Quartiles of the ratio to the base of the same round; `None` for the base itself.
 pub(crate) fn ratio_to(all: &[Measurement], system: &Measurement, base: &str) -> Option<Quartiles> {
-    let base = find(all, base).filter(|base| base.name != system.name)?;
-    let pairs = system.runs.iter().filter_map(|run| {
-        let other = base.runs.iter().find(|other| other.round == run.round)?;
-        Some(run.cpu_us_per_request / other.cpu_us_per_request)
-    });
-    Quartiles::of(pairs)
+    let pairs = system.pairs_with(all, base)?;
+    Quartiles::of(pairs.iter().map(|(value, base)| value / base))
 }
 
 fn find<'a>(all: &'a [Measurement], name: &str) -> Option<&'a Measurement> {
@@ -231,6 +245,7 @@ mod tests {
     use super::*;
     use crate::load_tool::Summary;
     use crate::measure::Run;
+    use crate::process::Switches;
     use crate::scenario::{self, H1};
 
     fn measured(name: &str, cpu: &[f64], enters: u64) -> Measurement {
@@ -250,6 +265,7 @@ mod tests {
             requests_per_second: 1.0,
             resident_bytes: 1,
             foreign_share: 0.0,
+            switches: Switches::default(),
             load,
         });
         Measurement {

@@ -6,6 +6,7 @@
 
 mod command;
 mod comparison;
+mod differences;
 mod distribution;
 mod fixed_response;
 mod goals;
@@ -15,6 +16,7 @@ pub mod load;
 mod load_tool;
 mod machine;
 mod measure;
+mod noise;
 mod not_run;
 mod peer;
 mod probe;
@@ -26,7 +28,7 @@ mod results;
 mod rounds;
 mod run_folder;
 mod scenario;
-mod stats;
+pub mod stats;
 mod system;
 mod tls_files;
 

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::load_tool::{self, LoadRun, LoadTools, Summary, last_json};
 use crate::peer::StartOptions;
 use crate::process::{
-    LOAD_CORE, SERVER_CORE, Server, Workers, busy_seconds, free_address, own_cpu_seconds,
+    LOAD_CORE, SERVER_CORE, Server, Switches, Workers, busy_seconds, free_address, own_cpu_seconds,
 };
 use crate::programs::Programs;
 use crate::rounds::{RoundsPlan, WARM_UP};
+use crate::stats::{Median, order};
 use crate::system::{Kind, System};
 use crate::tls_files::TlsFiles;
 use crate::{fixed_response, probe};
@@ -27,6 +28,7 @@ pub(crate) struct Run {
     pub(crate) resident_bytes: u64,
     /// Share of one core that programs other than server, backend and load tool used.
     pub(crate) foreign_share: f64,
+    pub(crate) switches: Switches,
     pub(crate) load: Summary,
 }
 
@@ -183,9 +185,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One run of every system, in the order of the table.
+    /// One run of every system. The rounds are counted from 1.
     pub(crate) fn round(&mut self, round: u32) -> Result<(), String> {
-        (0..self.running.len()).try_for_each(|index| self.run(index, round, self.plan.run))
+        let order = order(self.running.len(), round - 1, self.plan.seed);
+        order
+            .into_iter()
+            .try_for_each(|index| self.run(index, round, self.plan.run))
     }
 
     /// Stops all systems and reads the counters that they print when they end.
@@ -220,6 +225,7 @@ impl<'a> Bench<'a> {
         };
         let (server_before, others_before) =
             (running.cpu_seconds(), backends() + own_cpu_seconds());
+        let switches_before = running.switches();
         let busy_before = busy_seconds();
         let load =
             |core: &str, load_run: &LoadRun<'_>| self.tools.run_on(core, group.load_tool, load_run);
@@ -233,6 +239,7 @@ impl<'a> Bench<'a> {
         let summary = summary.map_err(failed)?;
         let busy = busy_seconds() - busy_before;
         let server = running.cpu_seconds() - server_before;
+        let switches = running.switches().since(switches_before);
         // The load tool has ended, so its time is part of our own or of our children's.
         let others = backends() + own_cpu_seconds() - others_before;
         let resident_bytes = running.servers.iter().map(Server::resident_bytes).sum();
@@ -245,6 +252,7 @@ impl<'a> Bench<'a> {
             requests_per_second: summary.requests_per_second(),
             resident_bytes,
             foreign_share: (busy - server - others).max(0.0) / length.as_secs_f64(),
+            switches,
             load: summary,
         });
         Ok(())
@@ -278,6 +286,10 @@ impl RunningSystem {
         self.servers.iter().map(Server::cpu_seconds).sum()
     }
 
+    fn switches(&self) -> Switches {
+        self.servers.iter().map(Server::switches).sum()
+    }
+
     /// Fails if the length of a response differs from the first, because the counts would be wrong.
     fn probe(&mut self, tls: Option<&TlsFiles>, tools: &LoadTools<'_>) -> Result<(), String> {
         for server in &self.servers {
@@ -295,6 +307,28 @@ impl RunningSystem {
 }
 
 impl Measurement {
+    /// CPU time per request of this system and of a base in the same round; `None` for the base itself, and for
+    /// a base that was not measured.
+    pub(crate) fn pairs_with(&self, all: &[Measurement], base: &str) -> Option<Vec<(f64, f64)>> {
+        let base = all.iter().find(|measured| measured.name == base)?;
+        let pairs = self.runs.iter().filter_map(|run| {
+            let other = base.runs.iter().find(|other| other.round == run.round)?;
+            Some((run.cpu_us_per_request, other.cpu_us_per_request))
+        });
+        (base.name != self.name).then(|| pairs.collect())
+    }
+
+    /// How often other threads took its core, per second: the median of its runs. `None` if it shares its core
+    /// with the load tool.
+    pub(crate) fn preemptions_per_second(&self) -> Option<f64> {
+        let runs = self
+            .runs
+            .iter()
+            .filter(|_| self.system.workers == Workers::One);
+        let rate = |run: &Run| run.switches.involuntary as f64 * 1e6 / run.load.duration_us as f64;
+        Some(Median::of(runs.map(rate))?.value)
+    }
+
     /// A counter per request.
     pub(crate) fn per_request(&self, which: impl Fn(&Counters) -> u64) -> Option<f64> {
         let counters = self.counters.as_ref()?;

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::iter::Sum;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
 
 /// The server's core, in the form of taskset.
 pub(crate) const SERVER_CORE: &str = "0";
@@ -19,7 +21,7 @@ pub(crate) const CORES: &[&str] = &[SERVER_CORE, LOAD_CORE];
 const START_WITHIN: Duration = Duration::from_secs(10);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Linux reports process times in hundredths of a second, whatever the kernel's tick is.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The servers of a system and their workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,34 @@ impl Workers {
             Workers::TwoServers => CORES,
             Workers::Two => &["0,1"],
         }
+    }
+}
+
+/// Context switches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Switches {
+    /// The thread waited.
+    pub(crate) voluntary: u64,
+    /// Another thread took its core.
+    pub(crate) involuntary: u64,
+}
+
+impl Switches {
+    /// The switches after `before`.
+    pub(crate) fn since(self, before: Switches) -> Switches {
+        Switches {
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+        }
+    }
+}
+
+impl Sum for Switches {
+    fn sum<I: Iterator<Item = Switches>>(all: I) -> Switches {
+        all.fold(Switches::default(), |sum, one| Switches {
+            voluntary: sum.voluntary + one.voluntary,
+            involuntary: sum.involuntary + one.involuntary,
+        })
     }
 }
 
@@ -119,6 +149,12 @@ impl Server {
             .values()
             .map(|process| process.cpu_seconds)
             .sum()
+    }
+
+    /// Context switches of the whole process tree, without those of threads that have ended.
+    pub(crate) fn switches(&self) -> Switches {
+        let processes = tree(self.child.id());
+        processes.keys().map(|&pid| switches(pid)).sum()
     }
 
     /// Resident memory of the whole process tree, in bytes.
@@ -262,12 +298,30 @@ fn seconds(ticks: &[&str]) -> f64 {
         / TICKS_PER_SECOND
 }
 
-/// A field of `/proc/<pid>/status`.
+/// A field of `/proc/<pid>/status` in KiB.
 fn memory_bytes(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+    number_in(&status, field).unwrap_or(0) * 1024
+}
+
+/// The first number of a field of a status file.
+fn number_in(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The context switches of all threads of a process.
+fn switches(pid: u32) -> Switches {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let of_thread = |thread: fs::DirEntry| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        Switches {
+            voluntary: number_in(&status, "voluntary_ctxt_switches:").unwrap_or(0),
+            involuntary: number_in(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0),
+        }
+    };
+    threads.map(of_thread).sum()
 }
 
 #[cfg(test)]
@@ -287,6 +341,10 @@ mod tests {
     fn this_process_is_in_its_own_tree_and_has_memory() {
         let pid = std::process::id();
         assert!(tree(pid).contains_key(&pid));
+        let before = switches(pid);
+        thread::sleep(Duration::from_millis(1));
+        let slept = switches(pid).since(before);
+        assert!(slept.voluntary >= 1, "{slept:?}");
         let resident = memory_bytes(pid, "VmRSS:");
         assert!(resident > 100 * 1024 && memory_bytes(pid, "VmHWM:") >= resident);
     }

@@ -6,14 +6,16 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::differences::{self, SystemDifference};
 use crate::goals::{Verdict, ratio_to};
 use crate::group::{Group, LoadTool, Requests};
 use crate::load_tool::handshakes::CLIENTS;
 use crate::machine::Facts;
 use crate::measure::{Measurement, Run};
+use crate::noise::Noise;
 use crate::not_run::{self, NotRun};
 use crate::scenario::Scenario;
-use crate::stats::Quartiles;
+use crate::stats::{Interval, Percentile, Quartiles};
 
 /// The facts and measurements of a set of runs.
 #[derive(Serialize)]
@@ -26,6 +28,9 @@ pub(crate) struct Results<'a> {
     pub(crate) seconds: u64,
     pub(crate) connections: u32,
     pub(crate) streams: u32,
+    /// The seed of the order of the systems.
+    pub(crate) seed: u64,
+    pub(crate) noise: Noise,
     /// Share of one core that other programs used before the start.
     pub(crate) foreign_before: f64,
     /// The reasons why the set is void; empty for a valid set.
@@ -33,6 +38,7 @@ pub(crate) struct Results<'a> {
     pub(crate) verdicts: Vec<Verdict>,
     /// The chosen systems that cannot run here.
     pub(crate) not_run: Vec<NotRun>,
+    pub(crate) differences: Vec<SystemDifference>,
     pub(crate) measured: Vec<Measurement>,
 }
 
@@ -53,39 +59,42 @@ impl Results<'_> {
     /// The tables for the terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        for group in self.scenario.groups {
-            let rows = self.rows(group);
-            if rows.len() > 1 {
-                let _ = writeln!(text, "\n{}\n", self.title(group));
-                for row in &rows {
-                    text.push_str(&aligned(row, &rows));
-                }
+        for (title, rows) in self.tables() {
+            let _ = writeln!(text, "\n{title}\n");
+            for row in &rows {
+                text.push_str(&aligned(row, &rows));
             }
         }
-        let _ = write!(
-            text,
-            "\n{}",
-            conclusion(&self.verdicts, &self.not_run, &self.void, "")
-        );
+        let _ = write!(text, "\n{}", self.conclusion(""));
         text
     }
 
     /// The tables for the file beside the raw data.
     pub(crate) fn markdown(&self) -> String {
         let mut text = heading(&self.facts, self.scenario.title, self.command);
-        for group in self.scenario.groups {
-            let rows = self.rows(group);
-            if rows.len() > 1 {
-                let _ = writeln!(text, "\n## {}\n", self.title(group));
-                text.push_str(&markdown_table(&rows));
-            }
+        for (title, rows) in self.tables() {
+            let _ = writeln!(text, "\n## {title}\n");
+            text.push_str(&markdown_table(&rows));
         }
-        let _ = write!(
-            text,
-            "\n{}",
-            conclusion(&self.verdicts, &self.not_run, &self.void, "- ")
-        );
+        let _ = write!(text, "\n{}", self.conclusion("- "));
         text
+    }
+
+    /// A title and rows for each group that was measured, and for the differences.
+    fn tables(&self) -> Vec<(String, Vec<Vec<String>>)> {
+        let groups = self.scenario.groups.iter();
+        let mut tables: Vec<_> = groups
+            .map(|group| (self.title(group), self.rows(group)))
+            .collect();
+        let (title, rows) = differences::table(&self.differences);
+        tables.push((title.to_owned(), rows));
+        tables.retain(|(_, rows)| rows.len() > 1);
+        tables
+    }
+
+    fn conclusion(&self, bullet: &str) -> String {
+        let notes = self.noise.notes();
+        conclusion(&self.verdicts, &self.not_run, &notes, &self.void, bullet)
     }
 
     fn title(&self, group: &Group) -> String {
@@ -127,8 +136,10 @@ impl Results<'_> {
         let median = |of: fn(&Run) -> f64| {
             quartiles(of).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
         };
-        let latency = |of: fn(&Run) -> Option<u64>| {
-            let values = measured.runs.iter().filter_map(of).map(|us| us as f64);
+        let latency = |percentile: Percentile, of: fn(&Run) -> Option<u64>| {
+            let runs = measured.runs.iter();
+            let runs = runs.filter(|run| percentile.is_carried_by(run.load.requests));
+            let values = runs.filter_map(of).map(|us| us as f64);
             Quartiles::of(values).map_or_else(|| "–".to_owned(), |q| format!("{:.0}", q.median))
         };
         let per_request = |value: Option<f64>| {
@@ -139,8 +150,8 @@ impl Results<'_> {
             measured.name.to_owned(),
             median(|run| run.requests_per_second),
             spread(quartiles(|run| run.cpu_us_per_request)),
-            latency(|run| run.load.p50_us),
-            latency(|run| run.load.p99_us),
+            latency(Percentile::P50, |run| run.load.p50_us),
+            latency(Percentile::P99, |run| run.load.p99_us),
             median(|run| run.resident_bytes as f64 / f64::from(1 << 20)),
             per_request(measured.per_request(|counters| counters.enters)),
             per_request(measured.per_request(|counters| counters.sqes)),
@@ -186,10 +197,11 @@ pub(crate) fn markdown_table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The verdicts, the systems that were not run, and whether the set is valid.
+/// The verdicts, the systems that were not run, notes, and whether the set is valid.
 pub(crate) fn conclusion(
     verdicts: &[Verdict],
     not_run: &[NotRun],
+    notes: &[String],
     void: &[String],
     bullet: &str,
 ) -> String {
@@ -200,16 +212,25 @@ pub(crate) fn conclusion(
             what,
             at_most,
             measured,
+            interval,
             met,
         } = verdict;
         let word = verdict_text(*met);
-        let measured = measured.map_or(String::new(), |measured| format!(": {measured:.2}"));
+        let interval = interval.map_or(String::new(), |Interval { low, high }| {
+            format!(", 95 % from {low:.2} to {high:.2}")
+        });
+        let measured = measured.map_or(String::new(), |measured| {
+            format!(": {measured:.2}{interval}")
+        });
         let _ = writeln!(
             text,
             "{bullet}{word}: {system}, {what}{measured} (at most {at_most:.2})"
         );
     }
     text.push_str(&not_run::lines(not_run, bullet));
+    for note in notes {
+        let _ = writeln!(text, "{bullet}note: {note}");
+    }
     for reason in void {
         let _ = writeln!(text, "{bullet}VOID: {reason}; repeat the set");
     }

@@ -29,6 +29,9 @@ pub(crate) struct RoundsArguments {
     /// Only these systems or groups, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Seed of the order in which the systems of a round run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Three rounds of one second; the set is void and not saved
     #[arg(long)]
     quick: bool,
@@ -70,6 +73,8 @@ pub(crate) struct RoundsPlan {
     pub(crate) connections: u32,
     /// Requests in flight on each.
     pub(crate) streams: u32,
+    /// Of the order of the systems.
+    pub(crate) seed: u64,
     /// The chosen systems that can run here.
     pub(crate) systems: Vec<&'static System>,
     /// The others.
@@ -96,6 +101,7 @@ impl RoundsPlan {
             run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
             connections: arguments.connections.unwrap_or(scenario.connections),
             streams: scenario.streams,
+            seed: arguments.seed,
             systems: chosen(scenario, &arguments.only)?,
             not_run: Vec::new(),
             backend: backend.unwrap_or_else(|| Backend::by_default(programs)),
@@ -161,7 +167,7 @@ impl RoundsPlan {
     }
 }
 
-/// Keeps the order of the table, in which every round runs the systems.
+/// Keeps the order of the table.
 fn chosen(scenario: &'static Scenario, only: &[String]) -> Result<Vec<&'static System>, String> {
     let systems = scenario.systems;
     for word in only {
@@ -218,6 +224,7 @@ mod tests {
             connections: None,
             backend: None,
             only: vec!["limit".to_owned(), "relay".to_owned()],
+            seed: 1,
             quick: true,
         };
         let programs = Programs::new(None).unwrap();

@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) streams: u32,
     /// In the order of the tables.
     pub(crate) groups: &'static [&'static Group],
-    /// In the order in which a round runs them.
+    /// In the order of the tables.
     pub(crate) systems: &'static [System],
     pub(crate) goals: &'static [Goal],
     /// The goals with [`MANY_CONNECTIONS`] or more.

@@ -17,6 +17,7 @@ use crate::group::ClientProtocol;
 use crate::invocation::Invocation;
 use crate::load_tool;
 use crate::machine::{self, Facts, current_foreign_share};
+use crate::noise::NoiseWatch;
 use crate::programs::locate;
 use crate::results::save;
 use crate::run_folder::RunFolder;
@@ -43,22 +44,33 @@ pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<
     let contents = Contents::create(folder.path())?;
     let facts = facts(&plan, invocation);
     let mut measured = Vec::new();
+    let mut watch = NoiseWatch::start();
     for &size in &plan.sizes {
         let (tls, folder) = (tls.as_ref(), folder.path());
         let mut bench = Bench::start(&plan, size, &contents, tls, programs, folder)?;
         for round in 1..=plan.rounds {
             eprintln!("{size}: round {round} of {}", plan.rounds);
             bench.round(round)?;
+            watch.read_frequencies();
         }
         measured.extend(bench.finish());
     }
+    let preemptions = measured.iter().filter_map(|measured| {
+        let name = format!("{}, {}", measured.row.name(), measured.size);
+        Some((name, measured.preemptions_per_second()?))
+    });
+    let noise = watch.finish(preemptions.collect());
+    let mut void = verdicts::void_reasons(&measured, &plan.not_run, plan.rounds, foreign_before);
+    void.extend(noise.void_reasons());
     let results = Results {
         command: &invocation.command,
         facts,
         rounds: plan.rounds,
         streams: plan.streams,
+        seed: plan.seed,
+        noise,
         foreign_before,
-        void: verdicts::void_reasons(&measured, &plan.not_run, plan.rounds, foreign_before),
+        void,
         verdicts: verdicts::verdicts(&measured, &plan.not_run),
         not_run: plan.not_run,
         measured,

@@ -4,15 +4,18 @@ use serde::Serialize;
 
 /// Lower quartile, median and upper quartile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Quartiles {
-    pub(crate) lower: f64,
-    pub(crate) median: f64,
-    pub(crate) upper: f64,
+pub struct Quartiles {
+    /// A quarter of the values is at most this.
+    pub lower: f64,
+    /// Half of the values are at most this.
+    pub median: f64,
+    /// Three quarters of the values are at most this.
+    pub upper: f64,
 }
 
 impl Quartiles {
     /// Interpolates linearly between the two nearest values; `None` without values.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;

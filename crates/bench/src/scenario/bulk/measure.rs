@@ -17,9 +17,12 @@ use super::transfer::{Expected, Transfer, Uploaded};
 use crate::group::{ClientProtocol, LoadTool, ServerRole};
 use crate::load_tool::{LoadRun, LoadTools, Summary, last_json};
 use crate::peer::StartOptions;
-use crate::process::{LOAD_CORE, SERVER_CORE, Server, busy_seconds, free_address, own_cpu_seconds};
+use crate::process::{
+    LOAD_CORE, SERVER_CORE, Server, Switches, busy_seconds, free_address, own_cpu_seconds,
+};
 use crate::programs::{Example, Programs};
 use crate::rounds::WARM_UP;
+use crate::stats::{Median, order};
 use crate::tls_files::TlsFiles;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -36,6 +39,7 @@ pub(crate) struct Run {
     pub(crate) peak_mib: f64,
     /// Share of one core that programs other than server, backend and load tool used.
     pub(crate) foreign_share: f64,
+    pub(crate) switches: Switches,
     /// Complete exchanges.
     pub(crate) requests: u64,
     /// Transferred content, also of exchanges that were not complete at the end.
@@ -68,6 +72,12 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
+    /// How often other threads took the server's core, per second: the median of its runs.
+    pub(crate) fn preemptions_per_second(&self) -> Option<f64> {
+        let rate = |run: &Run| run.switches.involuntary as f64 / self.seconds as f64;
+        Some(Median::of(self.runs.iter().map(rate))?.value)
+    }
+
     /// Operations per MiB of content.
     pub(crate) fn per_mib(&self, which: fn(&Operations) -> u64) -> Option<f64> {
         let operations = self.operations.as_ref()?;
@@ -177,10 +187,13 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// One run of every row, in the order of the tables.
+    /// One run of every row. The rounds are counted from 1.
     pub(crate) fn round(&mut self, round: u32) -> Result<(), String> {
         let length = self.plan.length(self.size);
-        (0..self.running.len()).try_for_each(|index| self.run(index, round, length))
+        let order = order(self.running.len(), round - 1, self.plan.seed);
+        order
+            .into_iter()
+            .try_for_each(|index| self.run(index, round, length))
     }
 
     /// Stops all servers and reads the counters that they print when they end.
@@ -199,10 +212,12 @@ impl<'a> Bench<'a> {
         self.running[index].head_bytes = self.exchange(index).map_err(failed)?;
         let backend_before = self.backend_counters()?;
         let server_before = self.running[index].server.cpu_seconds();
+        let switches_before = self.running[index].server.switches();
         let (others_before, busy_before) = (self.others_cpu_seconds(), busy_seconds());
         let (summary, small) = self.load(index, length).map_err(failed)?;
         let busy = busy_seconds() - busy_before;
         let server = self.running[index].server.cpu_seconds() - server_before;
+        let switches = self.running[index].server.switches().since(switches_before);
         let others = self.others_cpu_seconds() - others_before;
         let uploaded = self.uploaded_since(backend_before)?;
         let peak_bytes = self.running[index].server.peak_resident_bytes();
@@ -225,6 +240,7 @@ impl<'a> Bench<'a> {
             mib_per_second: mib * 1e6 / summary.duration_us.max(1) as f64,
             peak_mib: peak_bytes as f64 / MIB,
             foreign_share: (busy - server - others).max(0.0) / length.as_secs_f64(),
+            switches,
             requests: transfer.requests,
             content_bytes: transfer.content_bytes,
             small,

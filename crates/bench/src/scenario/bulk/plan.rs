@@ -31,6 +31,9 @@ pub(crate) struct BulkArguments {
     /// Only these groups and these programs, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Seed of the order in which the programs of a round run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Three rounds of one second; the set is void and not saved
     #[arg(long)]
     quick: bool,
@@ -49,6 +52,8 @@ pub(crate) struct BulkPlan {
     connections: Option<u32>,
     /// Requests in flight on each connection of HTTP/2.
     pub(crate) streams: u32,
+    /// Of the order of the rows.
+    pub(crate) seed: u64,
     /// The chosen rows that can run here.
     pub(crate) rows: Vec<Row>,
     /// The others.
@@ -70,6 +75,7 @@ impl BulkPlan {
             run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
             connections: arguments.connections,
             streams: arguments.streams,
+            seed: arguments.seed,
             rows,
             not_run,
             save: !quick,

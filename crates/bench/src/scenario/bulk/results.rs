@@ -12,6 +12,7 @@ use super::verdicts::compared;
 use crate::goals::Verdict;
 use crate::group::LoadTool;
 use crate::machine::Facts;
+use crate::noise::Noise;
 use crate::not_run::NotRun;
 use crate::results::{aligned, conclusion, heading, markdown_table, spread};
 use crate::stats::Quartiles;
@@ -24,6 +25,9 @@ pub(crate) struct Results<'a> {
     pub(crate) rounds: u32,
     /// Requests in flight on each connection of HTTP/2.
     pub(crate) streams: u32,
+    /// The seed of the order of the rows.
+    pub(crate) seed: u64,
+    pub(crate) noise: Noise,
     /// Share of one core that other programs used before the start.
     pub(crate) foreign_before: f64,
     /// The reasons why the set is void; empty for a valid set.
@@ -55,11 +59,7 @@ impl Results<'_> {
                 text.push_str(&aligned(row, &rows));
             }
         }
-        let _ = write!(
-            text,
-            "\n{}",
-            conclusion(&self.verdicts, &self.not_run, &self.void, "")
-        );
+        let _ = write!(text, "\n{}", self.conclusion(""));
         text
     }
 
@@ -69,12 +69,13 @@ impl Results<'_> {
         for (title, rows) in self.tables() {
             let _ = writeln!(text, "\n## {title}\n\n{}", markdown_table(&rows).trim_end());
         }
-        let _ = write!(
-            text,
-            "\n{}",
-            conclusion(&self.verdicts, &self.not_run, &self.void, "- ")
-        );
+        let _ = write!(text, "\n{}", self.conclusion("- "));
         text
+    }
+
+    fn conclusion(&self, bullet: &str) -> String {
+        let notes = self.noise.notes();
+        conclusion(&self.verdicts, &self.not_run, &notes, &self.void, bullet)
     }
 
     /// A title and rows for every size and group that was measured.

@@ -3,9 +3,9 @@
 use super::groups::{self, Goal, Quantity, Row};
 use super::measure::{Measurement, Run};
 use super::size::ContentSize;
-use crate::goals::{Verdict, common_void_reasons, no_verdict, verdict, without};
+use crate::goals::{Verdict, common_void_reasons, median_verdict, no_verdict, without};
 use crate::not_run::NotRun;
-use crate::stats::Quartiles;
+use crate::stats::{Median, Quartiles};
 
 /// All goals whose two rows were both measured or not run, for the size that has goals.
 pub(crate) fn verdicts(all: &[Measurement], not_run: &[NotRun]) -> Vec<Verdict> {
@@ -33,9 +33,9 @@ fn verdict_of(all: &[Measurement], not_run: &[NotRun], row: Row, goal: &Goal) ->
         rows.find(|m| m.group == group && m.program == program && m.size == size)
     };
     let system = row.contender.name;
-    let compared = measured(system).and_then(|ours| compared(all, ours, base, *quantity));
-    if let Some(compared) = compared {
-        return Some(verdict(system, what, *at_most, compared.median));
+    let values = measured(system).and_then(|ours| values(all, ours, base, *quantity));
+    if let Some(median) = values.and_then(Median::of) {
+        return Some(median_verdict(system, what, *at_most, median));
     }
     let is_chosen = |program: &str| {
         let name = format!("{group} {program}");
@@ -51,6 +51,16 @@ pub(crate) fn compared(
     base: &str,
     quantity: Quantity,
 ) -> Option<Quartiles> {
+    Quartiles::of(values(all, measured, base, quantity)?)
+}
+
+/// The comparison with the base in each round.
+fn values(
+    all: &[Measurement],
+    measured: &Measurement,
+    base: &str,
+    quantity: Quantity,
+) -> Option<Vec<f64>> {
     let base = all.iter().find(|other| {
         other.program == base && other.group == measured.group && other.size == measured.size
     })?;
@@ -61,7 +71,7 @@ pub(crate) fn compared(
         let other = base.runs.iter().find(|other| other.round == run.round)?;
         compare(run, other, quantity)
     });
-    Quartiles::of(values)
+    Some(values.collect())
 }
 
 fn compare(run: &Run, base: &Run, quantity: Quantity) -> Option<f64> {
@@ -96,6 +106,7 @@ pub(crate) fn void_reasons(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Switches;
     use crate::scenario::bulk::groups::chosen;
     use crate::scenario::bulk::paced::SmallLatency;
 
@@ -108,6 +119,7 @@ mod tests {
             mib_per_second: 1.0,
             peak_mib: value,
             foreign_share: 0.0,
+            switches: Switches::default(),
             requests: 1,
             content_bytes: 1,
             small: Some(SmallLatency {
