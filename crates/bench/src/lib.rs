@@ -5,6 +5,7 @@
 //! times, and the rule that ends a run.
 
 mod distribution;
+pub mod link;
 pub mod load;
 
 pub use distribution::{Distribution, Recorder};

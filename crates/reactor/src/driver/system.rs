@@ -9,6 +9,7 @@ mod receive;
 mod seccomp;
 mod send;
 mod steering;
+mod tun;
 mod unix;
 mod workers;
 
@@ -43,6 +44,7 @@ pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors, send_now};
 pub use self::steering::Steering;
+pub use self::tun::open_tun;
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
 
