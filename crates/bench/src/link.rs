@@ -178,6 +178,7 @@ impl Link {
             lateness_p99: summary.lateness_p99,
             elapsed: summary.elapsed,
             cpu_time: summary.cpu_time,
+            is_real_time: summary.is_real_time,
             kernel_drops,
             failure: failure.map(|error| error.to_string()),
         }

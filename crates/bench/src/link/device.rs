@@ -11,7 +11,7 @@ use super::error::LinkError;
 use super::netlink;
 
 /// The longest IP packet, as on Ethernet.
-const MTU_BYTES: u32 = 1500;
+pub(super) const MTU_BYTES: u32 = 1500;
 
 /// Packets that the kernel holds until the emulator reads them. It drops more than that, which makes a run
 /// invalid.

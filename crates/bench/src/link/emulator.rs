@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use blitz_http::set_real_time;
 use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -24,10 +25,6 @@ const EARLY_MAX: Duration = Duration::from_micros(50);
 
 /// IP has no longer packets.
 const BUFFER_BYTES: usize = 65_536;
-
-/// The thread that moves packets is more urgent than the programs that it connects, if the process may set
-/// that.
-const NICE: i32 = -15;
 
 /// Both devices, and the model of each direction.
 pub(super) struct Emulator {
@@ -51,6 +48,8 @@ pub(super) struct Summary {
     pub(super) elapsed: Duration,
     pub(super) cpu_time: Duration,
     pub(super) lateness_p99: Duration,
+    /// Whether it had real-time priority.
+    pub(super) is_real_time: bool,
     /// Why it ended early.
     pub(super) failure: Option<io::Error>,
 }
@@ -79,8 +78,8 @@ impl Emulator {
 
     /// Works until the writer of `stop` is dropped, or a device fails.
     pub(super) fn run(mut self) -> Summary {
-        // Without the permission it runs as other threads do.
-        let _ = rustix::process::nice(NICE);
+        // A real network does not wait for a processor either.
+        let is_real_time = set_real_time().is_ok();
         // By default the kernel delays wakeups by up to 50 µs.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let failure = self.work().err();
@@ -90,6 +89,7 @@ impl Emulator {
             elapsed: self.clock.now(),
             cpu_time: cpu_time.try_into().unwrap_or_default(),
             lateness_p99: self.lateness.p99(),
+            is_real_time,
             failure,
         }
     }

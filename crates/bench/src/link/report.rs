@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::counters::LinkCounters;
+use super::device::MTU_BYTES;
 use super::spec::{LinkSpec, Milliseconds};
 
 /// If one in a hundred packets is delivered later than this, the run is invalid.
@@ -23,6 +24,8 @@ pub struct LinkReport {
     /// The processor time of the emulator. It includes the work of the kernel that receives the packets at
     /// both ends.
     pub cpu_time: Duration,
+    /// Whether the emulator had real-time priority. Without it the thread waits for a busy processor.
+    pub(super) is_real_time: bool,
     /// Packets that the kernel dropped because the emulator did not read them in time.
     pub kernel_drops: u64,
     /// Why the emulator ended early.
@@ -35,6 +38,16 @@ impl LinkReport {
     pub fn invalid(&self) -> Option<String> {
         if let Some(failure) = &self.failure {
             return Some(format!("the emulator failed: {failure}"));
+        }
+        let longest =
+            [self.counters.down, self.counters.up].map(|counters| counters.packet_bytes_max);
+        if let Some(bytes) = longest
+            .into_iter()
+            .find(|bytes| *bytes > u64::from(MTU_BYTES))
+        {
+            return Some(format!(
+                "the kernel did not cut a packet of {bytes} bytes to the MTU"
+            ));
         }
         if self.kernel_drops > 0 {
             let dropped = self.kernel_drops;
@@ -60,6 +73,9 @@ impl fmt::Display for LinkReport {
         writeln!(f, "late     99 % at most {late}, all at most {latest}")?;
         let (cpu, elapsed) = (self.cpu_time.as_secs_f64(), self.elapsed.as_secs_f64());
         write!(f, "emulator {cpu:.2} s of processor time in {elapsed:.2} s")?;
+        if !self.is_real_time {
+            f.write_str(", without real-time priority")?;
+        }
         match self.invalid() {
             Some(reason) => write!(f, "\nINVALID  {reason}"),
             None => Ok(()),

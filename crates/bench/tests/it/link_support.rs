@@ -30,16 +30,21 @@ pub(crate) fn start(spec: &str, seed: u64) -> Option<TestLink> {
         Ok(link) => Some(TestLink { link, _turn: turn }),
         Err(error @ LinkError::Failed { .. }) => panic!("{error}"),
         Err(error) => {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            let notice = format!("{name} is skipped: {error}");
-            assert!(env::var_os(TRY_ALL).is_none(), "{notice}");
-            // Written directly, because the output of passed tests is not shown.
-            io::stderr()
-                .write_all(format!("{notice}\n").as_bytes())
-                .unwrap();
+            skip(&error.to_string());
             None
         }
     }
+}
+
+/// Says why a test is skipped, unless it must not be.
+pub(crate) fn skip(reason: &str) {
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let notice = format!("{name} is skipped: {reason}");
+    assert!(env::var_os(TRY_ALL).is_none(), "{notice}");
+    // Written directly, because the output of passed tests is not shown.
+    io::stderr()
+        .write_all(format!("{notice}\n").as_bytes())
+        .unwrap();
 }
 
 impl TestLink {
@@ -83,8 +88,8 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// Measures round trips of small datagrams, one after the other. The server answers each.
-    pub(crate) fn round_trips(&self, count: usize) -> Vec<Duration> {
+    /// Measures round trips of small datagrams, with a pause after each. The server answers each.
+    pub(crate) fn round_trips(&self, count: usize, pause: Duration) -> Vec<Duration> {
         let echo = self.server.try_clone().unwrap();
         let echo = thread::spawn(move || {
             let mut buffer = [0; 64];
@@ -100,35 +105,44 @@ impl Udp {
             let length = self.client.recv(&mut [0; 64]).unwrap();
             times.push(start.elapsed());
             assert_eq!(length, 8);
+            thread::sleep(pause);
         }
         echo.join().unwrap();
         times
     }
+}
 
-    /// Sends datagrams from the server, a few each millisecond so that no socket is too full, and returns
-    /// the numbers of those that arrive.
-    pub(crate) fn arrivals(&self, count: u32, length: usize, per_millisecond: u32) -> Vec<u32> {
-        let receiver = self.client.try_clone().unwrap();
-        receiver
-            .set_read_timeout(Some(Duration::from_millis(500)))
-            .unwrap();
-        let receiver = thread::spawn(move || {
-            let mut numbers = Vec::new();
-            let mut buffer = [0; 2048];
-            while receiver.recv(&mut buffer).is_ok() {
-                numbers.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
-            }
-            numbers
-        });
+/// Datagrams that are under way at most, so that no buffer of a socket is ever full.
+const WINDOW: usize = 100;
+
+impl TestLink {
+    /// Sends datagrams of this length from the server, and returns the numbers of those that arrive.
+    pub(crate) fn arrivals(&self, count: usize, length: usize) -> Vec<u32> {
+        let udp = self.udp();
+        udp.client.set_nonblocking(true).unwrap();
         let mut datagram = vec![0; length];
-        for number in 0..count {
-            datagram[..4].copy_from_slice(&number.to_be_bytes());
-            self.server.send(&datagram).unwrap();
-            if number % per_millisecond == per_millisecond - 1 {
-                thread::sleep(Duration::from_millis(1));
+        let mut arrived = Vec::new();
+        let (mut sent, mut settled) = (0, 0);
+        let end = Instant::now() + IO_TIMEOUT;
+        while settled < count {
+            while sent < count && sent < settled + WINDOW {
+                datagram[..4].copy_from_slice(&(sent as u32).to_be_bytes());
+                udp.server.send(&datagram).unwrap();
+                sent += 1;
             }
+            while udp.client.recv(&mut datagram).is_ok() {
+                arrived.push(u32::from_be_bytes(datagram[..4].try_into().unwrap()));
+            }
+            let down = self.link.counters().down;
+            settled = arrived.len() + (down.lost + down.dropped) as usize;
+            assert!(
+                Instant::now() < end,
+                "{} of {count} arrived; {down}",
+                arrived.len()
+            );
+            thread::sleep(Duration::from_micros(100));
         }
-        receiver.join().unwrap()
+        arrived
     }
 }
 

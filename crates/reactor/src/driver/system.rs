@@ -36,6 +36,7 @@ pub(crate) use self::datagram::{
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
+pub use self::process::set_real_time;
 pub(crate) use self::process::{
     ThreadTime, check_descriptors, enlarge_descriptor_table, pin_to, processors,
     raise_descriptor_limit,
