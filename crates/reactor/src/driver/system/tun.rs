@@ -24,7 +24,7 @@ pub fn open_tun(name: &str) -> io::Result<File> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (target, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *target = byte.cast_signed();
+        *target = byte as libc::c_char;
     }
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
