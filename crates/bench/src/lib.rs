@@ -12,6 +12,7 @@ mod fixed_response;
 mod goals;
 mod group;
 mod invocation;
+pub mod link;
 pub mod load;
 mod load_tool;
 mod machine;

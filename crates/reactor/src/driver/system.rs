@@ -9,6 +9,7 @@ mod receive;
 mod seccomp;
 mod send;
 mod steering;
+mod tun;
 mod unix;
 mod workers;
 
@@ -35,6 +36,7 @@ pub(crate) use self::datagram::{
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
+pub use self::process::set_real_time;
 pub(crate) use self::process::{
     ThreadTime, check_descriptors, enlarge_descriptor_table, pin_to, processors,
     raise_descriptor_limit,
@@ -43,6 +45,7 @@ pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors, send_now};
 pub use self::steering::Steering;
+pub use self::tun::open_tun;
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
 
