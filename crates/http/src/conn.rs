@@ -75,11 +75,12 @@ impl Protocol {
     pub(crate) const DATAGRAMS: Protocol = Protocol::Http3;
 
     /// Its name in ALPN (RFC 7301, section 6; RFC 9113, section 3.2; RFC 9114, section 3.1).
-    pub(crate) fn alpn(self) -> &'static [u8] {
+    #[must_use]
+    pub fn alpn_name(self) -> &'static str {
         match self {
-            Protocol::Http1 => b"http/1.1",
-            Protocol::Http2 => b"h2",
-            Protocol::Http3 => b"h3",
+            Protocol::Http1 => "http/1.1",
+            Protocol::Http2 => "h2",
+            Protocol::Http3 => "h3",
         }
     }
 

@@ -184,6 +184,9 @@ pub(super) enum HttpVersion {
     /// HTTP/2, in clear text without asking first
     #[value(name = "2")]
     Http2,
+    /// HTTP/3
+    #[value(name = "3")]
+    Http3,
 }
 
 impl HttpVersion {
@@ -191,6 +194,7 @@ impl HttpVersion {
         match self {
             HttpVersion::Http11 => Protocol::Http1,
             HttpVersion::Http2 => Protocol::Http2,
+            HttpVersion::Http3 => Protocol::Http3,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Evidence {
             Wrong::Length => {
                 let length = match length {
                     BodyLength::Known(declared) => declared,
-                    BodyLength::Empty | BodyLength::Unknown => received,
+                    _ => received,
                 };
                 let expected = expected.length.unwrap_or_default();
                 format!("its content has {length} bytes and not {expected}")

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Instant;
 
 use blitz_http::{
@@ -56,7 +55,7 @@ pub(super) async fn run(
 ) -> Result<Received, Failure> {
     let sent_bytes = match content.length() {
         BodyLength::Known(length) => length,
-        BodyLength::Empty | BodyLength::Unknown => 0,
+        _ => 0,
     };
     let response = respond(body, content, response).await;
     let mut response = response.map_err(Failure::Request)?;

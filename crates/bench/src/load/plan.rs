@@ -73,6 +73,7 @@ impl LoadPlan {
             protocol: self.protocol,
             tls: self.tls.clone(),
             resume: self.resume,
+            own_socket: true,
             client: Rc::new(client),
         }
     }

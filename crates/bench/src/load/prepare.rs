@@ -74,6 +74,9 @@ fn plan(arguments: &LoadArguments) -> Result<(LoadPlan, Vec<Protocol>, Wanted), 
         return Err("--rate plans the warm-up as well; write --warm-up 5s".to_owned());
     }
     let protocols = protocols(arguments, &origin);
+    if protocols == [Protocol::Http3] && !origin.is_https {
+        return Err("HTTP/3 is always encrypted; write https://".to_owned());
+    }
     let plan = LoadPlan {
         address: origin.address(arguments.address.as_deref())?,
         protocol: protocols[0],

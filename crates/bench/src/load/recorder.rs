@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use blitz_http::{ClientConnection, Protocol};
+
 use super::result::{Connects, Counts, Interval, Times};
 use crate::distribution::{Distribution, Recorder};
 
@@ -50,6 +52,18 @@ pub(super) struct ConnectTimes {
     pub(super) handshake: Option<Duration>,
     pub(super) is_quic: bool,
     pub(super) is_resumed: bool,
+}
+
+impl ConnectTimes {
+    pub(super) fn of(connection: &ClientConnection) -> ConnectTimes {
+        let timings = connection.timings();
+        ConnectTimes {
+            tcp: timings.connect,
+            handshake: timings.handshake,
+            is_quic: connection.protocol() == Protocol::Http3,
+            is_resumed: timings.is_resumed,
+        }
+    }
 }
 
 /// What a core has recorded.
@@ -158,7 +172,7 @@ impl CoreRecorder {
     }
 
     /// Everything, with intervals up to `end` of the measured time.
-    pub(super) fn finish(mut self, end: Duration, unfinished: u64) -> CoreResult {
+    pub(super) fn finish(self, end: Duration, unfinished: u64) -> CoreResult {
         let owned = |(name, count): (&'static str, u64)| (name.to_owned(), count);
         let ConnectRecorder {
             count,

@@ -281,7 +281,7 @@ fn target_facts(plan: &LoadPlan, probed: &Probed) -> TargetFacts {
     TargetFacts {
         url: plan.requests[0].0.url.clone(),
         address: plan.address.to_string(),
-        protocol: probed.protocol.name().to_owned(),
+        protocol: probed.protocol.alpn_name().to_owned(),
         tls: probed.tls.clone(),
         requests: plan.requests.len(),
         checks,

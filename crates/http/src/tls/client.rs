@@ -66,7 +66,7 @@ impl AlpnOffer {
     pub(super) fn alpn(self) -> Vec<Vec<u8>> {
         match self {
             AlpnOffer::All => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-            AlpnOffer::Only(protocol) => vec![protocol.alpn().to_vec()],
+            AlpnOffer::Only(protocol) => vec![protocol.alpn_name().into()],
         }
     }
 }
@@ -310,7 +310,7 @@ fn datagrams_of_core(
         let made = &mut configs.datagrams[handshakes as usize];
         let (config, tokens) = made.get_or_insert_with(|| {
             let mut config = own_config(tls, handshakes);
-            config.alpn_protocols = vec![Protocol::DATAGRAMS.alpn().to_vec()];
+            config.alpn_protocols = vec![Protocol::DATAGRAMS.alpn_name().into()];
             let tokens: Arc<dyn TokenStore> = match handshakes {
                 Handshakes::Resumable => Arc::new(TokenMemoryCache::default()),
                 Handshakes::Full => Arc::new(NoneTokenStore),
