@@ -422,8 +422,8 @@ mod tests {
         let spec = parsed("rtt=50ms,rate=100mbit,up:rate=10mbit,down:loss=1%");
         assert_eq!(
             spec.to_string(),
-            "down delay 25 ms, 100 Mbit/s with a queue of 1250000 bytes, loss 1 %; \
-             up delay 25 ms, 10 Mbit/s with a queue of 125000 bytes"
+            "down delay 25 ms, 100 Mbit/s with a queue of 1220.7 KiB, loss 1 %; \
+             up delay 25 ms, 10 Mbit/s with a queue of 122.1 KiB"
         );
     }
 

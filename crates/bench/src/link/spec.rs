@@ -127,8 +127,8 @@ impl QueueLimit {
 impl fmt::Display for QueueLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            QueueLimit::Bytes(bytes) if bytes % 1024 == 0 => write!(f, "{} KiB", bytes / 1024),
-            QueueLimit::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            // One decimal.
+            QueueLimit::Bytes(bytes) => write!(f, "{} KiB", (*bytes as f64 / 102.4).round() / 10.0),
             QueueLimit::Packets(packets) => write!(f, "{packets} packets"),
         }
     }

@@ -1,6 +1,8 @@
 //! What an emulated link does to packets, whatever the load of the machine.
 
+use std::fs;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -194,6 +196,29 @@ fn processes_of_both_sides_have_their_own_network() {
         names.sort_unstable();
         assert!(names.starts_with(&["link0", "lo"]), "{names:?}");
     }
+}
+
+#[test]
+fn a_link_leaves_nothing_behind() {
+    let Some(TestLink { link, turn }) = start("lan", 1) else {
+        return;
+    };
+    let namespace = || fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let own = namespace();
+    let server = link.in_server(namespace).unwrap();
+    let client = link.in_client(namespace).unwrap();
+    assert!(own != server && own != client && server != client);
+    // Other tests open files meanwhile, but no link while this one has its turn.
+    let files = || {
+        let files = fs::read_dir("/proc/self/fd").unwrap();
+        files.filter_map(|file| fs::read_link(file.unwrap().path()).ok())
+    };
+    let is_ours =
+        |file: &PathBuf| file == Path::new("/dev/net/tun") || file == &server || file == &client;
+    assert_eq!(files().filter(is_ours).count(), 4);
+    drop(link);
+    assert_eq!(files().filter(is_ours).count(), 0);
+    drop(turn);
 }
 
 #[test]

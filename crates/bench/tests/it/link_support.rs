@@ -18,7 +18,7 @@ pub(crate) const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// A link for a test. Other tests wait until it is dropped, because links measure time.
 pub(crate) struct TestLink {
     pub(crate) link: Link,
-    _turn: MutexGuard<'static, ()>,
+    pub(crate) turn: MutexGuard<'static, ()>,
 }
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -27,7 +27,7 @@ static TURN: Mutex<()> = Mutex::new(());
 pub(crate) fn start(spec: &str, seed: u64) -> Option<TestLink> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     match Link::start(&spec.parse().unwrap(), seed) {
-        Ok(link) => Some(TestLink { link, _turn: turn }),
+        Ok(link) => Some(TestLink { link, turn }),
         Err(error @ LinkError::Failed { .. }) => panic!("{error}"),
         Err(error) => {
             skip(&error.to_string());
