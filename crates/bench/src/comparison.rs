@@ -13,6 +13,7 @@ use crate::results::{self, Results};
 use crate::rounds::{RoundsArguments, RoundsPlan};
 use crate::run_folder::RunFolder;
 use crate::scenario::Scenario;
+use crate::system::substitutes;
 use crate::tls_files::TlsFiles;
 
 /// Runs the scenario and prints the table.
@@ -52,6 +53,7 @@ pub(crate) fn run(
         foreign_before,
     );
     void.extend(noise.void_reasons());
+    let notes = substitutes(&plan.systems, programs).into_iter();
     let results = Results {
         command: &invocation.command,
         scenario,
@@ -64,6 +66,7 @@ pub(crate) fn run(
         streams: plan.streams,
         facts,
         seed: plan.seed,
+        notes: notes.chain(noise.notes()).collect(),
         noise,
         foreign_before,
         differences: differences(scenario.groups, &measured),

@@ -46,7 +46,7 @@ pub(crate) fn table(differences: &[SystemDifference]) -> (&'static str, Vec<Vec<
         "system",
         "against",
         "CPU",
-        "95 %",
+        "interval",
         "rounds with less",
         "difference",
     ];

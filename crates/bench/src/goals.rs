@@ -26,7 +26,7 @@ pub(crate) struct Verdict {
     pub(crate) at_most: f64,
     /// `None` if one of the two rows was not run.
     pub(crate) measured: Option<f64>,
-    /// The confidence interval of a median.
+    /// The confidence interval of a median, 95 %.
     pub(crate) interval: Option<Interval>,
     pub(crate) met: Option<bool>,
 }
@@ -150,7 +150,7 @@ pub(crate) fn median_verdict(
     median: Median,
 ) -> Verdict {
     Verdict {
-        interval: Some(median.interval),
+        interval: median.interval_of_95(),
         ..verdict(system, what, at_most, median.value)
     }
 }

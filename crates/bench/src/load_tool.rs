@@ -7,6 +7,7 @@ pub(crate) mod wrk;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{ClientProtocol, Group, LoadTool};
-use crate::process::CORES;
+use crate::process::{CORES, output_within};
 use crate::programs::{Example, Programs, missing};
 use crate::tls_files::TlsFiles;
 use wrk::Wrk;
@@ -36,7 +37,15 @@ pub(crate) struct LoadRun<'a> {
     pub(crate) tls: Option<&'a TlsFiles>,
 }
 
+/// The time that a load tool may take in addition to the length of its run and the longest exchange.
+const MARGIN: Duration = Duration::from_secs(20);
+
 impl<'a> LoadRun<'a> {
+    /// Runs a load tool to its end, or kills it: h2load has been seen to wait forever on a busy machine.
+    fn output(&self, command: &mut Command) -> Result<Output, String> {
+        output_within(command, self.length + self.timeout + MARGIN)
+    }
+
     /// One request over TLS.
     pub(crate) fn single(
         address: SocketAddr,

@@ -22,7 +22,7 @@ const FREQUENCY_RATIO_MIN: f64 = 0.9;
 const LOAD_MAX: f64 = 1.0;
 
 /// Most preemptions of a server in a second without a note.
-const PREEMPTIONS_MAX: f64 = 100.0;
+const PREEMPTIONS_MAX: f64 = 20.0;
 
 /// Observes the machine during the rounds.
 #[derive(Debug)]
@@ -280,7 +280,7 @@ mod tests {
             load_before: 2.5,
             frequency_mhz: Some((1200, 3600)),
             governors: ["performance", "powersave"].map(str::to_owned).into(),
-            preemptions: [("nginx".to_owned(), 250.0), ("h2o".to_owned(), 99.0)].into(),
+            preemptions: [("nginx".to_owned(), 250.0), ("h2o".to_owned(), 19.0)].into(),
             ..between(counters, counters, 60.0)
         };
         assert!(noise.void_reasons().is_empty());

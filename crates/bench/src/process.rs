@@ -5,7 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::iter::Sum;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -207,6 +208,30 @@ impl Drop for Server {
     }
 }
 
+/// Runs a command to its end and returns its output. Kills it if it takes longer than `within`.
+pub(crate) fn output_within(command: &mut Command, within: Duration) -> Result<Output, String> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().map_err(|e| e.to_string())?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (sender, receiver) = mpsc::channel();
+    let waiting = thread::spawn(move || {
+        // The receiver may have given up.
+        let _ = sender.send(child.wait_with_output());
+    });
+    match receiver.recv_timeout(within) {
+        Ok(output) => output.map_err(|e| e.to_string()),
+        Err(_) => {
+            // The thread has not reaped it, or it has just ended.
+            let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+            let _ = waiting.join();
+            Err(format!("it did not end within {} s", within.as_secs()))
+        }
+    }
+}
+
 /// The same command under taskset.
 fn pinned(core: &str, command: &Command) -> Command {
     let mut pinned = Command::new("taskset");
@@ -335,6 +360,17 @@ mod tests {
         assert_eq!(fields[1], "1");
         assert_eq!(seconds(&fields[11..13]), 2.0);
         assert_eq!(seconds(&fields[11..15]), 2.5);
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed() {
+        let within = Duration::from_secs(5);
+        let output = output_within(Command::new("echo").arg("done"), within).unwrap();
+        assert_eq!(output.stdout, b"done\n");
+        let begun = Instant::now();
+        let error = output_within(Command::new("sleep").arg("60"), Duration::from_millis(50));
+        assert_eq!(error.unwrap_err(), "it did not end within 0 s");
+        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

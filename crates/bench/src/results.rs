@@ -31,6 +31,8 @@ pub(crate) struct Results<'a> {
     /// The seed of the order of the systems.
     pub(crate) seed: u64,
     pub(crate) noise: Noise,
+    /// Remarks for the reader.
+    pub(crate) notes: Vec<String>,
     /// Share of one core that other programs used before the start.
     pub(crate) foreign_before: f64,
     /// The reasons why the set is void; empty for a valid set.
@@ -93,8 +95,13 @@ impl Results<'_> {
     }
 
     fn conclusion(&self, bullet: &str) -> String {
-        let notes = self.noise.notes();
-        conclusion(&self.verdicts, &self.not_run, &notes, &self.void, bullet)
+        conclusion(
+            &self.verdicts,
+            &self.not_run,
+            &self.notes,
+            &self.void,
+            bullet,
+        )
     }
 
     fn title(&self, group: &Group) -> String {

@@ -125,6 +125,18 @@ impl System {
     }
 }
 
+/// A note on the systems that are measured with another program than the one of their table.
+pub(crate) fn substitutes(systems: &[&System], programs: &Programs) -> Option<String> {
+    let reason = programs.example(Example::HelloWorld).err()?;
+    let is_example = |system: &&&System| matches!(system.kind, Kind::HelloWorld { .. });
+    let names: Vec<&str> = systems
+        .iter()
+        .filter(is_example)
+        .map(|system| system.name)
+        .collect();
+    (!names.is_empty()).then(|| format!("{} by blitz run: {reason}", names.join(", ")))
+}
+
 /// `blitz run`; without a target the built-in endpoints respond.
 fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Command, String> {
     let mut command = Command::new(options.programs.blitz());

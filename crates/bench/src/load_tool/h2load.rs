@@ -36,7 +36,9 @@ pub(crate) fn run(load_run: &LoadRun<'_>, varied: bool, folder: &Path) -> Result
     } else {
         command.arg(target);
     }
-    let output = command.output().map_err(|e| format!("h2load: {e}"))?;
+    let output = load_run
+        .output(&mut command)
+        .map_err(|e| format!("h2load: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let length_us = u64::try_from(load_run.length.as_micros()).unwrap_or(u64::MAX);
     let summary = parse(&text, length_us).ok_or_else(|| {

@@ -33,7 +33,7 @@ pub(crate) fn run_on(
         Requests::Varied => drop(command.arg("--varied")),
         Requests::Handshakes => drop(command.arg("--handshakes")),
     }
-    let text = output(command)?;
+    let text = output(load_run, command)?;
     last_json(&text).ok_or_else(|| format!("http3_load printed no summary: {text}"))
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn content(program: &Path, load_run: &LoadRun<'_>) -> Result<String, 
     command.args(["-c", LOAD_CORE]).arg(program);
     add_target(&mut command, load_run)?;
     command.arg("--once");
-    output(command)
+    output(load_run, command)
 }
 
 fn add_target(command: &mut Command, load_run: &LoadRun<'_>) -> Result<(), String> {
@@ -57,8 +57,10 @@ fn add_target(command: &mut Command, load_run: &LoadRun<'_>) -> Result<(), Strin
     Ok(())
 }
 
-fn output(mut command: Command) -> Result<String, String> {
-    let output = command.output().map_err(|e| format!("http3_load: {e}"))?;
+fn output(load_run: &LoadRun<'_>, mut command: Command) -> Result<String, String> {
+    let output = load_run
+        .output(&mut command)
+        .map_err(|e| format!("http3_load: {e}"))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         return Err(format!("http3_load: {errors}"));

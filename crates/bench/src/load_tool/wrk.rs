@@ -61,7 +61,9 @@ impl Wrk {
         if let Some(content) = load_run.upload {
             command.arg("--").arg(content);
         }
-        let output = command.output().map_err(|e| format!("wrk: {e}"))?;
+        let output = load_run
+            .output(&mut command)
+            .map_err(|e| format!("wrk: {e}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         parse(&text).ok_or_else(|| {
             format!(

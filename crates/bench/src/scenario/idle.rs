@@ -20,7 +20,7 @@ use crate::process::{SERVER_CORE, Server, free_address};
 use crate::programs::{Programs, locate};
 use crate::results::{self, verdict_text};
 use crate::run_folder::RunFolder;
-use crate::system::System;
+use crate::system::{System, substitutes};
 
 /// Flags of `blitz bench idle`.
 #[derive(Debug, Args)]
@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<
         |system| system.missing_program(programs),
     );
     not_run::require_any(&systems, &not_run)?;
+    let note = substitutes(&systems, programs);
     let folder = RunFolder::create()?;
     let peers = systems.iter().filter_map(|system| system.peer());
     let facts = Facts::gather(&invocation.revision, peers);
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<
         eprintln!("{}: {} connections …", system.name, arguments.connections);
         rows.push(measure(system, arguments.connections, programs, &folder)?);
     }
-    let table = table(&rows, &not_run, arguments.connections);
+    let table = table(&rows, &not_run, note.as_deref(), arguments.connections);
     println!("\n{table}");
     let outcome = Outcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
@@ -206,7 +207,7 @@ fn allow_descriptors(wanted: u64) -> Result<(), String> {
     .map_err(|e| format!("the descriptor limit cannot be raised: {e}"))
 }
 
-fn table(rows: &[Row], not_run: &[NotRun], connections: u32) -> String {
+fn table(rows: &[Row], not_run: &[NotRun], note: Option<&str>, connections: u32) -> String {
     let mut text = format!(
         "{connections} idle keep-alive connections (goal: {GOAL_KIB:.1} KiB each)\n\n\
          | system | KiB per connection | RSS MiB | kernel KiB per connection, both ends | |\n\
@@ -228,8 +229,12 @@ fn table(rows: &[Row], not_run: &[NotRun], connections: u32) -> String {
             "| {name} | {each:.2} | {total:.1} | {kernel} | {verdict} |"
         );
     }
-    if !not_run.is_empty() {
-        let _ = write!(text, "\n{}", not_run::lines(not_run, "- "));
+    let remarks = not_run::lines(not_run, "- ")
+        + &note
+            .map(|note| format!("- note: {note}\n"))
+            .unwrap_or_default();
+    if !remarks.is_empty() {
+        let _ = write!(text, "\n{remarks}");
     }
     text
 }

@@ -17,7 +17,7 @@ use crate::process::{Server, free_address};
 use crate::programs::Programs;
 use crate::results::{self, verdict_text};
 use crate::run_folder::RunFolder;
-use crate::system::System;
+use crate::system::{System, substitutes};
 
 /// Flags of `blitz bench start`.
 #[derive(Debug, Args)]
@@ -61,6 +61,7 @@ pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result
         |system| system.name.to_owned(),
         |system| system.missing_program(programs),
     );
+    let note = substitutes(&systems, programs);
     let folder = RunFolder::create()?;
     let mut rows: Vec<Row> = systems
         .iter()
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result
             row.best_ms = row.best_ms.min(ms);
         }
     }
-    let table = table(&rows, &not_run, arguments.starts);
+    let table = table(&rows, &not_run, note.as_deref(), arguments.starts);
     println!("\n{table}");
     let outcome = Outcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
@@ -138,7 +139,7 @@ fn start_once(
     }
 }
 
-fn table(rows: &[Row], not_run: &[NotRun], starts: u32) -> String {
+fn table(rows: &[Row], not_run: &[NotRun], note: Option<&str>, starts: u32) -> String {
     let mut text = format!(
         "Start to first response, best of {starts} (goal: {GOAL_MS:.0} ms)\n\n\
          | system | best ms | all ms | |\n|---|---|---|---|\n"
@@ -157,8 +158,12 @@ fn table(rows: &[Row], not_run: &[NotRun], starts: u32) -> String {
             all.join(" ")
         );
     }
-    if !not_run.is_empty() {
-        let _ = write!(text, "\n{}", not_run::lines(not_run, "- "));
+    let remarks = not_run::lines(not_run, "- ")
+        + &note
+            .map(|note| format!("- note: {note}\n"))
+            .unwrap_or_default();
+    if !remarks.is_empty() {
+        let _ = write!(text, "\n{remarks}");
     }
     text
 }

@@ -29,10 +29,15 @@ impl Interval {
 pub struct Median {
     /// The median of the values.
     pub value: f64,
+    /// The number of values.
+    pub count: usize,
     /// It covers the true median in at least 95 of 100 sets. With fewer than 6 values it reaches from the least
     /// to the greatest one and covers less: 93.75 % with 5.
     pub interval: Interval,
 }
+
+/// The least number of values with an interval of 95 %.
+const COUNT_MIN: usize = 6;
 
 /// The share of sets whose interval may lie below the true median, and above it.
 const TAIL: f64 = 0.025;
@@ -48,11 +53,17 @@ impl Median {
         let outside = outside(sorted.len());
         Some(Median {
             value: middle(&sorted),
+            count: sorted.len(),
             interval: Interval {
                 low: sorted[outside],
                 high: sorted[last - outside],
             },
         })
+    }
+
+    /// The interval, if there are enough values for 95 %.
+    pub fn interval_of_95(&self) -> Option<Interval> {
+        (self.count >= COUNT_MIN).then_some(self.interval)
     }
 
     /// Of the ratios of pairs, each of one round.
@@ -107,6 +118,8 @@ mod tests {
             high: 12.0,
         };
         assert_eq!((median.value, median.interval), (8.0, interval));
+        assert_eq!(median.interval_of_95(), Some(interval));
+        assert_eq!(Median::of([1.0; 5]).unwrap().interval_of_95(), None);
         assert_eq!(Median::of([]), None);
     }
 }

@@ -43,6 +43,7 @@ proptest! {
         let median = Median::of(values.iter().copied()).unwrap();
         let quartiles = Quartiles::of(values.iter().copied()).unwrap();
         prop_assert!((median.value - quartiles.median).abs() < 1e-6);
+        prop_assert_eq!(median.interval_of_95().is_some(), values.len() >= 6);
         prop_assert!(median.interval.contains(median.value));
         prop_assert!(values.contains(&median.interval.low));
         prop_assert!(values.contains(&median.interval.high));
