@@ -29,7 +29,7 @@ Examples:
       content with a number that differs in each request
 
 Exit codes: 0 a valid run, 1 requests failed or responses were wrong, 2 usage
-error, 75 the result is INVALID, for example because the generator was too slow.";
+error, 75 the result is INVALID: for example the generator was too slow.";
 
 /// The arguments of `blitz load`.
 #[derive(Debug, Args)]

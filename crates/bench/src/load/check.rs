@@ -230,8 +230,10 @@ mod tests {
 
     #[test]
     fn heads_are_checked_for_status_and_declared_length() {
-        let mut head = ResponseHead::default();
-        head.status = Status::OK;
+        let mut head = ResponseHead {
+            status: Status::OK,
+            ..ResponseHead::default()
+        };
         let check = |head: &ResponseHead, length| expected(b"12").check_head(head, length);
         assert_eq!(check(&head, BodyLength::Known(2)), None);
         assert_eq!(check(&head, BodyLength::Unknown), None);
@@ -247,8 +249,10 @@ mod tests {
 
     #[test]
     fn evidence_shows_what_arrived_and_no_control_characters() {
-        let mut head = ResponseHead::default();
-        head.status = Status::BAD_GATEWAY;
+        let mut head = ResponseHead {
+            status: Status::BAD_GATEWAY,
+            ..ResponseHead::default()
+        };
         head.fields.append("Server", "x");
         let expected = expected(b"12");
         let response = (&head, BodyLength::Known(20));

@@ -16,6 +16,7 @@ pub(super) struct Control {
     measure_from: AtomicU64,
     measure_until: AtomicU64,
     is_stopped: AtomicBool,
+    may_end: AtomicBool,
     evidence: Mutex<Option<Evidence>>,
     progress: Vec<Progress>,
 }
@@ -39,6 +40,7 @@ impl Control {
             measure_from: AtomicU64::new(NEVER),
             measure_until: AtomicU64::new(NEVER),
             is_stopped: AtomicBool::new(false),
+            may_end: AtomicBool::new(false),
             evidence: Mutex::new(None),
             progress: (0..cores).map(|_| Progress::default()).collect(),
         }
@@ -96,6 +98,15 @@ impl Control {
         let now = self.since_start(Instant::now());
         self.measure_until.fetch_min(now, Ordering::AcqRel);
         self.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Lets the threads of the cores end: until then the kernel tells what they have used.
+    pub(super) fn let_end(&self) {
+        self.may_end.store(true, Ordering::Release);
+    }
+
+    pub(super) fn may_end(&self) -> bool {
+        self.may_end.load(Ordering::Acquire)
     }
 
     /// Ends the run because of a wrong response. The first one is kept.

@@ -9,7 +9,7 @@ use crate::random::Random;
 /// Planned requests per second over time: segments one after the other. Written `2000`, `100..5000` for a ramp, or
 /// `1000:10s,2000:10s` for steps; segments without a duration share what is left of the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RateProfile(Vec<Segment>);
+pub(super) struct RateProfile(Vec<Segment>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Segment {
@@ -21,7 +21,7 @@ struct Segment {
 
 /// How the arrivals of one rate are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Spacing {
+pub(super) enum Spacing {
     /// At equal distances, as wrk2 does
     Constant,
     /// At random, as independent users do
@@ -46,7 +46,7 @@ pub(super) struct Arrivals {
 impl RateProfile {
     /// The rate, if it never changes.
     #[must_use]
-    pub fn constant(&self) -> Option<f64> {
+    pub(super) fn constant(&self) -> Option<f64> {
         match self.0[..] {
             [Segment { from, to, .. }] if from == to => Some(from),
             _ => None,
@@ -125,6 +125,9 @@ impl Iterator for Arrivals {
 /// The time within a segment at which so many arrivals were planned: the inverse of the integral of a rate that
 /// changes linearly.
 fn time_of(arrivals: f64, from: f64, to: f64, length_s: f64) -> f64 {
+    if arrivals == 0.0 {
+        return 0.0;
+    }
     let slope = (to - from) / length_s;
     if slope.abs() < 1e-9 {
         return arrivals / from;

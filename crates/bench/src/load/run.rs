@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use blitz_http::{Config, Cores, Pinning, Signal, Signals, precise_sleep_until, start};
+use blitz_http::{Config, Cores, Pinning, Signal, Signals, precise_sleep_until, sleep, start};
 
 use super::check::Evidence;
 use super::control::Control;
@@ -23,6 +23,13 @@ const OPENING: Duration = Duration::from_millis(50);
 
 /// How often the leading thread looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How often a core that is done looks whether its thread may end.
+const END_EVERY: Duration = Duration::from_millis(2);
+
+/// The longest time from the end of the measured time to the results of all cores. They give up requests in flight
+/// before; a core that takes longer has failed.
+const FINISH_WITHIN: Duration = Duration::from_secs(20);
 
 /// Windows in which the rate has to be steady.
 const WINDOW: Duration = Duration::from_millis(250);
@@ -114,9 +121,12 @@ fn start_cores(
         let sender = sender.clone();
         async move {
             precise_sleep_until(control.start()).await;
-            let result = worker::run(plan, control, index).await;
+            let result = worker::run(plan, Arc::clone(&control), index).await;
             // Nobody receives it after a second interrupt.
             let _ = sender.send(result);
+            while !control.may_end() {
+                sleep(END_EVERY).await;
+            }
         }
     });
     let cores = cores.map_err(|error| format!("the cores cannot be started: {error}"))?;
@@ -168,10 +178,12 @@ impl Leader {
         if is_timed {
             self.take_usage();
         }
-        while !self.is_over() {
+        let deadline = until.map(|until| until + FINISH_WITHIN);
+        while !self.is_over() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             self.look("finish", None);
         }
         self.take_usage();
+        self.control.let_end();
     }
 
     fn take_usage(&mut self) {

@@ -4,6 +4,7 @@
 
 mod doctor;
 mod https;
+mod load;
 mod log;
 mod process_limits;
 mod run;

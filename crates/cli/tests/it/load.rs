@@ -1,0 +1,252 @@
+//! `blitz load`, against servers with known behaviour.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{blitz, stderr, stdout};
+
+/// A server on blocking sockets, with a thread for each connection. `respond` gets the number of the request and returns
+/// the content of the response, after any delay.
+struct Server {
+    address: SocketAddr,
+    requests: Arc<AtomicU64>,
+}
+
+impl Server {
+    fn start(respond: impl Fn(u64) -> String + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(AtomicU64::new(0));
+        let (counted, respond) = (Arc::clone(&requests), Arc::new(respond));
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (counted, respond) = (Arc::clone(&counted), Arc::clone(&respond));
+                thread::spawn(move || serve(&client.unwrap(), &counted, &*respond));
+            }
+        });
+        Server { address, requests }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+fn serve(client: &TcpStream, counted: &AtomicU64, respond: &dyn Fn(u64) -> String) {
+    client.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(client);
+    let mut line = String::new();
+    while reader.read_line(&mut line).unwrap_or(0) > 0 {
+        if line == "\r\n" {
+            let content = respond(counted.fetch_add(1, Ordering::SeqCst));
+            let response = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}",
+                content.len()
+            );
+            let mut writer = client;
+            if writer.write_all(response.as_bytes()).is_err() {
+                return;
+            }
+        }
+        line.clear();
+    }
+}
+
+/// Runs `blitz load` with the result on standard output.
+fn load(arguments: &str, url: &str) -> (Value, Output) {
+    let words = ["load", "--json", "-"].into_iter();
+    let words: Vec<&str> = words.chain(arguments.split(' ')).chain([url]).collect();
+    let output = blitz(&words);
+    let result = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+    (result, output)
+}
+
+/// Whether the run had no errors; on a busy machine it may be INVALID for other reasons.
+fn has_no_errors(output: &Output) -> bool {
+    matches!(output.status.code(), Some(0 | 75))
+}
+
+/// A quantile of a distribution, in milliseconds.
+fn quantile_ms(distribution: &Value, quantile: f64) -> f64 {
+    let count = distribution["count"].as_f64().unwrap();
+    let mut seen = 0.0;
+    for bucket in distribution["buckets"].as_array().unwrap() {
+        seen += bucket[1].as_f64().unwrap();
+        if seen >= quantile * count {
+            return bucket[0].as_f64().unwrap() / 1e6;
+        }
+    }
+    panic!("no samples")
+}
+
+#[test]
+fn a_known_distribution_of_latency_is_measured() {
+    // A tenth of the requests takes 60 ms, the others 20 ms.
+    let server = Server::start(|number| {
+        let slow = number.is_multiple_of(10);
+        thread::sleep(Duration::from_millis(if slow { 60 } else { 20 }));
+        "x".to_owned()
+    });
+    let (result, _) = load("-n 300 -c 5", &server.url());
+    assert_eq!(result["counts"]["completed"], 300);
+    // Two more are sent first, to learn what responses look like.
+    assert_eq!(server.requests.load(Ordering::SeqCst), 302);
+    let latency = &result["times"]["latency"];
+    for (quantile, expected) in [(0.5, 20.0), (0.85, 20.0), (0.95, 60.0)] {
+        let measured = quantile_ms(latency, quantile);
+        let is_near = measured >= expected && measured < expected + 15.0;
+        assert!(is_near, "{quantile}: {measured} ms, not {expected}");
+    }
+}
+
+#[test]
+fn a_stall_counts_for_every_request_that_it_kept_from_being_sent() {
+    let start = Instant::now();
+    let server = Server::start(move |_| {
+        // Stands still once, from the second second to the third.
+        let passed = start.elapsed();
+        let stall = Duration::from_secs(2)..Duration::from_secs(3);
+        if stall.contains(&passed) {
+            thread::sleep(stall.end - passed);
+        }
+        "x".to_owned()
+    });
+    let (result, _) = load("-R 200 -d 4s --warm-up 0s -c 2 -t 1", &server.url());
+    let times = &result["times"];
+    assert_eq!(times["latency"]["count"], 800, "nothing is left out");
+    // A quarter of the requests was planned during the stall; their mean wait is half a second.
+    let late = |times: &Value| 1.0 - share_below(times, 100.0);
+    assert!((0.20..0.30).contains(&late(&times["latency"])), "{times}");
+    assert!(quantile_ms(&times["latency"], 0.99) > 850.0);
+    // What was sent during the stall are two requests only.
+    assert!(late(&times["service"]) < 0.02);
+}
+
+/// The share of the samples that are shorter than `limit_ms`.
+fn share_below(distribution: &Value, limit_ms: f64) -> f64 {
+    let buckets = distribution["buckets"].as_array().unwrap().iter();
+    let short = buckets.filter(|bucket| bucket[0].as_f64().unwrap() / 1e6 < limit_ms);
+    let short: f64 = short.map(|bucket| bucket[1].as_f64().unwrap()).sum();
+    short / distribution["count"].as_f64().unwrap()
+}
+
+#[test]
+fn a_wrong_response_ends_the_run_with_its_evidence() {
+    let server = Server::start(|number| match number {
+        40 => "Hello, Mars!!".to_owned(),
+        _ => "Hello, World!".to_owned(),
+    });
+    let (result, output) = load("-d 20s -c 2", &server.url());
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(
+        text.contains("content differs") && text.contains("Hello, Mars!!"),
+        "{text}"
+    );
+    assert!(result["duration_s"].as_f64().unwrap() < 10.0);
+    let (result, output) = load("-n 100 -c 2 --keep-going", &server.url());
+    assert_eq!(result["counts"]["completed"], 100);
+    assert!(has_no_errors(&output));
+}
+
+#[test]
+fn a_generator_that_is_too_slow_says_so() {
+    let server = Server::start(|_| "x".to_owned());
+    let (result, output) = load("-R 2m -d 1s --warm-up 0s -c 4 -t 1", &server.url());
+    assert_eq!(output.status.code(), Some(75));
+    let problems = result["problems"].to_string();
+    assert!(problems.contains("The generator was"), "{problems}");
+}
+
+#[test]
+fn a_server_that_goes_away_is_counted_and_the_run_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        // The first connection learns what responses look like; the second one is cut off after 50 requests.
+        for client in listener.incoming().take(2) {
+            thread::spawn(move || {
+                serve(&client.unwrap(), &AtomicU64::new(0), &|number| {
+                    assert!(number < 50, "the connection ends here");
+                    "x".to_owned()
+                });
+            });
+        }
+    });
+    let (result, output) = load("-d 2s -c 1 --warm-up 0s", &format!("http://{address}/"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(result["counts"]["completed"].as_u64().unwrap() > 0);
+    let failed = result["counts"]["failed"].to_string();
+    assert!(failed.contains("refused"), "{failed}");
+}
+
+#[test]
+fn placeholders_and_mixes_reach_the_server() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let lines = Arc::clone(&seen);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut reader = BufReader::new(client.try_clone().unwrap());
+            let mut line = String::new();
+            while reader.read_line(&mut line).unwrap_or(0) > 0 {
+                if line == "\r\n" {
+                    client
+                        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+                        .unwrap();
+                } else {
+                    lines.lock().unwrap().push(std::mem::take(&mut line));
+                }
+                line.clear();
+            }
+        }
+    });
+    let url = format!("http://{address}/item/{{{{n}}}}");
+    let (result, output) = load("-n 6 -c 2 -t 1 -H X-Id:{{uuid}}", &url);
+    assert!(has_no_errors(&output), "{}", stderr(&output));
+    assert_eq!(result["counts"]["statuses"]["204"], 6);
+    let seen = seen.lock().unwrap();
+    for number in 0..6 {
+        let line = format!("GET /item/{number} HTTP/1.1\r\n");
+        assert!(seen.contains(&line), "{line}");
+    }
+    let mut ids: Vec<_> = seen
+        .iter()
+        .filter(|line| line.starts_with("x-id:") || line.starts_with("X-Id:"))
+        .collect();
+    ids.sort();
+    ids.dedup();
+    assert!(ids.len() >= 6, "{ids:?}");
+}
+
+#[test]
+fn wrong_arguments_are_usage_errors() {
+    for (words, part) in [
+        (&["load", "localhost"][..], "write http://"),
+        (&["load", "http://no-such-name.example/"], "--address"),
+        (&["load", "--http", "3", "http://127.0.0.1:1/"], "https://"),
+        (&["load", "http://127.0.0.1:1/{{m}}"], "{{uuid}}"),
+        (
+            &["load", "-i", "/nowhere", "http://127.0.0.1:1/"],
+            "/nowhere",
+        ),
+    ] {
+        let output = blitz(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    let output = blitz(&["load", "http://127.0.0.1:1/"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
+    assert!(stdout(&output).is_empty());
+}
