@@ -6,5 +6,6 @@
 
 mod distribution;
 pub mod load;
+pub mod report;
 
 pub use distribution::{Distribution, Recorder};
