@@ -11,8 +11,8 @@ use super::svg::{Anchor, Point, Svg, cut};
 
 /// Distance of two labels, which is the height of a line of text.
 const LABEL_PITCH: f64 = 18.0;
-/// Characters of a label at the end of a line.
-const LABEL_CHARACTERS: usize = 18;
+/// Width of a character of a label, with which wide fonts have room.
+const CHARACTER_WIDTH: f64 = 7.6;
 
 /// The inner area of a chart.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ struct Area {
     right: f64,
     top: f64,
     bottom: f64,
+    /// The width of the drawing: labels lie to the right of the area.
+    width: f64,
 }
 
 /// A line with the name of its system at its end.
@@ -86,7 +88,8 @@ impl Area {
         svg.line("line", (from, height), (to, height));
         line.style
             .draw_marker(svg, (f64::midpoint(from, to), height));
-        let name = cut(line.name, LABEL_CHARACTERS);
+        let characters = (self.width - to - 7.0) / CHARACTER_WIDTH;
+        let name = cut(line.name, characters as usize);
         svg.text("label", (to + 7.0, height + 4.5), Anchor::Start, &name);
     }
 }

@@ -11,9 +11,10 @@ use super::{Area, Line};
 const WIDTH: f64 = 600.0;
 const AREA: Area = Area {
     left: 58.0,
-    right: 424.0,
+    right: 410.0,
     top: 34.0,
     bottom: 284.0,
+    width: WIDTH,
 };
 const HEIGHT: f64 = 330.0;
 /// Distance of intervals at the same parameter, so that both are visible.

@@ -12,9 +12,10 @@ use crate::distribution::Distribution;
 const WIDTH: f64 = 880.0;
 const AREA: Area = Area {
     left: 70.0,
-    right: 660.0,
+    right: 640.0,
     top: 34.0,
     bottom: 350.0,
+    width: WIDTH,
 };
 const HEIGHT: f64 = 396.0;
 /// Points of a line: one for each third unit of the drawing.

@@ -10,17 +10,21 @@ use super::{Area, Line};
 const WIDTH: f64 = 880.0;
 const RATES: Area = Area {
     left: 70.0,
-    right: 660.0,
+    right: 640.0,
     top: 50.0,
     bottom: 210.0,
+    width: WIDTH,
 };
 const LATENCIES: Area = Area {
     left: 70.0,
-    right: 660.0,
+    right: 640.0,
     top: 280.0,
     bottom: 440.0,
+    width: WIDTH,
 };
 const HEIGHT: f64 = 486.0;
+/// Below this ratio of the highest to the lowest latency, the axis is linear.
+const LINEAR_BELOW: f64 = 5.0;
 /// Markers of one line.
 const MARKERS: usize = 8;
 
@@ -45,7 +49,7 @@ pub(crate) fn draw(set: &TimelineSet, styles: &Styles) -> Option<String> {
     let low = points().filter_map(p99).min_by(f64::total_cmp);
     let high = points().filter_map(p99).max_by(f64::total_cmp);
     if let (Some(low), Some(high)) = (low, high) {
-        let latencies = Scale::logarithmic(low, high, (LATENCIES.bottom, LATENCIES.top));
+        let latencies = latency_scale(low, high);
         let mut ticks = latencies.ticks(4.0);
         for tick in &mut ticks {
             tick.label = duration_tick(tick.value);
@@ -105,6 +109,15 @@ fn draw_panel(
         });
     let lines: Vec<Line<'_>> = lines.collect();
     area.draw_lines(svg, &lines);
+}
+
+/// Small differences are not magnified: their axis begins at zero.
+fn latency_scale(low: f64, high: f64) -> Scale {
+    let places = (LATENCIES.bottom, LATENCIES.top);
+    match high / low < LINEAR_BELOW {
+        true => Scale::linear(high, 4.0, places),
+        false => Scale::logarithmic(low, high, places),
+    }
 }
 
 /// Splits points where one is missing.
