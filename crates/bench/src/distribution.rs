@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The shortest duration that is told from another one.
@@ -20,7 +21,7 @@ pub struct Recorder(Histogram<u64>);
 /// What a [`Recorder`] has recorded. It can be merged with others, and written to a file and read back, without loss.
 ///
 /// Percentiles of a merged distribution are those of all samples. An average of percentiles would mean nothing.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Number of samples.
     pub count: u64,

@@ -24,7 +24,7 @@ mod probe;
 mod process;
 mod programs;
 mod random;
-mod report;
+pub mod report;
 mod results;
 mod rounds;
 mod run_folder;

@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   blitz load http://localhost:8080/hello
       10 connections, as many requests as the server answers, for 10 s
-  blitz load -c 100 -d 30s --http 2 -m 32 https://localhost:8443/hello --insecure
+  blitz load -c 100 -m 32 --http 2 --insecure https://localhost:8443/hello
       100 connections with 32 streams each over HTTP/2
   blitz load -R 2000 -d 60s http://localhost:8080/
       2,000 requests per second; latency counts from the planned time

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
@@ -10,7 +11,7 @@ use crate::distribution::Distribution;
 pub const RESULT_VERSION: u32 = 1;
 
 /// The result of a run of the generator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadResult {
     /// [`RESULT_VERSION`] of the program that wrote it.
     pub version: u32,
@@ -41,7 +42,7 @@ pub struct LoadResult {
 }
 
 /// What was requested.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
     /// The first URL.
     pub url: String,
@@ -58,7 +59,7 @@ pub struct TargetFacts {
 }
 
 /// How it was requested.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanFacts {
     /// Number of connections.
     pub connections: usize,
@@ -79,7 +80,7 @@ pub struct PlanFacts {
 }
 
 /// Requests and responses of the measured time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Correct responses.
     pub completed: u64,
@@ -98,7 +99,7 @@ pub struct Counts {
 }
 
 /// Times of requests.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
     /// From the planned start of a request to the last byte of its response. In a closed loop the plan is the end of
     /// the previous request. The wait for a connection that a slow server keeps busy is part of it, so that nothing is
@@ -112,7 +113,7 @@ pub struct Times {
 }
 
 /// Times of new connections, each from the start of its step.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connects {
     /// New connections of the whole run, warm-up included.
     pub count: u64,
@@ -131,7 +132,7 @@ pub struct Connects {
 }
 
 /// An interval of the measured time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// End of the interval, in seconds since the start.
     pub end_s: f64,
@@ -148,7 +149,7 @@ pub struct Interval {
 }
 
 /// The generator itself. Where it is the bottleneck, the result says nothing about the server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratorFacts {
     /// Program and version.
     pub program: String,
@@ -169,7 +170,9 @@ pub struct GeneratorFacts {
 }
 
 /// What a problem makes unreliable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Affects {
     /// Everything.
@@ -181,7 +184,7 @@ pub enum Affects {
 }
 
 /// Why figures of a run are not to be relied on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// The figures that it concerns.
     pub affects: Affects,

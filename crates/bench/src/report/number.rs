@@ -70,6 +70,18 @@ pub(crate) fn duration(nanoseconds: f64) -> String {
     format!("{} {unit}", significant(rounded / divisor))
 }
 
+/// A time of an axis, without superfluous zeros: `200 µs`, `1.5 ms`.
+pub(crate) fn duration_tick(nanoseconds: f64) -> String {
+    let text = duration(nanoseconds);
+    match text.split_once(' ') {
+        Some((value, unit)) if value.contains('.') => {
+            let value = value.trim_end_matches('0').trim_end_matches('.');
+            format!("{value} {unit}")
+        }
+        _ => text,
+    }
+}
+
 /// A number of bytes, in the unit that suits it: `1.25 GB`.
 pub(crate) fn bytes(value: f64) -> String {
     let rounded = round_significant(value);
@@ -166,6 +178,8 @@ mod tests {
             times,
             ["420 ns", "686 µs", "1.00 ms", "1.45 ms", "2.50 s", "0 ns"]
         );
+        let ticks = [2e5, 1e6, 1.5e6, 0.0].map(duration_tick);
+        assert_eq!(ticks, ["200 µs", "1 ms", "1.5 ms", "0 ns"]);
         assert_eq!(bytes(1_250_000_000.0), "1.25 GB");
         let long = [4.2, 42.0, 61.0, 7_384.0].map(long_time);
         assert_eq!(long, ["4.20 s", "42 s", "1 min 1 s", "2 h 3 min"]);
