@@ -16,7 +16,6 @@ mod rate;
 mod recorder;
 mod request;
 mod request_file;
-mod result;
 mod run;
 mod steady;
 mod summary;
@@ -25,17 +24,18 @@ mod template;
 mod worker;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::invocation;
+use crate::report::{Report, percentiles_csv, timeline_csv};
 use prepare::PrepareError;
 
-pub use arguments::LoadArguments;
-pub use result::{
+pub use crate::load_result::{
     Affects, Connects, Counts, GeneratorFacts, Interval, LoadResult, PlanFacts, Problem,
     RESULT_VERSION, TargetFacts, Times,
 };
+pub use arguments::LoadArguments;
 
 /// The exit code of usage errors, as clap's.
 const USAGE: u8 = 2;
@@ -76,10 +76,23 @@ fn failed(message: &str, code: u8) -> ExitCode {
 
 /// Writes the files, and the summary unless a file is the standard output.
 fn write(arguments: &LoadArguments, result: &LoadResult) -> Result<(), String> {
+    type Form = fn(&LoadResult) -> String;
+    let forms: [(&Option<PathBuf>, Form); 5] = [
+        (&arguments.json, |result| {
+            serde_json::to_string_pretty(result).expect("it has only keys that are text")
+        }),
+        (&arguments.html, |result| Report::of_load(result).html()),
+        (&arguments.markdown, |result| {
+            Report::of_load(result).markdown()
+        }),
+        (&arguments.csv, percentiles_csv),
+        (&arguments.timeline_csv, timeline_csv),
+    ];
     let mut has_stdout = false;
-    if let Some(file) = &arguments.json {
-        let json = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
-        has_stdout |= write_file(file, &json)?;
+    for (file, form) in forms {
+        if let Some(file) = file {
+            has_stdout |= write_file(file, &form(result))?;
+        }
     }
     if !has_stdout {
         print!("{}", summary::summary(result));

@@ -9,14 +9,13 @@ mod html;
 mod load;
 mod markdown;
 mod model;
-mod number;
 mod schema;
 mod style;
 mod svg;
 mod terminal;
 mod wording;
 
-use crate::load::LoadResult;
+use crate::load_result::LoadResult;
 
 pub use csv::{percentiles_csv, timeline_csv};
 pub use model::{

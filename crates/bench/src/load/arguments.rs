@@ -152,6 +152,22 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub(super) json: Option<PathBuf>,
 
+    /// Write a report as one HTML file: charts, tables, and how to repeat the run
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub(super) html: Option<PathBuf>,
+
+    /// Write the report as Markdown; - is the standard output
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub(super) markdown: Option<PathBuf>,
+
+    /// Write the percentiles as CSV; - is the standard output
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub(super) csv: Option<PathBuf>,
+
+    /// Write the intervals of the run as CSV; - is the standard output
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub(super) timeline_csv: Option<PathBuf>,
+
     /// Print no progress
     #[arg(long, help_heading = OUTPUT)]
     pub(super) quiet: bool,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::result::{Affects, LoadResult, Problem};
-use crate::report::number;
+use crate::load_result::{Affects, LoadResult, Problem};
+use crate::number;
 
 /// The share of the time from which a core counts as busy: what it measures is then itself.
 const BUSY: f64 = 0.95;

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use super::control::Control;
-use crate::report::number;
+use crate::number;
 
 /// How often the line on a terminal changes.
 const EVERY: Duration = Duration::from_millis(200);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use blitz_http::{ClientConnection, Protocol};
 
-use super::result::{Connects, Counts, Interval, Times};
 use crate::distribution::{Distribution, Recorder};
+use crate::load_result::{Connects, Counts, Interval, Times};
 
 /// Records the requests of the measured time on one core.
 pub(super) struct CoreRecorder {

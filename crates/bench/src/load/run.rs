@@ -14,9 +14,9 @@ use super::probe::Probed;
 use super::problems;
 use super::progress::ProgressLine;
 use super::recorder::CoreResult;
-use super::result::{GeneratorFacts, LoadResult, PlanFacts, RESULT_VERSION, TargetFacts};
 use super::steady::is_steady;
 use super::worker;
+use crate::load_result::{GeneratorFacts, LoadResult, PlanFacts, RESULT_VERSION, TargetFacts};
 
 /// Time for the cores to open before the run begins.
 const OPENING: Duration = Duration::from_millis(50);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::result::{Affects, LoadResult};
 use crate::distribution::Distribution;
-use crate::report::number;
+use crate::load_result::{Affects, LoadResult};
+use crate::number;
 
 const PERCENTILES: [f64; 6] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
 

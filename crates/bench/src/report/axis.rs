@@ -1,6 +1,6 @@
 //! Scales of axes, and ticks at round values.
 
-use super::number;
+use crate::number;
 
 /// Maps values to places of a drawing.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::distribution::Distribution;
-use crate::load::{Interval, LoadResult};
+use crate::load_result::{Interval, LoadResult};
 
 /// Percentiles per nine of the percentile axis.
 const STEPS_PER_NINE: u32 = 10;

@@ -4,8 +4,8 @@ use super::model::{
     Column, ColumnKind, ConclusionKind, Curve, CurveSet, LatencySet, Measure, MeasureResult,
     NamedDistribution, Panel, Section, System, Table, Timeline, TimelinePoint, TimelineSet,
 };
-use super::number::{self, NONE, duration, significant};
 use super::wording;
+use crate::number::{self, NONE, duration, significant};
 
 /// A table whose cells are texts.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,9 +9,9 @@ use std::fmt::Write;
 
 use super::escape::Html;
 use super::model::{Conclusion, ConclusionKind, FactGroup, Report, Step};
-use super::number;
 use super::style::Styles;
 use super::wording;
+use crate::number;
 
 const STYLE: &str = include_str!("html/style.css");
 const SCRIPT: &str = include_str!("html/script.js");
@@ -184,7 +184,7 @@ mod tests {
         Configuration, LatencySet, NamedDistribution, Section, System, Table,
     };
     use super::*;
-    use crate::load::{Affects, Problem};
+    use crate::load_result::{Affects, Problem};
 
     const MARKUP: &str = "</script><script>alert(\"1\")</script><img src='x' onerror=alert(1)>";
 

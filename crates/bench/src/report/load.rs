@@ -6,9 +6,9 @@ use super::model::{
     Column, Conclusion, ConclusionKind, FactGroup, LatencySet, NamedDistribution, Report, Section,
     Step, Table, Timeline, TimelineSet,
 };
-use super::number::{bytes, count, duration, fixed, percentile, significant};
 use crate::distribution::Distribution;
-use crate::load::{Affects, LoadResult};
+use crate::load_result::{Affects, LoadResult};
+use crate::number::{bytes, count, duration, fixed, percentile, significant};
 
 /// Percentiles of the first answer, the highest that the samples carry.
 const HEADLINE_PERCENTILES: [f64; 3] = [0.999, 0.99, 0.5];
@@ -269,7 +269,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::Recorder;
-    use crate::load::{
+    use crate::load_result::{
         Connects, Counts, GeneratorFacts, Interval, PlanFacts, Problem, RESULT_VERSION,
         TargetFacts, Times,
     };

@@ -84,7 +84,7 @@ fn write_timelines(out: &mut String, set: &TimelineSet) {
     write_heading(out, &set.title, &set.explanation);
     write_grid(out, &grid::timelines(set));
     for mark in &set.marks {
-        let second = super::number::significant(mark.at_s);
+        let second = crate::number::significant(mark.at_s);
         let _ = writeln!(out, "- {second} s: {}", text(&mark.label));
     }
     if !set.marks.is_empty() {

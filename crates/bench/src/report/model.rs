@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
-use crate::load::{Interval, Problem};
+use crate::load_result::{Interval, Problem};
 
 /// The version of the JSON form. It changes when a field changes its meaning or disappears.
 pub(crate) const REPORT_VERSION: u32 = 1;

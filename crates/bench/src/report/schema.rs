@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::model::Report;
-use crate::load::LoadResult;
+use crate::load_result::LoadResult;
 
 /// The JSON Schema of [`Report`].
 #[must_use]

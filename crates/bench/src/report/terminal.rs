@@ -11,8 +11,8 @@ use super::model::{
     Conclusion, ConclusionKind, FactGroup, LatencySet, Measure, MeasureResult, Report, Section,
     Step, TimelinePoint, TimelineSet,
 };
-use super::number::significant;
 use super::wording;
+use crate::number::significant;
 
 /// The place that a text is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use super::model::{
     ConclusionKind, Direction, Estimate, Measure, MeasureResult, Report, Section, SystemState,
     Verdict,
 };
-use super::number::{self, NONE, fixed, significant};
-use crate::load::Affects;
+use crate::load_result::Affects;
+use crate::number::{self, NONE, fixed, significant};
 
 /// From this ratio on, "times as much" is easier to understand than a percentage.
 const TIMES_FROM: f64 = 2.0;

@@ -2,10 +2,10 @@
 
 use super::super::axis::{Scale, Tick};
 use super::super::model::{Measure, MeasureResult, Section};
-use super::super::number::significant;
 use super::super::style::Styles;
 use super::super::svg::{Anchor, Point, Svg, cut};
 use super::super::wording;
+use crate::number::significant;
 
 const WIDTH: f64 = 496.0;
 const LEFT: f64 = 126.0;

@@ -2,11 +2,11 @@
 
 use super::super::axis::Scale;
 use super::super::model::{Axis, AxisScale, Curve, CurvePoint, CurveSet, Panel};
-use super::super::number::significant;
 use super::super::style::Styles;
 use super::super::svg::{Anchor, Point, Svg};
 use super::super::wording;
 use super::{Area, Line};
+use crate::number::significant;
 
 const WIDTH: f64 = 600.0;
 const AREA: Area = Area {

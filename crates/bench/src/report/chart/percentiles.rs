@@ -3,11 +3,11 @@
 
 use super::super::axis::{Scale, Tick};
 use super::super::model::{LatencySet, NamedDistribution};
-use super::super::number::{self, duration, duration_tick};
 use super::super::style::Styles;
 use super::super::svg::{Point, Svg};
 use super::{Area, Line};
 use crate::distribution::Distribution;
+use crate::number::{self, duration, duration_tick};
 
 const WIDTH: f64 = 880.0;
 const AREA: Area = Area {

@@ -2,10 +2,10 @@
 
 use super::super::axis::Scale;
 use super::super::model::{Timeline, TimelinePoint, TimelineSet};
-use super::super::number::{self, duration, duration_tick, significant};
 use super::super::style::Styles;
 use super::super::svg::{Anchor, Point, Svg, cut};
 use super::{Area, Line};
+use crate::number::{self, duration, duration_tick, significant};
 
 const WIDTH: f64 = 880.0;
 const RATES: Area = Area {

@@ -15,7 +15,7 @@ const COARSE_WIDTH: f64 = 0.005;
 pub(super) fn write(out: &mut String, report: &Report) {
     let (json, is_coarse) = data(report);
     let name = super::file_name(report);
-    let kilobytes = super::number::bytes(json.len() as f64);
+    let kilobytes = crate::number::bytes(json.len() as f64);
     let _ = write!(
         out,
         "<section>\n<h2 id=\"data\">Raw data</h2>\n\
