@@ -1,8 +1,5 @@
 //! The endpoint of one core: all connections on one UDP socket.
 
-mod client;
-mod server;
-
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -21,6 +18,7 @@ use quinn_proto::{
     ServerConfig, StreamEvent, Transmit, TransportConfig, VarInt,
 };
 
+use crate::accept::Server;
 use crate::connection::Connection;
 use crate::counters::{CounterCells, Counters};
 use crate::ids::{Ids, core_of};
@@ -28,10 +26,6 @@ use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::packet_key;
 use crate::timers::Timers;
-use server::Server;
-
-pub use client::ConnectError;
-pub use server::Settings;
 
 /// Trains that are received before connections are driven.
 const TRAINS_PER_POLL: usize = 16;
@@ -80,24 +74,24 @@ pub trait Protocol: Sized + 'static {
 }
 
 /// All connections on one UDP socket. Clones are handles to the same endpoint.
-pub struct Endpoint<P: Protocol>(Rc<Shared<P>>);
+pub struct Endpoint<P: Protocol>(pub(crate) Rc<Shared<P>>);
 
 /// The state that the connections of an endpoint share.
 pub(crate) struct Shared<P: Protocol> {
-    protocol: P,
+    pub(crate) protocol: P,
     socket: DatagramSocket,
-    keys: Keys,
+    pub(crate) keys: Keys,
     /// The number of cores that have a socket of the address.
     cores: usize,
-    limits: Limits,
-    transport: Arc<TransportConfig>,
+    pub(crate) limits: Limits,
+    pub(crate) transport: Arc<TransportConfig>,
     core: usize,
     quinn: RefCell<quinn_proto::Endpoint>,
     /// `None` at an endpoint that only connects to servers.
-    server: Option<Server>,
+    pub(crate) server: Option<Server>,
     /// By their handles.
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
-    open: Cell<usize>,
+    pub(crate) open: Cell<usize>,
     /// Connections that have something to do, or to be acknowledged.
     pub(crate) active: Cell<usize>,
     /// Bytes that connections may have sent without acknowledgement, beside those that each may.
@@ -108,25 +102,25 @@ pub(crate) struct Shared<P: Protocol> {
     timer: RefCell<Option<(Instant, Pin<Box<Timer>>)>>,
     task: RefCell<Option<Waker>>,
     /// An empty buffer for what is sent next.
-    spare: RefCell<Vec<u8>>,
-    counters: CounterCells,
-    is_closing: Cell<bool>,
+    pub(crate) spare: RefCell<Vec<u8>>,
+    pub(crate) counters: CounterCells,
+    pub(crate) is_closing: Cell<bool>,
     /// It ends once it has no connection.
-    ends_when_empty: Cell<bool>,
+    pub(crate) ends_when_empty: Cell<bool>,
 }
 
 /// The parts of an endpoint that its side decides.
-struct Parts {
-    keys: Keys,
-    cores: usize,
-    limits: Limits,
-    transport: Arc<TransportConfig>,
-    server: Option<Server>,
-    config: Option<Arc<ServerConfig>>,
+pub(crate) struct Parts {
+    pub(crate) keys: Keys,
+    pub(crate) cores: usize,
+    pub(crate) limits: Limits,
+    pub(crate) transport: Arc<TransportConfig>,
+    pub(crate) server: Option<Server>,
+    pub(crate) config: Option<Arc<ServerConfig>>,
 }
 
 impl<P: Protocol> Endpoint<P> {
-    fn of_parts(socket: DatagramSocket, protocol: P, parts: Parts) -> Endpoint<P> {
+    pub(crate) fn of_parts(socket: DatagramSocket, protocol: P, parts: Parts) -> Endpoint<P> {
         let Parts {
             keys,
             cores,
@@ -219,7 +213,7 @@ impl<P: Protocol> Clone for Endpoint<P> {
 }
 
 /// The version of RFC 9000. Drafts, and version 2, are not offered.
-const VERSION_1: u32 = 1;
+pub(crate) const VERSION_1: u32 = 1;
 
 impl<P: Protocol> Shared<P> {
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -304,7 +298,7 @@ impl<P: Protocol> Shared<P> {
         all.saturating_sub(self.reserved.get())
     }
 
-    fn connection(&self, handle: usize) -> Option<Rc<Connection<P>>> {
+    pub(crate) fn connection(&self, handle: usize) -> Option<Rc<Connection<P>>> {
         self.connections.borrow().get(handle).cloned().flatten()
     }
 
@@ -378,12 +372,12 @@ impl<P: Protocol> Shared<P> {
 
     /// Calls the state machine that all connections share. It keeps what it had if it panics: the datagram is
     /// lost.
-    fn guard<T>(&self, act: impl FnOnce(&mut quinn_proto::Endpoint) -> T) -> Option<T> {
+    pub(crate) fn guard<T>(&self, act: impl FnOnce(&mut quinn_proto::Endpoint) -> T) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| act(&mut self.quinn.borrow_mut())));
         done.inspect_err(|_| self.counters.panics.add(1)).ok()
     }
 
-    fn respond(&self, transmit: Option<Transmit>, buffer: Vec<u8>) {
+    pub(crate) fn respond(&self, transmit: Option<Transmit>, buffer: Vec<u8>) {
         match transmit {
             Some(_) if self.socket.unsent_bytes() > UNSENT_BYTES_MAX => {
                 self.counters.unanswered.add(1);
@@ -400,7 +394,7 @@ impl<P: Protocol> Shared<P> {
         buffer
     }
 
-    fn insert(&self, connection: Rc<Connection<P>>) {
+    pub(crate) fn insert(&self, connection: Rc<Connection<P>>) {
         let handle = connection.handle.0;
         let mut connections = self.connections.borrow_mut();
         if connections.len() <= handle {
@@ -485,7 +479,12 @@ impl<P: Protocol> Shared<P> {
     /// Ends an incomplete handshake, whatever state it is in: a client may have closed it, and the library would keep
     /// it until it has been silent for long.
     #[cold]
-    fn end_handshake(&self, connection: &Rc<Connection<P>>, reason: &'static [u8], now: Instant) {
+    pub(crate) fn end_handshake(
+        &self,
+        connection: &Rc<Connection<P>>,
+        reason: &'static [u8],
+        now: Instant,
+    ) {
         let reason = Bytes::from_static(reason);
         connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
         self.send_all(connection, now);

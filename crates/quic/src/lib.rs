@@ -8,7 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod congestion;
+mod connect;
 mod connection;
 mod counters;
 mod endpoint;
@@ -20,9 +22,11 @@ mod migration;
 mod packet_key;
 mod timers;
 
+pub use accept::Settings;
+pub use connect::ConnectError;
 pub use connection::Connection;
 pub use counters::Counters;
-pub use endpoint::{ConnectError, Endpoint, Protocol, Settings};
+pub use endpoint::{Endpoint, Protocol};
 pub use keys::{Keys, KeysError};
 pub use limits::Limits;
 pub use packet_key::{ReceivingKey, StreamFrame};

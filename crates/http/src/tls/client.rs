@@ -271,8 +271,11 @@ struct CoreConfigs {
     /// By [`Handshakes`].
     streams: [Option<Arc<ClientConfig>>; 2],
     /// The same for QUIC, whose sessions are others, with the tokens of its connections.
-    datagrams: [Option<(Arc<ClientConfig>, Arc<dyn TokenStore>)>; 2],
+    datagrams: [Option<DatagramConfig>; 2],
 }
+
+/// The settings of QUIC connections, and where their tokens are kept.
+type DatagramConfig = (Arc<ClientConfig>, Arc<dyn TokenStore>);
 
 thread_local! {
     static CONFIGS: RefCell<Vec<CoreConfigs>> = const { RefCell::new(Vec::new()) };
@@ -302,10 +305,7 @@ fn config_of_core(tls: &ClientTls, handshakes: Handshakes) -> Arc<ClientConfig> 
     })
 }
 
-fn datagrams_of_core(
-    tls: &ClientTls,
-    handshakes: Handshakes,
-) -> (Arc<ClientConfig>, Arc<dyn TokenStore>) {
+fn datagrams_of_core(tls: &ClientTls, handshakes: Handshakes) -> DatagramConfig {
     with_configs_of_core(tls, |configs| {
         let made = &mut configs.datagrams[handshakes as usize];
         let (config, tokens) = made.get_or_insert_with(|| {

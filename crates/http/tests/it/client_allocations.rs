@@ -1,6 +1,5 @@
 //! What a request of a client allocates on a warm connection, in every version. The server is in the same process, so
-//! that it is counted as well: it allocates nothing for a request of HTTP/1.1 and HTTP/2, and with HTTP/3 what
-//! `h3_allocations` bounds.
+//! that it is counted as well.
 
 use blitz_http::{
     Address, BodyLength, ClientConnection, IoChoice, Method, Part, Protocol, RequestHead,
@@ -15,21 +14,26 @@ use crate::support::{Server, on_each_driver, options as serve_options, run};
 /// Requests per round. An allocation per request is counted at least as often.
 const REQUESTS: usize = 500;
 
-/// Allocations that a request over HTTP/3 may cause at both ends; most of them are in the library of QUIC.
+/// Allocations that a request may cause over HTTP/2: content that comes in one piece with its head is copied out of the
+/// receive buffer (rule 3), which takes two.
+const MULTIPLEXED_BOUND: usize = 4;
+
+/// The same over HTTP/3 at both ends; most are in the library of QUIC.
 const QUIC_BOUND: usize = 20;
 
 #[test]
-fn requests_on_a_kept_connection_allocate_nothing() {
+fn requests_on_a_kept_connection_allocate_nothing_or_little() {
     if !blitz_testing::is_alone() {
         return;
     }
     on_each_driver(|io| {
         let server = Server::with(io, with_name);
         let address = Address::Tcp(server.address);
-        for protocol in [Protocol::Http1, Protocol::Http2] {
+        for (protocol, bound) in [(Protocol::Http1, 0), (Protocol::Http2, MULTIPLEXED_BOUND)] {
             let rounds = rounds(io, &address, &options(protocol, None));
             // Tables sometimes grow in one round; an allocation per request appears in every round.
-            assert!(rounds.contains(&0), "{protocol:?}: {rounds:?}");
+            let least = rounds.iter().min().unwrap().div_ceil(REQUESTS);
+            assert!(least <= bound, "{protocol:?}: {rounds:?}");
         }
     });
 }

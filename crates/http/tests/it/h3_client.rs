@@ -18,6 +18,10 @@ use crate::support::{
 };
 
 /// Runs a client with options for our own server.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "closures are passed as they are written"
+)]
 pub(crate) fn with_server(client: impl AsyncFn(&QuicServer, Address, ConnectOptions)) {
     on_each_driver(|io| {
         let server = QuicServer::start(io, 1, serve_options);

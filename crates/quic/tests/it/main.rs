@@ -4,6 +4,7 @@
 
 mod attacks;
 mod clients;
+mod connects;
 mod echo;
 mod echoes;
 mod moves;

@@ -10,8 +10,8 @@ use blitz_reactor::DatagramSocket;
 use quinn_proto::crypto::ServerConfig as Crypto;
 use quinn_proto::{Incoming, ServerConfig, TimeSource, TransportConfig, ValidationTokenConfig};
 
-use super::{Endpoint, Parts, Protocol, Shared};
 use crate::connection::Connection;
+use crate::endpoint::{Endpoint, Parts, Protocol, Shared};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::keys::Keys;
 use crate::limits::Limits;
@@ -36,7 +36,7 @@ pub struct Settings {
 }
 
 /// The state that only endpoints of servers have.
-pub(super) struct Server {
+pub(crate) struct Server {
     crypto: Rc<dyn Fn() -> Arc<dyn Crypto>>,
     /// The configuration of new connections, and the cryptography that it is made for.
     config: RefCell<Arc<ServerConfig>>,
@@ -83,14 +83,14 @@ impl<P: Protocol> Endpoint<P> {
 
 impl Server {
     /// A handshake is complete, or its connection ends.
-    pub(super) fn forget_handshake(&self, connection: usize, handshake: Handshake) {
+    pub(crate) fn forget_handshake(&self, connection: usize, handshake: Handshake) {
         self.handshakes.borrow_mut().remove(connection, handshake);
     }
 }
 
 impl<P: Protocol> Shared<P> {
     /// Accepts a connection, or has the client prove its address first, or ignores it.
-    pub(super) fn decide(
+    pub(crate) fn decide(
         self: &Rc<Self>,
         incoming: Incoming,
         bytes: usize,

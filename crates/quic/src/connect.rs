@@ -9,8 +9,8 @@ use std::sync::Arc;
 use blitz_reactor::DatagramSocket;
 use quinn_proto::ClientConfig;
 
-use super::{Endpoint, Parts, Protocol, VERSION_1};
 use crate::connection::Connection;
+use crate::endpoint::{Endpoint, Parts, Protocol, VERSION_1};
 use crate::keys::Keys;
 use crate::limits::Limits;
 
