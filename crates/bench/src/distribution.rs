@@ -100,7 +100,7 @@ impl Distribution {
     /// The duration that the fraction `quantile` of the samples does not exceed, for example 0.99; `None` without
     /// samples. Whether so many samples carry it is the question of [`Distribution::carries`].
     #[must_use]
-    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+    pub(crate) fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = ((quantile * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
         let bucket = self.buckets.iter().find(|(_, count)| {
@@ -115,7 +115,7 @@ impl Distribution {
 
     /// Whether the samples are enough for a percentile: at least ten lie beyond it. The 99.9th percentile takes 10,000.
     #[must_use]
-    pub fn carries(&self, quantile: f64) -> bool {
+    pub(crate) fn carries(&self, quantile: f64) -> bool {
         // Rounded, because 1 − 0.999 is less than a thousandth in binary.
         let beyond = (1.0 - quantile) * self.count as f64;
         (beyond * 1e6).round() / 1e6 >= SAMPLES_BEYOND_MIN
@@ -123,31 +123,18 @@ impl Distribution {
 
     /// [`Distribution::quantile`] where the samples are enough for it.
     #[must_use]
-    pub fn percentile(&self, quantile: f64) -> Option<Duration> {
+    pub(crate) fn percentile(&self, quantile: f64) -> Option<Duration> {
         self.quantile(quantile).filter(|_| self.carries(quantile))
     }
 
     /// The mean; `None` without samples.
     #[must_use]
-    pub fn mean(&self) -> Option<Duration> {
+    pub(crate) fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| Duration::from_nanos((self.sum_ns / self.count as f64) as u64))
     }
 
-    /// The standard deviation; `None` without samples.
-    #[must_use]
-    pub fn standard_deviation(&self) -> Option<Duration> {
-        let mean = self.sum_ns / self.count.max(1) as f64;
-        let squares: f64 = self
-            .buckets
-            .iter()
-            .map(|&(value, count)| (value as f64 - mean).powi(2) * count as f64)
-            .sum();
-        let variance = squares / self.count.max(1) as f64;
-        (self.count > 0).then(|| Duration::from_nanos(variance.sqrt() as u64))
-    }
-
     /// Adds the samples of another distribution.
-    pub fn merge(&mut self, other: &Distribution) {
+    pub(crate) fn merge(&mut self, other: &Distribution) {
         if other.count == 0 {
             return;
         }
@@ -193,7 +180,6 @@ mod tests {
         assert!(near(uniform.quantile(0.99), 99_000_000.0));
         assert!(near(uniform.quantile(1.0), 100_000_000.0));
         assert!(near(uniform.mean(), 50_000_500.0));
-        assert!(near(uniform.standard_deviation(), 28_867_513.0));
         assert_eq!(of([]).quantile(0.5), None);
     }
 

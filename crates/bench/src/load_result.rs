@@ -195,19 +195,19 @@ pub struct Problem {
 impl LoadResult {
     /// Correct responses per second.
     #[must_use]
-    pub fn requests_per_second(&self) -> f64 {
+    pub(crate) fn requests_per_second(&self) -> f64 {
         self.counts.completed as f64 / self.duration_s
     }
 
     /// Content received, in bytes per second.
     #[must_use]
-    pub fn bytes_per_second(&self) -> f64 {
+    pub(crate) fn bytes_per_second(&self) -> f64 {
         self.counts.content_bytes_received as f64 / self.duration_s
     }
 
     /// Whether no problem concerns these figures.
     #[must_use]
-    pub fn is_valid_for(&self, figures: Affects) -> bool {
+    pub(crate) fn is_valid_for(&self, figures: Affects) -> bool {
         self.problems
             .iter()
             .all(|problem| problem.affects > figures)
