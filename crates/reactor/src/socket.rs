@@ -201,7 +201,8 @@ impl Socket {
     /// [`Lingering`] allows, and closes. A close with unread input would send RST, which can destroy the
     /// response at the peer.
     pub fn finish(self) {
-        core::with(|core| core.sockets().finish(self.key));
+        // A core that has ended has closed its sockets.
+        core::try_with(|core| core.sockets().finish(self.key));
         std::mem::forget(self);
     }
 
