@@ -10,7 +10,7 @@ use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
-use crate::scenario::{self, bulk, idle, start};
+use crate::scenario::{self, bulk, idle, protocols, start};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +20,8 @@ Examples:
       HTTP/2 beside nginx, HAProxy and H2O, saved in a folder
   blitz bench h1 --only blitz-proxy-uring,nginx-proxy
       two systems only; an unknown name lists the known ones
+  blitz bench protocols --link rtt=50ms --link rtt=50ms,loss=1%
+      is HTTP/3 faster? on two emulated links, as a report
   blitz bench bulk --size all --only h1-down,h1-up
       large bodies of five sizes
 
@@ -73,6 +75,8 @@ enum Benchmark {
     Bulk(bulk::BulkArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
+    /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
+    Protocols(protocols::ProtocolsArguments),
     /// Time from the start of the process to its first response
     Start(start::StartArguments),
 }
@@ -122,6 +126,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Cores(arguments) => compare(&scenario::CORES, arguments),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
+        Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
     }
 }

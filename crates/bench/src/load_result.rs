@@ -11,7 +11,7 @@ use crate::distribution::Distribution;
 pub const RESULT_VERSION: u32 = 1;
 
 /// The result of a run of the generator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadResult {
     /// [`RESULT_VERSION`] of the program that wrote it.
     pub version: u32,
@@ -42,7 +42,7 @@ pub struct LoadResult {
 }
 
 /// What was requested.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
     /// The first URL.
     pub url: String,
@@ -59,7 +59,7 @@ pub struct TargetFacts {
 }
 
 /// How it was requested.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanFacts {
     /// Number of connections.
     pub connections: usize,

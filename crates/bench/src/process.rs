@@ -146,10 +146,7 @@ impl Server {
 
     /// User and system time of the whole process tree, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        tree(self.child.id())
-            .values()
-            .map(|process| process.cpu_seconds)
-            .sum()
+        cpu_seconds_of(self.child.id())
     }
 
     /// Context switches of the whole process tree, without those of threads that have ended.
@@ -177,35 +174,41 @@ impl Server {
 
     /// Stops the server and returns its standard error.
     pub(crate) fn stop(mut self) -> String {
-        self.end();
+        stop_child(&mut self.child);
         self.errors
             .take()
             .and_then(|errors| errors.join().ok())
             .unwrap_or_default()
     }
-
-    /// Sends TERM, then KILL, and reaps the process.
-    fn end(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid
-            && matches!(self.child.try_wait(), Ok(None))
-        {
-            // The process may have ended in between.
-            let _ = kill_process(pid, Signal::TERM);
-            let signalled = Instant::now();
-            while signalled.elapsed() < STOP_WITHIN && matches!(self.child.try_wait(), Ok(None)) {
-                thread::sleep(Duration::from_millis(10));
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        stop_child(&mut self.child);
     }
+}
+
+/// User and system time of a process and all its descendants, in seconds.
+pub(crate) fn cpu_seconds_of(process: u32) -> f64 {
+    let tree = tree(process);
+    tree.values().map(|process| process.cpu_seconds).sum()
+}
+
+/// Sends TERM, then KILL, and reaps the process.
+pub(crate) fn stop_child(child: &mut Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid
+        && matches!(child.try_wait(), Ok(None))
+    {
+        // The process may have ended in between.
+        let _ = kill_process(pid, Signal::TERM);
+        let signalled = Instant::now();
+        while signalled.elapsed() < STOP_WITHIN && matches!(child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Runs a command to its end and returns its output. Kills it if it takes longer than `within`.
@@ -215,6 +218,11 @@ pub(crate) fn output_within(command: &mut Command, within: Duration) -> Result<O
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = command.spawn().map_err(|e| e.to_string())?;
+    wait_within(child, within)
+}
+
+/// The output of a process, at its end. Kills it if it takes longer than `within`.
+pub(crate) fn wait_within(child: Child, within: Duration) -> Result<Output, String> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
     let waiting = thread::spawn(move || {

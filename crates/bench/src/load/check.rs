@@ -130,9 +130,9 @@ impl Evidence {
                     _ => received,
                 };
                 let expected = expected.length.unwrap_or_default();
-                format!("its content has {length} bytes and not {expected}")
+                format!("its content has {length} bytes and not {expected} (--check status, if that may change)")
             }
-            Wrong::Content => "its content differs from that of the first response".to_owned(),
+            Wrong::Content => "its content differs from that of the first response (--check status, if it may change)".to_owned(),
         };
         let mut text = format!("{status} {}\n", head.status.reason());
         for (name, value) in head.fields.iter() {
