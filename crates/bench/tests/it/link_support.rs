@@ -36,11 +36,16 @@ pub(crate) fn start(spec: &str, seed: u64) -> Option<TestLink> {
     }
 }
 
+/// Whether no test may be skipped.
+pub(crate) fn tries_all() -> bool {
+    env::var_os(TRY_ALL).is_some()
+}
+
 /// Says why a test is skipped, unless it must not be.
 pub(crate) fn skip(reason: &str) {
     let name = thread::current().name().unwrap_or_default().to_owned();
     let notice = format!("{name} is skipped: {reason}");
-    assert!(env::var_os(TRY_ALL).is_none(), "{notice}");
+    assert!(!tries_all(), "{notice}");
     // Written directly, because the output of passed tests is not shown.
     io::stderr()
         .write_all(format!("{notice}\n").as_bytes())

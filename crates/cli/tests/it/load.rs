@@ -102,7 +102,7 @@ fn a_known_distribution_of_latency_is_measured() {
     let latency = &result["times"]["latency"];
     for (quantile, expected) in [(0.5, 20.0), (0.85, 20.0), (0.95, 60.0)] {
         let measured = quantile_ms(latency, quantile);
-        let is_near = measured >= expected && measured < expected + 15.0;
+        let is_near = measured >= expected && measured < expected + 35.0;
         assert!(is_near, "{quantile}: {measured} ms, not {expected}");
     }
 }
