@@ -15,12 +15,11 @@ mod median;
 mod order;
 mod percentile;
 mod quartiles;
-mod random;
 mod signed_rank;
 
+pub use crate::random::Random;
 pub use compare::{Comparison, Difference, PAIRS_MIN, compare};
 pub use median::{Interval, Median};
 pub use order::order;
 pub use percentile::{Percentile, Reading};
 pub use quartiles::Quartiles;
-pub use random::Random;

@@ -32,7 +32,10 @@ enum State {
 /// What a stream does to get a connection.
 enum Step {
     Use(ClientConnection),
-    Connect,
+    /// `has_ended` if the server has closed the connection that was there.
+    Connect {
+        has_ended: bool,
+    },
 }
 
 impl Line {
@@ -48,7 +51,10 @@ impl Line {
     pub(super) async fn connection(&self, worker: &Worker) -> Option<ClientConnection> {
         while !worker.control.is_stopped() {
             match self.next_step().await {
-                Step::Connect => self.connect(worker).await,
+                Step::Connect { has_ended } => {
+                    Progress::subtract(&worker.progress().connections, has_ended.into());
+                    self.connect(worker).await;
+                }
                 Step::Use(connection) if connection.requests_available() > 0 => {
                     return Some(connection);
                 }
@@ -76,8 +82,9 @@ impl Line {
                     Poll::Ready(Step::Use(connection.clone()))
                 }
                 State::Open(_) | State::Closed => {
-                    *state = State::Connecting;
-                    Poll::Ready(Step::Connect)
+                    let before = std::mem::replace(&mut *state, State::Connecting);
+                    let has_ended = matches!(before, State::Open(_));
+                    Poll::Ready(Step::Connect { has_ended })
                 }
                 State::Connecting => {
                     self.waiting.borrow_mut().push(cx.waker().clone());

@@ -219,7 +219,7 @@ impl Order {
 
     pub(super) fn next(&mut self) -> usize {
         if let Some(&total) = self.sums.last() {
-            let at = self.random.below(total);
+            let at = self.random.index(total as usize) as u64;
             return self.sums.partition_point(|&sum| sum <= at);
         }
         let index = self.next;

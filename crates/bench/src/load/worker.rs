@@ -206,7 +206,7 @@ impl Worker {
         self.sent.set(sent + 1);
         Values {
             number: sent * self.plan.cores as u64 + self.index as u64,
-            random: self.random.borrow_mut().next(),
+            random: self.random.borrow_mut().bits(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! (E. J. Williams: Experimental designs balanced for the estimation of residual effects of treatments,
 //! Australian Journal of Scientific Research A 2, 1949).
 
-use super::random::Random;
+use crate::random::Random;
 
 /// The indices of `systems` systems in the order of the round, which is counted from 0.
 ///

@@ -18,10 +18,10 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Strea
 use crate::{blitz, stderr, stdout};
 
 /// A temporary folder, removed when dropped.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "blitz-https-{}-{}",
@@ -56,7 +56,7 @@ impl Drop for Folder {
 }
 
 /// A running `blitz`, killed when dropped.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     announced: String,
     /// Its standard error.
@@ -64,7 +64,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(folder: &Folder, flags: &[&str]) -> Running {
+    pub(crate) fn start(folder: &Folder, flags: &[&str]) -> Running {
         let log_file = folder.0.join("log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--cores", "2", "--listen-tls", "127.0.0.1:0"])
@@ -93,7 +93,7 @@ impl Running {
         }
     }
 
-    fn address(&self, scheme: &str) -> SocketAddr {
+    pub(crate) fn address(&self, scheme: &str) -> SocketAddr {
         let mut lines = self.announced.lines().map(str::trim);
         let url = lines.find_map(|line| {
             let url = line.strip_prefix("listening on")?.trim();

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::https::{Folder, Running};
 use crate::{blitz, stderr, stdout};
 
 /// A server on blocking sockets, with a thread for each connection. `respond` gets the number of the request and returns
@@ -249,4 +250,67 @@ fn wrong_arguments_are_usage_errors() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
     assert!(stdout(&output).is_empty());
+}
+
+#[test]
+fn every_version_of_http_is_measured_with_its_handshakes() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, &[]);
+    let url = format!("https://{}/hello", server.address("https://"));
+    for (version, protocol, handshakes) in [
+        ("1.1", "http/1.1", "tls"),
+        ("2", "h2", "tls"),
+        ("3", "h3", "quic"),
+    ] {
+        let streams = if version == "1.1" { 1 } else { 8 };
+        let flags = format!("-n 200 -c 2 -m {streams} -t 1 --insecure --http {version}");
+        let (result, output) = load(&flags, &url);
+        assert!(has_no_errors(&output), "{version}: {}", stderr(&output));
+        assert_eq!(result["counts"]["completed"], 200, "{version}");
+        assert_eq!(result["target"]["protocol"], protocol);
+        let connects = &result["connects"];
+        let full = connects[handshakes]["count"].as_u64().unwrap();
+        let resumed = &connects[format!("{handshakes}_resumed")]["count"];
+        assert_eq!(full + resumed.as_u64().unwrap(), 2, "{connects}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_run_with_the_result_so_far() {
+    let server = Server::start(|_| "x".to_owned());
+    let child = Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .args([
+            "load",
+            "--json",
+            "-",
+            "-d",
+            "60s",
+            "--warm-up",
+            "0s",
+            "-c",
+            "1",
+        ])
+        .arg(server.url())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while server.requests.load(Ordering::SeqCst) < 20 {
+        assert!(Instant::now() < deadline, "no requests");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let kill = format!("kill -INT {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(75));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(result["counts"]["completed"].as_u64().unwrap() > 0);
+    assert!(result["duration_s"].as_f64().unwrap() < 30.0);
+    assert!(result["problems"].to_string().contains("interrupted"));
 }
