@@ -4,9 +4,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{STREAMS_MAX, StartOptions, write};
-use crate::fixed_response::BODY;
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use super::{
+    CONTENT_BYTES, CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write,
+};
+use crate::fixed_response::{BODY, HEALTH_BODY, HEALTH_PATH};
+use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 use crate::tls_files::TlsFiles;
 
@@ -19,9 +21,9 @@ const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 /// Envoy with one worker.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("envoy")?;
-    let responds = group.role == ServerRole::Respond;
+    let responds = matches!(group.role, ServerRole::Respond | ServerRole::SendContent);
     let mut listeners = vec![listener(group, options, Transport::Tcp)?];
-    if matches!(group.load_tool, LoadTool::Http3(_)) {
+    if is_http3(group) {
         listeners.push(listener(group, options, Transport::Quic)?);
     }
     let clusters = if responds {
@@ -33,7 +35,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     let file = options
         .folder
         .join(format!("envoy-{}.json", options.listen.port()));
-    write(&file, &config.to_string())?;
+    write(&file, &format!("{config:#}"))?;
     let mut command = Command::new(program);
     command
         .args(["--concurrency", "1", "--disable-hot-restart", "-l", "error"])
@@ -54,13 +56,6 @@ fn listener(
     transport: Transport,
 ) -> Result<Value, String> {
     let is_quic = transport == Transport::Quic;
-    let action = match group.role {
-        ServerRole::Respond => (
-            "direct_response",
-            json!({ "status": 200, "body": { "inline_string": String::from_utf8_lossy(BODY) } }),
-        ),
-        _ => ("route", json!({ "cluster": "backend", "timeout": "0s" })),
-    };
     let mut chain = json!({
         "filters": [{
             "name": "http",
@@ -71,14 +66,14 @@ fn listener(
                 "stream_idle_timeout": "0s",
                 "generate_request_id": false,
                 "http2_protocol_options": { "max_concurrent_streams": STREAMS_MAX },
-                "route_config": { "virtual_hosts": [{
-                    "name": "all",
-                    "domains": ["*"],
-                    "routes": [{
-                        "match": { "prefix": "/" },
-                        action.0: action.1,
+                "route_config": {
+                    "max_direct_response_body_size_bytes": CONTENT_BYTES,
+                    "virtual_hosts": [{
+                        "name": "all",
+                        "domains": ["*"],
+                        "routes": routes(group, options),
                     }],
-                }]},
+                },
                 "http_filters": [{
                     "name": "router",
                     "typed_config": {
@@ -102,6 +97,30 @@ fn listener(
         });
     }
     Ok(listener)
+}
+
+fn routes(group: &Group, options: &StartOptions<'_>) -> Value {
+    let respond = |body: Value| json!({ "status": 200, "body": body });
+    match group.role {
+        ServerRole::Respond => json!([
+            {
+                "match": { "path": HEALTH_PATH },
+                "direct_response": respond(json!({ "inline_string": HEALTH_BODY })),
+            },
+            {
+                "match": { "prefix": "/" },
+                "direct_response": respond(json!({ "inline_string": String::from_utf8_lossy(BODY) })),
+            },
+        ]),
+        ServerRole::SendContent => json!([{
+            "match": { "path": CONTENT_PATH },
+            "direct_response": respond(json!({ "filename": options.folder.join(content_file()) })),
+        }]),
+        _ => json!([{
+            "match": { "prefix": "/" },
+            "route": { "cluster": "backend", "timeout": "0s" },
+        }]),
+    }
 }
 
 fn tls_socket(tls: &TlsFiles, transport: Transport) -> Value {

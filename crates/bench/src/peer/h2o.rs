@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use super::{STREAMS_MAX, StartOptions, write};
-use crate::fixed_response::{BODY, PATH};
+use super::{CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write};
+use crate::fixed_response::{BODY, HEALTH_BODY, HEALTH_PATH, PATH};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
@@ -22,6 +22,9 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
         folder,
         ..
     } = options;
+    if is_http3(group) {
+        return Err("H2O 2.2 does not support HTTP/3".to_owned());
+    }
     let (host, port) = (listen.ip(), listen.port());
     let tls = match group.protocol {
         ClientProtocol::Http1 | ClientProtocol::H2c => String::new(),
@@ -38,9 +41,18 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
         ServerRole::Respond => {
             let response = folder.join(format!("h2o-{port}.txt"));
             fs::write(&response, BODY).map_err(|e| format!("{}: {e}", response.display()))?;
-            format!("{PATH}:\n        file.file: {}", response.display())
+            let health = folder.join(format!("h2o-{port}.json"));
+            write(&health, HEALTH_BODY)?;
+            format!(
+                "{PATH}:\n        file.file: {}\n      {HEALTH_PATH}:\n        file.file: {}",
+                response.display(),
+                health.display()
+            )
         }
-        ServerRole::SendContent => return Err("H2O is not configured for this".to_owned()),
+        ServerRole::SendContent => {
+            let content = folder.join(content_file());
+            format!("{CONTENT_PATH}:\n        file.file: {}", content.display())
+        }
         ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => format!(
             "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
             options.backend

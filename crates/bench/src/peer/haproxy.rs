@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use super::{SMALL_PATH, StartOptions, write};
+use super::{SMALL_PATH, StartOptions, is_http3, write};
+use crate::fixed_response::{HEALTH_BODY, HEALTH_PATH};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
@@ -19,10 +20,15 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
         folder,
         ..
     } = options;
+    if is_http3(group) {
+        return Err("Debian builds HAProxy without HTTP/3".to_owned());
+    }
     let response = match group.role {
-        ServerRole::Respond => "http-request return status 200 \
-             content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
-            .to_owned(),
+        ServerRole::Respond => format!(
+            "http-request return status 200 content-type application/json string '{HEALTH_BODY}' \
+             if {{ path {HEALTH_PATH} }}
+  http-request return status 200 content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
+        ),
         ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
         ServerRole::ProxyToHttp1 => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend}")

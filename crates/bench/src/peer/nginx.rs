@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::{
-    CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, write,
+    CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, is_http3,
+    write,
 };
+use crate::fixed_response::{HEALTH_BODY, HEALTH_PATH};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::process::Workers;
 use crate::programs::locate;
@@ -23,9 +25,17 @@ pub(crate) fn command(
         requests,
         ..
     } = options;
+    if is_http3(group) {
+        return Err("nginx before 1.25 does not support HTTP/3".to_owned());
+    }
     let (upstream, location) = location(group.role, options)?;
     let listener = listener(group.protocol, options)?;
-    let small = small_location(options);
+    let small = match group.role {
+        ServerRole::Respond => format!(
+            "location = {HEALTH_PATH} {{ default_type application/json; return 200 '{HEALTH_BODY}'; }}"
+        ),
+        _ => small_location(options),
+    };
     // Each request of a proxy may need a backend connection.
     let worker_connections = connections + requests + 200;
     let workers = workers.count();
