@@ -217,7 +217,7 @@ fn measure(
     let mut cases = Vec::new();
     for &connections in connections {
         let case = case(arguments, protocol, connections, &stage);
-        eprintln!("{} …", case.title);
+        eprintln!("{}, {} …", protocol.title, case.title);
         cases.push(case.run_each(&stage.generator(), arguments.rounds(), arguments.seed)?);
     }
     Ok(OnProtocol {
@@ -244,13 +244,13 @@ fn case(
             may_fail: false,
         }
     });
-    let streams = match protocol.streams {
-        1 => String::new(),
-        streams => format!(" with {streams} streams each"),
+    let title = match protocol.streams {
+        1 => format!("{connections} connections"),
+        streams => format!("{connections} × {streams} streams"),
     };
     Case {
-        title: format!("{}, {connections} connections{streams}", protocol.title),
-        load: format!("GET {HEALTH_PATH}, closed loop"),
+        title,
+        load: format!("GET {HEALTH_PATH}, {}, closed loop", protocol.title),
         subjects: subjects.collect(),
         base: arguments.wants_system(BLITZ).then(|| BLITZ.to_owned()),
         not_run: stage.not_run().to_vec(),

@@ -74,10 +74,14 @@ fn cases(group: &MeasuredGroup) -> impl Iterator<Item = &Measured> {
     std::iter::once(&group.capacity).chain(at_rates)
 }
 
-/// The systems with the same work as Blitz that ran in a case.
+/// The systems with the same work as Blitz whose figures in a case can be compared with its own.
 fn peers(case: &Measured) -> impl Iterator<Item = &str> {
+    let is_valid = |name: &str| {
+        case.subject(name)
+            .is_some_and(|subject| subject.void.is_none())
+    };
     let names = case.subjects.iter().map(|subject| subject.name.as_str());
-    names.filter(|name| is_peer(name))
+    names.filter(move |name| is_valid(BLITZ) && is_valid(name) && is_peer(name))
 }
 
 fn at_verdict(group: &MeasuredGroup) -> Option<&AtRate> {
@@ -96,6 +100,7 @@ fn summary(group: &MeasuredGroup) -> Vec<Conclusion> {
         .map(|peer| of_cost(group, peer))
         .into_iter()
         .collect();
+    all.extend(void_of_blitz(group));
     if let Some(at) = at_verdict(group) {
         let figure = tail(&at.measured);
         all.extend(best(&at.measured, &figure).map(|peer| of_latency(group, at, &figure, peer)));
@@ -105,6 +110,21 @@ fn summary(group: &MeasuredGroup) -> Vec<Conclusion> {
         all.push(Conclusion::new(ConclusionKind::NotRun, text));
     }
     all
+}
+
+/// Why there is no verdict, if the figures of Blitz prove nothing.
+fn void_of_blitz(group: &MeasuredGroup) -> Option<Conclusion> {
+    let at_verdict = at_verdict(group).map(|at| &at.measured);
+    let mut cases = std::iter::once(&group.capacity).chain(at_verdict);
+    let (case, reason) = cases.find_map(|case| {
+        let subject = case.subject(BLITZ)?;
+        Some((case, subject.void.as_ref()?))
+    })?;
+    let text = format!(
+        "{}, {}: {BLITZ} is void. {reason}",
+        group.group.title, case.title
+    );
+    Some(Conclusion::new(ConclusionKind::Void, text))
 }
 
 /// The peer with the smallest median.
@@ -176,11 +196,9 @@ fn capacity_section(group: &MeasuredGroup) -> Section {
     );
     // In a closed loop latency is the inverse of the throughput.
     section.latencies.clear();
-    if group.capacity.subject(BLITZ).is_some() {
-        section.conclusions = peers(&group.capacity)
-            .map(|peer| of_cost(group, peer))
-            .collect();
-    }
+    section.conclusions = peers(&group.capacity)
+        .map(|peer| of_cost(group, peer))
+        .collect();
     section.conclusions.extend(voids(&group.capacity));
     section
 }
@@ -211,12 +229,10 @@ fn rates_section(group: &MeasuredGroup) -> Section {
         let at_verdict = section("", &[], &[&at.measured], &group.systems, (&figures, &[]));
         all.measures = at_verdict.measures;
         all.latencies = at_verdict.latencies;
-        if at.measured.subject(BLITZ).is_some() {
-            let figure = tail(&at.measured);
-            all.conclusions = peers(&at.measured)
-                .map(|peer| of_latency(group, at, &figure, peer))
-                .collect();
-        }
+        let figure = tail(&at.measured);
+        all.conclusions = peers(&at.measured)
+            .map(|peer| of_latency(group, at, &figure, peer))
+            .collect();
     }
     all.conclusions.extend(cases.into_iter().flat_map(voids));
     all

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{BLITZ, OnProtocol, SYSTEMS};
+use super::{BLITZ, OnProtocol};
 use crate::load_result::{Affects, Problem};
+use crate::not_run::NotRun;
 use crate::number;
 use crate::report::{Conclusion, ConclusionKind, Report, Section};
 use crate::study::{
@@ -48,9 +49,8 @@ impl<'a> Findings<'a> {
         let title = "A gateway's health endpoint over HTTP/1.1, HTTP/2 and HTTP/3";
         let mut report = Report::new(title, QUESTION, command);
         report.sections = self.0.iter().map(section_of).collect();
-        let cases = || self.0.iter().flat_map(|on| &on.cases);
-        report.conclusions = cases().flat_map(verdicts).collect();
-        report.problems = cases().flat_map(problems).collect();
+        report.conclusions = self.0.iter().flat_map(conclusions).collect();
+        report.problems = self.0.iter().flat_map(problems).collect();
         report.method = method(rounds);
         surroundings.describe(&mut report);
         report
@@ -71,40 +71,51 @@ fn section_of(on: &OnProtocol) -> Section {
     )
 }
 
-/// How Blitz compares with every other system: its cost, which does not depend on the generator.
-fn verdicts(case: &Measured) -> Vec<Conclusion> {
-    if case.subject(BLITZ).is_none() {
-        return Vec::new();
-    }
-    let others = SYSTEMS.iter().filter(|(name, _)| *name != BLITZ);
-    let compared = others.map(|(name, _)| {
-        let not_run = case.not_run.iter().find(|not_run| not_run.name == *name);
-        if let Some(not_run) = not_run {
-            let text = format!("{}: {name} was not run: {}.", case.title, not_run.reason);
-            return Some(Conclusion::new(ConclusionKind::NotRun, text));
-        }
-        case.subject(name)?;
-        Some(conclusion(
+/// How Blitz compares with every other system: its cost, which does not depend on the generator. Then what was not run.
+fn conclusions(on: &OnProtocol) -> Vec<Conclusion> {
+    let title = on.protocol.title;
+    let mut all: Vec<Conclusion> = on
+        .cases
+        .iter()
+        .flat_map(|case| verdicts(title, case))
+        .collect();
+    let not_run = on.cases.first().map_or(&[][..], |case| &case.not_run);
+    all.extend(not_run.iter().map(|NotRun { name, reason }| {
+        let text = format!("{title}: {name} was not run: {reason}.");
+        Conclusion::new(ConclusionKind::NotRun, text)
+    }));
+    all
+}
+
+fn verdicts(title: &str, case: &Measured) -> Vec<Conclusion> {
+    let has_blitz = case.subject(BLITZ).is_some();
+    let names = case.subjects.iter().map(|subject| subject.name.as_str());
+    let others = names.filter(|name| has_blitz && *name != BLITZ);
+    let compared = others.map(|name| {
+        conclusion(
             case,
             &Sentence {
-                about: &case.title,
+                about: &format!("{title}, {}", case.title),
                 subject: BLITZ,
                 base: name,
                 figure: &SERVER_US,
                 verb: "takes",
                 object: "the CPU time per request of",
             },
-        ))
+        )
     });
-    compared.flatten().collect()
+    compared.collect()
 }
 
-fn problems(case: &Measured) -> Vec<Problem> {
-    let failures = case.failures().map(|(name, evidence)| Problem {
-        affects: Affects::Everything,
-        message: format!("{}, {name}: {evidence}", case.title),
-    });
-    failures.collect()
+fn problems(on: &OnProtocol) -> Vec<Problem> {
+    let of_case = |case: &Measured| -> Vec<Problem> {
+        let failures = case.failures().map(|(name, evidence)| Problem {
+            affects: Affects::Everything,
+            message: format!("{}, {}, {name}: {evidence}", on.protocol.title, case.title),
+        });
+        failures.collect()
+    };
+    on.cases.iter().flat_map(of_case).collect()
 }
 
 fn method(rounds: u32) -> Vec<String> {
