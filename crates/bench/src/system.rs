@@ -166,7 +166,7 @@ fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Comman
         }
     }
     match group.role {
-        ServerRole::Respond | ServerRole::SendContent => {}
+        ServerRole::Respond | ServerRole::RespondHealth | ServerRole::SendContent => {}
         ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
             command.args(["--to", &format!("http://{}", options.backend)]);
         }

@@ -83,29 +83,7 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
     let connections = arguments.connections as usize;
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let cores = arguments.cores.map_or(processors, |cores| cores as usize);
-    let is_counted = arguments.requests.is_some();
-    let duration = match is_counted {
-        true => arguments.duration,
-        false => Some(arguments.duration.unwrap_or(DURATION_DEFAULT)),
-    };
-    let warm_up = match arguments.warm_up {
-        Some(WarmUpArgument::For(length)) => WarmUp::For(length),
-        Some(WarmUpArgument::Steady) => WarmUp::UntilSteady,
-        None if is_counted => WarmUp::For(Duration::ZERO),
-        None => WarmUp::For(WARM_UP_DEFAULT),
-    };
-    if is_counted && warm_up != WarmUp::For(Duration::ZERO) {
-        return Err(
-            "-n counts every request; leave out --warm-up, or write -d instead"
-                .to_owned()
-                .into(),
-        );
-    }
-    if arguments.rate.is_some() && warm_up == WarmUp::UntilSteady {
-        return Err("--rate plans the warm-up as well; write --warm-up 5s"
-            .to_owned()
-            .into());
-    }
+    let (duration, warm_up) = times(arguments)?;
     let protocols = protocols(arguments, &origin);
     if protocols == [Protocol::Http3] && !origin.is_https {
         return Err("HTTP/3 is always encrypted; write https://"
@@ -155,6 +133,28 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
         protocols,
         wanted,
     })
+}
+
+/// The measured time, and the warm-up before it.
+fn times(arguments: &LoadArguments) -> Result<(Option<Duration>, WarmUp), String> {
+    let is_counted = arguments.requests.is_some();
+    let duration = match is_counted {
+        true => arguments.duration,
+        false => Some(arguments.duration.unwrap_or(DURATION_DEFAULT)),
+    };
+    let warm_up = match arguments.warm_up {
+        Some(WarmUpArgument::For(length)) => WarmUp::For(length),
+        Some(WarmUpArgument::Steady) => WarmUp::UntilSteady,
+        None if is_counted => WarmUp::For(Duration::ZERO),
+        None => WarmUp::For(WARM_UP_DEFAULT),
+    };
+    if is_counted && warm_up != WarmUp::For(Duration::ZERO) {
+        return Err("-n counts every request; leave out --warm-up, or write -d instead".to_owned());
+    }
+    if arguments.rate.is_some() && warm_up == WarmUp::UntilSteady {
+        return Err("--rate plans the warm-up as well; write --warm-up 5s".to_owned());
+    }
+    Ok((duration, warm_up))
 }
 
 fn wanted(arguments: &LoadArguments) -> Result<Wanted, String> {

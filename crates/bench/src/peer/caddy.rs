@@ -5,7 +5,6 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{CONTENT_BYTES, CONTENT_FOLDER, CONTENT_PATH, StartOptions, write};
-use crate::fixed_response::{BODY, HEALTH_BODY, HEALTH_PATH, PATH};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
@@ -53,25 +52,17 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
 }
 
 fn routes(role: ServerRole, options: &StartOptions<'_>) -> Result<Value, String> {
-    let respond = |path: &str, kind: &str, body: &str| {
-        json!({
-            "match": [{ "path": [path] }],
+    if let Some(response) = role.fixed_response() {
+        return Ok(json!([{
+            "match": [{ "path": [response.path] }],
             "handle": [{
                 "handler": "static_response",
-                "headers": { "Content-Type": [kind] },
-                "body": body,
+                "headers": { "Content-Type": [response.content_type] },
+                "body": response.body,
             }],
-        })
-    };
+        }]));
+    }
     Ok(match role {
-        ServerRole::Respond => json!([
-            respond(
-                PATH,
-                "text/plain; charset=utf-8",
-                &String::from_utf8_lossy(BODY)
-            ),
-            respond(HEALTH_PATH, "application/json", HEALTH_BODY),
-        ]),
         ServerRole::SendContent => json!([{
             "match": [{ "path": [CONTENT_PATH] }],
             "handle": [
@@ -79,7 +70,10 @@ fn routes(role: ServerRole, options: &StartOptions<'_>) -> Result<Value, String>
                 { "handler": "file_server", "root": options.folder.join(CONTENT_FOLDER) },
             ],
         }]),
-        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => json!([{
+        ServerRole::ProxyToH2c => {
+            return Err("Caddy is not configured for HTTP/2 to upstreams".to_owned());
+        }
+        _ => json!([{
             "handle": [{
                 "handler": "reverse_proxy",
                 "upstreams": [{ "dial": options.backend.to_string() }],
@@ -94,8 +88,5 @@ fn routes(role: ServerRole, options: &StartOptions<'_>) -> Result<Value, String>
                 },
             }],
         }]),
-        ServerRole::ProxyToH2c => {
-            return Err("Caddy is not configured for HTTP/2 to upstreams".to_owned());
-        }
     })
 }

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{
     CONTENT_BYTES, CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write,
 };
-use crate::fixed_response::{BODY, HEALTH_BODY, HEALTH_PATH};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 use crate::tls_files::TlsFiles;
@@ -21,7 +20,7 @@ const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 /// Envoy with one worker.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("envoy")?;
-    let responds = matches!(group.role, ServerRole::Respond | ServerRole::SendContent);
+    let responds = group.role.fixed_response().is_some() || group.role == ServerRole::SendContent;
     let mut listeners = vec![listener(group, options, Transport::Tcp)?];
     if is_http3(group) {
         listeners.push(listener(group, options, Transport::Quic)?);
@@ -100,22 +99,20 @@ fn listener(
 }
 
 fn routes(group: &Group, options: &StartOptions<'_>) -> Value {
-    let respond = |body: Value| json!({ "status": 200, "body": body });
+    let respond = |path: &str, body: Value| {
+        json!([{
+            "match": { "prefix": path },
+            "direct_response": { "status": 200, "body": body },
+        }])
+    };
+    if let Some(response) = group.role.fixed_response() {
+        return respond("/", json!({ "inline_string": response.body }));
+    }
     match group.role {
-        ServerRole::Respond => json!([
-            {
-                "match": { "path": HEALTH_PATH },
-                "direct_response": respond(json!({ "inline_string": HEALTH_BODY })),
-            },
-            {
-                "match": { "prefix": "/" },
-                "direct_response": respond(json!({ "inline_string": String::from_utf8_lossy(BODY) })),
-            },
-        ]),
-        ServerRole::SendContent => json!([{
-            "match": { "path": CONTENT_PATH },
-            "direct_response": respond(json!({ "filename": options.folder.join(content_file()) })),
-        }]),
+        ServerRole::SendContent => {
+            let file = options.folder.join(content_file());
+            respond(CONTENT_PATH, json!({ "filename": file }))
+        }
         _ => json!([{
             "match": { "prefix": "/" },
             "route": { "cluster": "backend", "timeout": "0s" },
@@ -157,6 +154,7 @@ fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
             json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
         ),
         ServerRole::Respond
+        | ServerRole::RespondHealth
         | ServerRole::SendContent
         | ServerRole::ProxyToHttp1
         | ServerRole::ProxyContentToHttp1 => ("http_protocol_options", json!({})),

@@ -8,7 +8,6 @@ use super::{
     CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, is_http3,
     write,
 };
-use crate::fixed_response::{HEALTH_BODY, HEALTH_PATH};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::process::Workers;
 use crate::programs::locate;
@@ -30,12 +29,7 @@ pub(crate) fn command(
     }
     let (upstream, location) = location(group.role, options)?;
     let listener = listener(group.protocol, options)?;
-    let small = match group.role {
-        ServerRole::Respond => format!(
-            "location = {HEALTH_PATH} {{ default_type application/json; return 200 '{HEALTH_BODY}'; }}"
-        ),
-        _ => small_location(options),
-    };
+    let small = small_location(options);
     // Each request of a proxy may need a backend connection.
     let worker_connections = connections + requests + 200;
     let workers = workers.count();
@@ -75,8 +69,12 @@ http {{
 /// The upstream block, and the directives of the location.
 fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
     let backend = options.backend;
+    if let Some(response) = role.fixed_response() {
+        let (kind, body) = (response.content_type, response.body);
+        let directives = format!("default_type \"{kind}\"; return 200 '{body}';");
+        return Ok((String::new(), directives));
+    }
     match role {
-        ServerRole::Respond => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
         ServerRole::SendContent => {
             let folder = options.folder.join(CONTENT_FOLDER);
             let content = format!(
@@ -86,7 +84,7 @@ fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, Str
             );
             Ok((String::new(), content))
         }
-        ServerRole::ProxyToHttp1 => Ok((
+        ServerRole::ProxyToHttp1 | ServerRole::Respond | ServerRole::RespondHealth => Ok((
             upstream("backend", backend, options),
             format!("proxy_pass http://backend; {PROXY}"),
         )),

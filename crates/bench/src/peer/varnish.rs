@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::{StartOptions, write};
-use crate::fixed_response::{BODY, HEALTH_BODY, HEALTH_PATH};
+use crate::fixed_response::FixedResponse;
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
@@ -32,15 +32,13 @@ pub(crate) fn command(
     if group.protocol == ClientProtocol::Tls {
         return Err("Varnish does not terminate TLS".to_owned());
     }
-    let rules = match group.role {
-        ServerRole::Respond => synthetic(),
-        ServerRole::SendContent => return Err("Varnish does not serve files".to_owned()),
-        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
-            proxy(options.backend, storage)
-        }
-        ServerRole::ProxyToH2c => {
+    let rules = match (group.role.fixed_response(), group.role) {
+        (Some(response), _) => synthetic(&response),
+        (None, ServerRole::SendContent) => return Err("Varnish does not serve files".to_owned()),
+        (None, ServerRole::ProxyToH2c) => {
             return Err("Varnish does not support HTTP/2 to upstreams".to_owned());
         }
+        (None, _) => proxy(options.backend, storage),
     };
     let port = options.listen.port();
     let file = options.folder.join(format!("varnish-{port}.vcl"));
@@ -66,21 +64,18 @@ pub(crate) fn command(
     Ok(command)
 }
 
-fn synthetic() -> String {
-    let body = String::from_utf8_lossy(BODY);
+fn synthetic(response: &FixedResponse) -> String {
+    let FixedResponse {
+        content_type, body, ..
+    } = response;
     format!(
         "backend default none;
 
 sub vcl_recv {{ return (synth(200)); }}
 
 sub vcl_synth {{
-  if (req.url == \"{HEALTH_PATH}\") {{
-    set resp.http.Content-Type = \"application/json\";
-    synthetic({{\"{HEALTH_BODY}\"}});
-  }} else {{
-    set resp.http.Content-Type = \"text/plain; charset=utf-8\";
-    synthetic(\"{body}\");
-  }}
+  set resp.http.Content-Type = \"{content_type}\";
+  synthetic({{\"{body}\"}});
   return (deliver);
 }}
 "

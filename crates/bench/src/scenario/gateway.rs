@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::system;
-use crate::fixed_response::{HEALTH_BODY, HEALTH_PATH};
+use crate::fixed_response::HEALTH;
 use crate::goals::Outcome;
 use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
 use crate::invocation::Invocation;
@@ -58,7 +58,7 @@ const fn group(name: &'static str, protocol: ClientProtocol, load_tool: LoadTool
         name,
         title: "",
         protocol,
-        role: ServerRole::Respond,
+        role: ServerRole::RespondHealth,
         load_tool,
         bases: &[],
         plausible: None,
@@ -234,12 +234,12 @@ fn case(
     stage: &Stage<'_>,
 ) -> Case {
     let subjects = stage.running(protocol.scheme).map(|(name, base, watched)| {
-        let path = study::Requests::Path(HEALTH_PATH.to_owned());
+        let path = study::Requests::Path(HEALTH.path.to_owned());
         let load = Load::new(base, path, protocol.version, arguments.length());
         let load = load.with(connections, protocol.streams);
         Subject {
             name: name.to_owned(),
-            load: load.expecting(HEALTH_BODY.as_bytes()),
+            load: load.expecting(HEALTH.body.as_bytes()),
             watched,
             may_fail: false,
         }
@@ -250,7 +250,7 @@ fn case(
     };
     Case {
         title,
-        load: format!("GET {HEALTH_PATH}, {}, closed loop", protocol.title),
+        load: format!("GET {}, {}, closed loop", HEALTH.path, protocol.title),
         subjects: subjects.collect(),
         base: arguments.wants_system(BLITZ).then(|| BLITZ.to_owned()),
         not_run: stage.not_run().to_vec(),
