@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
+use crate::number;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
 use crate::study::{Length, Watch, finish};
@@ -46,6 +47,9 @@ const VERDICT_PERCENT: u32 = 75;
 const PERCENTS: &[u32] = &[25, 50, VERDICT_PERCENT, 90];
 const PERCENTS_QUICK: &[u32] = &[50, VERDICT_PERCENT];
 
+/// What a run takes beside its load: the start of the generator, and its first requests.
+const BETWEEN_RUNS: Duration = Duration::from_millis(100);
+
 /// A value of `--only`.
 fn word(word: &str) -> Result<String, String> {
     let is_group = GROUPS.iter().any(|group| group.matches(word));
@@ -70,6 +74,8 @@ pub(crate) fn run(
     let tls = TlsFiles::create(folder.path(), &invocation.programs)?;
     let watch = Watch::start();
     let groups = arguments.groups();
+    let most = number::long_time(arguments.longest(&groups).as_secs_f64());
+    eprintln!("{} groups, at most {most}", groups.len());
     let mut all = Vec::new();
     for (index, group) in groups.iter().enumerate() {
         eprintln!("group {} of {}: {} …", index + 1, groups.len(), group.title);
@@ -113,6 +119,15 @@ impl CompareArguments {
         }
     }
 
+    /// The time of all runs, if every system is installed.
+    fn longest(&self, groups: &[&'static CompareGroup]) -> Duration {
+        let systems = groups.iter().flat_map(|group| group.contenders());
+        let systems = systems.filter(|contender| self.wants_system(contender.name));
+        let cases = 1 + self.percents().len();
+        let runs = systems.count() * cases * self.rounds() as usize;
+        (self.length().planned() + BETWEEN_RUNS) * runs as u32
+    }
+
     /// Whether a system is chosen, or none is.
     fn wants_system(&self, name: &str) -> bool {
         let is_system = |word: &&String| SYSTEMS.contains(&word.as_str());
@@ -151,6 +166,17 @@ mod tests {
         let some = arguments(&["static-h3", "nginx"], false);
         assert!(some.wants_system("nginx") && !some.wants_system("caddy"));
         assert!(arguments(&["static-h3"], false).wants_system("caddy"));
+    }
+
+    #[test]
+    fn a_quick_run_takes_two_minutes_and_a_full_one_a_few_hours() {
+        let longest = |only: &[&str], quick| {
+            let arguments = arguments(only, quick);
+            arguments.longest(&arguments.groups()).as_secs()
+        };
+        assert!((30..120).contains(&longest(&[], true)));
+        assert!((2 * 3_600..6 * 3_600).contains(&longest(&[], false)));
+        assert!(longest(&["static-h1-small", "nginx", "h2o"], false) < 300);
     }
 
     #[test]

@@ -85,13 +85,18 @@ impl<'a> Stage<'a> {
     ) -> Result<(), String> {
         let Contender { name, system } = contender;
         let listen = free_address()?;
-        let missing = system.missing_program(self.programs);
-        let command = match missing {
+        let command = match system.missing_program(self.programs) {
             Some(reason) => Err(reason),
             None => system.command(&self.options(listen, load)),
         };
-        let command = match command {
-            Ok(command) => command,
+        let started = command.and_then(|command| {
+            let server = Server::start_pinned(name, SERVER_CORE, &command, listen)?;
+            Ok((command, server))
+        });
+        let (command, server) = match started {
+            Ok(started) => started,
+            // Blitz itself has to start.
+            Err(reason) if matches!(system.kind, Kind::Blitz { .. }) => return Err(reason),
             Err(reason) => {
                 let described = report::System::not_run(name, protocol, &reason);
                 self.described.push(described);
@@ -100,7 +105,6 @@ impl<'a> Stage<'a> {
                 return Ok(());
             }
         };
-        let server = Server::start_pinned(name, SERVER_CORE, &command, listen)?;
         let version = match system.peer() {
             Some(program) => machine::version(program),
             None => format!("blitz {revision}"),
