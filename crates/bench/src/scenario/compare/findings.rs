@@ -334,7 +334,7 @@ fn method(rounds: u32) -> Vec<String> {
             .to_owned(),
         "In a closed loop fast systems are bounded by the generator, so that requests per second compare both ends together. \
          CPU time per request is that of the server alone. The limit is a bare ring that parses nothing, and varnish-cached \
-         answers without its backend: both are shown beside the others and are not compared with them."
+         answers without its backend: both are shown beside the others and are not part of the verdicts."
             .to_owned(),
     ]
 }
