@@ -21,6 +21,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("h2-proxy", &[LIMIT_RESPONDER]),
     ("cores", &[LIMIT_RESPONDER]),
     ("bulk", &[LIMIT_RELAY, BULK_BACKEND, PACED_CLIENT]),
+    ("compare", &[LIMIT_RESPONDER, LIMIT_RELAY]),
     ("idle", &[HELLO_WORLD]),
     ("start", &[HELLO_WORLD]),
 ];

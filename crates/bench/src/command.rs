@@ -10,7 +10,7 @@ use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
-use crate::scenario::{self, bulk, idle, protocols, start};
+use crate::scenario::{self, bulk, compare, gateway, idle, protocols, start};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +22,10 @@ Examples:
       two systems only; an unknown name lists the known ones
   blitz bench protocols --link rtt=50ms --link rtt=50ms,loss=1%
       is HTTP/3 faster? on two emulated links, as a report
+  blitz bench compare --only proxied-h1,blitz,nginx
+      latency of two proxies at 25, 50, 75 and 90 % of the slower one's capacity
+  blitz bench gateway --quick
+      the health endpoint over three protocols, within a minute
   blitz bench bulk --size all --only h1-down,h1-up
       large bodies of five sizes
 
@@ -73,6 +77,10 @@ enum Benchmark {
     Cores(RoundsArguments),
     /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
     Bulk(bulk::BulkArguments),
+    /// Proxies and servers side by side: capacity, then latency at 25 to 90 % of it, as a report with curves
+    Compare(compare::CompareArguments),
+    /// The health endpoint over HTTP/1.1, HTTP/2 without TLS and HTTP/3, up to 1,000 connections: a report
+    Gateway(gateway::GatewayArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
     /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
@@ -125,6 +133,8 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::H2Proxy(arguments) => compare(&scenario::H2_PROXY, arguments),
         Benchmark::Cores(arguments) => compare(&scenario::CORES, arguments),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
+        Benchmark::Compare(arguments) => compare::run(arguments, invocation),
+        Benchmark::Gateway(arguments) => gateway::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),

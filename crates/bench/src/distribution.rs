@@ -127,6 +127,17 @@ impl Distribution {
         self.quantile(quantile).filter(|_| self.carries(quantile))
     }
 
+    /// The share of the samples that `limit` is not exceeded by; `None` without samples.
+    #[must_use]
+    pub(crate) fn share_within(&self, limit: Duration) -> Option<f64> {
+        let within = self
+            .buckets
+            .iter()
+            .take_while(|(value, _)| u128::from(*value) <= limit.as_nanos());
+        let within: u64 = within.map(|(_, count)| count).sum();
+        (self.count > 0).then(|| within as f64 / self.count as f64)
+    }
+
     /// The mean; `None` without samples.
     #[must_use]
     pub(crate) fn mean(&self) -> Option<Duration> {
@@ -181,6 +192,17 @@ mod tests {
         assert!(near(uniform.quantile(1.0), 100_000_000.0));
         assert!(near(uniform.mean(), 50_000_500.0));
         assert_eq!(of([]).quantile(0.5), None);
+    }
+
+    #[test]
+    fn a_share_counts_the_samples_up_to_its_limit() {
+        let uniform = of((1..=1_000).map(|step| step * 10_000));
+        let share = |ms| uniform.share_within(Duration::from_millis(ms));
+        assert!((share(4).unwrap() - 0.4).abs() < 0.002);
+        assert_eq!(
+            (share(11), of([]).share_within(Duration::ZERO)),
+            (Some(1.0), None)
+        );
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use crate::fixed_response::{FixedResponse, HEALTH, HELLO};
+
 /// The protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientProtocol {
@@ -17,6 +19,8 @@ pub(crate) enum ClientProtocol {
 pub(crate) enum ServerRole {
     /// A fixed response.
     Respond,
+    /// The fixed response of a health endpoint.
+    RespondHealth,
     /// Forwarding to an HTTP/1.1 backend.
     ProxyToHttp1,
     /// Forwarding to an HTTP/2 backend without TLS.
@@ -25,6 +29,17 @@ pub(crate) enum ServerRole {
     SendContent,
     /// Forwarding to an HTTP/1.1 backend, configured for large bodies.
     ProxyContentToHttp1,
+}
+
+impl ServerRole {
+    /// The fixed response, if the work is to send one.
+    pub(crate) fn fixed_response(self) -> Option<FixedResponse> {
+        match self {
+            ServerRole::Respond => Some(HELLO),
+            ServerRole::RespondHealth => Some(HEALTH),
+            _ => None,
+        }
+    }
 }
 
 /// The program that sends the requests.

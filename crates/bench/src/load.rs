@@ -24,6 +24,7 @@ mod template;
 mod worker;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,9 +43,16 @@ const USAGE: u8 = 2;
 /// EX_TEMPFAIL of sysexits(3): the result is INVALID, try again.
 const INVALID: u8 = 75;
 
+/// Returns the addresses of a host's name with this port, or the reason why there are none.
+pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
+
 /// Sends the load and prints the result. `words` are the words of the command line, which results name.
-pub fn run(arguments: &LoadArguments, words: impl IntoIterator<Item = String>) -> ExitCode {
-    let (plan, probed) = match prepare::prepare(arguments) {
+pub fn run(
+    arguments: &LoadArguments,
+    words: impl IntoIterator<Item = String>,
+    look_up: LookUp<'_>,
+) -> ExitCode {
+    let (plan, probed) = match prepare::prepare(arguments, look_up) {
         Ok(prepared) => prepared,
         Err(PrepareError::Usage(message)) => return failed(&message, USAGE),
         Err(PrepareError::Server(message)) => return failed(&message, 1),

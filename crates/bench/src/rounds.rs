@@ -136,7 +136,10 @@ impl RoundsPlan {
         match system.group.role {
             ServerRole::ProxyToHttp1 => Some(self.backend.system()),
             ServerRole::ProxyToH2c => Some(&BACKEND_H2C),
-            ServerRole::Respond | ServerRole::SendContent | ServerRole::ProxyContentToHttp1 => None,
+            ServerRole::Respond
+            | ServerRole::RespondHealth
+            | ServerRole::SendContent
+            | ServerRole::ProxyContentToHttp1 => None,
         }
     }
 

@@ -1,7 +1,9 @@
 //! The comparisons: which systems run side by side, and the goals that Blitz must meet.
 
 pub(crate) mod bulk;
+pub(crate) mod compare;
 mod cores;
+pub(crate) mod gateway;
 mod h1;
 mod h2;
 mod h2_proxy;

@@ -7,6 +7,7 @@ mod case;
 mod figure;
 mod run;
 mod section;
+mod stage;
 mod surroundings;
 
 pub(crate) use case::{Case, Length, Load, Measured, MeasuredSubject, Requests, Subject, Version};
@@ -16,4 +17,5 @@ pub(crate) use figure::{
 };
 pub(crate) use run::{Generator, Run, Watched};
 pub(crate) use section::{Sentence, conclusion, measure, section};
+pub(crate) use stage::{Contender, Stage};
 pub(crate) use surroundings::{Surroundings, Watch, finish};

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::peer::varnish::Storage;
 use crate::peer::{self, SMALL_PATH, StartOptions};
 use crate::process::Workers;
 use crate::programs::{Example, Programs, missing};
@@ -31,6 +32,9 @@ pub(crate) enum Kind {
     H2o,
     Envoy,
     Caddy,
+    Varnish {
+        storage: Storage,
+    },
 }
 
 /// The flags of the relay for large receives. Multishot receives took less CPU than single ones.
@@ -61,6 +65,7 @@ impl System {
             Kind::H2o => Some("h2o"),
             Kind::Envoy => Some("envoy"),
             Kind::Caddy => Some("caddy"),
+            Kind::Varnish { .. } => Some("varnishd"),
             _ => None,
         }
     }
@@ -73,9 +78,12 @@ impl System {
                 programs.example(Example::LimitRelay).err()
             }
             Kind::HelloWorld { .. } | Kind::Blitz { .. } => None,
-            Kind::Nginx | Kind::Haproxy | Kind::H2o | Kind::Envoy | Kind::Caddy => {
-                missing(self.peer().as_slice())
-            }
+            Kind::Nginx
+            | Kind::Haproxy
+            | Kind::H2o
+            | Kind::Envoy
+            | Kind::Caddy
+            | Kind::Varnish { .. } => missing(self.peer().as_slice()),
         }
     }
 
@@ -118,6 +126,7 @@ impl System {
             Kind::H2o => peer::h2o::command(self.group, options)?,
             Kind::Envoy => peer::envoy::command(self.group, options)?,
             Kind::Caddy => peer::caddy::command(self.group, options)?,
+            Kind::Varnish { storage } => peer::varnish::command(self.group, storage, options)?,
         };
         // Blitz prints its counters when it ends, like the bare rings.
         command.env("BLITZ_REACTOR_COUNTERS", "1");
@@ -157,7 +166,7 @@ fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Comman
         }
     }
     match group.role {
-        ServerRole::Respond | ServerRole::SendContent => {}
+        ServerRole::Respond | ServerRole::RespondHealth | ServerRole::SendContent => {}
         ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
             command.args(["--to", &format!("http://{}", options.backend)]);
         }

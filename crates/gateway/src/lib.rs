@@ -34,3 +34,4 @@ pub use rejection::Rejection;
 pub use routes::{RouteConflict, Routes};
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
+pub use upstream::look_up_once;

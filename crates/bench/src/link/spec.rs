@@ -86,7 +86,7 @@ impl fmt::Display for DirectionSpec {
             Loss::Random(probability) => write!(f, ", loss {probability}")?,
             Loss::GilbertElliott(chain) => write!(f, ", {chain}")?,
             Loss::Every(interval) => {
-                write!(f, ", one long packet lost every {}", Milliseconds(interval))?
+                write!(f, ", one long packet lost every {}", Milliseconds(interval))?;
             }
         }
         let Reordering { probability, gap } = self.reordering;

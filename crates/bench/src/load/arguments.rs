@@ -91,7 +91,8 @@ pub struct LoadArguments {
 
     /// Connect to this address: IP:PORT, or unix:/PATH [default: the host of the URL]
     ///
-    /// The request still names the host of the URL. Hosts are addresses, localhost, or names in /etc/hosts.
+    /// The request still names the host of the URL. Of several addresses of a name, the first is used that a connection
+    /// can be made to.
     #[arg(long, value_name = "ADDR", help_heading = CONNECTIONS)]
     pub(super) address: Option<String>,
 

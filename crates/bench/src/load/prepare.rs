@@ -4,8 +4,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use blitz_http::{CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, UpstreamTls};
+use blitz_http::{Address, CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, UpstreamTls};
 
+use super::LookUp;
 use super::arguments::{Io, LoadArguments, WarmUpArgument};
 use super::check::Expected;
 use super::plan::{LoadPlan, WarmUp};
@@ -25,17 +26,43 @@ const INTERVALS_MIN: u32 = 20;
 pub(super) enum PrepareError {
     /// The command line can never work.
     Usage(String),
-    /// The server does not respond as it should.
+    /// The server is not found, or does not respond as it should.
     Server(String),
+}
+
+impl From<String> for PrepareError {
+    fn from(message: String) -> PrepareError {
+        PrepareError::Usage(message)
+    }
+}
+
+/// A plan before the first requests.
+struct Draft {
+    plan: LoadPlan,
+    /// In the order in which they are tried.
+    addresses: Vec<Address>,
+    /// As the addresses.
+    protocols: Vec<Protocol>,
+    wanted: Wanted,
 }
 
 /// The plan, after first requests have shown what responses look like.
 ///
 /// # Errors
 /// What is wrong and what to do.
-pub(super) fn prepare(arguments: &LoadArguments) -> Result<(LoadPlan, Probed), PrepareError> {
-    let (mut plan, protocols, wanted) = plan(arguments).map_err(PrepareError::Usage)?;
-    let probed = probe::probe(&plan, &protocols, &wanted).map_err(PrepareError::Server)?;
+pub(super) fn prepare(
+    arguments: &LoadArguments,
+    look_up: LookUp<'_>,
+) -> Result<(LoadPlan, Probed), PrepareError> {
+    let Draft {
+        mut plan,
+        addresses,
+        protocols,
+        wanted,
+    } = draft(arguments, look_up)?;
+    let probed = probe::probe(&plan, &addresses, &protocols, &wanted);
+    let probed = probed.map_err(PrepareError::Server)?;
+    plan.address = probed.address.clone();
     plan.protocol = probed.protocol;
     if !plan.protocol.capabilities().multiplexes && plan.streams > 1 {
         let problem = "HTTP/1.1 has one request at a time on a connection; leave out --streams, or write --http 2";
@@ -47,7 +74,7 @@ pub(super) fn prepare(arguments: &LoadArguments) -> Result<(LoadPlan, Probed), P
     Ok((plan, probed))
 }
 
-fn plan(arguments: &LoadArguments) -> Result<(LoadPlan, Vec<Protocol>, Wanted), String> {
+fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, PrepareError> {
     let origin = Origin::parse(&arguments.url)?;
     let requests = requests(arguments, &origin)?;
     for request in &requests {
@@ -56,31 +83,22 @@ fn plan(arguments: &LoadArguments) -> Result<(LoadPlan, Vec<Protocol>, Wanted), 
     let connections = arguments.connections as usize;
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let cores = arguments.cores.map_or(processors, |cores| cores as usize);
-    let is_counted = arguments.requests.is_some();
-    let duration = match is_counted {
-        true => arguments.duration,
-        false => Some(arguments.duration.unwrap_or(DURATION_DEFAULT)),
-    };
-    let warm_up = match arguments.warm_up {
-        Some(WarmUpArgument::For(length)) => WarmUp::For(length),
-        Some(WarmUpArgument::Steady) => WarmUp::UntilSteady,
-        None if is_counted => WarmUp::For(Duration::ZERO),
-        None => WarmUp::For(WARM_UP_DEFAULT),
-    };
-    if is_counted && warm_up != WarmUp::For(Duration::ZERO) {
-        return Err("-n counts every request; leave out --warm-up, or write -d instead".to_owned());
-    }
-    if arguments.rate.is_some() && warm_up == WarmUp::UntilSteady {
-        return Err("--rate plans the warm-up as well; write --warm-up 5s".to_owned());
-    }
+    let (duration, warm_up) = times(arguments)?;
     let protocols = protocols(arguments, &origin);
     if protocols == [Protocol::Http3] && !origin.is_https {
-        return Err("HTTP/3 is always encrypted; write https://".to_owned());
+        return Err("HTTP/3 is always encrypted; write https://"
+            .to_owned()
+            .into());
     }
+    let tls = tls(arguments, &origin)?;
+    let wanted = wanted(arguments)?;
+    let location = origin.location(arguments.address.as_deref())?;
+    // Last, because a query may take a while.
+    let addresses = location.resolve(look_up).map_err(PrepareError::Server)?;
     let plan = LoadPlan {
-        address: origin.address(arguments.address.as_deref())?,
+        address: addresses[0].clone(),
         protocol: protocols[0],
-        tls: tls(arguments, &origin)?,
+        tls,
         resume: !arguments.no_resume,
         requests: requests
             .into_iter()
@@ -109,13 +127,43 @@ fn plan(arguments: &LoadArguments) -> Result<(LoadPlan, Vec<Protocol>, Wanted), 
         }),
         seed: arguments.seed.unwrap_or_else(seed),
     };
-    let wanted = Wanted {
+    Ok(Draft {
+        plan,
+        addresses,
+        protocols,
+        wanted,
+    })
+}
+
+/// The measured time, and the warm-up before it.
+fn times(arguments: &LoadArguments) -> Result<(Option<Duration>, WarmUp), String> {
+    let is_counted = arguments.requests.is_some();
+    let duration = match is_counted {
+        true => arguments.duration,
+        false => Some(arguments.duration.unwrap_or(DURATION_DEFAULT)),
+    };
+    let warm_up = match arguments.warm_up {
+        Some(WarmUpArgument::For(length)) => WarmUp::For(length),
+        Some(WarmUpArgument::Steady) => WarmUp::UntilSteady,
+        None if is_counted => WarmUp::For(Duration::ZERO),
+        None => WarmUp::For(WARM_UP_DEFAULT),
+    };
+    if is_counted && warm_up != WarmUp::For(Duration::ZERO) {
+        return Err("-n counts every request; leave out --warm-up, or write -d instead".to_owned());
+    }
+    if arguments.rate.is_some() && warm_up == WarmUp::UntilSteady {
+        return Err("--rate plans the warm-up as well; write --warm-up 5s".to_owned());
+    }
+    Ok((duration, warm_up))
+}
+
+fn wanted(arguments: &LoadArguments) -> Result<Wanted, String> {
+    Ok(Wanted {
         check: arguments.check,
         status: arguments.expect_status,
         sha256: arguments.expect_sha256.as_deref().map(hash).transpose()?,
         keep_going: arguments.keep_going,
-    };
-    Ok((plan, protocols, wanted))
+    })
 }
 
 /// In the order in which they are tried.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use blitz_http::{
-    ClientConnection, ClientError, Config, Method, Part, Pinning, Protocol, TlsInfo, block_on,
-    sleep,
+    Address, ClientConnection, ClientError, Config, Method, Part, Pinning, Protocol, TlsInfo,
+    block_on, sleep,
 };
 
 use super::arguments::Check;
@@ -26,6 +26,8 @@ const ATTEMPTS: u32 = 5;
 
 /// What the first requests have shown.
 pub(super) struct Probed {
+    /// The first address that a connection could be made to.
+    pub(super) address: Address,
     pub(super) protocol: Protocol,
     /// Version and cipher suite.
     pub(super) tls: Option<String>,
@@ -57,6 +59,7 @@ struct Sample {
 /// The server cannot be reached, or its responses are not those that are wanted.
 pub(super) fn probe(
     plan: &LoadPlan,
+    addresses: &[Address],
     protocols: &[Protocol],
     wanted: &Wanted,
 ) -> Result<Probed, String> {
@@ -66,12 +69,17 @@ pub(super) fn probe(
         pin: Pinning::Off,
         ..Config::default()
     };
-    let probed = block_on(&config, run(plan, protocols, wanted));
+    let probed = block_on(&config, run(plan, addresses, protocols, wanted));
     probed.map_err(|error| format!("the I/O driver cannot be opened: {error}"))?
 }
 
-async fn run(plan: &LoadPlan, protocols: &[Protocol], wanted: &Wanted) -> Result<Probed, String> {
-    let mut connection = connect(plan, protocols).await?;
+async fn run(
+    plan: &LoadPlan,
+    addresses: &[Address],
+    protocols: &[Protocol],
+    wanted: &Wanted,
+) -> Result<Probed, String> {
+    let (address, mut connection) = connect_to_first(plan, addresses, protocols).await?;
     let protocol = connection.protocol();
     let tls = connection.tls().as_deref().map(describe);
     let mut samples: Vec<Vec<Sample>> = plan.requests.iter().map(|_| Vec::new()).collect();
@@ -83,11 +91,13 @@ async fn run(plan: &LoadPlan, protocols: &[Protocol], wanted: &Wanted) -> Result
             let mut attempts = if wanted.keep_going { ATTEMPTS } else { 1 };
             let sample = loop {
                 if connection.ready().await.is_err() {
-                    connection = connect(plan, &[protocol]).await?;
+                    connection = connect(plan, &address, &[protocol]).await?;
                 }
                 attempts -= 1;
                 match request(&connection, spec, number).await {
-                    Err(_) if attempts > 0 => connection = connect(plan, &[protocol]).await?,
+                    Err(_) if attempts > 0 => {
+                        connection = connect(plan, &address, &[protocol]).await?;
+                    }
                     result => break result?,
                 }
             };
@@ -102,30 +112,52 @@ async fn run(plan: &LoadPlan, protocols: &[Protocol], wanted: &Wanted) -> Result
         .map(|(spec, samples)| expect(spec, samples, wanted));
     let expected = expected.collect::<Result<_, _>>()?;
     Ok(Probed {
+        address,
         protocol,
         tls,
         expected,
     })
 }
 
+/// A connection to the first of the addresses that one can be made to.
+async fn connect_to_first(
+    plan: &LoadPlan,
+    addresses: &[Address],
+    protocols: &[Protocol],
+) -> Result<(Address, ClientConnection), String> {
+    let mut problems = Vec::new();
+    for address in addresses {
+        match connect(plan, address, protocols).await {
+            Ok(connection) => return Ok((address.clone(), connection)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let mut problems = problems.join("; ");
+    if problems.contains("certificate") {
+        problems.push_str("; --ca FILE trusts an authority, --insecure any certificate");
+    }
+    Err(problems)
+}
+
 /// A connection with the first of the protocols that the server has.
-async fn connect(plan: &LoadPlan, protocols: &[Protocol]) -> Result<ClientConnection, String> {
+async fn connect(
+    plan: &LoadPlan,
+    address: &Address,
+    protocols: &[Protocol],
+) -> Result<ClientConnection, String> {
     let mut problem = String::new();
     for &protocol in protocols {
         let mut options = plan.connect_options();
         options.protocol = protocol;
-        match ClientConnection::connect(&plan.address, &options).await {
+        match ClientConnection::connect(address, &options).await {
             Ok(connection) => return Ok(connection),
             Err(error) => {
-                problem = format!("{}: {error}", plan.address);
+                problem = format!("{address}: {error}");
                 if !is_without_protocol(&error) {
                     break;
                 }
             }
         }
-    }
-    if problem.contains("certificate") {
-        problem.push_str("; --ca FILE trusts an authority, --insecure any certificate");
     }
     Err(problem)
 }

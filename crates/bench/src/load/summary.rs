@@ -33,7 +33,11 @@ pub(super) fn summary(result: &LoadResult) -> String {
 
 fn heading(result: &LoadResult, line: &mut impl FnMut(String)) {
     let (target, plan) = (&result.target, &result.plan);
-    line(format!("{}  {}", target.protocol, target.url));
+    let address = match target.url.contains(&target.address) {
+        true => String::new(),
+        false => format!(" at {}", target.address),
+    };
+    line(format!("{}  {}{address}", target.protocol, target.url));
     if let Some(tls) = &target.tls {
         line(format!("  {tls}"));
     }

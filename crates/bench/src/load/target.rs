@@ -1,9 +1,10 @@
-//! The server of a run: the parts of its URL, and its address.
+//! The server of a run: the parts of its URL, and its addresses.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use blitz_http::Address;
+
+use super::LookUp;
 
 /// The server that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,47 +46,74 @@ impl Origin {
         }
     }
 
-    /// The address to connect to.
+    /// Where the server is: at the address `given`, or at that of the host.
     ///
     /// # Errors
-    /// The host is unknown, and what to do.
-    pub(super) fn address(&self, given: Option<&str>) -> Result<Address, String> {
-        if let Some(given) = given {
-            if let Some(path) = given.strip_prefix("unix:") {
-                return Ok(Address::unix(path));
-            }
-            let parsed = given.parse::<SocketAddr>();
-            return parsed.map(Address::from).map_err(|_| {
-                format!("`{given}` is no address; write 127.0.0.1:8080, [::1]:8080 or unix:/PATH")
-            });
+    /// What is wrong with the address, and what to write.
+    pub(super) fn location(&self, given: Option<&str>) -> Result<Location, String> {
+        let Some(given) = given else {
+            return Ok(self.location_of_host());
+        };
+        if let Some(path) = given.strip_prefix("unix:") {
+            return Ok(Location::Addresses(vec![Address::unix(path)]));
         }
-        let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
-        let ip = ip_of(&self.host, &hosts).ok_or_else(|| {
-            format!(
-                "the address of `{}` is not known: it is not in /etc/hosts; write --address IP:PORT",
-                self.host
-            )
-        })?;
-        Ok(Address::from(SocketAddr::new(ip, self.port)))
+        match given.parse::<SocketAddr>() {
+            Ok(address) => Ok(Location::of([address])),
+            Err(_) => Err(format!(
+                "`{given}` is no address; write 127.0.0.1:8080, [::1]:8080 or unix:/PATH"
+            )),
+        }
+    }
+
+    fn location_of_host(&self) -> Location {
+        let host = self.host.as_str();
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Location::of([SocketAddr::new(ip, self.port)]);
+        }
+        let lower = host.to_ascii_lowercase();
+        match lower == "localhost" || lower.ends_with(".localhost") {
+            // No name server may answer for it (RFC 6761, section 6.3).
+            true => Location::of([
+                SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port),
+                SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port),
+            ]),
+            false => Location::Name(host.to_owned(), self.port),
+        }
     }
 }
 
-/// An address, `localhost` (RFC 6761, section 6.3), or a name in the hosts file.
-fn ip_of(host: &str, hosts: &str) -> Option<IpAddr> {
-    if let Ok(ip) = host.parse() {
-        return Some(ip);
+/// Where a server is.
+#[derive(Debug)]
+pub(super) enum Location {
+    /// At one of these addresses, at least one.
+    Addresses(Vec<Address>),
+    /// At those of this name, with this port.
+    Name(String, u16),
+}
+
+impl Location {
+    fn of<const N: usize>(addresses: [SocketAddr; N]) -> Location {
+        Location::Addresses(addresses.map(Address::from).into())
     }
-    let is_local = host.eq_ignore_ascii_case("localhost") || host.ends_with(".localhost");
-    if is_local {
-        return Some(Ipv4Addr::LOCALHOST.into());
+
+    /// The addresses, at least one, in the order in which they are tried.
+    ///
+    /// # Errors
+    /// Why the name has none, and what to do.
+    pub(super) fn resolve(self, look_up: LookUp<'_>) -> Result<Vec<Address>, String> {
+        let (name, port) = match self {
+            Location::Addresses(addresses) => return Ok(addresses),
+            Location::Name(name, port) => (name, port),
+        };
+        let reason = match look_up(&name, port) {
+            Ok(found) if found.is_empty() => "it has none".to_owned(),
+            Ok(found) => return Ok(found.into_iter().map(Address::from).collect()),
+            Err(reason) => reason,
+        };
+        Err(format!(
+            "no address of `{name}`: {reason}; correct the name, or write --address IP:PORT"
+        ))
     }
-    hosts.lines().find_map(|line| {
-        let mut words = line.split('#').next()?.split_whitespace();
-        let ip = words.next()?.parse().ok()?;
-        words
-            .any(|name| name.eq_ignore_ascii_case(host))
-            .then_some(ip)
-    })
 }
 
 #[cfg(test)]
@@ -115,12 +143,51 @@ mod tests {
         }
     }
 
+    /// The addresses of the host, if names have those of `look_up`.
+    fn addresses(url: &str, look_up: LookUp<'_>) -> Result<Vec<String>, String> {
+        let location = Origin::parse(url).unwrap().location(None)?;
+        let addresses = location.resolve(look_up)?;
+        Ok(addresses.iter().map(ToString::to_string).collect())
+    }
+
     #[test]
-    fn hosts_are_addresses_localhost_or_names_of_the_file() {
-        let hosts = "# comment\n10.0.0.7 a.example b.example # c.example\n";
-        assert_eq!(ip_of("::1", hosts), "::1".parse().ok());
-        assert_eq!(ip_of("localhost", hosts), "127.0.0.1".parse().ok());
-        assert_eq!(ip_of("B.example", hosts), "10.0.0.7".parse().ok());
-        assert_eq!(ip_of("c.example", hosts), None);
+    fn addresses_and_localhost_are_not_looked_up() {
+        let none = |url| addresses(url, &|_, _| panic!("it is looked up")).unwrap();
+        assert_eq!(none("http://[::1]:8080/"), ["[::1]:8080"]);
+        assert_eq!(
+            none("https://LOCALHOST/"),
+            ["127.0.0.1:443", "[::1]:443"],
+            "both families"
+        );
+        assert_eq!(none("http://a.localhost/")[0], "127.0.0.1:80");
+    }
+
+    #[test]
+    fn names_have_all_their_addresses_or_a_reason_and_a_remedy() {
+        let two = |name: &str, port| {
+            assert_eq!(name, "a.example");
+            let ips = ["10.0.0.7".parse().unwrap(), "fd00::7".parse().unwrap()];
+            Ok(ips.map(|ip| SocketAddr::new(ip, port)).into())
+        };
+        let found = addresses("http://a.example:81/", &two).unwrap();
+        assert_eq!(found, ["10.0.0.7:81", "[fd00::7]:81"]);
+        let none = |_: &str, _| Err("for a reason".to_owned());
+        let error = addresses("http://a.example/", &none).unwrap_err();
+        assert!(
+            error.contains("`a.example`: for a reason") && error.contains("--address"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_given_address_replaces_the_host() {
+        let origin = Origin::parse("http://a.example/").unwrap();
+        for given in ["[::1]:8080", "unix:/run/a.sock"] {
+            let location = origin.location(Some(given)).unwrap();
+            let addresses = location.resolve(&|_, _| panic!("it is looked up"));
+            assert_eq!(addresses.unwrap()[0].to_string(), given);
+        }
+        let error = origin.location(Some("a.example")).unwrap_err();
+        assert!(error.contains("127.0.0.1:8080"), "{error}");
     }
 }

@@ -2,50 +2,45 @@
 
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{StartOptions, write};
-use crate::fixed_response::{BODY, PATH};
-use crate::group::{Group, ServerRole};
+use super::{CONTENT_BYTES, CONTENT_FOLDER, CONTENT_PATH, StartOptions, write};
+use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
 /// Caddy with as many threads that run Go code as there are cores for it, that is, one.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("caddy")?;
-    if group.role != ServerRole::Respond {
-        return Err("Caddy is compared only with a fixed response".to_owned());
-    }
-    let tls = options.tls()?;
-    let config = json!({
+    let mut front = json!({
+        "listen": [options.listen.to_string()],
+        "automatic_https": { "disable": true },
+        "routes": routes(group.role, options)?,
+    });
+    front["protocols"] = match group.protocol {
+        ClientProtocol::Http1 => json!(["h1"]),
+        ClientProtocol::H2c => json!(["h1", "h2c"]),
+        ClientProtocol::Tls => json!(["h1", "h2", "h3"]),
+    };
+    let mut config = json!({
         "admin": { "disabled": true },
         "logging": { "logs": { "default": { "level": "ERROR" } } },
-        "apps": {
-            "http": { "servers": { "front": {
-                "listen": [options.listen.to_string()],
-                "protocols": ["h1", "h2", "h3"],
-                "automatic_https": { "disable": true },
-                "tls_connection_policies": [{
-                    "protocol_min": "tls1.3",
-                    "curves": ["x25519"],
-                }],
-                "routes": [{
-                    "match": [{ "path": [PATH] }],
-                    "handle": [{
-                        "handler": "static_response",
-                        "body": String::from_utf8_lossy(BODY),
-                    }],
-                }],
-            } } },
-            "tls": { "certificates": { "load_files": [{
-                "certificate": tls.certificate,
-                "key": tls.key,
-            }] } },
-        },
     });
+    if group.protocol == ClientProtocol::Tls {
+        let tls = options.tls()?;
+        front["tls_connection_policies"] = json!([{
+            "protocol_min": "tls1.3",
+            "curves": ["x25519"],
+        }]);
+        config["apps"]["tls"] = json!({ "certificates": { "load_files": [{
+            "certificate": tls.certificate,
+            "key": tls.key,
+        }] } });
+    }
+    config["apps"]["http"] = json!({ "servers": { "front": front } });
     let file = options
         .folder
         .join(format!("caddy-{}.json", options.listen.port()));
-    write(&file, &config.to_string())?;
+    write(&file, &format!("{config:#}"))?;
     let mut command = Command::new(program);
     command
         .args(["run", "--config"])
@@ -54,4 +49,44 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
         .env("XDG_DATA_HOME", options.folder)
         .env("XDG_CONFIG_HOME", options.folder);
     Ok(command)
+}
+
+fn routes(role: ServerRole, options: &StartOptions<'_>) -> Result<Value, String> {
+    if let Some(response) = role.fixed_response() {
+        return Ok(json!([{
+            "match": [{ "path": [response.path] }],
+            "handle": [{
+                "handler": "static_response",
+                "headers": { "Content-Type": [response.content_type] },
+                "body": response.body,
+            }],
+        }]));
+    }
+    Ok(match role {
+        ServerRole::SendContent => json!([{
+            "match": [{ "path": [CONTENT_PATH] }],
+            "handle": [
+                { "handler": "rewrite", "uri": format!("/data-{CONTENT_BYTES}") },
+                { "handler": "file_server", "root": options.folder.join(CONTENT_FOLDER) },
+            ],
+        }]),
+        ServerRole::ProxyToH2c => {
+            return Err("Caddy is not configured for HTTP/2 to upstreams".to_owned());
+        }
+        _ => json!([{
+            "handle": [{
+                "handler": "reverse_proxy",
+                "upstreams": [{ "dial": options.backend.to_string() }],
+                "transport": {
+                    "protocol": "http",
+                    // Go's client would ask for a compressed response that nobody has asked for.
+                    "compression": false,
+                    "keep_alive": {
+                        "idle_timeout": "1h",
+                        "max_idle_conns_per_host": options.requests,
+                    },
+                },
+            }],
+        }]),
+    })
 }

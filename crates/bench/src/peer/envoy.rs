@@ -4,9 +4,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{STREAMS_MAX, StartOptions, write};
-use crate::fixed_response::BODY;
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use super::{
+    CONTENT_BYTES, CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write,
+};
+use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 use crate::tls_files::TlsFiles;
 
@@ -19,9 +20,9 @@ const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 /// Envoy with one worker.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("envoy")?;
-    let responds = group.role == ServerRole::Respond;
+    let responds = group.role.fixed_response().is_some() || group.role == ServerRole::SendContent;
     let mut listeners = vec![listener(group, options, Transport::Tcp)?];
-    if matches!(group.load_tool, LoadTool::Http3(_)) {
+    if is_http3(group) {
         listeners.push(listener(group, options, Transport::Quic)?);
     }
     let clusters = if responds {
@@ -33,7 +34,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     let file = options
         .folder
         .join(format!("envoy-{}.json", options.listen.port()));
-    write(&file, &config.to_string())?;
+    write(&file, &format!("{config:#}"))?;
     let mut command = Command::new(program);
     command
         .args(["--concurrency", "1", "--disable-hot-restart", "-l", "error"])
@@ -54,13 +55,6 @@ fn listener(
     transport: Transport,
 ) -> Result<Value, String> {
     let is_quic = transport == Transport::Quic;
-    let action = match group.role {
-        ServerRole::Respond => (
-            "direct_response",
-            json!({ "status": 200, "body": { "inline_string": String::from_utf8_lossy(BODY) } }),
-        ),
-        _ => ("route", json!({ "cluster": "backend", "timeout": "0s" })),
-    };
     let mut chain = json!({
         "filters": [{
             "name": "http",
@@ -71,14 +65,14 @@ fn listener(
                 "stream_idle_timeout": "0s",
                 "generate_request_id": false,
                 "http2_protocol_options": { "max_concurrent_streams": STREAMS_MAX },
-                "route_config": { "virtual_hosts": [{
-                    "name": "all",
-                    "domains": ["*"],
-                    "routes": [{
-                        "match": { "prefix": "/" },
-                        action.0: action.1,
+                "route_config": {
+                    "max_direct_response_body_size_bytes": CONTENT_BYTES,
+                    "virtual_hosts": [{
+                        "name": "all",
+                        "domains": ["*"],
+                        "routes": routes(group, options),
                     }],
-                }]},
+                },
                 "http_filters": [{
                     "name": "router",
                     "typed_config": {
@@ -102,6 +96,28 @@ fn listener(
         });
     }
     Ok(listener)
+}
+
+fn routes(group: &Group, options: &StartOptions<'_>) -> Value {
+    let respond = |path: &str, body: Value| {
+        json!([{
+            "match": { "prefix": path },
+            "direct_response": { "status": 200, "body": body },
+        }])
+    };
+    if let Some(response) = group.role.fixed_response() {
+        return respond("/", json!({ "inline_string": response.body }));
+    }
+    match group.role {
+        ServerRole::SendContent => {
+            let file = options.folder.join(content_file());
+            respond(CONTENT_PATH, json!({ "filename": file }))
+        }
+        _ => json!([{
+            "match": { "prefix": "/" },
+            "route": { "cluster": "backend", "timeout": "0s" },
+        }]),
+    }
 }
 
 fn tls_socket(tls: &TlsFiles, transport: Transport) -> Value {
@@ -138,6 +154,7 @@ fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
             json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
         ),
         ServerRole::Respond
+        | ServerRole::RespondHealth
         | ServerRole::SendContent
         | ServerRole::ProxyToHttp1
         | ServerRole::ProxyContentToHttp1 => ("http_protocol_options", json!({})),

@@ -1,10 +1,8 @@
 //! H2O.
 
-use std::fs;
 use std::process::Command;
 
-use super::{STREAMS_MAX, StartOptions, write};
-use crate::fixed_response::{BODY, PATH};
+use super::{CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write};
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
@@ -22,6 +20,9 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
         folder,
         ..
     } = options;
+    if is_http3(group) {
+        return Err("H2O 2.2 does not support HTTP/3".to_owned());
+    }
     let (host, port) = (listen.ip(), listen.port());
     let tls = match group.protocol {
         ClientProtocol::Http1 | ClientProtocol::H2c => String::new(),
@@ -34,21 +35,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
             )
         }
     };
-    let paths = match group.role {
-        ServerRole::Respond => {
-            let response = folder.join(format!("h2o-{port}.txt"));
-            fs::write(&response, BODY).map_err(|e| format!("{}: {e}", response.display()))?;
-            format!("{PATH}:\n        file.file: {}", response.display())
-        }
-        ServerRole::SendContent => return Err("H2O is not configured for this".to_owned()),
-        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => format!(
-            "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
-            options.backend
-        ),
-        ServerRole::ProxyToH2c => {
-            return Err("this H2O does not support HTTP/2 to upstreams".to_owned());
-        }
-    };
+    let paths = paths(group.role, options)?;
     let connections_max = connections + requests + 200;
     let config = format!(
         "num-threads: 1
@@ -72,4 +59,36 @@ hosts:
     let mut command = Command::new(locate("h2o")?);
     command.args(["-m", "worker", "-c"]).arg(&file);
     Ok(command)
+}
+
+fn paths(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> {
+    if let Some(response) = role.fixed_response() {
+        // The extension says what the content is.
+        let extension = match response.content_type {
+            "application/json" => "json",
+            _ => "txt",
+        };
+        let name = format!("h2o-response-{}.{extension}", options.listen.port());
+        let file = options.folder.join(name);
+        write(&file, response.body)?;
+        return Ok(format!(
+            "{}:\n        file.file: {}",
+            response.path,
+            file.display()
+        ));
+    }
+    match role {
+        ServerRole::SendContent => {
+            let content = options.folder.join(content_file());
+            Ok(format!(
+                "{CONTENT_PATH}:\n        file.file: {}",
+                content.display()
+            ))
+        }
+        ServerRole::ProxyToH2c => Err("this H2O does not support HTTP/2 to upstreams".to_owned()),
+        _ => Ok(format!(
+            "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
+            options.backend
+        )),
+    }
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use super::{SMALL_PATH, StartOptions, write};
+use super::{SMALL_PATH, StartOptions, is_http3, write};
+use crate::fixed_response::FixedResponse;
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::programs::locate;
 
@@ -13,36 +14,15 @@ const MAXCONN_MIN: u32 = 8000;
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let StartOptions {
         listen,
-        backend,
         connections,
         requests,
         folder,
         ..
     } = options;
-    let response = match group.role {
-        ServerRole::Respond => "http-request return status 200 \
-             content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
-            .to_owned(),
-        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
-        ServerRole::ProxyToHttp1 => {
-            format!("default_backend backend\n\nbackend backend\n  server one {backend}")
-        }
-        ServerRole::ProxyContentToHttp1 => {
-            let small = options.small_backend.map(|small| {
-                (
-                    format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
-                    format!("\n\nbackend small\n  server one {small}"),
-                )
-            });
-            let (rule, small) = small.unwrap_or_default();
-            format!(
-                "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
-            )
-        }
-        ServerRole::ProxyToH2c => {
-            format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
-        }
-    };
+    if is_http3(group) {
+        return Err("Debian builds HAProxy without HTTP/3".to_owned());
+    }
+    let work = work(group.role, options)?;
     let splice = match group.role {
         ServerRole::ProxyContentToHttp1 => "option splice-auto",
         _ => "",
@@ -71,7 +51,7 @@ defaults
 
 frontend front
   bind {listen} backlog 4096 {bind}
-  {response}
+  {work}
 "
     );
     let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
@@ -79,6 +59,40 @@ frontend front
     let mut command = Command::new(locate("haproxy")?);
     command.args(["-db", "-q", "-f"]).arg(&file);
     Ok(command)
+}
+
+/// The rules of the frontend, and the backends after it.
+fn work(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> {
+    let backend = options.backend;
+    if let Some(response) = role.fixed_response() {
+        let FixedResponse {
+            content_type, body, ..
+        } = response;
+        return Ok(format!(
+            "http-request return status 200 content-type \"{content_type}\" string '{body}'"
+        ));
+    }
+    Ok(match role {
+        ServerRole::ProxyToH2c => {
+            format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
+        }
+        ServerRole::ProxyContentToHttp1 => {
+            let small = options.small_backend.map(|small| {
+                (
+                    format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
+                    format!("\n\nbackend small\n  server one {small}"),
+                )
+            });
+            let (rule, small) = small.unwrap_or_default();
+            format!(
+                "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
+            )
+        }
+        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
+        ServerRole::ProxyToHttp1 | ServerRole::Respond | ServerRole::RespondHealth => {
+            format!("default_backend backend\n\nbackend backend\n  server one {backend}")
+        }
+    })
 }
 
 /// The options after the address.

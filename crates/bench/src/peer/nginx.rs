@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use super::{
-    CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, write,
+    CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, is_http3,
+    write,
 };
 use crate::group::{ClientProtocol, Group, ServerRole};
 use crate::process::Workers;
@@ -23,6 +24,9 @@ pub(crate) fn command(
         requests,
         ..
     } = options;
+    if is_http3(group) {
+        return Err("nginx before 1.25 does not support HTTP/3".to_owned());
+    }
     let (upstream, location) = location(group.role, options)?;
     let listener = listener(group.protocol, options)?;
     let small = small_location(options);
@@ -65,8 +69,12 @@ http {{
 /// The upstream block, and the directives of the location.
 fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
     let backend = options.backend;
+    if let Some(response) = role.fixed_response() {
+        let (kind, body) = (response.content_type, response.body);
+        let directives = format!("default_type \"{kind}\"; return 200 '{body}';");
+        return Ok((String::new(), directives));
+    }
     match role {
-        ServerRole::Respond => Ok((String::new(), r#"return 200 "Hello, World!";"#.to_owned())),
         ServerRole::SendContent => {
             let folder = options.folder.join(CONTENT_FOLDER);
             let content = format!(
@@ -76,7 +84,7 @@ fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, Str
             );
             Ok((String::new(), content))
         }
-        ServerRole::ProxyToHttp1 => Ok((
+        ServerRole::ProxyToHttp1 | ServerRole::Respond | ServerRole::RespondHealth => Ok((
             upstream("backend", backend, options),
             format!("proxy_pass http://backend; {PROXY}"),
         )),

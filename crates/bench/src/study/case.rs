@@ -2,10 +2,18 @@
 
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use super::figure::Figure;
 use super::run::{Generator, Run, Watched};
 use crate::not_run::NotRun;
 use crate::stats::{self, compare, order};
+
+/// How often a run of [`Case::run_each`] that proves nothing is tried.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The beginning of the reason why a subject is void whose responses were wrong.
+const FAILED: &str = "It failed: ";
 
 /// One load on several subjects.
 #[derive(Debug)]
@@ -176,6 +184,18 @@ impl Load {
             ..self
         }
     }
+
+    /// The same load, whose responses must have this content.
+    pub(crate) fn expecting(mut self, content: &[u8]) -> Load {
+        let hash = digest(&SHA256, content);
+        let digits: String = hash
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        self.flags.extend(["--expect-sha256".to_owned(), digits]);
+        self
+    }
 }
 
 impl Case {
@@ -189,19 +209,58 @@ impl Case {
         rounds: u32,
         seed: u64,
     ) -> Result<Measured, String> {
+        self.run_with(rounds, seed, |case, subject, place| {
+            let failed = |error| format!("{}, {}: {error}", case.title, subject.name);
+            let run = generator.run(subject).map_err(failed)?;
+            place.void = run.void_reason(subject.load.rate.is_some());
+            place.runs.push(run);
+            Ok(())
+        })
+    }
+
+    /// The same for a comparison of many systems, which one of them does not end: a wrong response makes its system void,
+    /// and a run that proves nothing is repeated before it does.
+    pub(crate) fn run_each(
+        self,
+        generator: &Generator<'_>,
+        rounds: u32,
+        seed: u64,
+    ) -> Result<Measured, String> {
+        self.run_with(rounds, seed, |_, subject, place| {
+            for _ in 0..ATTEMPTS_MAX {
+                match generator.run(subject) {
+                    Ok(run) => match run.void_reason(subject.load.rate.is_some()) {
+                        Some(reason) => place.void = Some(reason),
+                        None => {
+                            place.void = None;
+                            place.runs.push(run);
+                            break;
+                        }
+                    },
+                    Err(error) => {
+                        place.void = Some(format!("{FAILED}{error}"));
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn run_with(
+        self,
+        rounds: u32,
+        seed: u64,
+        mut run: impl FnMut(&Case, &Subject, &mut MeasuredSubject) -> Result<(), String>,
+    ) -> Result<Measured, String> {
         let mut measured: Vec<MeasuredSubject> =
             self.subjects.iter().map(MeasuredSubject::new).collect();
         for round in 0..rounds {
             for index in order(measured.len(), round, seed) {
-                let subject = &self.subjects[index];
                 let place = &mut measured[index];
-                if place.void.is_some() {
-                    continue;
+                if place.void.is_none() {
+                    run(&self, &self.subjects[index], place)?;
                 }
-                let failed = |error| format!("{}, {}: {error}", self.title, subject.name);
-                let run = generator.run(subject).map_err(failed)?;
-                place.void = run.void_reason(subject.load.rate.is_some());
-                place.runs.push(run);
             }
         }
         Ok(Measured {
@@ -228,6 +287,20 @@ impl Measured {
     /// The subject of that name, if it was run.
     pub(crate) fn subject(&self, name: &str) -> Option<&MeasuredSubject> {
         self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    /// The subjects whose responses were wrong, each with its evidence.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.subjects.iter().filter_map(|subject| {
+            let evidence = subject.void.as_ref()?.strip_prefix(FAILED)?;
+            Some((subject.name.as_str(), evidence))
+        })
+    }
+
+    /// The median of a figure of a subject; `None` if it was not run, or is void.
+    pub(crate) fn median(&self, name: &str, figure: &Figure) -> Option<f64> {
+        let valid = self.subject(name).filter(|subject| subject.void.is_none());
+        figure.median(&valid?.runs)
     }
 
     /// A figure of two subjects, by rounds. `None` if one of them was not run, or is void.

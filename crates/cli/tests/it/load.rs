@@ -22,7 +22,13 @@ struct Server {
 
 impl Server {
     fn start(respond: impl Fn(u64) -> String + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Server::serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), respond)
+    }
+
+    fn serve_on(
+        listener: TcpListener,
+        respond: impl Fn(u64) -> String + Send + Sync + 'static,
+    ) -> Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicU64::new(0));
         let (counted, respond) = (Arc::clone(&requests), Arc::new(respond));
@@ -234,7 +240,6 @@ fn placeholders_and_mixes_reach_the_server() {
 fn wrong_arguments_are_usage_errors() {
     for (words, part) in [
         (&["load", "localhost"][..], "write http://"),
-        (&["load", "http://no-such-name.example/"], "--address"),
         (&["load", "--http", "3", "http://127.0.0.1:1/"], "https://"),
         (&["load", "http://127.0.0.1:1/{{m}}"], "{{uuid}}"),
         (
@@ -250,6 +255,38 @@ fn wrong_arguments_are_usage_errors() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
     assert!(stdout(&output).is_empty());
+}
+
+#[test]
+fn an_unknown_name_is_named_with_a_remedy() {
+    let output = blitz(&["load", "http://no-such-name.invalid/"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = stderr(&output);
+    assert!(
+        error.contains("`no-such-name.invalid`") && error.contains("--address"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_first_address_of_a_name_that_accepts_is_used() {
+    let server = Server::start(|_| "x".to_owned());
+    let port = server.address.port();
+    let (result, output) = load("-n 10 -c 1", &format!("http://localhost:{port}/"));
+    assert!(has_no_errors(&output), "{}", stderr(&output));
+    assert_eq!(result["target"]["address"], server.address.to_string());
+    // On a machine without IPv6 there is no second family.
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        return;
+    };
+    let address = listener.local_addr().unwrap();
+    let server = Server::serve_on(listener, |_| "x".to_owned());
+    let (result, output) = load(
+        "-n 10 -c 1",
+        &format!("http://localhost:{}/", address.port()),
+    );
+    assert!(has_no_errors(&output), "{}", stderr(&output));
+    assert_eq!(result["target"]["address"], server.address.to_string());
 }
 
 #[test]

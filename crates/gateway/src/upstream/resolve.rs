@@ -35,6 +35,21 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest of these pauses.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// The addresses of a name, in ascending order: one look-up, for programs that need no refresh. Blocks this thread.
+///
+/// # Errors
+/// Why there are none, in words.
+pub fn look_up_once(name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("the resolver does not start: {error}"))?;
+    match runtime.block_on(look_up(name, port, &[])) {
+        Ok(found) => Ok(found.addresses),
+        Err(not_found) => Err(not_found.reason),
+    }
+}
+
 /// A name and a port, with the newest result for them.
 #[derive(Debug)]
 pub(crate) struct ResolvedName {
