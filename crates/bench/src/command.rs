@@ -10,7 +10,7 @@ use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
-use crate::scenario::{self, bulk, compare, gateway, idle, protocols, start};
+use crate::scenario::{self, bulk, compare, gateway, generator, idle, protocols, start};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,6 +81,8 @@ enum Benchmark {
     Compare(compare::CompareArguments),
     /// The health endpoint over HTTP/1.1, HTTP/2 without TLS and HTTP/3, up to 1,000 connections: a report
     Gateway(gateway::GatewayArguments),
+    /// The CPU time that blitz load itself needs, beside wrk, h2load, oha and clients of HTTP/3: a report
+    Generator(generator::GeneratorArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
     /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
@@ -135,6 +137,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Compare(arguments) => compare::run(arguments, invocation),
         Benchmark::Gateway(arguments) => gateway::run(arguments, invocation),
+        Benchmark::Generator(arguments) => generator::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),

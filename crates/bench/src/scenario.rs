@@ -4,6 +4,7 @@ pub(crate) mod bulk;
 pub(crate) mod compare;
 mod cores;
 pub(crate) mod gateway;
+pub(crate) mod generator;
 mod h1;
 mod h2;
 mod h2_proxy;

@@ -5,6 +5,7 @@
 
 mod case;
 mod figure;
+mod program;
 mod run;
 mod section;
 mod stage;
@@ -12,9 +13,10 @@ mod surroundings;
 
 pub(crate) use case::{Case, Length, Load, Measured, MeasuredSubject, Requests, Subject, Version};
 pub(crate) use figure::{
-    Cell, Figure, MEGABYTES_PER_SECOND, P50, P99, P999, REQUESTS_PER_SECOND, RESIDENT_MIB,
-    SERVER_US, WHOLE_TIME, ratio_text,
+    CLIENT_US, Cell, Figure, MEGABYTES_PER_SECOND, P50, P99, P999, REQUESTS_PER_SECOND,
+    RESIDENT_MIB, SERVER_US, WHOLE_TIME, ratio_text,
 };
+pub(crate) use program::Program;
 pub(crate) use run::{Generator, Run, Watched};
 pub(crate) use section::{Sentence, conclusion, measure, section};
 pub(crate) use stage::{Contender, Stage};

@@ -23,6 +23,7 @@ Groups = X25519
 ";
 
 /// PEM files with ECDSA on P-256.
+#[derive(Debug, Clone)]
 pub(crate) struct TlsFiles {
     pub(crate) authority: PathBuf,
     pub(crate) certificate: PathBuf,

@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
-use crate::programs::locate;
+use crate::programs::{Example, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{MEGABYTES_PER_SECOND, P99, Watch, finish};
 use crate::tls_files::TlsFiles;
@@ -157,6 +157,10 @@ fn measure(
 ) -> Result<OnNetwork, String> {
     let folder = RunFolder::create()?;
     let programs = &invocation.programs;
+    let go = match &link {
+        None => programs.example(Example::GoLoad),
+        Some(_) => Err("Go's clients run on the loopback only".to_owned()),
+    };
     let tls = TlsFiles::create(folder.path(), programs)?;
     let spec = link.as_ref().map(|link| &link.spec);
     let stage = Stage::start(programs, &folder, &tls, spec, arguments.seed)?;
@@ -168,7 +172,7 @@ fn measure(
         for &mode in workload.modes {
             eprintln!("{network}: {}, {} …", workload.title, mode.name());
             let length = arguments.length(&workload, link.is_some());
-            let case = workload.case(mode, &stage.base(), &stage.watched(), length);
+            let case = workload.case(mode, (&stage.base(), &stage.watched()), &go, length);
             let measured = case.run(&stage.generator(), arguments.rounds(), arguments.seed)?;
             series.push(Series {
                 workload,

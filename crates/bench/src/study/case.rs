@@ -5,6 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::figure::Figure;
+use super::program::Program;
 use super::run::{Generator, Run, Watched};
 use crate::not_run::NotRun;
 use crate::stats::{self, compare, order};
@@ -40,9 +41,10 @@ pub(crate) struct Subject {
     pub(crate) may_fail: bool,
 }
 
-/// The work of one process of `blitz load`.
+/// The work of one process of a load generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
+    pub(crate) program: Program,
     /// `http://` or `https://`, and the address of the server.
     pub(crate) base: String,
     pub(crate) requests: Requests,
@@ -163,6 +165,7 @@ impl Load {
         length: Length,
     ) -> Load {
         Load {
+            program: Program::Blitz,
             base: base.into(),
             requests,
             version,

@@ -56,6 +56,13 @@ pub(crate) const SERVER_US: Figure = Figure {
     of: |run| Some(run.server_us),
 };
 
+pub(crate) const CLIENT_US: Figure = Figure {
+    name: "CPU time of the generator per request",
+    unit: "µs",
+    better: Direction::Lower,
+    of: |run| Some(run.client_us),
+};
+
 pub(crate) const RESIDENT_MIB: Figure = Figure {
     name: "resident memory of the server",
     unit: "MiB",
@@ -63,8 +70,12 @@ pub(crate) const RESIDENT_MIB: Figure = Figure {
     of: |run| Some(run.resident_bytes as f64 / f64::from(1 << 20)),
 };
 
-pub(crate) const P50: Figure = latency("latency, p50", |run| quantile(run, 0.5));
-pub(crate) const P99: Figure = latency("latency, p99", |run| quantile(run, 0.99));
+pub(crate) const P50: Figure = latency("latency, p50", |run| {
+    quantile(run, 0.5).or(run.reported_p50_us.map(|us| us as f64))
+});
+pub(crate) const P99: Figure = latency("latency, p99", |run| {
+    quantile(run, 0.99).or(run.reported_p99_us.map(|us| us as f64))
+});
 pub(crate) const P999: Figure = latency("latency, p99.9", |run| quantile(run, 0.999));
 
 const fn latency(name: &'static str, of: fn(&Run) -> Option<f64>) -> Figure {
@@ -98,6 +109,19 @@ impl Cell {
     pub(crate) const SERVER_US: Cell = Cell {
         title: "CPU µs/request",
         of: |subject| median(&SERVER_US, subject),
+    };
+    pub(crate) const CLIENT_US: Cell = Cell {
+        title: "CPU µs/request of the generator",
+        of: |subject| median(&CLIENT_US, subject),
+    };
+    /// Medians of the rounds, as each generator reports them.
+    pub(crate) const ROUNDS_P50: Cell = Cell {
+        title: "p50 µs",
+        of: |subject| median(&P50, subject),
+    };
+    pub(crate) const ROUNDS_P99: Cell = Cell {
+        title: "p99 µs",
+        of: |subject| median(&P99, subject),
     };
     pub(crate) const RESIDENT: Cell = Cell {
         title: "RSS MiB",

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::case::{Length, Load, Requests, Subject};
+use super::program::{Program, Reported, run_go, run_oha, run_tool};
 use crate::link::Link;
 use crate::load_result::{Affects, LoadResult};
 use crate::process::{
@@ -14,7 +15,7 @@ use crate::programs::Programs;
 use crate::run_folder::RunFolder;
 
 /// What a run may take beyond its planned time.
-const SPARE: Duration = Duration::from_secs(120);
+pub(super) const SPARE: Duration = Duration::from_secs(120);
 
 /// The exit codes of `blitz load` whose result counts: a valid run, failed requests, INVALID.
 const CODES: [i32; 3] = [0, 1, 75];
@@ -42,6 +43,11 @@ pub(crate) struct Run {
     /// CPU time of the server per request, in microseconds. It covers the warm-up as well; a cold run has its connections
     /// in it.
     pub(crate) server_us: f64,
+    /// CPU time of the generator per request, in microseconds: of its whole life, its start included.
+    pub(crate) client_us: f64,
+    /// Percentiles that another generator reports, in microseconds; those of `blitz load` are in the result.
+    pub(crate) reported_p50_us: Option<u64>,
+    pub(crate) reported_p99_us: Option<u64>,
     /// Resident memory of the server at the end, in bytes.
     pub(crate) resident_bytes: u64,
     /// Share of one core that programs beside server, backend and generator used.
@@ -65,31 +71,29 @@ impl Generator<'_> {
     /// Runs the load of a subject once, as a new process.
     pub(super) fn run(&self, subject: &Subject) -> Result<Run, String> {
         let load = &subject.load;
-        let mut command = self.command(load)?;
         let Watched { servers, beside } = &subject.watched;
         let seconds_of = |all: &[u32]| all.iter().map(|&pid| cpu_seconds_of(pid)).sum::<f64>();
-        let (server, others) = (seconds_of(servers), seconds_of(beside) + own_cpu_seconds());
-        let busy = busy_seconds();
-        let begun = std::time::Instant::now();
-        let child = self.spawn(&mut command);
-        let child = child.map_err(|error| format!("blitz load does not start: {error}"))?;
-        let output = wait_within(child, load.length.planned() + SPARE)?;
+        let (server, backends) = (seconds_of(servers), seconds_of(beside));
+        let (own, busy) = (own_cpu_seconds(), busy_seconds());
+        let begun = Instant::now();
+        let reported = match &load.program {
+            Program::Blitz => self.run_blitz(subject),
+            Program::Go(program) => run_go(program, load),
+            Program::Oha(program) => run_oha(program, load),
+            Program::Tool(tool, tls) => {
+                run_tool(*tool, tls, load, (self.programs, self.folder.path()))
+            }
+        };
         let elapsed = begun.elapsed().as_secs_f64();
         let server = seconds_of(servers) - server;
         // The generator has ended, so its time is part of that of this process's children.
-        let others = seconds_of(beside) + own_cpu_seconds() - others;
-        let foreign = busy_seconds() - busy - server - others;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let result: LoadResult =
-            serde_json::from_slice(&output.stdout).map_err(|_| errors.trim().to_owned())?;
-        let is_counted = output
-            .status
-            .code()
-            .is_some_and(|code| CODES.contains(&code));
-        let is_correct = result.counts.errors() == 0;
-        if !is_counted || !(is_correct || subject.may_fail) {
-            return Err(failure(&result, errors.trim()));
-        }
+        let client = own_cpu_seconds() - own;
+        let foreign = busy_seconds() - busy - server - client - (seconds_of(beside) - backends);
+        let Reported {
+            result,
+            p50_us,
+            p99_us,
+        } = reported?;
         if result.counts.completed > 0 && result.target.protocol != load.version.alpn() {
             return Err(format!("it used {}", result.target.protocol));
         }
@@ -97,9 +101,33 @@ impl Generator<'_> {
         let requests = result.counts.completed as f64 * (1.0 + warm_up);
         Ok(Run {
             server_us: server * 1e6 / requests,
+            client_us: client * 1e6 / requests,
+            reported_p50_us: p50_us,
+            reported_p99_us: p99_us,
             resident_bytes: servers.iter().map(|&pid| resident_bytes_of(pid)).sum(),
             foreign_share: foreign.max(0.0) / elapsed,
             result,
+        })
+    }
+
+    fn run_blitz(&self, subject: &Subject) -> Result<Reported, String> {
+        let load = &subject.load;
+        let child = self.spawn(&mut self.command(load)?);
+        let child = child.map_err(|error| format!("blitz load does not start: {error}"))?;
+        let output = wait_within(child, load.length.planned() + SPARE)?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let result: LoadResult =
+            serde_json::from_slice(&output.stdout).map_err(|_| errors.trim().to_owned())?;
+        let code = output.status.code();
+        let is_counted = code.is_some_and(|code| CODES.contains(&code));
+        let is_correct = result.counts.errors() == 0;
+        if !is_counted || !(is_correct || subject.may_fail) {
+            return Err(failure(&result, errors.trim()));
+        }
+        Ok(Reported {
+            result,
+            p50_us: None,
+            p99_us: None,
         })
     }
 

@@ -54,6 +54,9 @@ impl<'a> Findings<'a> {
                     series.mode.name()
                 );
                 conclusions.push(verdict(series, &name));
+                if let Some(text) = claim(series, &name) {
+                    conclusions.push(Conclusion::new(ConclusionKind::Figure, text));
+                }
                 let dialing = Client::Http2Dialing.name();
                 let dials = series.measured.subject(dialing).is_some();
                 if dials && series.workload.in_flight >= DIALING_TOLD_FROM {
@@ -133,6 +136,20 @@ fn verdict(series: &Series, name: &str) -> Conclusion {
             object,
         },
     )
+}
+
+/// What the cited comparison has seen, with its own clients.
+fn claim(series: &Series, name: &str) -> Option<String> {
+    let (http3, http2) = (Client::GoHttp3.name(), Client::GoHttp2.name());
+    let figure = &series.workload.figure;
+    let comparison = series.measured.compare(http3, http2, figure)?;
+    Some(format!(
+        "{name}: with Go's clients, HTTP/3 answers {} times as many requests as HTTP/2 ({}). Go's client of HTTP/2 dials up \
+         to {} connections, its client of HTTP/3 one.",
+        number::significant(comparison.ratio),
+        ratio_text(&comparison),
+        series.workload.in_flight
+    ))
 }
 
 /// What the connections of a cold client do to the comparison.

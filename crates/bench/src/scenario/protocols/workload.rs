@@ -1,10 +1,12 @@
 //! The workloads: those of a comparison of HTTP/2 with HTTP/3 that is often cited, and those that it leaves out.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::not_run::NotRun;
 use crate::study::{
-    Case, Figure, Length, Load, MEGABYTES_PER_SECOND, P99, REQUESTS_PER_SECOND, Requests, Subject,
-    Version, WHOLE_TIME, Watched,
+    Case, Figure, Length, Load, MEGABYTES_PER_SECOND, P99, Program, REQUESTS_PER_SECOND, Requests,
+    Subject, Version, WHOLE_TIME, Watched,
 };
 
 /// What a client requests.
@@ -50,6 +52,10 @@ pub(super) enum Client {
     /// HTTP/2 with a connection for each request in flight: a client that does not wait for its first connection dials
     /// so many when it is cold.
     Http2Dialing,
+    /// HTTP/2 with Go's net/http, which dials for requests that find no connection.
+    GoHttp2,
+    /// HTTP/3 with quic-go, which dials once.
+    GoHttp3,
 }
 
 /// Whether connecting is part of the run.
@@ -305,14 +311,37 @@ impl Workload {
     }
 
     /// The workload in one mode, on the server at `base`. A warm run takes so `long`.
-    pub(super) fn case(&self, mode: Mode, base: &str, watched: &Watched, long: Duration) -> Case {
+    /// `go` is the program with Go's clients, or the reason why there is none.
+    pub(super) fn case(
+        &self,
+        mode: Mode,
+        (base, watched): (&str, &Watched),
+        go: &Result<PathBuf, String>,
+        long: Duration,
+    ) -> Case {
         let length = match mode {
             Mode::Cold => Length::Requests(self.requests),
             Mode::Warm => Length::warm(long),
         };
-        let subjects = self.clients(mode).into_iter().map(|client| {
+        let mut clients = self.clients(mode);
+        let mut not_run = Vec::new();
+        if let Err(reason) = go {
+            clients.retain(|client| {
+                let is_go = client.is_go();
+                if is_go {
+                    let name = client.name().to_owned();
+                    let reason = reason.clone();
+                    not_run.push(NotRun { name, reason });
+                }
+                !is_go
+            });
+        }
+        let subjects = clients.into_iter().map(|client| {
             let (connections, streams) = self.connections(client);
             let mut load = Load::new(base, self.requests(), client.version(), length);
+            if let (true, Ok(program)) = (client.is_go(), go) {
+                load.program = Program::Go(program.clone());
+            }
             load.flags
                 .extend(self.flags.iter().map(|&flag| flag.to_owned()));
             Subject {
@@ -327,7 +356,7 @@ impl Workload {
             load: self.describe(mode),
             subjects: subjects.collect(),
             base: Some(Client::Http2.name().to_owned()),
-            not_run: Vec::new(),
+            not_run,
         }
     }
 
@@ -337,7 +366,16 @@ impl Workload {
         if mode == Mode::Cold && self.in_flight > 1 && self.http1_connections.is_none() {
             clients.push(Client::Http2Dialing);
         }
+        // Those of the cited comparison, where it says that HTTP/3 is several times as fast.
+        if mode == Mode::Cold && self.in_flight >= GO_FROM && self.has_one_path() {
+            clients.extend([Client::GoHttp2, Client::GoHttp3]);
+        }
         clients
+    }
+
+    /// What Go's clients support.
+    fn has_one_path(&self) -> bool {
+        self.flags.is_empty() && matches!(self.paths, Paths::Fixed([_]))
     }
 
     /// Connections, and streams on each. New connections have one request each.
@@ -347,17 +385,29 @@ impl Workload {
             Client::Http1 => (self.http1_connections.unwrap_or(self.in_flight), 1),
             Client::Http2Dialing => (self.in_flight, 1),
             Client::Http2 | Client::Http3 if is_new => (self.in_flight, 1),
-            Client::Http2 | Client::Http3 => (1, self.in_flight),
+            Client::Http2 | Client::Http3 | Client::GoHttp2 | Client::GoHttp3 => {
+                (1, self.in_flight)
+            }
         }
     }
 }
 
+/// From so many requests in flight on, cold runs have Go's clients as well.
+const GO_FROM: u32 = 50;
+
 impl Client {
-    pub(super) const ALL: [Client; 4] = [
+    /// Whether it is a client of Go.
+    fn is_go(self) -> bool {
+        matches!(self, Client::GoHttp2 | Client::GoHttp3)
+    }
+
+    pub(super) const ALL: [Client; 6] = [
         Client::Http1,
         Client::Http2,
         Client::Http3,
         Client::Http2Dialing,
+        Client::GoHttp2,
+        Client::GoHttp3,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -366,14 +416,16 @@ impl Client {
             Client::Http2 => "HTTP/2",
             Client::Http3 => "HTTP/3",
             Client::Http2Dialing => "HTTP/2, dialing",
+            Client::GoHttp2 => "HTTP/2, Go",
+            Client::GoHttp3 => "HTTP/3, Go",
         }
     }
 
     pub(super) fn version(self) -> Version {
         match self {
             Client::Http1 => Version::Http1,
-            Client::Http2 | Client::Http2Dialing => Version::Http2,
-            Client::Http3 => Version::Http3,
+            Client::Http2 | Client::Http2Dialing | Client::GoHttp2 => Version::Http2,
+            Client::Http3 | Client::GoHttp3 => Version::Http3,
         }
     }
 }
