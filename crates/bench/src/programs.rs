@@ -13,6 +13,10 @@ pub(crate) enum Example {
     BulkBackend,
     PacedClient,
     Http3Load,
+    BlockingProxy,
+    ParserAndRouter,
+    AxumHello,
+    ActixHello,
 }
 
 impl Example {
@@ -24,6 +28,10 @@ impl Example {
             Example::BulkBackend => "bulk_backend",
             Example::PacedClient => "paced_client",
             Example::Http3Load => "http3_load",
+            Example::BlockingProxy => "blocking_proxy",
+            Example::ParserAndRouter => "parser_and_router",
+            Example::AxumHello => "axum_hello",
+            Example::ActixHello => "actix_hello",
         }
     }
 }

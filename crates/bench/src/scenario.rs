@@ -7,6 +7,7 @@ mod h2;
 mod h2_proxy;
 mod h3;
 pub(crate) mod idle;
+pub(crate) mod models;
 pub(crate) mod protocols;
 pub(crate) mod start;
 mod tls;

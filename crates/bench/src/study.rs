@@ -14,5 +14,5 @@ pub(crate) use figure::{
     Cell, Figure, P50, P99, P999, REQUESTS_PER_SECOND, RESIDENT_MIB, SERVER_US, ratio_text,
 };
 pub(crate) use run::{Generator, Run, Watched};
-pub(crate) use section::{Sentence, conclusion, section};
+pub(crate) use section::{Sentence, conclusion, measure_beyond, section};
 pub(crate) use surroundings::{Surroundings, Watch, finish};
