@@ -10,7 +10,7 @@ use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
-use crate::scenario::{self, bulk, idle, models, protocols, start};
+use crate::scenario::{self, bulk, framework, idle, models, protocols, start};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +22,8 @@ Examples:
       two systems only; an unknown name lists the known ones
   blitz bench protocols --link rtt=50ms --link rtt=50ms,loss=1%
       is HTTP/3 faster? on two emulated links, as a report
+  blitz bench framework --only latency,churn
+      the response of an application, beside other frameworks
   blitz bench models --clients 10,1000
       what a proxy adds to the latency: blocking threads beside event loops
   blitz bench bulk --size all --only h1-down,h1-up
@@ -77,6 +79,8 @@ enum Benchmark {
     Bulk(bulk::BulkArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
+    /// A server framework beside axum and actix-web: latency, sizes, threads, connections, parser and router
+    Framework(framework::FrameworkArguments),
     /// Proxies that wait in different ways: a blocking thread, a thread pool, event loops; the latency that they add
     Models(models::ModelsArguments),
     /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
@@ -130,6 +134,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Cores(arguments) => compare(&scenario::CORES, arguments),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
+        Benchmark::Framework(arguments) => framework::run(arguments, invocation),
         Benchmark::Models(arguments) => models::run(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),

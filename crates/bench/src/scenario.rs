@@ -2,6 +2,7 @@
 
 pub(crate) mod bulk;
 mod cores;
+pub(crate) mod framework;
 mod h1;
 mod h2;
 mod h2_proxy;
