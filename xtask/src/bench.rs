@@ -24,8 +24,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("bulk", &[LIMIT_RELAY, BULK_BACKEND, PACED_CLIENT]),
     ("idle", &[HELLO_WORLD]),
     ("start", &[HELLO_WORLD]),
-    ("models", &[BULK_BACKEND, BLOCKING_PROXY]),
-    ("framework", &[HELLO_WORLD, LIMIT_RESPONDER, MICRO]),
+    ("models", &[BLOCKING_PROXY]),
+    (
+        "framework",
+        &[HELLO_WORLD, LIMIT_RESPONDER, PARSER_AND_ROUTER],
+    ),
 ];
 
 /// Package and name.
@@ -38,7 +41,7 @@ const PACED_CLIENT: Example = ("blitz-reactor", "paced_client");
 const HELLO_WORLD: Example = ("blitz", "hello_world");
 const HTTP3_LOAD: Example = ("blitz-http", "http3_load");
 const BLOCKING_PROXY: Example = ("blitz-proto", "blocking_proxy");
-const MICRO: Example = ("blitz", "parser_and_router");
+const PARSER_AND_ROUTER: Example = ("blitz", "parser_and_router");
 
 /// The workspace of other frameworks, and its programs.
 const FRAMEWORKS: &str = "benchmarks/frameworks";
@@ -192,7 +195,17 @@ mod tests {
         };
         assert_eq!(of("h2-proxy --quick"), [LIMIT_RESPONDER]);
         assert_eq!(of("--out results idle"), [HELLO_WORLD]);
+        assert_eq!(of("models --quick"), [BLOCKING_PROXY]);
         assert!(of("h2 --only h2c").is_empty() && of("h9").is_empty());
+    }
+
+    #[test]
+    fn every_framework_is_a_program_of_its_workspace() {
+        let folder = repository_root().join(FRAMEWORKS);
+        assert!(folder.join("Cargo.lock").exists());
+        for name in FRAMEWORK_PROGRAMS {
+            assert!(folder.join(format!("src/bin/{name}.rs")).exists(), "{name}");
+        }
     }
 
     #[test]

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! The flags of both peers: `--listen ADDR --threads N`.
 
 use std::env;

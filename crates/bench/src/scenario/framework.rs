@@ -71,7 +71,7 @@ pub(crate) fn run(
     let watch = Watch::start();
     let folder = RunFolder::create()?;
     let programs = &invocation.programs;
-    let limits = Limits::raise();
+    let limits = Limits::raise(arguments.quick);
     let stage = Stage::start(programs, &folder)?;
     let generator = Generator {
         programs,
@@ -126,12 +126,8 @@ impl FrameworkArguments {
         };
         let groups = Group::ALL.into_iter().filter(|&group| self.has(group));
         let works = groups.flat_map(|group| {
-            let mut works = group.works(length);
-            if self.quick {
-                // The last one is the largest.
-                works.drain(..works.len().saturating_sub(1));
-            }
-            works.into_iter().map(move |work| (group, work))
+            let works = group.works(length, self.quick).into_iter();
+            works.map(move |work| (group, work))
         });
         works.collect()
     }

@@ -29,7 +29,7 @@ pub(crate) struct ModelsArguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
     /// Numbers of clients, separated by commas
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "10,50,100,500,1000",
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10,50,100,500,1000",
           value_parser = clap::value_parser!(u32).range(1..=5000))]
     clients: Vec<u32>,
     /// Five short rounds with 10 clients as ab and 50 as wrk; not saved

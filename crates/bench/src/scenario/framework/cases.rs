@@ -1,4 +1,4 @@
-//! The loads: the rows of the framework document that is measured again here.
+//! The loads: the rows of a published benchmark of a framework, measured again.
 
 use std::thread;
 
@@ -75,6 +75,7 @@ const THREADED: u32 = 64;
 const CHURNING: u32 = 32;
 /// A number of requests, because the ports of so many new connections are limited.
 const CHURN_REQUESTS: u32 = 10_000;
+const CHURN_REQUESTS_QUICK: u32 = 2_000;
 
 impl Group {
     pub(super) const ALL: [Group; 8] = [
@@ -88,8 +89,17 @@ impl Group {
         Group::Descriptors,
     ];
 
-    /// The loads of this part; none for parts that need no load.
-    pub(super) fn works(self, length: Length) -> Vec<Work> {
+    /// The loads of this part; none for parts that need no load. A quick run has the last one only, which is the
+    /// largest.
+    pub(super) fn works(self, length: Length, is_quick: bool) -> Vec<Work> {
+        let mut works = self.all_works(length, is_quick);
+        if is_quick {
+            works.drain(..works.len().saturating_sub(1));
+        }
+        works
+    }
+
+    fn all_works(self, length: Length, is_quick: bool) -> Vec<Work> {
         let work = |title: String, connections, threads| Work {
             title,
             connections,
@@ -122,7 +132,10 @@ impl Group {
                 .collect(),
             Group::One => vec![work("one connection".to_owned(), 1, 1)],
             Group::Churn => vec![Work {
-                length: Length::Requests(CHURN_REQUESTS),
+                length: Length::Requests(match is_quick {
+                    true => CHURN_REQUESTS_QUICK,
+                    false => CHURN_REQUESTS,
+                }),
                 flags: vec!["--new-connections".to_owned()],
                 ..work("new connections".to_owned(), CHURNING, 1)
             }],
@@ -225,7 +238,8 @@ mod tests {
     #[test]
     fn every_row_of_the_document_has_its_load() {
         let length = Length::Requests(1);
-        let works = |group: Group| group.works(length);
+        let works = |group: Group| group.works(length, false);
+        assert_eq!(Group::Connections.works(length, true)[0].connections, 1_000);
         let connections = works(Group::Connections);
         let counts: Vec<u32> = connections.iter().map(|work| work.connections).collect();
         assert_eq!(counts, [32, 100, 256, 500, 1_000]);
@@ -242,7 +256,7 @@ mod tests {
     fn titles_are_unique() {
         let works = Group::ALL
             .into_iter()
-            .flat_map(|group| group.works(Length::Requests(1)));
+            .flat_map(|group| group.works(Length::Requests(1), false));
         let mut titles: Vec<String> = works.map(|work| work.title).collect();
         let count = titles.len();
         titles.sort();

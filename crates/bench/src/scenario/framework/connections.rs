@@ -7,8 +7,10 @@ use crate::probe;
 use crate::process::Server;
 use crate::system::System;
 
-/// The most connections: the limit of the framework document.
+/// The most connections.
 pub(super) const COUNT_MAX: u32 = 20_000;
+/// The most connections of a quick run.
+const COUNT_MAX_QUICK: u32 = 2_000;
 
 /// Descriptors of a process beside its connections.
 const SPARE: u64 = 200;
@@ -37,9 +39,12 @@ pub(super) struct Connections {
 
 impl Limits {
     /// Raises the soft limit, before the servers start and inherit it.
-    pub(super) fn raise() -> Limits {
+    pub(super) fn raise(is_quick: bool) -> Limits {
         let (soft, hard) = descriptors::limits();
-        let wanted = wanted(hard);
+        let wanted = match is_quick {
+            true => wanted(hard).min(COUNT_MAX_QUICK),
+            false => wanted(hard),
+        };
         // If it cannot be raised, the result is what it allows.
         let _ = descriptors::allow(u64::from(wanted) + SPARE);
         Limits { soft, hard, wanted }

@@ -237,6 +237,13 @@ fn method(rounds: u32) -> Vec<String> {
          backend and generator: compare their CPU time per request, and not their requests per second, with those of the \
          others."
             .to_owned(),
+        "Each client sends its next request when it has the response to the last one. Where a proxy is the bottleneck, the \
+         latency is the number of clients divided by its throughput: one client shows what a proxy takes for a request, \
+         many show for how long they wait."
+            .to_owned(),
+        "The blocking proxies have the queue for connections of Rust's standard library, 128 places; a client that finds \
+         it full tries again a second later. The queues of the others have 4,096."
+            .to_owned(),
         "Failed requests are counted and end nothing: that a blocking proxy lets clients wait until they give up is a \
          result. A response with the wrong status or content counts as failed as well. The latency is that of requests \
          with correct responses, and CPU time is divided by their number."
