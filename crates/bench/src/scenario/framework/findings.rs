@@ -364,7 +364,7 @@ mod tests {
         let conclusions = report(&findings).conclusions;
         let texts: Vec<&str> = conclusions.iter().map(|one| one.text.as_str()).collect();
         assert_eq!(conclusions.len(), 3, "{texts:?}");
-        assert!(texts[1].contains("0.500 times"), "{texts:?}");
+        assert!(texts[1].contains("0.501 times"), "{texts:?}");
         assert_eq!(conclusions[2].kind, ConclusionKind::NotRun);
     }
 
