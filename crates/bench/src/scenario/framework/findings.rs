@@ -83,10 +83,7 @@ impl Findings {
             }
         }
         let not_run = self.not_run.iter().map(|NotRun { name, reason }| {
-            Conclusion::new(
-                ConclusionKind::NotRun,
-                format!("{name}: not run: {reason}."),
-            )
+            Conclusion::new(ConclusionKind::NotRun, format!("{name}: {reason}."))
         });
         conclusions.extend(not_run);
         conclusions
