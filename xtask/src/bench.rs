@@ -5,6 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -24,6 +25,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("compare", &[LIMIT_RESPONDER, LIMIT_RELAY]),
     ("idle", &[HELLO_WORLD]),
     ("start", &[HELLO_WORLD]),
+    ("models", &[BLOCKING_PROXY]),
+    (
+        "framework",
+        &[HELLO_WORLD, LIMIT_RESPONDER, PARSER_AND_ROUTER],
+    ),
 ];
 
 /// Package and name.
@@ -35,6 +41,12 @@ const BULK_BACKEND: Example = ("blitz-reactor", "bulk_backend");
 const PACED_CLIENT: Example = ("blitz-reactor", "paced_client");
 const HELLO_WORLD: Example = ("blitz", "hello_world");
 const HTTP3_LOAD: Example = ("blitz-http", "http3_load");
+const BLOCKING_PROXY: Example = ("blitz-proto", "blocking_proxy");
+const PARSER_AND_ROUTER: Example = ("blitz", "parser_and_router");
+
+/// The workspace of other frameworks, and its programs.
+const FRAMEWORKS: &str = "benchmarks/frameworks";
+const FRAMEWORK_PROGRAMS: [&str; 2] = ["axum_hello", "actix_hello"];
 
 /// Builds the release and becomes `blitz bench`, whose exit codes are those of this command.
 pub(crate) fn run(args: &[String]) -> ExitCode {
@@ -53,14 +65,54 @@ fn build(args: &[String]) -> Result<(), String> {
     if is_help {
         return Ok(());
     }
+    if names(args, "framework") {
+        build_frameworks();
+    }
     examples_of(args)
         .iter()
         .try_for_each(|(package, name)| build_target(package, "--example", name))
 }
 
+/// Builds the other frameworks beside the examples. Without them, for example without a registry, `blitz bench` reports
+/// that they were not run.
+fn build_frameworks() {
+    eprintln!("building {} …", FRAMEWORK_PROGRAMS.join(" and "));
+    let target = target_folder().join("frameworks");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--locked", "--bins"])
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(repository_root().join(FRAMEWORKS))
+        .status();
+    let is_built = status.is_ok_and(|status| status.success());
+    let examples = target_folder().join("release/examples");
+    for name in FRAMEWORK_PROGRAMS {
+        let place = examples.join(name);
+        // A program of an earlier revision would be measured instead.
+        let _ = fs::remove_file(&place);
+        if is_built && let Err(error) = copy(&target.join("release").join(name), &place) {
+            eprintln!("xtask bench: {name}: {error}");
+        }
+    }
+    if !is_built {
+        eprintln!("xtask bench: {FRAMEWORKS} does not build; its programs are not run");
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::copy(from, to).map(drop)
+}
+
+fn names(args: &[String], benchmark: &str) -> bool {
+    args.iter().any(|arg| arg == benchmark)
+}
+
 /// The examples that the benchmark needs; none for an unknown one, which `blitz bench` reports.
 fn examples_of(args: &[String]) -> &'static [Example] {
-    let named = |(name, _): &&(&str, _)| args.iter().any(|arg| arg == name);
+    let named = |(name, _): &&(&str, _)| names(args, name);
     let found = EXAMPLES.iter().find(named);
     found.map_or(&[], |(_, examples)| *examples)
 }
@@ -144,7 +196,17 @@ mod tests {
         };
         assert_eq!(of("h2-proxy --quick"), [LIMIT_RESPONDER]);
         assert_eq!(of("--out results idle"), [HELLO_WORLD]);
+        assert_eq!(of("models --quick"), [BLOCKING_PROXY]);
         assert!(of("h2 --only h2c").is_empty() && of("h9").is_empty());
+    }
+
+    #[test]
+    fn every_framework_is_a_program_of_its_workspace() {
+        let folder = repository_root().join(FRAMEWORKS);
+        assert!(folder.join("Cargo.lock").exists());
+        for name in FRAMEWORK_PROGRAMS {
+            assert!(folder.join(format!("src/bin/{name}.rs")).exists(), "{name}");
+        }
     }
 
     #[test]

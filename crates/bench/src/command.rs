@@ -10,7 +10,9 @@ use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
-use crate::scenario::{self, bulk, compare, gateway, generator, idle, protocols, start};
+use crate::scenario::{
+    self, bulk, compare, framework, gateway, generator, idle, models, protocols, start,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,10 @@ Examples:
       latency of two proxies at 25, 50, 75 and 90 % of the slower one's capacity
   blitz bench gateway --quick
       the health endpoint over three protocols, within a minute
+  blitz bench framework --only latency,churn
+      the response of an application, beside other frameworks
+  blitz bench models --clients 10,1000
+      what a proxy adds to the latency: blocking threads beside event loops
   blitz bench bulk --size all --only h1-down,h1-up
       large bodies of five sizes
 
@@ -85,6 +91,10 @@ enum Benchmark {
     Generator(generator::GeneratorArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
+    /// A server framework beside axum and actix-web: latency, sizes, threads, connections, parser and router
+    Framework(framework::FrameworkArguments),
+    /// Proxies that wait in different ways: a blocking thread, a thread pool, event loops; the latency that they add
+    Models(models::ModelsArguments),
     /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
     Protocols(protocols::ProtocolsArguments),
     /// Time from the start of the process to its first response
@@ -139,6 +149,8 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Gateway(arguments) => gateway::run(arguments, invocation),
         Benchmark::Generator(arguments) => generator::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
+        Benchmark::Framework(arguments) => framework::run(arguments, invocation),
+        Benchmark::Models(arguments) => models::run(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
     }

@@ -6,6 +6,7 @@
 
 mod command;
 mod comparison;
+mod descriptors;
 mod differences;
 mod distribution;
 mod fixed_response;

@@ -15,6 +15,10 @@ pub(crate) enum Example {
     Http3Load,
     /// Go's clients, which cargo xtask bench builds if Go is installed.
     GoLoad,
+    BlockingProxy,
+    ParserAndRouter,
+    AxumHello,
+    ActixHello,
 }
 
 impl Example {
@@ -27,6 +31,10 @@ impl Example {
             Example::PacedClient => "paced_client",
             Example::Http3Load => "http3_load",
             Example::GoLoad => "go_load",
+            Example::BlockingProxy => "blocking_proxy",
+            Example::ParserAndRouter => "parser_and_router",
+            Example::AxumHello => "axum_hello",
+            Example::ActixHello => "actix_hello",
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bulk;
 pub(crate) mod compare;
 mod cores;
+pub(crate) mod framework;
 pub(crate) mod gateway;
 pub(crate) mod generator;
 mod h1;
@@ -10,6 +11,7 @@ mod h2;
 mod h2_proxy;
 mod h3;
 pub(crate) mod idle;
+pub(crate) mod models;
 pub(crate) mod protocols;
 pub(crate) mod start;
 mod tls;

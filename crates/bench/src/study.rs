@@ -18,6 +18,6 @@ pub(crate) use figure::{
 };
 pub(crate) use program::Program;
 pub(crate) use run::{Generator, Run, Watched};
-pub(crate) use section::{Sentence, conclusion, measure, section};
+pub(crate) use section::{Sentence, conclusion, measure, measure_beyond, section};
 pub(crate) use stage::{Contender, Stage};
 pub(crate) use surroundings::{Surroundings, Watch, finish};

@@ -27,6 +27,12 @@ pub(crate) enum Kind {
     Blitz {
         io: &'static str,
     },
+    /// A proxy with a connection for each request.
+    BlockingProxy {
+        threads: u32,
+    },
+    /// Another framework with the response of the example server.
+    Framework(Example),
     Nginx,
     Haproxy,
     H2o,
@@ -77,6 +83,8 @@ impl System {
             Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
                 programs.example(Example::LimitRelay).err()
             }
+            Kind::BlockingProxy { .. } => programs.example(Example::BlockingProxy).err(),
+            Kind::Framework(example) => programs.example(example).err(),
             Kind::HelloWorld { .. } | Kind::Blitz { .. } => None,
             Kind::Nginx
             | Kind::Haproxy
@@ -108,6 +116,18 @@ impl System {
                     Kind::LimitRelaySplice => RELAY_SPLICE,
                     _ => &[],
                 });
+                command
+            }
+            Kind::BlockingProxy { threads } => {
+                let mut command = example(Example::BlockingProxy)?;
+                command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
+                command.args(["--threads", &threads.to_string()]);
+                command
+            }
+            Kind::Framework(framework) => {
+                let mut command = example(framework)?;
+                command.args(["--listen", &listen]);
+                command.args(["--threads", &self.workers.count().to_string()]);
                 command
             }
             Kind::HelloWorld { io } => match example(Example::HelloWorld) {

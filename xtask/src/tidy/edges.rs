@@ -34,8 +34,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// A crate that tests may use, and products may not.
 const TESTS_ONLY: &str = "blitz-testing";
 
-/// Edges for tests only: HTTP/2 test peers use the protocol machine.
-const IN_TESTS: &[(&str, &str)] = &[("blitz-gateway", "blitz-proto")];
+/// Edges for tests and examples only: HTTP/2 test peers use the protocol machine, and an example times the parser of
+/// heads beside the router.
+const IN_TESTS: &[(&str, &str)] = &[("blitz-gateway", "blitz-proto"), ("blitz", "blitz-proto")];
 
 /// Reads the edges from cargo and compares them with the list above.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {

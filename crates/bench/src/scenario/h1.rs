@@ -48,7 +48,7 @@ pub(crate) const FIXED: &Group = &Group {
     }),
 };
 
-const PROXY: &Group = &Group {
+pub(crate) const PROXY: &Group = &Group {
     name: "proxy",
     title: "HTTP/1.1, proxy to one backend",
     protocol: ClientProtocol::Http1,

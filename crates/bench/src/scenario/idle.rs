@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
+use crate::descriptors;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
@@ -67,7 +67,7 @@ impl Row {
 /// Measures one system after the other, each in a new process.
 pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<Outcome, String> {
     locate("taskset")?;
-    allow_descriptors(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
+    descriptors::allow(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
     let mut systems = chosen(&arguments.only)?;
     let programs = &invocation.programs;
     let not_run = not_run::remove(
@@ -184,27 +184,6 @@ fn kernel_bytes() -> Option<u64> {
     let stat = fs::read_to_string(format!("/sys/fs/cgroup/{group}/memory.stat")).ok()?;
     stat.lines()
         .find_map(|line| line.strip_prefix("kernel ")?.parse().ok())
-}
-
-/// Raises the soft limit of descriptors, which the servers inherit.
-fn allow_descriptors(wanted: u64) -> Result<(), String> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    if limit.maximum.is_some_and(|maximum| maximum < wanted) {
-        return Err(format!(
-            "{wanted} descriptors are required; raise the limit (ulimit -Hn)"
-        ));
-    }
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    )
-    .map_err(|e| format!("the descriptor limit cannot be raised: {e}"))
 }
 
 fn table(rows: &[Row], not_run: &[NotRun], note: Option<&str>, connections: u32) -> String {

@@ -215,7 +215,7 @@ impl Case {
         self.run_with(rounds, seed, |case, subject, place| {
             let failed = |error| format!("{}, {}: {error}", case.title, subject.name);
             let run = generator.run(subject).map_err(failed)?;
-            place.void = run.void_reason(subject.load.rate.is_some());
+            place.void = run.void_reason(subject);
             place.runs.push(run);
             Ok(())
         })
@@ -232,7 +232,7 @@ impl Case {
         self.run_with(rounds, seed, |_, subject, place| {
             for _ in 0..ATTEMPTS_MAX {
                 match generator.run(subject) {
-                    Ok(run) => match run.void_reason(subject.load.rate.is_some()) {
+                    Ok(run) => match run.void_reason(subject) {
                         Some(reason) => place.void = Some(reason),
                         None => {
                             place.void = None;
@@ -313,12 +313,22 @@ impl Measured {
         base: &str,
         figure: &Figure,
     ) -> Option<stats::Comparison> {
+        compare(&self.pairs(name, base, figure)?)
+    }
+
+    /// How much larger a figure of a subject is than that of a base, by rounds. `None` as in [`Measured::compare`].
+    pub(crate) fn beyond(&self, name: &str, base: &str, figure: &Figure) -> Option<Vec<f64>> {
+        let pairs = self.pairs(name, base, figure)?;
+        Some(pairs.iter().map(|(value, base)| value - base).collect())
+    }
+
+    /// A figure of two subjects in each round.
+    fn pairs(&self, name: &str, base: &str, figure: &Figure) -> Option<Vec<(f64, f64)>> {
         let valid = |name| self.subject(name).filter(|subject| subject.void.is_none());
         let (subject, base) = (valid(name)?, valid(base)?);
         let pairs = subject.runs.iter().zip(&base.runs);
-        let pairs: Option<Vec<(f64, f64)>> = pairs
+        pairs
             .map(|(run, base)| Some(((figure.of)(run)?, (figure.of)(base)?)))
-            .collect();
-        compare(&pairs?)
+            .collect()
     }
 }

@@ -196,6 +196,22 @@ impl Cell {
             time(handshakes.quantile(0.5))
         },
     };
+    /// The share of correct responses among all requests that ended.
+    pub(crate) const SUCCESS: Cell = Cell {
+        title: "success %",
+        of: |subject| {
+            let (mut completed, mut ended) = (0, 0);
+            for run in &subject.runs {
+                let counts = &run.result.counts;
+                completed += counts.completed;
+                ended += counts.completed + counts.errors();
+            }
+            match ended {
+                0 => none(),
+                _ => number::fixed(completed as f64 / ended as f64 * 100.0, 2),
+            }
+        },
+    };
     /// Failed requests and wrong responses, of all runs.
     pub(crate) const ERRORS: Cell = Cell {
         title: "errors",

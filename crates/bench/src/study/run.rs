@@ -55,14 +55,20 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Why the figures of this run prove nothing. A closed loop that the generator bounds still has a valid CPU time.
-    pub(super) fn void_reason(&self, is_open_loop: bool) -> Option<String> {
-        let needed = match is_open_loop {
-            true => Affects::Times,
-            false => Affects::Everything,
+    /// Why the figures of this run of a subject prove nothing. A closed loop that the generator bounds still has a valid
+    /// CPU time. Failed requests are a result of a subject that may fail, if it answers others.
+    pub(super) fn void_reason(&self, subject: &Subject) -> Option<String> {
+        let needed = match subject.load.rate {
+            Some(_) => Affects::Times,
+            None => Affects::Everything,
+        };
+        let is_result = |affects| {
+            let has_result = subject.may_fail && self.result.counts.completed > 0;
+            has_result && affects == Affects::Everything
         };
         let mut problems = self.result.problems.iter();
-        let problem = problems.find(|problem| problem.affects <= needed)?;
+        let problem =
+            problems.find(|problem| problem.affects <= needed && !is_result(problem.affects))?;
         Some(problem.message.clone())
     }
 }

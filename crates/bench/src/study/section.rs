@@ -139,6 +139,27 @@ pub(crate) fn measure(case: &Measured, figure: &Figure) -> Measure {
     }
 }
 
+/// What the other subjects add to a figure of a base in the same round.
+pub(crate) fn measure_beyond(case: &Measured, base: &str, figure: &Figure, name: &str) -> Measure {
+    let others = case.subjects.iter().filter(|subject| subject.name != base);
+    let results = others.filter_map(|subject| {
+        let values = case.beyond(&subject.name, base, figure)?;
+        Some(MeasureResult {
+            system: subject.name.clone(),
+            estimate: estimate(Median::of(values.iter().copied())),
+            repetitions: values,
+            ..MeasureResult::default()
+        })
+    });
+    Measure {
+        name: format!("{}: {name}", case.title),
+        unit: figure.unit.to_owned(),
+        better: figure.better,
+        explanation: format!("{} {base} has zero.", case.load),
+        results: results.collect(),
+    }
+}
+
 fn estimate(median: Option<Median>) -> Option<Estimate> {
     let median = median?;
     let interval = median.interval_of_95()?;
