@@ -11,6 +11,7 @@ use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
 use crate::scenario::{self, bulk, idle, protocols, start};
+use crate::tuning;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,6 +80,9 @@ enum Benchmark {
     Protocols(protocols::ProtocolsArguments),
     /// Time from the start of the process to its first response
     Start(start::StartArguments),
+    /// Change settings of the machine until the end of the input
+    #[command(hide = true)]
+    Tuning(tuning::TuningArguments),
 }
 
 /// Measures, prints the tables and saves them.
@@ -128,6 +132,9 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
+        Benchmark::Tuning(arguments) => {
+            tuning::run(arguments, invocation.programs.blitz()).map(|()| Outcome::Met)
+        }
     }
 }
 

@@ -34,6 +34,7 @@ mod scenario;
 pub mod stats;
 mod system;
 mod tls_files;
+mod tuning;
 
 pub use command::{BenchArguments, run};
 pub use distribution::{Distribution, Recorder};

@@ -10,6 +10,7 @@ mod process_limits;
 mod run;
 mod service_manager;
 mod timeouts;
+mod tuning;
 mod usage_errors;
 mod version;
 mod without_flags;
