@@ -32,6 +32,7 @@ mod rounds;
 mod run_folder;
 mod scenario;
 pub mod stats;
+mod study;
 mod system;
 mod tls_files;
 mod tuning;

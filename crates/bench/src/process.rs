@@ -157,19 +157,17 @@ impl Server {
 
     /// Resident memory of the whole process tree, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.memory_bytes("VmRSS:")
+        resident_bytes_of(self.child.id())
     }
 
     /// The sum of the processes' peaks of resident memory since their start, in bytes.
     pub(crate) fn peak_resident_bytes(&self) -> u64 {
-        self.memory_bytes("VmHWM:")
+        memory_of_tree(self.child.id(), "VmHWM:")
     }
 
-    fn memory_bytes(&self, field: &str) -> u64 {
-        tree(self.child.id())
-            .keys()
-            .map(|&pid| memory_bytes(pid, field))
-            .sum()
+    /// The first process of its tree.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Stops the server and returns its standard error.
@@ -192,6 +190,16 @@ impl Drop for Server {
 pub(crate) fn cpu_seconds_of(process: u32) -> f64 {
     let tree = tree(process);
     tree.values().map(|process| process.cpu_seconds).sum()
+}
+
+/// Resident memory of a process and all its descendants, in bytes.
+pub(crate) fn resident_bytes_of(process: u32) -> u64 {
+    memory_of_tree(process, "VmRSS:")
+}
+
+fn memory_of_tree(process: u32, field: &str) -> u64 {
+    let tree = tree(process);
+    tree.keys().map(|&pid| memory_bytes(pid, field)).sum()
 }
 
 /// Sends TERM, then KILL, and reaps the process.

@@ -296,16 +296,7 @@ pub(crate) fn save(
 ) -> Result<(), String> {
     let shown = folder.display();
     fs::create_dir_all(folder).map_err(|e| format!("{shown}: {e}"))?;
-    let name = |number: u32| match number {
-        1 => format!("{date}-{scenario}"),
-        _ => format!("{date}-{scenario}-{number}"),
-    };
-    let free = (1..)
-        .map(name)
-        .find(|name| !folder.join(format!("{name}.json")).exists());
-    let Some(name) = free else {
-        return Err(format!("{shown} is full"));
-    };
+    let name = free_name(folder, date, scenario)?;
     let json = serde_json::to_string_pretty(raw).map_err(|e| e.to_string())? + "\n";
     for (extension, content) in [("json", json.as_str()), ("md", markdown)] {
         let file = folder.join(format!("{name}.{extension}"));
@@ -313,6 +304,17 @@ pub(crate) fn save(
     }
     println!("saved as {shown}/{name}.md and .json");
     Ok(())
+}
+
+/// The first name of results of this day that the folder does not have.
+pub(crate) fn free_name(folder: &Path, date: &str, scenario: &str) -> Result<String, String> {
+    let name = |number: u32| match number {
+        1 => format!("{date}-{scenario}"),
+        _ => format!("{date}-{scenario}-{number}"),
+    };
+    let mut names = (1..).map(name);
+    let free = names.find(|name| !folder.join(format!("{name}.json")).exists());
+    free.ok_or_else(|| format!("{} is full", folder.display()))
 }
 
 #[cfg(test)]

@@ -5,25 +5,21 @@ mod series;
 mod stage;
 mod workload;
 
-use std::fs;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::link::LinkSpec;
-use crate::machine::{Facts, current_foreign_share, warn_of_foreign_share};
-use crate::noise::NoiseWatch;
 use crate::programs::locate;
-use crate::report::{Report, Terminal};
 use crate::run_folder::RunFolder;
-use crate::stats;
+use crate::study::{Watch, finish};
 use crate::tls_files::TlsFiles;
-use findings::{Findings, Surroundings};
+use findings::Findings;
 use series::{OnNetwork, Series};
-use stage::{Run, Stage};
-use workload::{Client, Mode, WORKLOADS, Workload};
+use stage::Stage;
+use workload::{Mode, WORKLOADS, Workload};
 
 /// Flags of `blitz bench protocols`.
 #[derive(Debug, Args)]
@@ -67,11 +63,7 @@ pub(crate) fn run(
     invocation: &Invocation,
 ) -> Result<Outcome, String> {
     locate("taskset")?;
-    let begun = Instant::now();
-    let started_at = SystemTime::now().duration_since(UNIX_EPOCH);
-    let share = current_foreign_share();
-    warn_of_foreign_share(share);
-    let watch = NoiseWatch::start();
+    let watch = Watch::start();
     let networks: Vec<Option<LinkSpec>> = match arguments.link.is_empty() {
         true => vec![None],
         false => arguments.link.iter().cloned().map(Some).collect(),
@@ -80,22 +72,21 @@ pub(crate) fn run(
     for network in networks {
         measured.push(measure(arguments, invocation, network)?);
     }
-    let noise = watch.finish(Default::default());
-    let surroundings = Surroundings {
-        facts: Facts::gather(&invocation.revision, []),
-        noise,
-        foreign_share: share,
-        started_at: started_at.map_or(0.0, |since| since.as_secs_f64()),
-        duration: begun.elapsed(),
-        rounds: arguments.rounds(),
+    let surroundings = watch.finish(&invocation.revision, []);
+    let findings = Findings::new(&measured);
+    let report = findings.report(&invocation.command, &surroundings, arguments.rounds());
+    let name = match arguments.link.is_empty() {
+        true => "protocols",
+        false => "protocols-link",
     };
-    let report = Findings::new(&measured).report(&invocation.command, &surroundings);
-    print!("{}", report.text(&Terminal::of_stdout()));
-    save(&report, arguments, invocation, &surroundings.facts.date)?;
-    match report.problems.is_empty() {
-        true => Ok(Outcome::Met),
-        false => Ok(Outcome::Void),
-    }
+    let is_saved = !arguments.quick;
+    finish(
+        &report,
+        name,
+        &surroundings.facts.date,
+        is_saved,
+        invocation,
+    )
 }
 
 impl ProtocolsArguments {
@@ -130,19 +121,12 @@ fn measure(
     for workload in arguments.workloads() {
         for mode in Mode::ALL {
             eprintln!("{network}: {}, {} …", workload.title, mode.name());
-            let clients = workload.clients(mode);
-            let mut runs: Vec<(Client, Vec<Run>)> =
-                clients.iter().map(|&client| (client, Vec::new())).collect();
-            for round in 0..arguments.rounds() {
-                for index in stats::order(clients.len(), round, arguments.seed) {
-                    let run = stage.run(workload, clients[index], mode, length)?;
-                    runs[index].1.push(run);
-                }
-            }
+            let case = workload.case(mode, &stage.base(), &stage.watched(), length);
+            let measured = case.run(&stage.generator(), arguments.rounds(), arguments.seed)?;
             series.push(Series {
                 workload,
                 mode,
-                runs,
+                measured,
             });
         }
     }
@@ -152,35 +136,4 @@ fn measure(
         series,
         invalid: link_report.and_then(|report| report.invalid()),
     })
-}
-
-/// Writes the report in all forms.
-fn save(
-    report: &Report,
-    arguments: &ProtocolsArguments,
-    invocation: &Invocation,
-    date: &str,
-) -> Result<(), String> {
-    if arguments.quick {
-        return Ok(());
-    }
-    let suffix = if arguments.link.is_empty() {
-        ""
-    } else {
-        "-link"
-    };
-    let folder = &invocation.out;
-    let error = |error| format!("{}: {error}", folder.display());
-    fs::create_dir_all(folder).map_err(error)?;
-    let json = serde_json::to_string(report).map_err(|error| error.to_string())?;
-    for (form, text) in [
-        ("json", json),
-        ("md", report.markdown()),
-        ("html", report.html()),
-    ] {
-        let file = folder.join(format!("{date}-protocols{suffix}.{form}"));
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        eprintln!("saved {}", file.display());
-    }
-    Ok(())
 }

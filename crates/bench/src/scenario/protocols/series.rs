@@ -1,15 +1,15 @@
 //! The runs of a measurement.
 
-use super::stage::Run;
 use super::workload::{Client, Mode, Workload};
 use crate::link::LinkSpec;
-use crate::stats::{self, compare};
+use crate::stats;
+use crate::study::{Measured, REQUESTS_PER_SECOND};
 
-/// The runs of one workload, mode and network: for each client, in the order of the rounds.
+/// The runs of one workload, mode and network.
 pub(super) struct Series {
     pub(super) workload: &'static Workload,
     pub(super) mode: Mode,
-    pub(super) runs: Vec<(Client, Vec<Run>)>,
+    pub(super) measured: Measured,
 }
 
 /// The series over one network.
@@ -22,23 +22,11 @@ pub(super) struct OnNetwork {
 }
 
 impl Series {
-    /// The runs of a client, if it was run.
-    pub(super) fn runs_of(&self, client: Client) -> Option<&[Run]> {
-        let found = self.runs.iter().find(|(known, _)| *known == client);
-        found.map(|(_, runs)| runs.as_slice())
-    }
-
-    /// A figure of two clients, by rounds.
-    pub(super) fn compare(
-        &self,
-        client: Client,
-        base: Client,
-        value: fn(&Run) -> f64,
-    ) -> Option<stats::Comparison> {
-        let (runs, base) = (self.runs_of(client)?, self.runs_of(base)?);
-        let pairs = runs.iter().zip(base);
-        let pairs: Vec<(f64, f64)> = pairs.map(|(run, base)| (value(run), value(base))).collect();
-        compare(&pairs)
+    /// Requests per second over HTTP/3, compared with those of a client of HTTP/2.
+    pub(super) fn http3_to(&self, base: Client) -> Option<stats::Comparison> {
+        let http3 = Client::Http3.name();
+        self.measured
+            .compare(http3, base.name(), &REQUESTS_PER_SECOND)
     }
 }
 

@@ -1,5 +1,9 @@
 //! The workloads: those of a comparison of HTTP/2 with HTTP/3 that is often cited.
 
+use std::time::Duration;
+
+use crate::study::{Case, Length, Load, Requests, Subject, Version, Watched};
+
 /// What a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Workload {
@@ -89,7 +93,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
 
 impl Workload {
     /// The load, in words.
-    pub(super) fn describe(&self) -> String {
+    fn describe(&self) -> String {
         let paths = self.paths.join(", ");
         format!(
             "{paths}: {} requests, {} in flight",
@@ -97,8 +101,37 @@ impl Workload {
         )
     }
 
-    /// Whether a client that dials differs from one with a single connection.
-    pub(super) fn clients(&self, mode: Mode) -> Vec<Client> {
+    /// The workload in one mode, on the server at `base`. A warm run takes so `long`.
+    pub(super) fn case(&self, mode: Mode, base: &str, watched: &Watched, long: Duration) -> Case {
+        let length = match mode {
+            Mode::Cold => Length::Requests(self.requests),
+            Mode::Warm => Length::warm(long),
+        };
+        let requests = match self.paths {
+            [path] => Requests::Path((*path).to_owned()),
+            paths => Requests::Mix(paths.iter().map(|&path| path.to_owned()).collect()),
+        };
+        let subjects = self.clients(mode).into_iter().map(|client| {
+            let (connections, streams) = client.connections(self.in_flight);
+            let load = Load::new(base, requests.clone(), client.version(), length);
+            Subject {
+                name: client.name().to_owned(),
+                load: load.with(connections, streams),
+                watched: watched.clone(),
+                may_fail: false,
+            }
+        });
+        Case {
+            title: self.title.to_owned(),
+            load: self.describe(),
+            subjects: subjects.collect(),
+            base: Some(Client::Http2.name().to_owned()),
+            not_run: Vec::new(),
+        }
+    }
+
+    /// A client that dials differs from one with a single connection when it is cold.
+    fn clients(&self, mode: Mode) -> Vec<Client> {
         let mut clients = vec![Client::Http1, Client::Http2, Client::Http3];
         if mode == Mode::Cold && self.in_flight > 1 {
             clients.push(Client::Http2Dialing);
@@ -124,25 +157,16 @@ impl Client {
         }
     }
 
-    /// The value of `blitz load --http`.
-    pub(super) fn version(self) -> &'static str {
+    pub(super) fn version(self) -> Version {
         match self {
-            Client::Http1 => "1.1",
-            Client::Http2 | Client::Http2Dialing => "2",
-            Client::Http3 => "3",
-        }
-    }
-
-    pub(super) fn alpn(self) -> &'static str {
-        match self {
-            Client::Http1 => "http/1.1",
-            Client::Http2 | Client::Http2Dialing => "h2",
-            Client::Http3 => "h3",
+            Client::Http1 => Version::Http1,
+            Client::Http2 | Client::Http2Dialing => Version::Http2,
+            Client::Http3 => Version::Http3,
         }
     }
 
     /// Connections, and streams on each.
-    pub(super) fn connections(self, in_flight: u32) -> (u32, u32) {
+    fn connections(self, in_flight: u32) -> (u32, u32) {
         match self {
             Client::Http1 | Client::Http2Dialing => (in_flight, 1),
             Client::Http2 | Client::Http3 => (1, in_flight),

@@ -1,0 +1,248 @@
+//! A case: one load, and the subjects that it runs on.
+
+use std::time::Duration;
+
+use super::figure::Figure;
+use super::run::{Generator, Run, Watched};
+use crate::not_run::NotRun;
+use crate::stats::{self, compare, order};
+
+/// One load on several subjects.
+#[derive(Debug)]
+pub(crate) struct Case {
+    /// The load, as a noun: `100 connections`.
+    pub(crate) title: String,
+    /// The load in words: requests, connections, length.
+    pub(crate) load: String,
+    pub(crate) subjects: Vec<Subject>,
+    /// The name of the subject that the others are compared with.
+    pub(crate) base: Option<String>,
+    /// What cannot run here.
+    pub(crate) not_run: Vec<NotRun>,
+}
+
+/// What a load runs on.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    /// Unique in its case.
+    pub(crate) name: String,
+    pub(crate) load: Load,
+    pub(crate) watched: Watched,
+    /// Failed requests are a result, and end nothing.
+    pub(crate) may_fail: bool,
+}
+
+/// The work of one process of `blitz load`.
+#[derive(Debug, Clone)]
+pub(crate) struct Load {
+    /// `http://` or `https://`, and the address of the server.
+    pub(crate) base: String,
+    pub(crate) requests: Requests,
+    pub(crate) version: Version,
+    pub(crate) connections: u32,
+    /// Requests in flight on each connection.
+    pub(crate) streams: u32,
+    pub(crate) length: Length,
+    /// Requests per second of an open loop; `None` for a closed loop.
+    pub(crate) rate: Option<f64>,
+    /// Its processors, in the form of taskset.
+    pub(crate) cores: &'static str,
+    pub(crate) threads: u32,
+    /// Other flags of `blitz load`.
+    pub(crate) flags: Vec<String>,
+}
+
+/// What is requested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Requests {
+    /// One path again and again.
+    Path(String),
+    /// The lines of a request file.
+    Mix(Vec<String>),
+}
+
+/// A version of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    Http1,
+    Http2,
+    Http3,
+}
+
+/// The rule that ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// So many requests of a new client: no warm-up, and handshakes are part of the time.
+    Requests(u32),
+    /// So long, after a warm-up.
+    Time {
+        measured: Duration,
+        warm_up: Duration,
+    },
+}
+
+/// A case with the runs of its subjects.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) title: String,
+    pub(crate) load: String,
+    pub(crate) base: Option<String>,
+    pub(crate) subjects: Vec<MeasuredSubject>,
+    pub(crate) not_run: Vec<NotRun>,
+}
+
+/// A subject with its runs.
+#[derive(Debug)]
+pub(crate) struct MeasuredSubject {
+    pub(crate) name: String,
+    /// In the order of the rounds.
+    pub(crate) runs: Vec<Run>,
+    /// Why its figures prove nothing.
+    pub(crate) void: Option<String>,
+}
+
+impl Version {
+    /// The value of `blitz load --http`.
+    pub(crate) fn flag(self) -> &'static str {
+        match self {
+            Version::Http1 => "1.1",
+            Version::Http2 => "2",
+            Version::Http3 => "3",
+        }
+    }
+
+    pub(crate) fn alpn(self) -> &'static str {
+        match self {
+            Version::Http1 => "http/1.1",
+            Version::Http2 => "h2",
+            Version::Http3 => "h3",
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Version::Http1 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2",
+            Version::Http3 => "HTTP/3",
+        }
+    }
+}
+
+impl Length {
+    /// After a second of warm-up.
+    pub(crate) fn warm(measured: Duration) -> Length {
+        Length::Time {
+            measured,
+            warm_up: Duration::from_secs(1),
+        }
+    }
+
+    /// Warm-up and measured time, where they are known.
+    pub(crate) fn planned(self) -> Duration {
+        match self {
+            Length::Requests(_) => Duration::ZERO,
+            Length::Time { measured, warm_up } => measured + warm_up,
+        }
+    }
+}
+
+impl Load {
+    /// A closed loop of one generating core on the core of the load, which accepts the certificates of test servers.
+    pub(crate) fn new(
+        base: impl Into<String>,
+        requests: Requests,
+        version: Version,
+        length: Length,
+    ) -> Load {
+        Load {
+            base: base.into(),
+            requests,
+            version,
+            connections: 1,
+            streams: 1,
+            length,
+            rate: None,
+            cores: crate::process::LOAD_CORE,
+            threads: 1,
+            flags: vec!["--insecure".to_owned()],
+        }
+    }
+
+    /// The same load with so many connections, and streams on each.
+    pub(crate) fn with(self, connections: u32, streams: u32) -> Load {
+        Load {
+            connections,
+            streams,
+            ..self
+        }
+    }
+}
+
+impl Case {
+    /// Runs every subject once in each round, in balanced orders.
+    ///
+    /// # Errors
+    /// A response was wrong, or a run did not end.
+    pub(crate) fn run(
+        self,
+        generator: &Generator<'_>,
+        rounds: u32,
+        seed: u64,
+    ) -> Result<Measured, String> {
+        let mut measured: Vec<MeasuredSubject> =
+            self.subjects.iter().map(MeasuredSubject::new).collect();
+        for round in 0..rounds {
+            for index in order(measured.len(), round, seed) {
+                let subject = &self.subjects[index];
+                let place = &mut measured[index];
+                if place.void.is_some() {
+                    continue;
+                }
+                let failed = |error| format!("{}, {}: {error}", self.title, subject.name);
+                let run = generator.run(subject).map_err(failed)?;
+                place.void = run.void_reason(subject.load.rate.is_some());
+                place.runs.push(run);
+            }
+        }
+        Ok(Measured {
+            title: self.title,
+            load: self.load,
+            base: self.base,
+            subjects: measured,
+            not_run: self.not_run,
+        })
+    }
+}
+
+impl MeasuredSubject {
+    fn new(subject: &Subject) -> MeasuredSubject {
+        MeasuredSubject {
+            name: subject.name.clone(),
+            runs: Vec::new(),
+            void: None,
+        }
+    }
+}
+
+impl Measured {
+    /// The subject of that name, if it was run.
+    pub(crate) fn subject(&self, name: &str) -> Option<&MeasuredSubject> {
+        self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    /// A figure of two subjects, by rounds. `None` if one of them was not run, or is void.
+    pub(crate) fn compare(
+        &self,
+        name: &str,
+        base: &str,
+        figure: &Figure,
+    ) -> Option<stats::Comparison> {
+        let valid = |name| self.subject(name).filter(|subject| subject.void.is_none());
+        let (subject, base) = (valid(name)?, valid(base)?);
+        let pairs = subject.runs.iter().zip(&base.runs);
+        let pairs: Option<Vec<(f64, f64)>> = pairs
+            .map(|(run, base)| Some(((figure.of)(run)?, (figure.of)(base)?)))
+            .collect();
+        compare(&pairs?)
+    }
+}
