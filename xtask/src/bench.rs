@@ -3,6 +3,8 @@
 //! The crate `blitz-bench` measures. It is part of the binary and no dependency of this program, which
 //! would otherwise compile the whole server before it checks the style of a file.
 
+mod revisions;
+
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -16,6 +18,17 @@ const RESULTS: &str = "benchmarks/results";
 
 /// The examples that a benchmark runs beside the binary, each with its package.
 const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "all",
+        &[
+            LIMIT_RESPONDER,
+            LIMIT_RELAY,
+            HELLO_WORLD,
+            HTTP3_LOAD,
+            BULK_BACKEND,
+            PACED_CLIENT,
+        ],
+    ),
     ("h1", &[LIMIT_RESPONDER, LIMIT_RELAY, HELLO_WORLD]),
     ("h3", &[HTTP3_LOAD]),
     ("h2-proxy", &[LIMIT_RESPONDER]),
@@ -37,7 +50,10 @@ const HTTP3_LOAD: Example = ("blitz-http", "http3_load");
 
 /// Builds the release and becomes `blitz bench`, whose exit codes are those of this command.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    match build(args).and_then(|()| execute(args)) {
+    let result = build(args)
+        .and_then(|()| revisions::with_binaries(args, &target_folder()))
+        .and_then(|args| execute(&args));
+    match result {
         Ok(never) => match never {},
         Err(message) => {
             eprintln!("xtask bench: {message}");
@@ -144,6 +160,14 @@ mod tests {
         assert_eq!(of("h2-proxy --quick"), [LIMIT_RESPONDER]);
         assert_eq!(of("--out results idle"), [HELLO_WORLD]);
         assert!(of("h2 --only h2c").is_empty() && of("h9").is_empty());
+    }
+
+    #[test]
+    fn all_benchmarks_need_all_examples() {
+        let of_all = examples_of(&["all".to_owned()]);
+        for (_, examples) in EXAMPLES {
+            assert!(examples.iter().all(|example| of_all.contains(example)));
+        }
     }
 
     #[test]

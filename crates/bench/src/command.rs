@@ -1,20 +1,31 @@
 //! The arguments and the exit codes of `blitz bench`.
 
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
+use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 
 use crate::comparison;
 use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
-use crate::scenario::{self, bulk, idle, protocols, start};
+use crate::scenario::{self, all, bulk, idle, protocols, regression, start, suite};
 use crate::tuning;
 
 const EXAMPLES: &str = "\
 Examples:
+  blitz bench all --quick
+      everything in under 15 minutes; interrupted, it continues
+  blitz bench local
+      requests per second, latency, CPU and memory in 30 seconds
+  blitz bench production --tune
+      on all cores, with the settings of the machine changed meanwhile
+  blitz bench regression old.json new.json
+      two saved results, with an exit code for CI
   blitz bench h1 --quick
       a first impression of HTTP/1.1: three rounds of one second
   blitz bench h2 --out results
@@ -32,6 +43,8 @@ repository of Blitz, cargo xtask bench also builds and runs the limit programs.
 Exit codes: 0 every goal is met, 1 a goal is missed or the measurement failed,
 2 usage error, 75 the set is void: repeat it.";
 
+/// The exit code of usage errors, as clap's.
+const USAGE: u8 = 2;
 /// EX_TEMPFAIL of sysexits(3): try again later.
 const VOID: u8 = 75;
 
@@ -56,10 +69,15 @@ pub struct BenchArguments {
     /// The revision that the results name
     #[arg(long, value_name = "TEXT", global = true, hide = true)]
     revision: Option<String>,
+    /// End with the process that holds the other end of the input
+    #[arg(long, global = true, hide = true)]
+    supervised: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
+    /// All of them, one after the other; an interrupted run continues
+    All(all::AllArguments),
     /// HTTP/1.1: CPU per request of a fixed response and of a proxy, 100 connections
     H1(RoundsArguments),
     /// HTTP/2, with TLS and without: CPU per request of a fixed response, 32 connections with 32 streams
@@ -76,8 +94,14 @@ enum Benchmark {
     Bulk(bulk::BulkArguments),
     /// Memory of an idle keep-alive connection
     Idle(idle::IdleArguments),
+    /// The built-in endpoints over HTTP/1.1, beside nginx and HAProxy, in under 30 seconds: a report
+    Local(suite::LocalArguments),
+    /// The built-in endpoints over HTTP/1.1, HTTP/2 and HTTP/3 on all cores, and latency at a constant rate: a report
+    Production(suite::ProductionArguments),
     /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
     Protocols(protocols::ProtocolsArguments),
+    /// Has anything become worse? Two saved results or two binaries, with an exit code for CI
+    Regression(regression::RegressionArguments),
     /// Time from the start of the process to its first response
     Start(start::StartArguments),
     /// Change settings of the machine until the end of the input
@@ -93,6 +117,11 @@ pub fn run(
     revision: &str,
     words: impl IntoIterator<Item = String>,
 ) -> ExitCode {
+    if arguments.supervised
+        && let Err(message) = end_with_the_input()
+    {
+        return failed(&message);
+    }
     let programs = match Programs::new(arguments.programs.as_deref()) {
         Ok(programs) => programs,
         Err(message) => return failed(&message),
@@ -105,13 +134,31 @@ pub fn run(
     };
     match measure(&arguments.benchmark, &invocation) {
         Ok(Outcome::Met) => ExitCode::SUCCESS,
-        Ok(Outcome::Missed) => failed("a goal is missed"),
+        Ok(Outcome::Missed) => match arguments.benchmark {
+            Benchmark::Regression(_) => failed("there is a regression"),
+            _ => failed("a goal is missed"),
+        },
+        Ok(Outcome::Unusable) => ExitCode::from(USAGE),
         Ok(Outcome::Void) => {
             eprintln!("blitz bench: the set is void; repeat it");
             ExitCode::from(VOID)
         }
         Err(message) => failed(&message),
     }
+}
+
+/// When the input ends, all processes of this process group are killed: servers and generators too. The process that
+/// holds the other end may end in any way, and leaves nothing running.
+fn end_with_the_input() -> Result<(), String> {
+    if getpgrp() != getpid() {
+        return Err("--supervised needs a process group of its own".to_owned());
+    }
+    thread::spawn(|| {
+        // An error ends the input as well.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = kill_current_process_group(Signal::KILL);
+    });
+    Ok(())
 }
 
 fn failed(message: &str) -> ExitCode {
@@ -122,6 +169,10 @@ fn failed(message: &str) -> ExitCode {
 fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, String> {
     let compare = |scenario, arguments| comparison::run(scenario, arguments, invocation);
     match benchmark {
+        Benchmark::All(arguments) => {
+            let bench = BenchArguments::augment_args(Command::new("bench"));
+            all::run(arguments, &bench, invocation)
+        }
         Benchmark::H1(arguments) => compare(&scenario::H1, arguments),
         Benchmark::H2(arguments) => compare(&scenario::H2_FIXED, arguments),
         Benchmark::H3(arguments) => compare(&scenario::H3, arguments),
@@ -130,7 +181,10 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Cores(arguments) => compare(&scenario::CORES, arguments),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
+        Benchmark::Local(arguments) => suite::run_local(arguments, invocation),
+        Benchmark::Production(arguments) => suite::run_production(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
+        Benchmark::Regression(arguments) => regression::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
         Benchmark::Tuning(arguments) => {
             tuning::run(arguments, invocation.programs.blitz()).map(|()| Outcome::Met)
@@ -140,7 +194,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, FromArgMatches};
+    use clap::FromArgMatches;
 
     use super::*;
 

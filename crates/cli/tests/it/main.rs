@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bench_all;
+mod bench_regression;
 mod doctor;
 mod https;
 mod load;

@@ -87,8 +87,9 @@ fn guardian_of(process: u32) -> u32 {
 }
 
 fn signal(signal: &str, process: u32) {
-    let status = Command::new("kill").arg(signal).arg(process.to_string());
-    assert!({ status }.status().unwrap().success());
+    let words = [signal, &process.to_string()];
+    let status = Command::new("kill").args(words).status();
+    assert!(status.unwrap().success());
 }
 
 #[test]
