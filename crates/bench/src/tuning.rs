@@ -17,6 +17,7 @@ use guardian::Guardian;
 use setting::Setting;
 
 pub(crate) use command::{TuningArguments, run};
+pub(crate) use setting::GOVERNOR;
 
 /// The settings of this machine, unchanged.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ mod judge;
 mod saved;
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
@@ -77,10 +78,23 @@ pub(crate) fn run(
         }
     };
     let findings = Findings::new(&base, &new, Rounds::Apart, arguments.at_most);
-    let report = findings.report(&invocation.command);
+    let mut report = findings.report(&command(arguments, invocation));
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    report.started_at = since.map_or(0.0, |since| since.as_secs_f64());
     let date = Facts::gather(&invocation.revision, []).date;
     let outcome = finish(&report, "regression", &date, true, invocation)?;
     Ok(with_regression(outcome, &findings))
+}
+
+/// The command without the folders of the two files, which are places of this machine.
+fn command(arguments: &RegressionArguments, invocation: &Invocation) -> String {
+    let mut command = invocation.command.clone();
+    for file in [&arguments.base, &arguments.new] {
+        if let (Some(path), Some(name)) = (file.to_str(), file.file_name()) {
+            command = command.replace(path, &name.to_string_lossy());
+        }
+    }
+    command
 }
 
 /// A void comparison has no verdict.

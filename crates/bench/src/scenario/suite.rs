@@ -95,12 +95,13 @@ pub(crate) fn run_local(
     arguments: &LocalArguments,
     invocation: &Invocation,
 ) -> Result<Outcome, String> {
-    let milliseconds = if arguments.quick { 300 } else { 500 };
+    // Six rounds are the least with an interval of the median.
+    let (rounds, milliseconds) = if arguments.quick { (5, 300) } else { (6, 400) };
     run(
         &Plan {
             name: "local",
             rows: LOCAL,
-            rounds: 5,
+            rounds,
             capacity: length(Duration::from_millis(milliseconds)),
             latency: None,
             connections: arguments.connections,

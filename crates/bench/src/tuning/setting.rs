@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 /// The backlogs that `blitz doctor` recommends too.
 const BACKLOG: u64 = 4096;
 const NETDEV_BACKLOG: u64 = 16_384;
-const GOVERNOR: &str = "performance";
+/// The name of the setting of each core.
+pub(crate) const GOVERNOR: &str = "the CPU governor";
+const PERFORMANCE: &str = "performance";
 
 /// The numbers in `/proc/sys`: key, wanted value, and what a lower one does.
 const NUMBERS: [(&str, u64, &str); 3] = [
@@ -84,11 +86,11 @@ fn governors(root: &Path) -> Vec<Setting> {
     let setting = |file: PathBuf| {
         let found = read(&file);
         Setting {
-            name: "the CPU governor".to_owned(),
+            name: GOVERNOR.to_owned(),
             file,
-            is_good: found.as_deref() == Ok(GOVERNOR),
+            is_good: found.as_deref() == Ok(PERFORMANCE),
             found,
-            wanted: GOVERNOR.to_owned(),
+            wanted: PERFORMANCE.to_owned(),
             effect: "cores raise their frequency late",
             command: "cpupower frequency-set -g performance".to_owned(),
         }

@@ -14,7 +14,7 @@ const QUESTION: &str = "Has anything become worse?";
 /// The names of the two results in charts.
 const BASE: &str = "base";
 const NEW: &str = "new";
-/// Most figures that a conclusion names.
+/// Most figures or systems that conclusions name.
 const NAMED_MAX: usize = 10;
 
 /// Two results and how they compare.
@@ -196,6 +196,9 @@ impl<'a> Findings<'a> {
                  names of section, measure and system."
             ),
             test.to_owned(),
+            "Rounds of resident memory are those of one process: a verdict about them says that these two processes differ, \
+             and not that every two would."
+                .to_owned(),
             "Each figure is tested by itself: of 100 figures that are equal, up to 5 differ significantly by chance, few \
              of them by more than the threshold."
                 .to_owned(),
@@ -255,20 +258,23 @@ fn only_in(keys: &[Key], name: &str) -> Option<Conclusion> {
     if keys.is_empty() {
         return None;
     }
-    let names = keys.iter().take(NAMED_MAX).map(|key| {
-        let Key {
-            section,
-            measure,
-            system,
-        } = key;
-        format!("{section}, {system}: {measure}")
-    });
-    let names = names.collect::<Vec<_>>().join("; ");
-    let more = match keys.len().saturating_sub(NAMED_MAX) {
+    let mut names: Vec<String> = Vec::new();
+    for key in keys {
+        let name = format!("{}, {}", key.section, key.system);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
-        more => format!("; and {more} more"),
+        more => format!("; and {more} more systems"),
     };
-    let text = format!("Only in {name}, not compared: {names}{more}.");
+    names.truncate(NAMED_MAX);
+    let text = format!(
+        "Only in {name}, not compared, are {} figures of: {}{more}.",
+        keys.len(),
+        names.join("; ")
+    );
     Some(Conclusion::new(ConclusionKind::NotRun, text))
 }
 
@@ -428,6 +434,22 @@ mod tests {
             "{text}"
         );
         assert!(report.html().contains("REGRESSION"));
+    }
+
+    #[test]
+    fn what_only_one_result_has_is_listed_by_system() {
+        let base = saved(&[
+            ("cpu", Direction::Lower, 10.0),
+            ("rate", Direction::Higher, 5.0),
+        ]);
+        let mut new = base.clone();
+        for series in &mut new.series {
+            series.key.system = "nginx".to_owned();
+        }
+        let report = findings(&base, &new).report("");
+        let text = &report.conclusions[0].text;
+        assert!(text.ends_with("are 2 figures of: load, blitz."), "{text}");
+        assert!(report.conclusions[1].text.ends_with("load, nginx."));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use blitz_http::probe;
 use crate::noise::Noise;
 use crate::number;
 use crate::report::{Column, Table};
-use crate::tuning::Tuning;
+use crate::tuning::{GOVERNOR, Tuning};
 
 /// Less available memory than this disturbs a run.
 const AVAILABLE_MIN_BYTES: f64 = 512e6;
@@ -52,7 +52,14 @@ impl MachineFacts {
     pub(super) fn table(&self, noise: &Noise, foreign_share: f64) -> Table {
         let mut lines = self.lines(noise, foreign_share);
         lines.sort_by_key(|(_, _, remedy)| remedy.is_empty());
-        let row = |(what, found, remedy): Line| vec![what, found, remedy];
+        let row = |(what, found, remedy): Line| {
+            let remedy = if remedy.is_empty() {
+                number::NONE.to_owned()
+            } else {
+                remedy
+            };
+            vec![what, found, remedy]
+        };
         Table {
             caption:
                 "What to look at if figures are lower than expected; lines with a remedy first"
@@ -79,6 +86,13 @@ impl MachineFacts {
         }
         for (name, value) in &self.settings {
             add(name, value.clone(), "");
+        }
+        if !self.settings.iter().any(|(name, _)| name == GOVERNOR) {
+            add(
+                GOVERNOR,
+                "none is visible, as in most virtual machines".to_owned(),
+                "",
+            );
         }
         match &self.io_uring {
             None => add("I/O", "io_uring".to_owned(), ""),
@@ -220,7 +234,10 @@ mod tests {
         assert_eq!(rows[0][2], "sysctl -w x=4096");
         assert!(rows[1][1].starts_with("3 times"));
         assert!(rows[2][1].contains("250 preemptions"));
-        assert!(rows[3..].iter().all(|row| row[2].is_empty()), "{rows:?}");
+        assert!(
+            rows[3..].iter().all(|row| row[2] == number::NONE),
+            "{rows:?}"
+        );
     }
 
     #[test]
