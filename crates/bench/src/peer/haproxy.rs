@@ -19,36 +19,12 @@ pub(crate) fn command(
     let threads = workers.count();
     let StartOptions {
         listen,
-        backend,
         connections,
         requests,
         folder,
         ..
     } = options;
-    let response = match group.role {
-        ServerRole::Respond => "http-request return status 200 \
-             content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
-            .to_owned(),
-        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
-        ServerRole::ProxyToHttp1 => {
-            format!("default_backend backend\n\nbackend backend\n  server one {backend}")
-        }
-        ServerRole::ProxyContentToHttp1 => {
-            let small = options.small_backend.map(|small| {
-                (
-                    format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
-                    format!("\n\nbackend small\n  server one {small}"),
-                )
-            });
-            let (rule, small) = small.unwrap_or_default();
-            format!(
-                "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
-            )
-        }
-        ServerRole::ProxyToH2c => {
-            format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
-        }
-    };
+    let response = response(group.role, options)?;
     let splice = match group.role {
         ServerRole::ProxyContentToHttp1 => "option splice-auto",
         _ => "",
@@ -85,6 +61,35 @@ frontend front
     let mut command = Command::new(locate("haproxy")?);
     command.args(["-db", "-q", "-f"]).arg(&file);
     Ok(command)
+}
+
+/// The rule of the frontend, and the backends.
+fn response(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> {
+    let backend = options.backend;
+    Ok(match role {
+        ServerRole::Respond => "http-request return status 200 \
+             content-type \"text/plain; charset=utf-8\" string \"Hello, World!\""
+            .to_owned(),
+        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
+        ServerRole::ProxyToHttp1 => {
+            format!("default_backend backend\n\nbackend backend\n  server one {backend}")
+        }
+        ServerRole::ProxyContentToHttp1 => {
+            let small = options.small_backend.map(|small| {
+                (
+                    format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
+                    format!("\n\nbackend small\n  server one {small}"),
+                )
+            });
+            let (rule, small) = small.unwrap_or_default();
+            format!(
+                "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
+            )
+        }
+        ServerRole::ProxyToH2c => {
+            format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
+        }
+    })
 }
 
 /// The options after the address.

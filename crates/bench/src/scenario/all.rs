@@ -168,10 +168,13 @@ fn run_steps(
         let rest = rest.map_or(String::new(), |rest| {
             format!(", about {} left", short(rest))
         });
-        let line = format!(
-            "{place}: {} since the start{rest}",
-            short(begun.elapsed().as_secs_f64())
-        );
+        let line = match index {
+            0 => format!("{place}{rest}"),
+            _ => format!(
+                "{place}: {} since the start{rest}",
+                short(begun.elapsed().as_secs_f64())
+            ),
+        };
         match run(step, &line)? {
             Ok(ended) => {
                 eprintln!(

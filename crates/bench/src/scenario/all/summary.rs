@@ -1,6 +1,7 @@
 //! The table of outcomes.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::short;
 use super::state::{Ended, State, StepOutcome};
@@ -30,7 +31,10 @@ pub(super) fn finish(
     invocation: &Invocation,
 ) -> Result<(), String> {
     let facts = Facts::gather(&invocation.revision, []);
-    let report = report(state.ended(), logs, &facts, &invocation.command);
+    let mut report = report(state.ended(), logs, &facts, &invocation.command);
+    // The runs of an interrupted one are further apart.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    report.started_at = since.map_or(0.0, |since| since.as_secs_f64()) - report.duration_s;
     study::finish(&report, "all", &facts.date, is_saved, invocation).map(|_| ())
 }
 

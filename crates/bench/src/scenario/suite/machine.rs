@@ -6,6 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 
 use blitz_http::probe;
 
+use crate::machine::FOREIGN_SHARE_MAX;
 use crate::noise::Noise;
 use crate::number;
 use crate::report::{Column, Table};
@@ -53,10 +54,9 @@ impl MachineFacts {
         let mut lines = self.lines(noise, foreign_share);
         lines.sort_by_key(|(_, _, remedy)| remedy.is_empty());
         let row = |(what, found, remedy): Line| {
-            let remedy = if remedy.is_empty() {
-                number::NONE.to_owned()
-            } else {
-                remedy
+            let remedy = match remedy.as_str() {
+                "" => number::NONE.to_owned(),
+                _ => remedy,
             };
             vec![what, found, remedy]
         };
@@ -70,102 +70,96 @@ impl MachineFacts {
     }
 
     fn lines(&self, noise: &Noise, foreign_share: f64) -> Vec<Line> {
-        let mut lines: Vec<Line> = Vec::new();
-        let mut add = |what: &str, found: String, remedy: &str| {
-            lines.push((what.to_owned(), found, remedy.to_owned()));
-        };
-        for advice in &self.advice {
-            let (found, remedy) = advice.split_once(": ").unwrap_or((advice, ""));
-            match self.changes.is_empty() {
-                true => add("setting", found.to_owned(), remedy),
-                false => add("setting before --tune", found.to_owned(), ""),
-            }
-        }
-        for change in &self.changes {
-            add("--tune", change.clone(), "");
-        }
-        for (name, value) in &self.settings {
-            add(name, value.clone(), "");
-        }
-        if !self.settings.iter().any(|(name, _)| name == GOVERNOR) {
-            add(
-                GOVERNOR,
-                "none is visible, as in most virtual machines".to_owned(),
-                "",
-            );
-        }
-        match &self.io_uring {
-            None => add("I/O", "io_uring".to_owned(), ""),
-            Some(reason) => add(
+        let mut lines = self.settings_lines();
+        lines.push(match &self.io_uring {
+            None => line("I/O", "io_uring", ""),
+            Some(reason) => line(
                 "I/O",
                 format!("epoll, which takes more CPU time: {reason}"),
                 "sysctl -w kernel.io_uring_disabled=0; in a container, a seccomp profile that allows io_uring",
             ),
-        }
-        if let Some((total, available)) = self.memory {
-            let found = format!(
-                "{}, {} available",
-                number::bytes(total),
-                number::bytes(available)
-            );
-            let is_short = available < AVAILABLE_MIN_BYTES || noise.swapped_pages > 0;
-            add(
-                "memory",
-                found,
-                if is_short {
-                    "stop other programs, or swapping slows the server"
-                } else {
-                    ""
-                },
-            );
-        }
-        let (found, remedy) = match noise.throttles {
-            None => ("not counted on this machine".to_owned(), ""),
-            Some(0) => ("none during the run".to_owned(), ""),
-            Some(count) => (
+        });
+        let ports = self.used_ports.iter().map(|port| {
+            line(
+                "port",
+                format!("{port} is in use: blitz without flags cannot listen on it (this run uses free ports)"),
+                "ss -tulnp shows the program; blitz run --listen :PORT uses another port",
+            )
+        });
+        lines.extend(ports);
+        lines.extend(self.memory_line(noise));
+        lines.push(match noise.throttles {
+            None => line("thermal throttling", "not counted on this machine", ""),
+            Some(0) => line("thermal throttling", "none during the run", ""),
+            Some(count) => line(
+                "thermal throttling",
                 format!("{count} times during the run"),
                 "cool the machine, and repeat the run",
             ),
-        };
-        add("thermal throttling", found, remedy);
-        for port in &self.used_ports {
-            add(
-                "port",
-                format!(
-                    "{port} is in use: blitz without flags cannot listen on it (this run uses free ports)"
-                ),
-                "ss -tulnp shows the program; blitz run --listen :PORT uses another port",
-            );
-        }
-        if let Some((voluntary, preempted)) = self.switches {
-            let count = |value: f64| number::count(value.round() as u64);
-            let found = format!(
-                "{} waits and {} preemptions per second of load",
-                count(voluntary),
-                count(preempted)
-            );
-            let remedy = match preempted > PREEMPTIONS_MAX {
-                true => {
-                    "stop the programs that share the core of the server; blitz doctor finds limits of containers"
-                }
-                false => "",
-            };
-            add("context switches of blitz", found, remedy);
-        }
+        });
+        lines.extend(self.switches_line());
         let percent = number::fixed(foreign_share * 100.0, 0);
-        let is_busy = foreign_share > crate::machine::FOREIGN_SHARE_MAX;
-        let remedy = if is_busy {
-            "stop them, and repeat the run"
-        } else {
-            ""
+        let remedy = match foreign_share > FOREIGN_SHARE_MAX {
+            true => "stop them, and repeat the run",
+            false => "",
         };
-        add(
-            "other programs",
-            format!("{percent} % of a core before the run"),
-            remedy,
-        );
+        let found = format!("{percent} % of a core before the run");
+        lines.push(line("other programs", found, remedy));
         lines
     }
+
+    /// The settings that `--tune` changes.
+    fn settings_lines(&self) -> Vec<Line> {
+        let advice = self.advice.iter().map(|advice| {
+            let (found, remedy) = advice.split_once(": ").unwrap_or((advice, ""));
+            match self.changes.is_empty() {
+                true => line("setting", found, remedy),
+                false => line("setting before --tune", found, ""),
+            }
+        });
+        let changes = self.changes.iter().map(|change| line("--tune", change, ""));
+        let settings = self.settings.iter();
+        let settings = settings.map(|(name, value)| line(name, value, ""));
+        let mut lines: Vec<Line> = advice.chain(changes).chain(settings).collect();
+        if !self.settings.iter().any(|(name, _)| name == GOVERNOR) {
+            let found = "none is visible, as in most virtual machines";
+            lines.push(line(GOVERNOR, found, ""));
+        }
+        lines
+    }
+
+    fn memory_line(&self, noise: &Noise) -> Option<Line> {
+        let (total, available) = self.memory?;
+        let bytes = number::bytes;
+        let found = format!("{}, {} available", bytes(total), bytes(available));
+        let is_short = available < AVAILABLE_MIN_BYTES || noise.swapped_pages > 0;
+        let remedy = match is_short {
+            true => "stop other programs, or swapping slows the server",
+            false => "",
+        };
+        Some(line("memory", found, remedy))
+    }
+
+    fn switches_line(&self) -> Option<Line> {
+        let (voluntary, preempted) = self.switches?;
+        let count = |value: f64| number::count(value.round() as u64);
+        let found = format!(
+            "{} waits and {} preemptions per second of load",
+            count(voluntary),
+            count(preempted)
+        );
+        let remedy = match preempted > PREEMPTIONS_MAX {
+            true => {
+                "stop the programs that share the core of the server; blitz doctor finds limits of containers"
+            }
+            false => "",
+        };
+        Some(line("context switches of blitz", found, remedy))
+    }
+}
+
+fn line(what: &str, found: impl Into<String>, remedy: &str) -> Line {
+    (what.to_owned(), found.into(), remedy.to_owned())
 }
 
 /// Total and available memory in bytes.
