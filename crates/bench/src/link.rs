@@ -12,6 +12,7 @@ mod error;
 mod jitter;
 mod loss;
 mod model;
+mod moves;
 mod namespace;
 mod netlink;
 mod parse;
@@ -30,6 +31,7 @@ use std::thread::{self, JoinHandle};
 use self::device::{Device, dropped_by_kernel};
 use self::emulator::{Emulator, Summary};
 use self::model::Direction;
+use self::moves::Moves;
 use self::namespace::Namespace;
 use self::random::Random;
 
@@ -84,6 +86,7 @@ impl Link {
                 Direction::new(spec.down.clone(), seed),
                 Direction::new(spec.up.clone(), Random::new(seed, UP).next()),
             ],
+            Moves::new(device::CLIENT.v4, spec.move_every),
             stopped,
             Arc::clone(&counters),
         );

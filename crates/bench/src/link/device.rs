@@ -36,8 +36,9 @@ pub(super) const CLIENT: Addresses = Addresses {
     v6: Ipv6Addr::new(0xfd00, 0xb177, 0, 0, 0, 0, 0, 2),
 };
 
-/// The only two addresses of each network are those of the ends.
-const V4_PREFIX_BITS: u8 = 30;
+/// Room for the addresses that a client has in turn.
+const V4_PREFIX_BITS: u8 = 24;
+/// The only two addresses of the network are those of the ends.
 const V6_PREFIX_BITS: u8 = 126;
 
 /// One end of the link.

@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::counters::LinkCounters;
 use super::device::Device;
 use super::model::Direction;
+use super::moves::Moves;
 
 /// Packets of one direction that a turn reads, and delivers, before the other direction has its turn.
 const BATCH: usize = 16;
@@ -32,6 +33,7 @@ pub(super) struct Emulator {
     client: Device,
     down: Direction,
     up: Direction,
+    moves: Moves,
     /// Its writer is dropped to end the thread.
     stop: PipeReader,
     /// What other threads see.
@@ -59,6 +61,7 @@ impl Emulator {
     pub(super) fn new(
         [server, client]: [Device; 2],
         [down, up]: [Direction; 2],
+        moves: Moves,
         stop: PipeReader,
         counters: Arc<Mutex<LinkCounters>>,
     ) -> Emulator {
@@ -67,6 +70,7 @@ impl Emulator {
             client,
             down,
             up,
+            moves,
             stop,
             counters,
             clock: Clock(Instant::now()),
@@ -100,15 +104,23 @@ impl Emulator {
             if ready.stop {
                 return Ok(());
             }
-            let Emulator { clock, buffer, .. } = self;
+            let Emulator {
+                clock,
+                buffer,
+                moves,
+                lateness,
+                ..
+            } = self;
             if ready.server {
-                receive(&self.server, &mut self.down, *clock, buffer)?;
+                receive(&self.server, &mut self.down, *clock, buffer, |_, _| ())?;
             }
             if ready.client {
-                receive(&self.client, &mut self.up, *clock, buffer)?;
+                let leave = |now, packet: &mut [u8]| moves.leave(now, packet);
+                receive(&self.client, &mut self.up, *clock, buffer, leave)?;
             }
-            deliver(&mut self.down, &self.client, *clock, &mut self.lateness)?;
-            deliver(&mut self.up, &self.server, *clock, &mut self.lateness)?;
+            let arrive = |now, packet: &mut [u8]| moves.arrive(now, packet);
+            deliver(&mut self.down, &self.client, *clock, lateness, arrive)?;
+            deliver(&mut self.up, &self.server, *clock, lateness, |_, _| true)?;
             self.publish();
         }
     }
@@ -161,36 +173,42 @@ struct Ready {
     stop: bool,
 }
 
-/// Gives packets of a device to the model.
+/// Gives packets of a device to the model, after they were changed.
 fn receive(
     device: &Device,
     model: &mut Direction,
     clock: Clock,
     buffer: &mut [u8],
+    change: impl Fn(Duration, &mut [u8]),
 ) -> io::Result<()> {
     for _ in 0..BATCH {
         let Some(length) = device.receive(buffer)? else {
             break;
         };
-        model.handle_packet(clock.now(), buffer[..length].into());
+        let now = clock.now();
+        change(now, &mut buffer[..length]);
+        model.handle_packet(now, buffer[..length].into());
     }
     Ok(())
 }
 
-/// Gives packets that are due to the other device.
+/// Gives packets that are due to the other device, unless it refuses them.
 fn deliver(
     model: &mut Direction,
     device: &Device,
     clock: Clock,
     lateness: &mut Lateness,
+    is_accepted: impl Fn(Duration, &mut [u8]) -> bool,
 ) -> io::Result<()> {
     for _ in 0..BATCH {
         let now = clock.now();
-        let Some(delivery) = model.poll_delivery(now) else {
+        let Some(mut delivery) = model.poll_delivery(now) else {
             break;
         };
         lateness.record(now - delivery.due);
-        device.send(&delivery.packet)?;
+        if is_accepted(now, &mut delivery.packet) {
+            device.send(&delivery.packet)?;
+        }
     }
     Ok(())
 }

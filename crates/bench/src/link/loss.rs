@@ -1,9 +1,14 @@
 //! Which packets are lost.
 
+use std::time::Duration;
+
 use super::random::Random;
 use super::spec::{GilbertElliott, Loss};
 
-/// The loss of one direction. It depends on the seed and the number of the packet only, so packets of TCP
+/// The least length of a packet that carries content, and not only acknowledgments.
+const LONG_BYTES: u64 = 1_000;
+
+/// The loss of one direction. Random loss depends on the seed and the number of the packet only, so packets of TCP
 /// and QUIC are lost alike.
 #[derive(Debug)]
 pub(super) struct LossProcess {
@@ -11,6 +16,8 @@ pub(super) struct LossProcess {
     /// The state of the Gilbert-Elliott chain.
     is_bad: bool,
     random: Random,
+    /// When the next single packet may be lost.
+    next_single: Duration,
 }
 
 impl LossProcess {
@@ -20,14 +27,25 @@ impl LossProcess {
             loss,
             is_bad: false,
             random,
+            next_single: match loss {
+                Loss::Every(interval) => interval,
+                _ => Duration::ZERO,
+            },
         }
     }
 
-    /// Whether the next packet is lost.
-    pub(super) fn next(&mut self) -> bool {
+    /// Whether the next packet is lost, which is sent at `now`.
+    pub(super) fn next(&mut self, now: Duration, length: u64) -> bool {
         match self.loss {
             Loss::Random(probability) => self.random.chance(probability),
             Loss::GilbertElliott(chain) => self.step(chain),
+            Loss::Every(interval) => {
+                let is_lost = length >= LONG_BYTES && now >= self.next_single;
+                if is_lost {
+                    self.next_single = now + interval;
+                }
+                is_lost
+            }
         }
     }
 
@@ -60,7 +78,9 @@ mod tests {
 
     fn lost(loss: Loss) -> Vec<bool> {
         let mut process = LossProcess::new(loss, Random::new(7, 1));
-        (0..PACKETS).map(|_| process.next()).collect()
+        (0..PACKETS)
+            .map(|_| process.next(Duration::ZERO, 1500))
+            .collect()
     }
 
     fn share(lost: &[bool]) -> f64 {
@@ -112,5 +132,20 @@ mod tests {
         assert!((chain.mean_loss() - 0.108).abs() < 1e-9);
         let share = share(&lost(Loss::GilbertElliott(chain)));
         assert!((share - 0.108).abs() < 0.003, "{share}");
+    }
+
+    #[test]
+    fn one_long_packet_is_lost_in_each_interval() {
+        let interval = Duration::from_millis(500);
+        let mut loss = LossProcess::new(Loss::Every(interval), Random::new(1, 1));
+        let mut lost = Vec::new();
+        for millisecond in 0..1_800 {
+            let now = Duration::from_millis(millisecond);
+            assert!(!loss.next(now, 52), "an acknowledgment was lost");
+            if loss.next(now, 1_500) {
+                lost.push(millisecond);
+            }
+        }
+        assert_eq!(lost, [500, 1_000, 1_500]);
     }
 }

@@ -93,7 +93,7 @@ impl Direction {
             self.counters.dropped += 1;
             return;
         };
-        if self.loss.next() {
+        if self.loss.next(sent, length) {
             self.counters.lost += 1;
             return;
         }

@@ -47,6 +47,9 @@ impl LinkSpec {
     }
 }
 
+/// The setting that belongs to the client, and to no direction.
+const MOVE_EVERY: &str = "move-every";
+
 /// Each setting with an example and its meaning.
 const KEYS: &[(&str, &str, &str)] = &[
     ("delay", "25ms", "delay of each direction"),
@@ -63,6 +66,16 @@ const KEYS: &[(&str, &str, &str)] = &[
         "bytes (k, m) or packets (100p) that wait for the rate; by default 100 ms",
     ),
     ("loss", "1%", "random loss"),
+    (
+        "lose-every",
+        "500ms",
+        "loss of one packet of at least 1,000 bytes in each interval",
+    ),
+    (
+        MOVE_EVERY,
+        "5s",
+        "a new address for the client, as of one that changes its network",
+    ),
     (
         "gilbert",
         "0.5%/25%",
@@ -118,14 +131,19 @@ fn parse(text: &str) -> Result<LinkSpec, Invalid> {
         }
         None => [Draft::default(), Draft::default()],
     };
+    let mut move_every = None;
     for item in items {
-        apply(&mut drafts, item)?;
+        match item.split_once('=') {
+            Some((MOVE_EVERY, value)) => move_every = Some(interval(MOVE_EVERY, value)?),
+            _ => apply(&mut drafts, item)?,
+        }
     }
     let [down, up] = drafts;
     Ok(LinkSpec {
         profile: profile.map(|profile| profile.name),
         down: down.finish()?,
         up: up.finish()?,
+        move_every,
     })
 }
 
@@ -164,6 +182,12 @@ fn apply(drafts: &mut [Draft; 2], item: &str) -> Result<(), Invalid> {
             );
         }
     };
+    if key == MOVE_EVERY {
+        return invalid(
+            "the address of the client has no direction",
+            "write move-every= without down: or up:",
+        );
+    }
     if key == "rtt" && chosen.len() == 1 {
         return invalid(
             "a round trip has both directions",
@@ -210,6 +234,7 @@ impl Draft {
             "queue" => self.queue = Some(queue(value)?),
             "loss" => self.spec.loss = Loss::Random(percentage(key, value)?),
             "gilbert" => self.spec.loss = Loss::GilbertElliott(gilbert_elliott(value)?),
+            "lose-every" => self.spec.loss = Loss::Every(interval(key, value)?),
             "reorder" => self.spec.reordering = reordering(value)?,
             "duplicate" => self.spec.duplicates = percentage(key, value)?,
             _ => {
@@ -283,6 +308,15 @@ fn duration(key: &str, value: &str) -> Result<Duration, Invalid> {
         );
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A duration that is not zero.
+fn interval(key: &str, value: &str) -> Result<Duration, Invalid> {
+    let interval = duration(key, value)?;
+    match interval.is_zero() {
+        true => invalid(format!("{key}={value} never ends"), "write at least 1ms"),
+        false => Ok(interval),
+    }
 }
 
 /// 100 Gbit/s.

@@ -28,6 +28,7 @@ impl Profile {
             profile: Some(self.name),
             down: self.down.spec(),
             up: self.up.spec(),
+            move_every: None,
         }
     }
 }

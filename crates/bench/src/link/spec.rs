@@ -19,6 +19,8 @@ pub struct LinkSpec {
     pub(super) down: DirectionSpec,
     /// From the client to the server.
     pub(super) up: DirectionSpec,
+    /// How long the client keeps its address, which never changes by default.
+    pub(super) move_every: Option<Duration>,
 }
 
 impl fmt::Display for LinkSpec {
@@ -26,10 +28,18 @@ impl fmt::Display for LinkSpec {
         if let Some(profile) = self.profile {
             write!(f, "{profile}: ")?;
         }
-        if self.down == self.up {
-            return write!(f, "each direction {}", self.down);
+        match self.down == self.up {
+            true => write!(f, "each direction {}", self.down)?,
+            false => write!(f, "down {}; up {}", self.down, self.up)?,
         }
-        write!(f, "down {}; up {}", self.down, self.up)
+        match self.move_every {
+            Some(interval) => write!(
+                f,
+                "; the client's address changes every {}",
+                Milliseconds(interval)
+            ),
+            None => Ok(()),
+        }
     }
 }
 
@@ -75,6 +85,9 @@ impl fmt::Display for DirectionSpec {
             Loss::Random(probability) if probability.is_zero() => {}
             Loss::Random(probability) => write!(f, ", loss {probability}")?,
             Loss::GilbertElliott(chain) => write!(f, ", {chain}")?,
+            Loss::Every(interval) => {
+                write!(f, ", one long packet lost every {}", Milliseconds(interval))?
+            }
         }
         let Reordering { probability, gap } = self.reordering;
         if !probability.is_zero() {
@@ -141,6 +154,8 @@ pub(super) enum Loss {
     Random(Probability),
     /// In bursts.
     GilbertElliott(GilbertElliott),
+    /// One packet in each interval, of those that are long enough to carry content.
+    Every(Duration),
 }
 
 impl Default for Loss {

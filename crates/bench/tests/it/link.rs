@@ -1,7 +1,9 @@
 //! What an emulated link does to packets, whatever the load of the machine.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::net::IpAddr;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -248,5 +250,54 @@ fn a_text_that_is_no_link_is_refused() {
     assert!(
         error.to_string().starts_with("invalid link '5g'"),
         "{error}"
+    );
+}
+
+#[test]
+fn a_client_that_moves_keeps_its_datagrams_and_loses_its_connections() {
+    let Some(link) = start("delay=1ms,move-every=300ms", 1) else {
+        return;
+    };
+    let udp = link.udp();
+    let server = link.link.in_server(|| {
+        let address = link.link.server_address();
+        UdpSocket::bind((address, 0)).unwrap()
+    });
+    let server = server.unwrap();
+    server.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+    udp.client.connect(server.local_addr().unwrap()).unwrap();
+    let mut tcp = link.tcp();
+    let mut seen = BTreeSet::new();
+    let end = Instant::now() + IO_TIMEOUT;
+    while seen.len() < 3 {
+        assert!(Instant::now() < end, "{seen:?}");
+        udp.client.send(b"ping").unwrap();
+        let (_, from) = server.recv_from(&mut [0; 16]).unwrap();
+        // An answer that is under way during a move is lost.
+        server.send_to(b"pong", from).unwrap();
+        udp.client
+            .set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        if udp.client.recv(&mut [0; 16]).is_ok() {
+            seen.insert(from.ip());
+        }
+    }
+    tcp.client.write_all(b"still there?").unwrap();
+    let error = tcp.client.read(&mut [0; 16]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn single_packets_are_lost_at_intervals() {
+    let Some(link) = start("delay=1ms,down:lose-every=100ms", 1) else {
+        return;
+    };
+    let begun = Instant::now();
+    link.arrivals(30_000, 1_200);
+    let intervals = begun.elapsed().as_millis() as u64 / 100;
+    let lost = link.link.counters().down.lost;
+    assert!(
+        lost >= 1 && lost.abs_diff(intervals) <= 2,
+        "{lost} in {intervals} intervals"
     );
 }

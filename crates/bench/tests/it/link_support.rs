@@ -118,7 +118,7 @@ impl Udp {
 }
 
 /// Datagrams that are under way at most, so that no buffer of a socket is ever full.
-const WINDOW: usize = 100;
+const WINDOW: usize = 80;
 
 impl TestLink {
     /// Sends datagrams of this length from the server, and returns the numbers of those that arrive.
