@@ -17,6 +17,7 @@ use crate::invocation::Invocation;
 use crate::process::Switches;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
+use crate::stats::Median;
 use crate::study::{Generator, Length, Measured, REQUESTS_PER_SECOND, Watch, finish};
 use crate::tls_files::TlsFiles;
 use crate::tuning::{Change, Tuned, Tuning};
@@ -70,7 +71,7 @@ pub(crate) struct ProductionArguments {
     /// The seed of the order of the runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Five rounds of one second; the result is not saved
+    /// Five rounds of short runs; the result is not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "latency_seconds"])]
     quick: bool,
 }
@@ -120,7 +121,10 @@ pub(crate) fn run_production(
     invocation: &Invocation,
 ) -> Result<Outcome, String> {
     let quick = arguments.quick;
-    let seconds = |seconds| Duration::from_secs(if quick { 1 } else { seconds });
+    let seconds = |seconds| match quick {
+        true => Duration::from_millis(600),
+        false => Duration::from_secs(seconds),
+    };
     let share = f64::from(arguments.load) / 100.0;
     run(
         &Plan {
@@ -171,6 +175,7 @@ fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
     let switches = stage.switches();
     let capacity = measure_capacity(plan, &stage, &generator)?;
     let latency = measure_latency(plan, &stage, &generator, &capacity)?;
+    machine.foreign_share = foreign_share(&capacity, &latency);
     machine.switches = per_second(stage.switches().since(switches), &capacity, &latency);
     let programs = stage.programs();
     drop(stage);
@@ -235,6 +240,15 @@ fn slowest(measured: &Measured) -> Option<f64> {
         .filter(|subject| subject.void.is_none());
     let rates = valid.filter_map(|subject| REQUESTS_PER_SECOND.median(&subject.runs));
     rates.min_by(f64::total_cmp)
+}
+
+/// The median share of one core that other programs used during the runs.
+fn foreign_share(capacity: &[Measured], latency: &[Measured]) -> Option<f64> {
+    let cases = capacity.iter().chain(latency);
+    let runs = cases
+        .flat_map(|case| &case.subjects)
+        .flat_map(|subject| &subject.runs);
+    Some(Median::of(runs.map(|run| run.foreign_share))?.value)
 }
 
 /// Switches of Blitz in each second in which it had load.

@@ -29,6 +29,8 @@ pub(super) struct MachineFacts {
     memory: Option<(f64, f64)>,
     io_uring: Option<String>,
     used_ports: Vec<String>,
+    /// Share of one core that other programs used during the runs.
+    pub(super) foreign_share: Option<f64>,
     /// Voluntary switches and preemptions of Blitz, per second of load.
     pub(super) switches: Option<(f64, f64)>,
 }
@@ -98,14 +100,23 @@ impl MachineFacts {
             ),
         });
         lines.extend(self.switches_line());
-        let percent = number::fixed(foreign_share * 100.0, 0);
-        let remedy = match foreign_share > FOREIGN_SHARE_MAX {
+        lines.push(self.foreign_line(foreign_share));
+        lines
+    }
+
+    fn foreign_line(&self, before: f64) -> Line {
+        let percent = |share: f64| number::fixed(share * 100.0, 0);
+        let during = self.foreign_share.unwrap_or_default();
+        let found = format!(
+            "{} % of a core before the run, {} % in it (median)",
+            percent(before),
+            percent(during)
+        );
+        let remedy = match before.max(during) > FOREIGN_SHARE_MAX {
             true => "stop them, and repeat the run",
             false => "",
         };
-        let found = format!("{percent} % of a core before the run");
-        lines.push(line("other programs", found, remedy));
-        lines
+        line("other programs", found, remedy)
     }
 
     /// The settings that `--tune` changes.

@@ -57,7 +57,7 @@ impl Row {
         format!("{}, {}", self.path, self.version.name())
     }
 
-    /// `rate` is that of an open loop.
+    /// `rate` is that of an open loop. The title does not name it, so that results of several runs can be compared.
     pub(super) fn case(
         &self,
         plan: &Plan,
@@ -96,7 +96,7 @@ impl Row {
         };
         Case {
             title: match rate {
-                Some(_) => format!("{} at {pace}", self.title()),
+                Some(_) => format!("{} at a constant rate", self.title()),
                 None => self.title(),
             },
             load: format!(
