@@ -87,17 +87,29 @@ fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Step>, String>
         arguments.only.is_empty() || arguments.only.iter().any(|only| only == command.get_name())
     };
     let step = |command: &&Command| {
-        let has_quick = command
-            .get_arguments()
-            .any(|argument| argument.get_id() == "quick");
         let name = command.get_name().to_owned();
-        let quick = (arguments.quick && has_quick).then(|| "--quick".to_owned());
+        let flag = arguments.quick.then(|| quick_flag(command)).flatten();
         Step {
-            words: [name.clone()].into_iter().chain(quick).collect(),
+            words: [name.clone()]
+                .into_iter()
+                .chain(flag.map(str::to_owned))
+                .collect(),
             name,
         }
     };
     Ok(all.iter().filter(is_wanted).map(step).collect())
+}
+
+/// The flag of the quick form. A benchmark that is always quick has none; its result is not saved either.
+fn quick_flag(benchmark: &Command) -> Option<&'static str> {
+    let has = |id: &str| {
+        benchmark
+            .get_arguments()
+            .any(|argument| argument.get_id() == id)
+    };
+    let flags = [("quick", "--quick"), ("no_save", "--no-save")];
+    let (_, flag) = flags.into_iter().find(|(id, _)| has(id))?;
+    Some(flag)
 }
 
 /// Runs what has not ended yet. `bench` is the command `blitz bench`.
@@ -297,7 +309,7 @@ mod tests {
     fn benchmarks_are_the_subcommands_that_measure() {
         let bench = Command::new("bench").subcommands([
             Command::new("h1").arg(clap::Arg::new("quick").long("quick")),
-            Command::new("start"),
+            Command::new("start").arg(clap::Arg::new("no_save").long("no-save")),
             Command::new("regression"),
             Command::new("tuning").hide(true),
             Command::new("all"),
@@ -317,7 +329,7 @@ mod tests {
                     .collect::<Vec<_>>()
             })
         };
-        assert_eq!(with(true, &[]).unwrap(), ["h1 --quick", "start"]);
+        assert_eq!(with(true, &[]).unwrap(), ["h1 --quick", "start --no-save"]);
         assert_eq!(with(false, &["h1"]).unwrap(), ["h1"]);
         assert!(
             with(false, &["h9"])

@@ -267,3 +267,76 @@ fn per_second(
     let rate = |count: u64| count as f64 / seconds;
     (seconds > 0.0).then(|| (rate(switches.voluntary), rate(switches.involuntary)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{MeasuredSubject, Run};
+
+    /// A subject with 6 runs of a second, each with so many requests.
+    pub(super) fn subject(name: &str, requests: u64, void: bool) -> MeasuredSubject {
+        let run = |round: u64| {
+            let mut run = Run {
+                server_us: 1e6 / requests as f64,
+                foreign_share: 0.01 * round as f64,
+                ..Run::default()
+            };
+            run.result.duration_s = 1.0;
+            run.result.counts.completed = requests + round;
+            run
+        };
+        MeasuredSubject {
+            name: name.to_owned(),
+            runs: (0..6).map(run).collect(),
+            void: void.then(|| "the generator was too slow".to_owned()),
+        }
+    }
+
+    pub(super) fn measured(subjects: Vec<MeasuredSubject>) -> Measured {
+        Measured {
+            title: LOCAL[0].title(),
+            load: String::new(),
+            base: Some(stage::NGINX.to_owned()),
+            subjects,
+            not_run: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_slowest_server_that_is_not_void() {
+        let all = vec![
+            subject("blitz", 3000, false),
+            subject("nginx", 2000, false),
+            subject("haproxy", 1000, true),
+        ];
+        assert_eq!(slowest(&measured(all)), Some(2002.5));
+        assert_eq!(slowest(&measured(vec![subject("blitz", 1, true)])), None);
+    }
+
+    #[test]
+    fn context_switches_count_per_second_of_load() {
+        let switches = Switches {
+            voluntary: 60,
+            involuntary: 12,
+        };
+        let all = [measured(vec![
+            subject("blitz", 10, false),
+            subject("nginx", 10, false),
+        ])];
+        assert_eq!(per_second(switches, &all, &[]), Some((10.0, 2.0)));
+        assert_eq!(per_second(switches, &[], &[]), None);
+        assert_eq!(foreign_share(&all, &[]), Some(0.025));
+    }
+
+    #[test]
+    fn warm_ups_are_a_fifth_of_the_run_within_bounds() {
+        let warm_up = |milliseconds| match length(Duration::from_millis(milliseconds)) {
+            Length::Time { warm_up, .. } => warm_up.as_millis(),
+            Length::Requests(_) => 0,
+        };
+        assert_eq!(
+            [warm_up(400), warm_up(2000), warm_up(60_000)],
+            [200, 400, 1000]
+        );
+    }
+}

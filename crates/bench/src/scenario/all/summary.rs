@@ -23,7 +23,7 @@ pub(super) fn outcome(ended: &[Ended]) -> Outcome {
     }
 }
 
-/// Prints the table, and saves it beside the results.
+/// Prints the table, and saves it beside the results unless the run was a quick one.
 pub(super) fn finish(
     state: &State,
     logs: &Path,
@@ -32,6 +32,13 @@ pub(super) fn finish(
 ) -> Result<(), String> {
     let facts = Facts::gather(&invocation.revision, []);
     let mut report = report(state.ended(), logs, &facts, &invocation.command);
+    if !is_saved {
+        report.method.push(
+            "Quick comparisons in rounds (h1, h2, h3, tls, h2-proxy, cores, bulk) are always void: they have three rounds, \
+             and a verdict takes 15."
+                .to_owned(),
+        );
+    }
     // The runs of an interrupted one are further apart.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     report.started_at = since.map_or(0.0, |since| since.as_secs_f64()) - report.duration_s;
@@ -78,7 +85,7 @@ fn conclusions(ended: &[Ended]) -> Vec<Conclusion> {
         (
             StepOutcome::Void,
             ConclusionKind::Void,
-            "are void: repeat them on a quiet machine",
+            "are void: their outputs have the reasons",
         ),
         (
             StepOutcome::Met,

@@ -173,3 +173,63 @@ fn figures(case: &Measured) -> Option<Conclusion> {
     );
     Some(Conclusion::new(ConclusionKind::Figure, text))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::tests::{measured, subject};
+    use super::super::{LOCAL, Placement, length};
+    use super::*;
+    use crate::study::Watch;
+    use crate::tuning::Tuning;
+
+    #[test]
+    fn the_report_has_figures_comparisons_and_what_was_not_valid() {
+        let plan = Plan {
+            name: "local",
+            rows: LOCAL,
+            rounds: 6,
+            capacity: length(std::time::Duration::from_secs(1)),
+            latency: None,
+            connections: 100,
+            seed: 1,
+            placement: Placement::one_each(),
+            is_tuned: false,
+            is_saved: false,
+        };
+        let all = vec![
+            subject(BLITZ, 20_000, false),
+            subject(NGINX, 10_000, false),
+            subject(HAPROXY, 10_000, true),
+        ];
+        let capacity = [measured(all)];
+        let findings = Findings {
+            plan: &plan,
+            capacity: &capacity,
+            latency: &[],
+            machine: &MachineFacts::read(&Tuning::read(Path::new("/"))),
+            surroundings: &Watch::start().finish("test", []),
+        };
+        let report = findings.report("blitz bench local");
+        let texts: Vec<&str> = report
+            .conclusions
+            .iter()
+            .map(|one| one.text.as_str())
+            .collect();
+        assert!(
+            texts[0].contains("answers 20,003 requests/s with 50.0 µs"),
+            "{texts:?}"
+        );
+        assert!(texts[1].contains("takes 0.500 times the CPU time per request of nginx"));
+        assert_eq!(report.conclusions[1].kind, ConclusionKind::Better);
+        assert!(texts[2].contains("haproxy is void"), "{texts:?}");
+        let headings: Vec<&str> = report
+            .sections
+            .iter()
+            .map(|section| section.heading.as_str())
+            .collect();
+        assert_eq!(headings, ["Capacity", "Machine"]);
+        assert!(report.html().contains("Remedy"));
+    }
+}
