@@ -38,7 +38,7 @@ pub(crate) struct ProtocolsArguments {
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
     link: Vec<LinkSpec>,
-    /// Five rounds of the workloads single, high and large
+    /// Five rounds of the workloads single, high and large, with warm runs of a second
     #[arg(long, conflicts_with_all = ["rounds", "only"])]
     quick: bool,
     /// The seed of orders and links
@@ -113,7 +113,12 @@ fn measure(
     let programs = &invocation.programs;
     let tls = TlsFiles::create(folder.path(), programs)?;
     let stage = Stage::start(programs, &folder, &tls, link.as_ref(), arguments.seed)?;
-    let length = Duration::from_secs(arguments.seconds);
+    let seconds = if arguments.quick {
+        1
+    } else {
+        arguments.seconds
+    };
+    let length = Duration::from_secs(seconds);
     let network = link
         .as_ref()
         .map_or("loopback".to_owned(), ToString::to_string);

@@ -8,7 +8,7 @@ use crate::report::{
     self, Column, Conclusion, ConclusionKind, Configuration, Estimate, FactGroup, Measure,
     MeasureResult, Report, Section, Step, System, Table, Verdict,
 };
-use crate::stats::{Difference, Median};
+use crate::stats::{self, Median};
 
 const QUESTION: &str = "Has anything become worse?";
 /// The names of the two results in charts.
@@ -296,10 +296,13 @@ fn measure(compared: &Compared) -> Measure {
         estimate: estimate(values),
         comparisons,
     };
-    let comparison = report::Comparison {
-        baseline: BASE.to_owned(),
-        verdict: verdict(compared),
-    };
+    let comparison = compared
+        .comparison
+        .as_ref()
+        .map(|comparison| report::Comparison {
+            baseline: BASE.to_owned(),
+            verdict: verdict(compared, comparison),
+        });
     let Key {
         measure, system, ..
     } = &compared.key;
@@ -310,7 +313,7 @@ fn measure(compared: &Compared) -> Measure {
         explanation: String::new(),
         results: vec![
             result(BASE, &compared.base, Vec::new()),
-            result(NEW, &compared.new, vec![comparison]),
+            result(NEW, &compared.new, comparison.into_iter().collect()),
         ],
     }
 }
@@ -326,12 +329,7 @@ fn estimate(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-fn verdict(compared: &Compared) -> Verdict {
-    let Some(comparison) = &compared.comparison else {
-        return Verdict::NotRun {
-            reason: "too few rounds for a verdict".to_owned(),
-        };
-    };
+fn verdict(compared: &Compared, comparison: &stats::Comparison) -> Verdict {
     let ratio = Estimate {
         median: comparison.ratio,
         low: comparison.interval.low,
@@ -377,16 +375,11 @@ fn table(compared: &[&Compared]) -> Table {
 }
 
 fn words(compared: &Compared) -> &'static str {
-    let is_significant =
-        |comparison: &crate::stats::Comparison| comparison.difference != Difference::NotSignificant;
     match compared.finding {
         Finding::Regression => "REGRESSION",
         Finding::SlightlyWorse => "slightly worse",
         Finding::Better => "better",
-        Finding::NoDifference => {
-            debug_assert!(!compared.comparison.as_ref().is_some_and(is_significant));
-            "no significant difference"
-        }
+        Finding::NoDifference => "no significant difference",
         Finding::NoVerdict if compared.is_single() => "single runs: no verdict",
         Finding::NoVerdict => "no verdict",
     }

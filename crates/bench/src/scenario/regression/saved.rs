@@ -235,7 +235,7 @@ fn of_rounds(rounds: Rounds) -> Saved {
 fn of_load(result: &LoadResult) -> Saved {
     let plan = &result.plan;
     let section = format!(
-        "{} connections, {} streams each, {}",
+        "{} connections, {} in flight on each, {}",
         plan.connections, plan.streams, plan.pacing
     );
     let problems = result
