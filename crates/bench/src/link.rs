@@ -123,6 +123,13 @@ impl Link {
         IpAddr::V4(device::CLIENT.v4)
     }
 
+    /// The congestion control that the server's TCP uses: `cubic`, unless the kernel lacks it.
+    #[must_use]
+    pub fn congestion_control(&self) -> String {
+        let name = self.server.run(device::congestion_control);
+        name.unwrap_or_default()
+    }
+
     /// Starts a process on the server's side.
     ///
     /// # Errors

@@ -11,8 +11,9 @@ mod surroundings;
 
 pub(crate) use case::{Case, Length, Load, Measured, MeasuredSubject, Requests, Subject, Version};
 pub(crate) use figure::{
-    Cell, Figure, P50, P99, P999, REQUESTS_PER_SECOND, RESIDENT_MIB, SERVER_US, ratio_text,
+    Cell, Figure, MEGABYTES_PER_SECOND, P50, P99, P999, REQUESTS_PER_SECOND, RESIDENT_MIB,
+    SERVER_US, ratio_text,
 };
 pub(crate) use run::{Generator, Run, Watched};
-pub(crate) use section::{Sentence, conclusion, section};
+pub(crate) use section::{Sentence, conclusion, measure, section};
 pub(crate) use surroundings::{Surroundings, Watch, finish};

@@ -43,6 +43,8 @@ pub struct Connection<P: Protocol> {
     /// Frames of streams that the library has taken, and those that the protocol has not asked for yet.
     frames_taken: Cell<u64>,
     frames: RefCell<Vec<StreamFrame>>,
+    /// The number of the last datagram with frames of streams.
+    datagrams: Cell<u32>,
     /// Bytes that may be sent and not acknowledged, and how many of them are taken from what all connections share.
     window: Cell<u64>,
     reserved: Cell<u64>,
@@ -112,6 +114,7 @@ impl<P: Protocol> Connection<P> {
             deadline: Cell::new(None),
             frames_taken: Cell::default(),
             frames: RefCell::default(),
+            datagrams: Cell::default(),
             window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
             reserved: Cell::new(0),
             is_broken: Cell::new(false),
@@ -335,13 +338,14 @@ impl<P: Protocol> Connection<P> {
             return;
         }
         let mut frames = self.frames.borrow_mut();
-        let mut last = None;
+        let datagram = self.datagrams.get().wrapping_add(1);
+        self.datagrams.set(datagram);
         packet_key::for_each_frame(|stream, end| {
-            let is_counted = last.replace(stream) == Some(stream);
             frames.push(StreamFrame {
                 stream,
                 end,
-                datagram_bytes: if is_counted { 0 } else { datagram_bytes },
+                datagram,
+                datagram_bytes,
             });
         });
     }

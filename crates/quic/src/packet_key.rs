@@ -16,8 +16,9 @@ pub struct StreamFrame {
     pub stream: u64,
     /// The offset in the stream behind its content.
     pub end: u64,
-    /// Bytes of the datagram, all of which is held as long as a part of it is; 0 directly behind another frame of the
-    /// same stream.
+    /// The number of its datagram in the connection, which begins again after 2³² of them.
+    pub datagram: u32,
+    /// Bytes of the datagram, all of which is held as long as a part of it is.
     pub datagram_bytes: usize,
 }
 

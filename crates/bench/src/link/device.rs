@@ -91,7 +91,22 @@ impl Device {
     }
 }
 
+/// The congestion control of TCP in the namespace of the calling thread.
+const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// What TCP uses on links: the default of Linux, and the algorithm of QUIC in Blitz, so that a comparison shows the
+/// protocols and not the setting of this machine.
+const CUBIC: &str = "cubic";
+
+/// The congestion control that TCP uses on this side.
+pub(super) fn congestion_control() -> String {
+    let name = fs::read_to_string(CONGESTION_CONTROL).unwrap_or_default();
+    name.trim().to_owned()
+}
+
 fn configure(addresses: Addresses, has_ipv6: bool) -> io::Result<()> {
+    // A kernel without it keeps its own, which the report names.
+    let _ = fs::write(CONGESTION_CONTROL, CUBIC);
     netlink::bring_up(netlink::LOOPBACK)?;
     let index = netlink::index_of(NAME)?;
     netlink::set_sizes(index, MTU_BYTES, QUEUE_PACKETS)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Instant;
 
 use blitz_http::{
@@ -57,7 +57,8 @@ pub(super) async fn run(
         BodyLength::Known(length) => length,
         _ => 0,
     };
-    let response = respond(body, content, response).await;
+    let mut upload = Upload::new(body, content);
+    let response = upload.beside(response.response()).await;
     let mut response = response.map_err(Failure::Request)?;
     let head_at = Instant::now();
     let mut check = ContentCheck::default();
@@ -74,7 +75,11 @@ pub(super) async fn run(
     }
     let is_empty = response.body.is_done();
     let mut last = None;
-    while let Some(part) = response.body.next().await.map_err(Failure::Content)? {
+    while let Some(part) = upload
+        .beside(response.body.next())
+        .await
+        .map_err(Failure::Content)?
+    {
         if let Part::Data(slice) = part {
             check.receive(&slice, expected);
             last = Some(slice);
@@ -87,15 +92,43 @@ pub(super) async fn run(
     Ok(received(&response, (head_at, end), &check, sent_bytes))
 }
 
-/// Sends the content, and waits for the head of the response.
-pub(super) async fn respond(
-    body: SendBody,
-    content: ContentToSend,
-    response: ResponseStream,
-) -> Result<Response, ClientError> {
-    match content {
-        ContentToSend::None => response.response().await,
-        content => send_and_receive(body, content, response).await,
+/// The content of a request, which is sent while the response is awaited and read: a server may respond before it has
+/// read everything, and read no further while nobody reads its response.
+pub(super) struct Upload {
+    /// `None` without content, and once it is sent.
+    sending: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// The end of a request without content.
+    _body: Option<SendBody>,
+}
+
+impl Upload {
+    pub(super) fn new(body: SendBody, content: ContentToSend) -> Upload {
+        match content {
+            ContentToSend::None => Upload {
+                sending: None,
+                _body: Some(body),
+            },
+            content => Upload {
+                sending: Some(Box::pin(send(body, content))),
+                _body: None,
+            },
+        }
+    }
+
+    /// Waits for `work`, and sends meanwhile.
+    pub(super) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        if self.sending.is_none() {
+            return work.await;
+        }
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            let sending = self.sending.as_mut();
+            if sending.is_some_and(|sending| sending.as_mut().poll(cx).is_ready()) {
+                self.sending = None;
+            }
+            work.as_mut().poll(cx)
+        })
+        .await
     }
 }
 
@@ -112,23 +145,6 @@ fn received(
         content_bytes: check.received,
         sent_bytes,
     }
-}
-
-/// Sends the content while it waits for the response: a server may answer before it has read everything.
-async fn send_and_receive(
-    body: SendBody,
-    content: ContentToSend,
-    response: ResponseStream,
-) -> Result<Response, ClientError> {
-    let mut sending = pin!(send(body, content));
-    let mut receiving = pin!(response.response());
-    let mut is_sent = false;
-    poll_fn(|cx| {
-        // If the server takes no more, the response says why.
-        is_sent = is_sent || sending.as_mut().poll(cx).is_ready();
-        receiving.as_mut().poll(cx)
-    })
-    .await
 }
 
 async fn send(mut body: SendBody, content: ContentToSend) {

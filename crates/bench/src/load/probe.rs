@@ -10,6 +10,7 @@ use blitz_http::{
 
 use super::arguments::Check;
 use super::check::Expected;
+use super::exchange::Upload;
 use super::plan::LoadPlan;
 use super::request::RequestSpec;
 use super::template::Values;
@@ -153,14 +154,19 @@ async fn request(
     });
     let begun = connection.request(head, content.length());
     let (body, response) = begun.map_err(|error| failed(&error))?;
-    let response = super::exchange::respond(body, content, response).await;
+    let mut upload = Upload::new(body, content);
+    let response = upload.beside(response.response()).await;
     let mut response = response.map_err(|error| failed(&error))?;
     let mut sample = Sample {
         status: response.head.status.code(),
         length: 0,
         content: Some(Vec::new()),
     };
-    while let Some(part) = response.body.next().await.map_err(|error| failed(&error))? {
+    while let Some(part) = upload
+        .beside(response.body.next())
+        .await
+        .map_err(|error| failed(&error))?
+    {
         let Part::Data(slice) = part else { continue };
         sample.length += slice.len() as u64;
         if sample.length > CONTENT_BYTES_MAX {

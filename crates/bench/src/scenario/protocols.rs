@@ -14,12 +14,12 @@ use crate::invocation::Invocation;
 use crate::link::LinkSpec;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
-use crate::study::{Watch, finish};
+use crate::study::{MEGABYTES_PER_SECOND, Watch, finish};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
 use series::{OnNetwork, Series};
 use stage::Stage;
-use workload::{Mode, WORKLOADS, Workload};
+use workload::{WORKLOADS, Workload};
 
 /// Flags of `blitz bench protocols`.
 #[derive(Debug, Args)]
@@ -30,9 +30,9 @@ pub(crate) struct ProtocolsArguments {
     /// Length of a warm run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Only these workloads, separated by commas: single, high, very-high, small, delay, large, mixed
+    /// Only these workloads, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',', value_parser = workload)]
-    only: Vec<&'static Workload>,
+    only: Vec<Workload>,
     /// Run over an emulated link; may be repeated, to compare links
     ///
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
@@ -49,8 +49,11 @@ pub(crate) struct ProtocolsArguments {
 /// The workloads of `--quick`.
 const QUICK: &[&str] = &["single", "high", "large"];
 
-fn workload(name: &str) -> Result<&'static Workload, String> {
-    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+fn workload(name: &str) -> Result<Workload, String> {
+    let found = WORKLOADS
+        .iter()
+        .copied()
+        .find(|workload| workload.name == name);
     found.ok_or_else(|| {
         let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
         format!("there is no workload `{name}`; known: {}", names.join(", "))
@@ -64,13 +67,15 @@ pub(crate) fn run(
 ) -> Result<Outcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
-    let networks: Vec<Option<LinkSpec>> = match arguments.link.is_empty() {
-        true => vec![None],
-        false => arguments.link.iter().cloned().map(Some).collect(),
-    };
     let mut measured = Vec::new();
-    for network in networks {
-        measured.push(measure(arguments, invocation, network)?);
+    for (link, workloads) in arguments.networks() {
+        match measure(arguments, invocation, link.clone(), &workloads) {
+            // The other networks do not need the privilege.
+            Err(error) if link.is_some() && arguments.link.is_empty() => {
+                eprintln!("{}: not run: {error}", titles(&workloads));
+            }
+            result => measured.push(result?),
+        }
     }
     let surroundings = watch.finish(&invocation.revision, []);
     let findings = Findings::new(&measured);
@@ -94,13 +99,53 @@ impl ProtocolsArguments {
         if self.quick { 5 } else { self.rounds }
     }
 
-    fn workloads(&self) -> Vec<&'static Workload> {
+    /// The length of a warm run. Contents over links take seconds each.
+    fn length(&self, workload: &Workload, is_link: bool) -> Duration {
+        let length = Duration::from_secs(if self.quick { 1 } else { self.seconds });
+        match is_link && workload.figure.unit == MEGABYTES_PER_SECOND.unit {
+            true => length * 4,
+            false => length,
+        }
+    }
+
+    fn workloads(&self) -> impl Iterator<Item = Workload> {
         let is_wanted = |workload: &&Workload| match self.quick {
             true => QUICK.contains(&workload.name),
-            false => self.only.is_empty() || self.only.iter().any(|only| only == workload),
+            false => {
+                let mut only = self.only.iter();
+                self.only.is_empty() || only.any(|only| only.name == workload.name)
+            }
         };
-        WORKLOADS.iter().filter(is_wanted).collect()
+        WORKLOADS.iter().filter(is_wanted).copied()
     }
+
+    /// The networks with their workloads: the loopback or the given links, and the links of single workloads.
+    fn networks(&self) -> Vec<(Option<LinkSpec>, Vec<Workload>)> {
+        let usual = || self.workloads().filter(|workload| workload.link.is_none());
+        let mut networks: Vec<(Option<LinkSpec>, Vec<Workload>)> = match self.link.is_empty() {
+            true => vec![(None, usual().collect())],
+            false => {
+                let links = self.link.iter();
+                let each =
+                    links.map(|link| (Some(link.clone()), usual().map(Workload::over_a_link)));
+                each.map(|(link, workloads)| (link, workloads.collect()))
+                    .collect()
+            }
+        };
+        for workload in self.workloads() {
+            if let Some(link) = workload.link {
+                let link = link.parse().expect("a test parses each");
+                networks.push((Some(link), vec![workload]));
+            }
+        }
+        networks.retain(|(_, workloads)| !workloads.is_empty());
+        networks
+    }
+}
+
+fn titles(workloads: &[Workload]) -> String {
+    let titles: Vec<_> = workloads.iter().map(|workload| workload.title).collect();
+    titles.join(", ")
 }
 
 /// All runs over one network.
@@ -108,24 +153,20 @@ fn measure(
     arguments: &ProtocolsArguments,
     invocation: &Invocation,
     link: Option<LinkSpec>,
+    workloads: &[Workload],
 ) -> Result<OnNetwork, String> {
     let folder = RunFolder::create()?;
     let programs = &invocation.programs;
     let tls = TlsFiles::create(folder.path(), programs)?;
     let stage = Stage::start(programs, &folder, &tls, link.as_ref(), arguments.seed)?;
-    let seconds = if arguments.quick {
-        1
-    } else {
-        arguments.seconds
-    };
-    let length = Duration::from_secs(seconds);
     let network = link
         .as_ref()
         .map_or("loopback".to_owned(), ToString::to_string);
     let mut series = Vec::new();
-    for workload in arguments.workloads() {
-        for mode in Mode::ALL {
+    for &workload in workloads {
+        for &mode in workload.modes {
             eprintln!("{network}: {}, {} …", workload.title, mode.name());
+            let length = arguments.length(&workload, link.is_some());
             let case = workload.case(mode, &stage.base(), &stage.watched(), length);
             let measured = case.run(&stage.generator(), arguments.rounds(), arguments.seed)?;
             series.push(Series {
@@ -135,10 +176,27 @@ fn measure(
             });
         }
     }
+    let tcp = stage.congestion_control();
     let link_report = stage.stop();
     Ok(OnNetwork {
         link,
+        tcp,
         series,
         invalid: link_report.and_then(|report| report.invalid()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_links_are_valid() {
+        for (index, workload) in WORKLOADS.iter().enumerate() {
+            let others = &WORKLOADS[..index];
+            assert!(others.iter().all(|other| other.name != workload.name));
+            let link = workload.link.map(str::parse::<LinkSpec>);
+            assert!(link.is_none_or(|link| link.is_ok()), "{}", workload.name);
+        }
+    }
 }

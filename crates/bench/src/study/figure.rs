@@ -33,6 +33,14 @@ pub(crate) const REQUESTS_PER_SECOND: Figure = Figure {
     of: |run| Some(run.result.requests_per_second()),
 };
 
+/// Of contents that clients receive.
+pub(crate) const MEGABYTES_PER_SECOND: Figure = Figure {
+    name: "content per second",
+    unit: "MB/s",
+    better: Direction::Higher,
+    of: |run| Some(run.result.bytes_per_second() / 1e6),
+};
+
 pub(crate) const SERVER_US: Figure = Figure {
     name: "CPU time of the server per request",
     unit: "µs",

@@ -107,7 +107,8 @@ fn table(cases: &[&Measured], cells: &[Cell]) -> Table {
     }
 }
 
-fn measure(case: &Measured, figure: &Figure) -> Measure {
+/// A figure of a case with its comparisons, as a chart.
+pub(crate) fn measure(case: &Measured, figure: &Figure) -> Measure {
     let valid = case
         .subjects
         .iter()

@@ -301,3 +301,14 @@ fn single_packets_are_lost_at_intervals() {
         "{lost} in {intervals} intervals"
     );
 }
+
+#[test]
+fn tcp_has_the_congestion_control_of_quic() {
+    let Some(link) = start("delay=1ms", 1) else {
+        return;
+    };
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    if available.unwrap_or_default().contains("cubic") {
+        assert_eq!(link.link.congestion_control(), "cubic");
+    }
+}

@@ -275,6 +275,21 @@ fn every_version_of_http_is_measured_with_its_handshakes() {
     }
 }
 
+/// The server responds before it has read everything, and reads no further while nobody reads its response.
+#[test]
+fn uploads_that_come_back_are_sent_and_received_at_the_same_time() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, &[]);
+    let url = format!("https://{}/echo/upload", server.address("https://"));
+    for version in ["1.1", "2", "3"] {
+        let flags = format!("-n 6 -c 2 -t 1 --insecure -X POST --upload 1m --http {version}");
+        let (result, output) = load(&flags, &url);
+        assert!(has_no_errors(&output), "{version}: {}", stderr(&output));
+        assert_eq!(result["counts"]["completed"], 6, "{version}");
+        assert_eq!(result["counts"]["content_bytes_received"], 6 << 20);
+    }
+}
+
 #[test]
 fn an_interrupt_ends_the_run_with_the_result_so_far() {
     let server = Server::start(|_| "x".to_owned());

@@ -6,7 +6,9 @@ use bytes::Bytes;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{RawClient, data, request};
-use crate::h3_support::{Client, QuicServer, Stream, get, pattern, pause, post, with_options};
+use crate::h3_support::{
+    Client, QuicServer, Stream, get, pattern, pause, post, receive, with_options,
+};
 
 /// A request that stays open, so that the connection is never idle.
 async fn open(client: &Client) -> Stream {
@@ -105,6 +107,67 @@ fn many_uploads_that_nobody_reads_leave_room_for_requests() {
         pause(500).await;
         assert_eq!(client.get("/hello").await.content, b"hello");
         uploads.iter().for_each(tokio::task::JoinHandle::abort);
+        nothing_was_cut(server);
+    });
+}
+
+/// Each datagram has frames of several streams, and their handlers read with a delay. It is held once.
+#[test]
+fn uploads_that_share_datagrams_do_not_add_up() {
+    const PIECE: usize = 300;
+    let options = || {
+        limits(|limits| {
+            limits.quic.window_bytes_max = 128 * 1024;
+            limits.quic.unread_excess_bytes_max = 0;
+        })
+    };
+    with_options(options, async |server| {
+        let client = server.connect().await;
+        let mut uploads = Vec::new();
+        for number in 0..8 {
+            let (mut send, mut response) = client.send(post("/echo")).await.split();
+            let content = pattern(number, 400 * PIECE);
+            uploads.push(tokio::spawn(async move {
+                let sending = async {
+                    for piece in content.chunks(PIECE) {
+                        let piece = Bytes::copy_from_slice(piece);
+                        send.send_data(piece).await.unwrap();
+                        tokio::task::yield_now().await;
+                    }
+                    send.finish().await.unwrap();
+                };
+                let ((), answer) = tokio::join!(sending, receive(&mut response));
+                assert_eq!(answer.unwrap().content, content);
+            }));
+        }
+        for upload in uploads {
+            upload.await.unwrap();
+        }
+        nothing_was_cut(server);
+    });
+}
+
+/// The window grows while content waits for its readers, and shrinks when the connection is idle. What the client was
+/// allowed to send before stays allowed.
+#[test]
+fn a_window_that_has_shrunk_may_still_be_used() {
+    with_options(Default::default, async |server| {
+        let client = server.connect().await;
+        for _ in 0..3 {
+            let mut uploads = Vec::new();
+            for _ in 0..6 {
+                let mut upload = client.send(post("/never")).await;
+                uploads.push(tokio::spawn(async move {
+                    let _ = upload.send_data(Bytes::from(vec![7; 1 << 20])).await;
+                    pause(20_000).await;
+                }));
+            }
+            pause(500).await;
+            assert_eq!(client.get("/hello").await.content, b"hello");
+            // Their streams are reset, and the connection is idle.
+            uploads.iter().for_each(tokio::task::JoinHandle::abort);
+            pause(300).await;
+        }
         nothing_was_cut(server);
     });
 }

@@ -6,8 +6,7 @@ use crate::load_result::{Affects, Problem};
 use crate::number;
 use crate::report::{Column, Conclusion, ConclusionKind, Report, Section, System, Table};
 use crate::study::{
-    Cell, Figure, REQUESTS_PER_SECOND, SERVER_US, Sentence, Surroundings, conclusion, ratio_text,
-    section,
+    Cell, SERVER_US, Sentence, Surroundings, conclusion, measure, ratio_text, section,
 };
 
 const QUESTION: &str = "Which version of HTTP answers more requests in a second, for a new client and for one that has \
@@ -27,11 +26,14 @@ impl<'a> Findings<'a> {
         let version = format!("blitz {}", surroundings.facts.revision);
         for network in self.0 {
             for mode in Mode::ALL {
-                report.sections.push(section_of(network, mode, &version));
+                if network.series.iter().any(|series| series.mode == mode) {
+                    report.sections.push(section_of(network, mode, &version));
+                }
             }
         }
-        if let [_, _, ..] = self.0 {
-            report.sections.push(self.over_links());
+        let compared = self.0.iter().filter(|network| !network.is_special());
+        if let compared @ [_, _, ..] = &compared.collect::<Vec<_>>()[..] {
+            report.sections.push(over_links(compared));
         }
         report.conclusions = self.conclusions();
         report.problems = self.problems();
@@ -72,40 +74,41 @@ impl<'a> Findings<'a> {
         });
         invalid.collect()
     }
+}
 
-    /// How the ratio of HTTP/3 to HTTP/2 changes with the link.
-    fn over_links(&self) -> Section {
-        let mut columns = vec![Column::text("Workload")];
-        columns.extend(self.0.iter().map(|network| Column::text(&network.name())));
-        let count = self.0.first().map_or(0, |network| network.series.len());
-        let rows = (0..count).map(|index| {
-            let series = self.0.iter().map(|network| &network.series[index]);
-            let mut cells: Vec<String> = Vec::new();
-            for series in series {
-                if cells.is_empty() {
-                    cells.push(format!("{}, {}", series.workload.title, series.mode.name()));
-                }
-                cells.push(match series.http3_to(Client::Http2) {
-                    Some(comparison) => ratio_text(&comparison),
-                    None => number::NONE.to_owned(),
-                });
+/// How the ratio of HTTP/3 to HTTP/2 changes with the link.
+fn over_links(networks: &[&OnNetwork]) -> Section {
+    let mut columns = vec![Column::text("Workload")];
+    columns.extend(networks.iter().map(|network| Column::text(&network.name())));
+    let count = networks.first().map_or(0, |network| network.series.len());
+    let rows = (0..count).map(|index| {
+        let series = networks.iter().map(|network| &network.series[index]);
+        let mut cells: Vec<String> = Vec::new();
+        for series in series {
+            if cells.is_empty() {
+                let Series { workload, mode, .. } = series;
+                let (title, figure) = (workload.title, workload.figure.name);
+                cells.push(format!("{title}, {}: {figure}", mode.name()));
             }
-            cells
-        });
-        Section {
-            heading: "HTTP/3 compared with HTTP/2 on each link".to_owned(),
-            explanation: vec![
-                "Requests per second over HTTP/3, divided by those over HTTP/2 in the same round, with the 95 % \
-                 interval."
-                    .to_owned(),
-            ],
-            tables: vec![Table {
-                caption: "Ratios of requests per second; above 1 HTTP/3 answers more".to_owned(),
-                columns,
-                rows: rows.collect(),
-            }],
-            ..Section::default()
+            cells.push(match series.http3_to(Client::Http2) {
+                Some(comparison) => ratio_text(&comparison),
+                None => number::NONE.to_owned(),
+            });
         }
+        cells
+    });
+    Section {
+        heading: "HTTP/3 compared with HTTP/2 on each network".to_owned(),
+        explanation: vec![
+            "The figure of HTTP/3, divided by that of HTTP/2 in the same round, with the 95 % interval."
+                .to_owned(),
+        ],
+        tables: vec![Table {
+            caption: "Ratios; above 1 HTTP/3 is faster".to_owned(),
+            columns,
+            rows: rows.collect(),
+        }],
+        ..Section::default()
     }
 }
 
@@ -113,15 +116,20 @@ impl<'a> Findings<'a> {
 const DIALING_TOLD_FROM: u32 = 50;
 
 fn verdict(series: &Series, name: &str) -> Conclusion {
+    let (verb, object) = match series.workload.figure.unit {
+        "MB/s" => ("transfers", "as much content per second as"),
+        "µs" => ("has a 99th percentile of latency of", "that of"),
+        _ => ("answers", "as many requests as"),
+    };
     conclusion(
         &series.measured,
         &Sentence {
             about: name,
             subject: Client::Http3.name(),
             base: Client::Http2.name(),
-            figure: &REQUESTS_PER_SECOND,
-            verb: "answers",
-            object: "as many requests as",
+            figure: &series.workload.figure,
+            verb,
+            object,
         },
     )
 }
@@ -145,21 +153,39 @@ fn explanation(series: &Series, name: &str) -> Conclusion {
 /// The figures of one network and mode.
 fn section_of(network: &OnNetwork, mode: Mode, version: &str) -> Section {
     let series = network.series.iter().filter(|series| series.mode == mode);
-    let cases: Vec<_> = series.map(|series| &series.measured).collect();
+    let series: Vec<&Series> = series.collect();
+    let cases: Vec<_> = series.iter().map(|series| &series.measured).collect();
     let systems =
         Client::ALL.map(|client| System::run(client.name(), client.version().alpn(), version));
-    let figures: &[Figure] = match (mode, &network.link) {
-        (Mode::Warm, None) => &[REQUESTS_PER_SECOND, SERVER_US],
-        _ => &[REQUESTS_PER_SECOND],
-    };
     let heading = format!("{}, {}", network.name(), mode.name());
-    section(
-        &heading,
-        &[mode_text(mode)],
-        &cases,
-        &systems,
-        (figures, CELLS),
-    )
+    let mut explanation = vec![mode_text(mode).to_owned()];
+    explanation.extend(congestion_text(&network.tcp));
+    let explanation: Vec<&str> = explanation.iter().map(String::as_str).collect();
+    let mut section = section(&heading, &explanation, &cases, &systems, (&[], CELLS));
+    for series in series {
+        let figures = match (mode, &network.link) {
+            (Mode::Warm, None) => vec![series.workload.figure, SERVER_US],
+            _ => vec![series.workload.figure],
+        };
+        let measures = figures
+            .iter()
+            .map(|figure| measure(&series.measured, figure));
+        section.measures.extend(measures);
+    }
+    section
+}
+
+/// What the links do to a comparison of TCP with QUIC.
+fn congestion_text(tcp: &str) -> Option<String> {
+    match tcp {
+        "" => None,
+        "cubic" => Some("TCP and QUIC both use CUBIC.".to_owned()),
+        other => Some(format!(
+            "TCP uses {other} and QUIC uses CUBIC, so that this compares congestion controls as well. This kernel does \
+             not allow links to change it; with sysctl net.ipv4.tcp_allowed_congestion_control='reno cubic {other}' they \
+             use CUBIC for both."
+        )),
+    }
 }
 
 /// Those of the cited comparison, and the handshakes.
@@ -174,6 +200,7 @@ const CELLS: &[Cell] = &[
     Cell::MEGABYTES,
     Cell::REQUESTS,
     Cell::HANDSHAKE,
+    Cell::ERRORS,
 ];
 
 fn mode_text(mode: Mode) -> &'static str {
@@ -184,7 +211,8 @@ fn mode_text(mode: Mode) -> &'static str {
              of HTTP/2 opens so many as well, as some clients do when they are cold."
         }
         Mode::Warm => {
-            "The same clients after a second of warm-up. No connection is opened within the measured time."
+            "The same clients after a second of warm-up. Only handshakes open connections within the measured time: eight \
+             clients, each with a connection for each request."
         }
     }
 }
@@ -253,10 +281,11 @@ mod tests {
         OnNetwork {
             link: link.map(|link| link.parse().unwrap()),
             series: vec![Series {
-                workload: &WORKLOADS[1],
+                workload: WORKLOADS[1],
                 mode: Mode::Cold,
                 measured,
             }],
+            tcp: String::new(),
             invalid: None,
         }
     }

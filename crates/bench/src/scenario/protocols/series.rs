@@ -3,11 +3,11 @@
 use super::workload::{Client, Mode, Workload};
 use crate::link::LinkSpec;
 use crate::stats;
-use crate::study::{Measured, REQUESTS_PER_SECOND};
+use crate::study::Measured;
 
 /// The runs of one workload, mode and network.
 pub(super) struct Series {
-    pub(super) workload: &'static Workload,
+    pub(super) workload: Workload,
     pub(super) mode: Mode,
     pub(super) measured: Measured,
 }
@@ -16,21 +16,30 @@ pub(super) struct Series {
 pub(super) struct OnNetwork {
     /// `None` for the loopback.
     pub(super) link: Option<LinkSpec>,
+    /// The congestion control of TCP; empty for the loopback.
+    pub(super) tcp: String,
     pub(super) series: Vec<Series>,
     /// Why the link was not what it should be.
     pub(super) invalid: Option<String>,
 }
 
 impl Series {
-    /// Requests per second over HTTP/3, compared with those of a client of HTTP/2.
+    /// The figure of the workload over HTTP/3, compared with that of a client of HTTP/2.
     pub(super) fn http3_to(&self, base: Client) -> Option<stats::Comparison> {
         let http3 = Client::Http3.name();
         self.measured
-            .compare(http3, base.name(), &REQUESTS_PER_SECOND)
+            .compare(http3, base.name(), &self.workload.figure)
     }
 }
 
 impl OnNetwork {
+    /// Whether it is the link of workloads that run over no other.
+    pub(super) fn is_special(&self) -> bool {
+        self.series
+            .iter()
+            .any(|series| series.workload.link.is_some())
+    }
+
     /// In words.
     pub(super) fn name(&self) -> String {
         let link = self.link.as_ref();

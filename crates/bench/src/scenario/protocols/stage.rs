@@ -97,6 +97,14 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// That of TCP over the link; empty without one.
+    pub(super) fn congestion_control(&self) -> String {
+        self.link
+            .as_ref()
+            .map(Link::congestion_control)
+            .unwrap_or_default()
+    }
+
     /// The process of the server.
     pub(super) fn watched(&self) -> Watched {
         Watched {

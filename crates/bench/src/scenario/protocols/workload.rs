@@ -1,19 +1,41 @@
-//! The workloads: those of a comparison of HTTP/2 with HTTP/3 that is often cited.
+//! The workloads: those of a comparison of HTTP/2 with HTTP/3 that is often cited, and those that it leaves out.
 
 use std::time::Duration;
 
-use crate::study::{Case, Length, Load, Requests, Subject, Version, Watched};
+use crate::study::{
+    Case, Figure, Length, Load, MEGABYTES_PER_SECOND, P99, REQUESTS_PER_SECOND, Requests, Subject,
+    Version, Watched,
+};
 
 /// What a client requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// Requested in turn.
-    pub(super) paths: &'static [&'static str],
+    pub(super) paths: Paths,
     /// Requests of a cold run.
     pub(super) requests: u32,
     pub(super) in_flight: u32,
+    /// Connections of HTTP/1.1, if they are not as many as requests in flight.
+    pub(super) http1_connections: Option<u32>,
+    /// Other flags of `blitz load`.
+    pub(super) flags: &'static [&'static str],
+    pub(super) modes: &'static [Mode],
+    /// The figure that is compared.
+    pub(super) figure: Figure,
+    /// The link of a workload that shows a property of links. It runs over this one only.
+    pub(super) link: Option<&'static str>,
+    /// Broken exchanges are a result.
+    pub(super) may_fail: bool,
+}
+
+/// The targets of requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Paths {
+    /// In turn.
+    Fixed(&'static [&'static str]),
+    /// Contents of these sizes in bytes, each so many times.
+    Sizes(&'static [(u32, u32)]),
 }
 
 /// How a client uses its connections.
@@ -39,66 +61,239 @@ pub(super) enum Mode {
     Warm,
 }
 
+/// The text 64 times.
+macro_rules! repeated {
+    ($text:literal) => {
+        concat!(
+            repeated!(8 $text), repeated!(8 $text), repeated!(8 $text), repeated!(8 $text),
+            repeated!(8 $text), repeated!(8 $text), repeated!(8 $text), repeated!(8 $text),
+        )
+    };
+    (8 $text:literal) => {
+        concat!($text, $text, $text, $text, $text, $text, $text, $text)
+    };
+}
+
+/// 10 MiB.
+const LARGE: &str = "/data?size=10485760";
+/// In their place over links, where 10 MiB take a minute if packets are lost.
+const LARGE_ON_LINKS: &str = "/data?size=1048576";
+
+/// Cold and warm, with as many connections of HTTP/1.1 as requests in flight.
+const USUAL: Workload = Workload {
+    name: "",
+    title: "",
+    paths: Paths::Fixed(&["/ping"]),
+    requests: 100,
+    in_flight: 1,
+    http1_connections: None,
+    flags: &[],
+    modes: &Mode::ALL,
+    figure: REQUESTS_PER_SECOND,
+    link: None,
+    may_fail: false,
+};
+
+/// A client that opens a connection for each request, with eight of them at a time.
+const HANDSHAKES: Workload = Workload {
+    in_flight: 8,
+    modes: &[Mode::Warm],
+    ..USUAL
+};
+
+/// The first seven are those of the cited comparison.
 pub(super) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "single",
         title: "Single request",
-        paths: &["/ping"],
-        requests: 100,
-        in_flight: 1,
+        ..USUAL
     },
     Workload {
         name: "high",
         title: "High concurrency",
-        paths: &["/json"],
+        paths: Paths::Fixed(&["/json"]),
         requests: 500,
         in_flight: 50,
+        ..USUAL
     },
     Workload {
         name: "very-high",
         title: "Very high concurrency",
-        paths: &["/json"],
+        paths: Paths::Fixed(&["/json"]),
         requests: 1_000,
         in_flight: 100,
+        ..USUAL
     },
     Workload {
         name: "small",
         title: "Many small responses",
-        paths: &["/data?size=1024"],
+        paths: Paths::Fixed(&["/data?size=1024"]),
         requests: 2_000,
         in_flight: 50,
+        ..USUAL
     },
     Workload {
         name: "delay",
         title: "Slow responses of the server",
-        paths: &["/delay?ms=50"],
+        paths: Paths::Fixed(&["/delay?ms=50"]),
         requests: 200,
         in_flight: 20,
+        ..USUAL
     },
     Workload {
         name: "large",
         title: "Large responses",
-        paths: &["/data?size=10485760"],
+        paths: Paths::Fixed(&[LARGE]),
         requests: 20,
-        in_flight: 1,
+        figure: MEGABYTES_PER_SECOND,
+        ..USUAL
     },
     Workload {
         name: "mixed",
         title: "Mixed",
-        paths: &["/ping", "/json", "/data?size=10240", "/data?size=102400"],
+        paths: Paths::Fixed(&["/ping", "/json", "/data?size=10240", "/data?size=102400"]),
         requests: 200,
         in_flight: 10,
+        ..USUAL
+    },
+    Workload {
+        name: "page",
+        title: "A page of 70 objects",
+        // The document, scripts and styles, images, icons: 1.1 MB.
+        paths: Paths::Sizes(&[(61_440, 1), (40_960, 12), (15_360, 25), (4_096, 32)]),
+        requests: 70,
+        in_flight: 70,
+        // What browsers open to a host.
+        http1_connections: Some(6),
+        modes: &[Mode::Cold],
+        ..USUAL
+    },
+    Workload {
+        name: "upload",
+        title: "Uploads of 1 MiB that come back",
+        paths: Paths::Fixed(&["/echo/upload"]),
+        requests: 20,
+        in_flight: 4,
+        flags: &["-X", "POST", "--upload", "1m"],
+        figure: MEGABYTES_PER_SECOND,
+        ..USUAL
+    },
+    Workload {
+        name: "headers",
+        title: "Heads of 3 KB",
+        requests: 500,
+        in_flight: 20,
+        flags: HEAVY_HEAD,
+        ..USUAL
+    },
+    Workload {
+        name: "handshakes",
+        title: "Full handshakes",
+        flags: &["--new-connections", "--no-resume"],
+        ..HANDSHAKES
+    },
+    Workload {
+        name: "resumption",
+        title: "Resumed handshakes",
+        flags: &["--new-connections"],
+        ..HANDSHAKES
+    },
+    Workload {
+        name: "lost-packet",
+        title: "One packet lost each 500 ms",
+        paths: Paths::Fixed(&["/data?size=10240"]),
+        in_flight: 50,
+        modes: &[Mode::Warm],
+        figure: P99,
+        link: Some("rtt=50ms,down:lose-every=500ms"),
+        ..USUAL
+    },
+    Workload {
+        name: "moving",
+        title: "Downloads of 1 MiB by a client that moves",
+        paths: Paths::Fixed(&["/data?size=1048576"]),
+        modes: &[Mode::Warm],
+        flags: &["--keep-going", "--timeout", "5s"],
+        figure: MEGABYTES_PER_SECOND,
+        link: Some("rtt=50ms,rate=20mbit,move-every=2s"),
+        may_fail: true,
+        ..USUAL
     },
 ];
 
+/// The cookies, tokens and client hints of a large application; the last one differs in each request.
+const HEAVY_HEAD: &[&str] = &[
+    "-H",
+    concat!(
+        "cookie: session=",
+        repeated!("0123456789abcdef"),
+        "; theme=dark"
+    ),
+    "-H",
+    concat!("authorization: Bearer ", repeated!("eyJhbGciOiJFUzI1")),
+    "-H",
+    concat!("baggage: ", repeated!("tenant=4711,role")),
+    "-H",
+    "accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "-H",
+    "accept-language: de-CH,de;q=0.9,en;q=0.8",
+    "-H",
+    "user-agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+    "-H",
+    "referer: https://shop.example/category/shoes?page=2&sort=price",
+    "-H",
+    "x-request-id: {{uuid}}",
+];
+
 impl Workload {
+    /// What differs over links, so that a run takes no minute: fewer requests, one after the other, and smaller contents.
+    pub(super) fn over_a_link(self) -> Workload {
+        let requests = match self.in_flight {
+            1 => self.requests / 5,
+            _ => self.requests,
+        };
+        let paths = match self.paths {
+            Paths::Fixed([LARGE]) => Paths::Fixed(&[LARGE_ON_LINKS]),
+            paths => paths,
+        };
+        Workload {
+            requests,
+            paths,
+            ..self
+        }
+    }
+
     /// The load, in words.
-    fn describe(&self) -> String {
-        let paths = self.paths.join(", ");
-        format!(
-            "{paths}: {} requests, {} in flight",
-            self.requests, self.in_flight
-        )
+    fn describe(&self, mode: Mode) -> String {
+        let paths = match self.paths {
+            Paths::Fixed(paths) => paths.join(", "),
+            Paths::Sizes(sizes) => {
+                let sizes = sizes
+                    .iter()
+                    .map(|(bytes, count)| format!("{count} × {bytes} bytes"));
+                sizes.collect::<Vec<_>>().join(", ")
+            }
+        };
+        let in_flight = format!("{paths}: {} in flight", self.in_flight);
+        match mode {
+            Mode::Cold => format!("{in_flight}, {} requests", self.requests),
+            Mode::Warm => in_flight,
+        }
+    }
+
+    fn requests(&self) -> Requests {
+        match self.paths {
+            Paths::Fixed([path]) => Requests::Path((*path).to_owned()),
+            Paths::Fixed(paths) => {
+                Requests::Mix(paths.iter().map(|&path| path.to_owned()).collect())
+            }
+            Paths::Sizes(sizes) => {
+                let lines = sizes.iter().flat_map(|&(bytes, count)| {
+                    (0..count).map(move |number| format!("/data?size={bytes}&object={number}"))
+                });
+                Requests::Mix(lines.collect())
+            }
+        }
     }
 
     /// The workload in one mode, on the server at `base`. A warm run takes so `long`.
@@ -107,23 +302,21 @@ impl Workload {
             Mode::Cold => Length::Requests(self.requests),
             Mode::Warm => Length::warm(long),
         };
-        let requests = match self.paths {
-            [path] => Requests::Path((*path).to_owned()),
-            paths => Requests::Mix(paths.iter().map(|&path| path.to_owned()).collect()),
-        };
         let subjects = self.clients(mode).into_iter().map(|client| {
-            let (connections, streams) = client.connections(self.in_flight);
-            let load = Load::new(base, requests.clone(), client.version(), length);
+            let (connections, streams) = self.connections(client);
+            let mut load = Load::new(base, self.requests(), client.version(), length);
+            load.flags
+                .extend(self.flags.iter().map(|&flag| flag.to_owned()));
             Subject {
                 name: client.name().to_owned(),
                 load: load.with(connections, streams),
                 watched: watched.clone(),
-                may_fail: false,
+                may_fail: self.may_fail,
             }
         });
         Case {
             title: self.title.to_owned(),
-            load: self.describe(),
+            load: self.describe(mode),
             subjects: subjects.collect(),
             base: Some(Client::Http2.name().to_owned()),
             not_run: Vec::new(),
@@ -133,10 +326,21 @@ impl Workload {
     /// A client that dials differs from one with a single connection when it is cold.
     fn clients(&self, mode: Mode) -> Vec<Client> {
         let mut clients = vec![Client::Http1, Client::Http2, Client::Http3];
-        if mode == Mode::Cold && self.in_flight > 1 {
+        if mode == Mode::Cold && self.in_flight > 1 && self.http1_connections.is_none() {
             clients.push(Client::Http2Dialing);
         }
         clients
+    }
+
+    /// Connections, and streams on each. New connections have one request each.
+    fn connections(&self, client: Client) -> (u32, u32) {
+        let is_new = self.flags.contains(&"--new-connections");
+        match client {
+            Client::Http1 => (self.http1_connections.unwrap_or(self.in_flight), 1),
+            Client::Http2Dialing => (self.in_flight, 1),
+            Client::Http2 | Client::Http3 if is_new => (self.in_flight, 1),
+            Client::Http2 | Client::Http3 => (1, self.in_flight),
+        }
     }
 }
 
@@ -162,14 +366,6 @@ impl Client {
             Client::Http1 => Version::Http1,
             Client::Http2 | Client::Http2Dialing => Version::Http2,
             Client::Http3 => Version::Http3,
-        }
-    }
-
-    /// Connections, and streams on each.
-    fn connections(self, in_flight: u32) -> (u32, u32) {
-        match self {
-            Client::Http1 | Client::Http2Dialing => (in_flight, 1),
-            Client::Http2 | Client::Http3 => (1, in_flight),
         }
     }
 }

@@ -9,6 +9,7 @@ use blitz_quic::quinn_proto;
 
 use super::driver::{Conn, Driver, stream_of, var_int};
 use super::role::Role;
+use super::unread::Unread;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::count;
 use crate::exchange::wake;
@@ -56,6 +57,7 @@ impl<R: Role> Driver<R> {
         }
         self.note_come(is_idle);
         self.keep_window_open();
+        self.count_beyond_window();
         if self.holds_too_much() {
             R::note_end(self, "unread-flood");
             return self.close(Code::EXCESSIVE_LOAD);
@@ -130,6 +132,8 @@ impl<R: Role> Driver<R> {
             quic.set_deadline(None);
             self.idle_since = None;
             self.set_window(0);
+            self.unread = Unread::default();
+            self.count_beyond_window();
             R::left(self);
         }
         self.fail_streams(reason);

@@ -118,6 +118,8 @@ impl Pieces {
 /// What the peer may send before it is read.
 pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
+    /// Content beyond it that waits for its reader, as far as there is memory for it.
+    pub(super) beyond: usize,
     /// Bytes that were read since the last look at the clock, and when that was.
     pub(super) read: usize,
     pub(super) since: Instant,
@@ -190,6 +192,7 @@ impl<R: Role> Conn<R> {
             unread: Unread::default(),
             window: ReceiveWindow {
                 bytes: shared.limits().quic.window_bytes_min,
+                beyond: 0,
                 read: 0,
                 since: now,
                 is_used_up: false,

@@ -153,7 +153,7 @@ impl<R: Role> Driver<R> {
         if stream.has_fin || stream.input.len() >= pieces {
             return Ok(());
         }
-        let (mut read, mut pieces_read) = (0, 0);
+        let mut read = 0;
         let mut reset = None;
         quic.with(|quic| {
             let mut receiving = quic.recv_stream(stream_of(id));
@@ -165,7 +165,6 @@ impl<R: Role> Driver<R> {
                 match chunks.next(usize::MAX) {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
-                        pieces_read += 1;
                         stream.read_to = chunk.offset + chunk.bytes.len() as u64;
                         stream.input.push(chunk.bytes);
                     }
@@ -183,8 +182,8 @@ impl<R: Role> Driver<R> {
             // The endpoint sends whatever is due.
             let _ = chunks.finalize();
         });
-        if pieces_read > 0 {
-            self.unread.read(id, stream.read_to, read, pieces_read);
+        if read > 0 {
+            self.unread.read(id, stream.read_to);
             self.note_read(read);
         }
         match reset {
@@ -313,8 +312,8 @@ impl<R: Role> Driver<R> {
             };
             let bytes = match next {
                 Ok(Some(chunk)) => {
-                    let (offset, len) = (chunk.offset, chunk.bytes.len());
-                    self.unread.read_beside(id, offset + len as u64, len);
+                    let end = chunk.offset + chunk.bytes.len() as u64;
+                    self.unread.read_beside(id, end);
                     chunk.bytes
                 }
                 Ok(None) => bytes::Bytes::new(),

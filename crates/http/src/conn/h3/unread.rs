@@ -1,6 +1,6 @@
 //! What QUIC holds of streams because nobody has read it: content that waits for its reader, or behind a gap.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
 use blitz_proto::h3::StreamId;
 use blitz_quic::StreamFrame;
@@ -8,6 +8,7 @@ use blitz_quic::quinn_proto::Dir;
 
 use super::driver::{Driver, stream_of};
 use super::role::Role;
+use crate::conn::streams::stream::Streams;
 
 /// Bytes that a client can always send, so that its next requests come.
 const HEADS_ROOM: usize = 16 * 1024;
@@ -19,24 +20,46 @@ const ANNOUNCED_PARTS: usize = 8;
 #[derive(Default)]
 pub(super) struct Unread {
     /// Streams of which something is unread.
-    streams: HashMap<StreamId, StreamInput>,
+    streams: Streams<StreamId, StreamInput>,
+    /// Datagrams of which something is unread, by their numbers.
+    datagrams: Streams<u32, Datagram>,
     /// The sums of all streams.
     content: u64,
     datagram_bytes: u64,
     frames: u64,
     /// Until where the open streams beside the requests were read.
     beside: Vec<(StreamId, u64)>,
+    /// Empty queues for the streams to come.
+    spare: Vec<VecDeque<Held>>,
 }
 
-/// What has come of a stream since all of it was read.
+/// The unread part of a stream.
 #[derive(Default)]
 struct StreamInput {
     come_to: u64,
     read_to: u64,
-    /// Most bytes of datagrams that are held for it.
-    datagram_bytes: u64,
-    frames: u64,
+    /// In the order of their ends.
+    held: VecDeque<Held>,
 }
+
+/// A frame of which a part is unread.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// The offset behind its content.
+    end: u64,
+    datagram: u32,
+}
+
+/// A datagram, which is held until its last frame was read.
+struct Datagram {
+    /// Frames that are unread.
+    frames: u32,
+    bytes: u64,
+}
+
+/// Queues of this many streams are kept for those to come, if they are short.
+const SPARE_MAX: usize = 32;
+const SPARE_FRAMES_MAX: usize = 16;
 
 impl StreamInput {
     fn content(&self) -> u64 {
@@ -50,21 +73,46 @@ impl Unread {
         if frame.end <= read_to {
             return;
         }
-        let stream = self.streams.entry(id).or_default();
+        let spare = &mut self.spare;
+        let stream = self.streams.entry(id).or_insert_with(|| StreamInput {
+            held: spare.pop().unwrap_or_default(),
+            ..StreamInput::default()
+        });
         self.content -= stream.content();
         stream.read_to = stream.read_to.max(read_to);
         stream.come_to = stream.come_to.max(frame.end);
         self.content += stream.content();
-        // Headers and repetitions are less than a quarter of what is received.
-        let datagram_bytes = frame.datagram_bytes as u64 / 4 * 3;
-        stream.datagram_bytes += datagram_bytes;
-        self.datagram_bytes += datagram_bytes;
-        stream.frames += 1;
+        let held = Held {
+            end: frame.end,
+            datagram: frame.datagram,
+        };
+        let place = stream.held.partition_point(|other| other.end <= held.end);
+        stream.held.insert(place, held);
         self.frames += 1;
+        let datagram = self.datagrams.entry(frame.datagram).or_insert_with(|| {
+            // Headers and repetitions are less than a quarter of what is received.
+            let bytes = frame.datagram_bytes as u64 / 4 * 3;
+            self.datagram_bytes += bytes;
+            Datagram { frames: 0, bytes }
+        });
+        datagram.frames += 1;
     }
 
-    /// A stream was read until `read_to`: so many bytes, in so many pieces.
-    pub(super) fn read(&mut self, id: StreamId, read_to: u64, bytes: usize, pieces: u64) {
+    /// A frame is no longer held.
+    fn release(&mut self, held: Held) {
+        self.frames -= 1;
+        let Some(datagram) = self.datagrams.get_mut(&held.datagram) else {
+            return;
+        };
+        datagram.frames -= 1;
+        if datagram.frames == 0 {
+            self.datagram_bytes -= datagram.bytes;
+            self.datagrams.remove(&held.datagram);
+        }
+    }
+
+    /// A stream was read until `read_to`.
+    pub(super) fn read(&mut self, id: StreamId, read_to: u64) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -74,26 +122,37 @@ impl Unread {
         self.content -= stream.content();
         stream.read_to = stream.read_to.max(read_to);
         self.content += stream.content();
-        let freed = stream.datagram_bytes.min(bytes as u64);
-        stream.datagram_bytes -= freed;
-        self.datagram_bytes -= freed;
-        let freed = stream.frames.min(pieces);
-        stream.frames -= freed;
-        self.frames -= freed;
+        while let Some(held) = self.pop_read(id, read_to) {
+            self.release(held);
+        }
+    }
+
+    /// Takes the next frame of a stream that was read completely.
+    fn pop_read(&mut self, id: StreamId, read_to: u64) -> Option<Held> {
+        let held = &mut self.streams.get_mut(&id)?.held;
+        held.front().filter(|held| held.end <= read_to)?;
+        held.pop_front()
     }
 
     /// QUIC holds nothing more of a stream.
     pub(super) fn forget(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.remove(&id) {
-            self.content -= stream.content();
-            self.datagram_bytes -= stream.datagram_bytes;
-            self.frames -= stream.frames;
+        let Some(mut stream) = self.streams.remove(&id) else {
+            return;
+        };
+        self.content -= stream.content();
+        for held in stream.held.drain(..) {
+            self.release(held);
+        }
+        if self.spare.len() < SPARE_MAX && stream.held.capacity() <= SPARE_FRAMES_MAX {
+            self.spare.push(stream.held);
         }
     }
 
     /// Gives back memory that there is nothing for.
     pub(super) fn shrink(&mut self) {
         self.streams.shrink_to_fit();
+        self.datagrams.shrink_to_fit();
+        self.spare = Vec::new();
         self.beside.shrink_to_fit();
     }
 
@@ -102,12 +161,12 @@ impl Unread {
         self.beside.push((id, 0));
     }
 
-    /// A stream beside the requests was read until `read_to`, in one piece.
-    pub(super) fn read_beside(&mut self, id: StreamId, read_to: u64, bytes: usize) {
+    /// A stream beside the requests was read until `read_to`.
+    pub(super) fn read_beside(&mut self, id: StreamId, read_to: u64) {
         if let Some(stream) = self.beside.iter_mut().find(|(other, _)| *other == id) {
             stream.1 = read_to;
         }
-        self.read(id, read_to, bytes, 1);
+        self.read(id, read_to);
     }
 
     /// A stream beside the requests has ended, or nobody reads it.
@@ -156,12 +215,26 @@ impl<R: Role> Driver<R> {
         self.window.is_used_up = self.window.bytes == before;
     }
 
+    /// Counts content beyond the window, as far as the memory of all connections has room for it. A client that had a
+    /// larger window before it was idle may still use all of it, because nobody can take it back (RFC 9000, section 4.1).
+    pub(super) fn count_beyond_window(&mut self) {
+        let content = self.unread.content as usize;
+        let beyond = content.saturating_sub(self.window.bytes);
+        if beyond == 0 && self.window.beyond == 0 {
+            return;
+        }
+        let others = self.shared.windows_grown.get() - self.window.beyond;
+        let left = self.limits().core_buffer_bytes_max.saturating_sub(others);
+        self.window.beyond = beyond.min(left);
+        self.shared.windows_grown.set(others + self.window.beyond);
+    }
+
     /// What a client may make QUIC hold is limited by the window, but not if it sends little content in large
     /// datagrams or many small pieces: a datagram is held as long as a part of it is, and each piece takes memory,
     /// however small it is.
     pub(super) fn holds_too_much(&self) -> bool {
         let limits = &self.limits().quic;
-        let window = self.window.bytes as u64;
+        let window = (self.window.bytes + self.window.beyond) as u64;
         self.unread.datagram_bytes > window + limits.unread_excess_bytes_max as u64
             || self.unread.frames > limits.unread_frames_max + window / 512
     }
@@ -173,14 +246,17 @@ mod tests {
 
     const BYTES: usize = 1_200;
 
-    fn frame(end: u64) -> StreamFrame {
+    /// A frame in a datagram of this number.
+    fn frame(datagram: u32, end: u64) -> StreamFrame {
         StreamFrame {
             stream: 0,
             end,
+            datagram,
             datagram_bytes: BYTES,
         }
     }
 
+    /// Content, bytes of datagrams, frames.
     fn sums(unread: &Unread) -> (u64, u64, u64) {
         (unread.content, unread.datagram_bytes, unread.frames)
     }
@@ -188,35 +264,56 @@ mod tests {
     #[test]
     fn what_was_read_is_not_held() {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
-        unread.come(id, &frame(10), 10);
+        unread.come(id, &frame(1, 10), 10);
         assert_eq!(sums(&unread), (0, 0, 0));
-        unread.come(id, &frame(20), 10);
-        unread.come(id, &frame(40), 10);
+        unread.come(id, &frame(2, 20), 10);
+        unread.come(id, &frame(3, 40), 10);
         assert_eq!(sums(&unread), (30, 1_800, 2));
-        unread.read(id, 20, 10, 1);
-        assert_eq!(sums(&unread), (20, 1_790, 1));
-        // All of it, so that nothing accumulates.
-        unread.read(id, 40, 20, 1);
+        unread.read(id, 20);
+        assert_eq!(sums(&unread), (20, 900, 1));
+        unread.read(id, 40);
         assert_eq!(sums(&unread), (0, 0, 0));
+        assert!(unread.datagrams.is_empty());
     }
 
     #[test]
     fn a_gap_keeps_what_is_behind_it() {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
-        for end in 1..100 {
-            unread.come(id, &frame(end * 2), 0);
+        for number in (1..100).rev() {
+            unread.come(id, &frame(number, u64::from(number) * 2), 0);
         }
         assert_eq!(sums(&unread), (198, 99 * 900, 99));
+        // Out of order as they came.
+        unread.read(id, 100);
+        assert_eq!(sums(&unread), (98, 49 * 900, 49));
         unread.forget(id);
         assert_eq!(sums(&unread), (0, 0, 0));
+    }
+
+    /// Of one that is always a frame behind, as readers that send on what they read are.
+    #[test]
+    fn uploads_in_shared_datagrams_do_not_add_up() {
+        let ids = [StreamId::new(0), StreamId::new(4)];
+        let mut unread = Unread::default();
+        for datagram in 1..10_000 {
+            let end = u64::from(datagram) * 600;
+            for id in ids {
+                unread.come(id, &frame(datagram, end), end.saturating_sub(1_200));
+            }
+            // The first one was read, and a datagram is held for the second.
+            unread.read(ids[0], end);
+            assert!(unread.datagram_bytes <= 1_800, "{:?}", sums(&unread));
+            unread.read(ids[1], end - 600);
+            assert_eq!(sums(&unread), (600, 900, 1));
+        }
     }
 
     #[test]
     fn streams_beside_the_requests_count_while_they_are_open() {
         let (id, mut unread) = (StreamId::new(2), Unread::default());
         unread.open_beside(id);
-        unread.come(id, &frame(10), 0);
-        unread.read_beside(id, 10, 10);
+        unread.come(id, &frame(1, 10), 0);
+        unread.read_beside(id, 10);
         assert_eq!(
             (sums(&unread), &*unread.beside),
             ((0, 0, 0), &[(id, 10)][..])
