@@ -134,15 +134,21 @@ pub fn run(
     };
     match measure(&arguments.benchmark, &invocation) {
         Ok(Outcome::Met) => ExitCode::SUCCESS,
-        Ok(Outcome::Missed) => match arguments.benchmark {
-            Benchmark::Regression(_) => failed("there is a regression"),
-            _ => failed("a goal is missed"),
-        },
-        Ok(Outcome::Unusable) => ExitCode::from(USAGE),
+        Ok(Outcome::Missed) => failed(match arguments.benchmark {
+            Benchmark::Regression(_) => "there is a regression",
+            Benchmark::All(_) => "a benchmark failed, or a goal is missed",
+            _ => "a goal is missed",
+        }),
         Ok(Outcome::Void) => {
-            eprintln!("blitz bench: the set is void; repeat it");
+            let message = match arguments.benchmark {
+                Benchmark::Regression(_) => "there is no verdict",
+                Benchmark::All(_) => "a benchmark is void",
+                _ => "the set is void; repeat it",
+            };
+            eprintln!("blitz bench: {message}");
             ExitCode::from(VOID)
         }
+        Ok(Outcome::Unusable) => ExitCode::from(USAGE),
         Err(message) => failed(&message),
     }
 }
