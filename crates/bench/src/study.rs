@@ -12,7 +12,7 @@ mod surroundings;
 pub(crate) use case::{Case, Length, Load, Measured, MeasuredSubject, Requests, Subject, Version};
 pub(crate) use figure::{
     Cell, Figure, MEGABYTES_PER_SECOND, P50, P99, P999, REQUESTS_PER_SECOND, RESIDENT_MIB,
-    SERVER_US, ratio_text,
+    SERVER_US, WHOLE_TIME, ratio_text,
 };
 pub(crate) use run::{Generator, Run, Watched};
 pub(crate) use section::{Sentence, conclusion, measure, section};

@@ -21,6 +21,9 @@ const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The time between two responses to one request, so that contents with a time differ.
 const APART: Duration = Duration::from_millis(30);
 
+/// Attempts of a first request, if failures do not end the run.
+const ATTEMPTS: u32 = 5;
+
 /// What the first requests have shown.
 pub(super) struct Probed {
     pub(super) protocol: Protocol,
@@ -77,10 +80,18 @@ async fn run(plan: &LoadPlan, protocols: &[Protocol], wanted: &Wanted) -> Result
             if !is_safe(spec) {
                 continue;
             }
-            if connection.ready().await.is_err() {
-                connection = connect(plan, &[protocol]).await?;
-            }
-            samples.push(request(&connection, spec, number).await?);
+            let mut attempts = if wanted.keep_going { ATTEMPTS } else { 1 };
+            let sample = loop {
+                if connection.ready().await.is_err() {
+                    connection = connect(plan, &[protocol]).await?;
+                }
+                attempts -= 1;
+                match request(&connection, spec, number).await {
+                    Err(_) if attempts > 0 => connection = connect(plan, &[protocol]).await?,
+                    result => break result?,
+                }
+            };
+            samples.push(sample);
         }
         sleep(APART).await;
     }

@@ -11,13 +11,12 @@ use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
-use crate::link::LinkSpec;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
-use crate::study::{MEGABYTES_PER_SECOND, Watch, finish};
+use crate::study::{MEGABYTES_PER_SECOND, P99, Watch, finish};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
-use series::{OnNetwork, Series};
+use series::{NamedLink, OnNetwork, Series};
 use stage::Stage;
 use workload::{WORKLOADS, Workload};
 
@@ -37,7 +36,7 @@ pub(crate) struct ProtocolsArguments {
     ///
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
-    link: Vec<LinkSpec>,
+    link: Vec<NamedLink>,
     /// Five rounds of the workloads single, high and large, with warm runs of a second
     #[arg(long, conflicts_with_all = ["rounds", "only"])]
     quick: bool,
@@ -99,12 +98,13 @@ impl ProtocolsArguments {
         if self.quick { 5 } else { self.rounds }
     }
 
-    /// The length of a warm run. Contents over links take seconds each.
+    /// The length of a warm run. Contents over links take seconds each, and percentiles need many round trips.
     fn length(&self, workload: &Workload, is_link: bool) -> Duration {
         let length = Duration::from_secs(if self.quick { 1 } else { self.seconds });
-        match is_link && workload.figure.unit == MEGABYTES_PER_SECOND.unit {
-            true => length * 4,
-            false => length,
+        match workload.figure.unit {
+            unit if is_link && unit == MEGABYTES_PER_SECOND.unit => length * 4,
+            unit if unit == P99.unit => length * 2,
+            _ => length,
         }
     }
 
@@ -120,9 +120,9 @@ impl ProtocolsArguments {
     }
 
     /// The networks with their workloads: the loopback or the given links, and the links of single workloads.
-    fn networks(&self) -> Vec<(Option<LinkSpec>, Vec<Workload>)> {
+    fn networks(&self) -> Vec<(Option<NamedLink>, Vec<Workload>)> {
         let usual = || self.workloads().filter(|workload| workload.link.is_none());
-        let mut networks: Vec<(Option<LinkSpec>, Vec<Workload>)> = match self.link.is_empty() {
+        let mut networks: Vec<(Option<NamedLink>, Vec<Workload>)> = match self.link.is_empty() {
             true => vec![(None, usual().collect())],
             false => {
                 let links = self.link.iter();
@@ -152,16 +152,17 @@ fn titles(workloads: &[Workload]) -> String {
 fn measure(
     arguments: &ProtocolsArguments,
     invocation: &Invocation,
-    link: Option<LinkSpec>,
+    link: Option<NamedLink>,
     workloads: &[Workload],
 ) -> Result<OnNetwork, String> {
     let folder = RunFolder::create()?;
     let programs = &invocation.programs;
     let tls = TlsFiles::create(folder.path(), programs)?;
-    let stage = Stage::start(programs, &folder, &tls, link.as_ref(), arguments.seed)?;
+    let spec = link.as_ref().map(|link| &link.spec);
+    let stage = Stage::start(programs, &folder, &tls, spec, arguments.seed)?;
     let network = link
         .as_ref()
-        .map_or("loopback".to_owned(), ToString::to_string);
+        .map_or("loopback".to_owned(), |link| link.text.clone());
     let mut series = Vec::new();
     for &workload in workloads {
         for &mode in workload.modes {
@@ -195,7 +196,7 @@ mod tests {
         for (index, workload) in WORKLOADS.iter().enumerate() {
             let others = &WORKLOADS[..index];
             assert!(others.iter().all(|other| other.name != workload.name));
-            let link = workload.link.map(str::parse::<LinkSpec>);
+            let link = workload.link.map(str::parse::<NamedLink>);
             assert!(link.is_none_or(|link| link.is_ok()), "{}", workload.name);
         }
     }

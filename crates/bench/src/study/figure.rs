@@ -41,6 +41,14 @@ pub(crate) const MEGABYTES_PER_SECOND: Figure = Figure {
     of: |run| Some(run.result.bytes_per_second() / 1e6),
 };
 
+/// Of all requests of a cold run, connecting included.
+pub(crate) const WHOLE_TIME: Figure = Figure {
+    name: "time of all requests",
+    unit: "ms",
+    better: Direction::Lower,
+    of: |run| Some(run.result.duration_s * 1e3),
+};
+
 pub(crate) const SERVER_US: Figure = Figure {
     name: "CPU time of the server per request",
     unit: "µs",

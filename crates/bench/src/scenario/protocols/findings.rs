@@ -50,7 +50,7 @@ impl<'a> Findings<'a> {
                 let name = format!(
                     "{}, {}, {}",
                     network.name(),
-                    series.workload.title.to_lowercase(),
+                    series.workload.subject(),
                     series.mode.name()
                 );
                 conclusions.push(verdict(series, &name));
@@ -104,7 +104,7 @@ fn over_links(networks: &[&OnNetwork]) -> Section {
                 .to_owned(),
         ],
         tables: vec![Table {
-            caption: "Ratios; above 1 HTTP/3 is faster".to_owned(),
+            caption: "Ratios; above 1 HTTP/3 has more, of times it takes longer".to_owned(),
             columns,
             rows: rows.collect(),
         }],
@@ -118,6 +118,7 @@ const DIALING_TOLD_FROM: u32 = 50;
 fn verdict(series: &Series, name: &str) -> Conclusion {
     let (verb, object) = match series.workload.figure.unit {
         "MB/s" => ("transfers", "as much content per second as"),
+        "ms" => ("takes", "as long as"),
         "µs" => ("has a 99th percentile of latency of", "that of"),
         _ => ("answers", "as many requests as"),
     };

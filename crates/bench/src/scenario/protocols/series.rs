@@ -1,7 +1,9 @@
 //! The runs of a measurement.
 
+use std::str::FromStr;
+
 use super::workload::{Client, Mode, Workload};
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, LinkSpecError};
 use crate::stats;
 use crate::study::Measured;
 
@@ -12,10 +14,28 @@ pub(super) struct Series {
     pub(super) measured: Measured,
 }
 
+/// A link and its description as it was given.
+#[derive(Debug, Clone)]
+pub(super) struct NamedLink {
+    pub(super) text: String,
+    pub(super) spec: LinkSpec,
+}
+
+impl FromStr for NamedLink {
+    type Err = LinkSpecError;
+
+    fn from_str(text: &str) -> Result<NamedLink, LinkSpecError> {
+        Ok(NamedLink {
+            text: text.to_owned(),
+            spec: text.parse()?,
+        })
+    }
+}
+
 /// The series over one network.
 pub(super) struct OnNetwork {
     /// `None` for the loopback.
-    pub(super) link: Option<LinkSpec>,
+    pub(super) link: Option<NamedLink>,
     /// The congestion control of TCP; empty for the loopback.
     pub(super) tcp: String,
     pub(super) series: Vec<Series>,
@@ -43,6 +63,6 @@ impl OnNetwork {
     /// In words.
     pub(super) fn name(&self) -> String {
         let link = self.link.as_ref();
-        link.map_or("Loopback".to_owned(), ToString::to_string)
+        link.map_or("Loopback".to_owned(), |link| link.text.clone())
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::study::{
     Case, Figure, Length, Load, MEGABYTES_PER_SECOND, P99, REQUESTS_PER_SECOND, Requests, Subject,
-    Version, Watched,
+    Version, WHOLE_TIME, Watched,
 };
 
 /// What a client requests.
@@ -166,6 +166,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         // What browsers open to a host.
         http1_connections: Some(6),
         modes: &[Mode::Cold],
+        figure: WHOLE_TIME,
         ..USUAL
     },
     Workload {
@@ -294,6 +295,13 @@ impl Workload {
                 Requests::Mix(lines.collect())
             }
         }
+    }
+
+    /// The name within a sentence.
+    pub(super) fn subject(&self) -> String {
+        let mut letters = self.title.chars();
+        let first = letters.next().map(|first| first.to_ascii_lowercase());
+        first.into_iter().chain(letters).collect()
     }
 
     /// The workload in one mode, on the server at `base`. A warm run takes so `long`.
