@@ -15,12 +15,14 @@ pub(super) fn with_binaries(args: &[String], target: &Path) -> Result<Vec<String
         return Ok(args.to_vec());
     };
     let folder = target.join("revisions");
-    let binaries = split
-        .revisions
-        .map(|revision| build(&commit(revision)?, &folder));
-    let [base, new] = binaries.map(|binary| binary.map(|file| file.display().to_string()));
+    // Both names are resolved before the first build, which takes minutes in which a branch may move.
+    let [base, new] = split.revisions.map(commit);
+    let (base, new) = (base?, new?);
     let mut all = split.others;
-    all.extend(["--binaries".to_owned(), base?, new?]);
+    all.push("--binaries".to_owned());
+    for commit in [base, new] {
+        all.push(build(&commit, &folder)?.display().to_string());
+    }
     Ok(all)
 }
 
