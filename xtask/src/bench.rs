@@ -3,6 +3,8 @@
 //! The crate `blitz-bench` measures. It is part of the binary and no dependency of this program, which
 //! would otherwise compile the whole server before it checks the style of a file.
 
+mod revisions;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -17,11 +19,25 @@ const RESULTS: &str = "benchmarks/results";
 
 /// The examples that a benchmark runs beside the binary, each with its package.
 const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "all",
+        &[
+            LIMIT_RESPONDER,
+            LIMIT_RELAY,
+            HELLO_WORLD,
+            HTTP3_LOAD,
+            BULK_BACKEND,
+            PACED_CLIENT,
+            BLOCKING_PROXY,
+            PARSER_AND_ROUTER,
+        ],
+    ),
     ("h1", &[LIMIT_RESPONDER, LIMIT_RELAY, HELLO_WORLD]),
     ("h3", &[HTTP3_LOAD]),
     ("h2-proxy", &[LIMIT_RESPONDER]),
     ("cores", &[LIMIT_RESPONDER]),
     ("bulk", &[LIMIT_RELAY, BULK_BACKEND, PACED_CLIENT]),
+    ("generator", &[HTTP3_LOAD]),
     ("compare", &[LIMIT_RESPONDER, LIMIT_RELAY]),
     ("idle", &[HELLO_WORLD]),
     ("start", &[HELLO_WORLD]),
@@ -48,9 +64,15 @@ const PARSER_AND_ROUTER: Example = ("blitz", "parser_and_router");
 const FRAMEWORKS: &str = "benchmarks/frameworks";
 const FRAMEWORK_PROGRAMS: [&str; 2] = ["axum_hello", "actix_hello"];
 
+/// The clients of Go, a program and its folder in `benchmarks`.
+const GO_CLIENTS: &str = "go_load";
+
 /// Builds the release and becomes `blitz bench`, whose exit codes are those of this command.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    match build(args).and_then(|()| execute(args)) {
+    let result = build(args)
+        .and_then(|()| revisions::with_binaries(args, &target_folder()))
+        .and_then(|args| execute(&args));
+    match result {
         Ok(never) => match never {},
         Err(message) => {
             eprintln!("xtask bench: {message}");
@@ -65,8 +87,14 @@ fn build(args: &[String]) -> Result<(), String> {
     if is_help {
         return Ok(());
     }
-    if names(args, "framework") {
+    if names(args, "framework") || names(args, "all") {
         build_frameworks();
+    }
+    if ["generator", "protocols", "all"]
+        .iter()
+        .any(|benchmark| names(args, benchmark))
+    {
+        build_go_clients();
     }
     examples_of(args)
         .iter()
@@ -96,6 +124,23 @@ fn build_frameworks() {
     }
     if !is_built {
         eprintln!("xtask bench: {FRAMEWORKS} does not build; its programs are not run");
+    }
+}
+
+/// Builds the clients of Go beside the examples. Without Go `blitz bench` reports that they were not run.
+fn build_go_clients() {
+    eprintln!("building {GO_CLIENTS} …");
+    let place = target_folder().join("release/examples").join(GO_CLIENTS);
+    // A program of an earlier revision would be measured instead.
+    let _ = fs::remove_file(&place);
+    let build = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&place)
+        .current_dir(repository_root().join("benchmarks").join(GO_CLIENTS))
+        .env("PATH", path_with_tools().unwrap_or_default())
+        .status();
+    if !build.is_ok_and(|status| status.success()) {
+        eprintln!("xtask bench: {GO_CLIENTS} does not build; Go's clients are not run");
     }
 }
 
@@ -206,6 +251,14 @@ mod tests {
         assert!(folder.join("Cargo.lock").exists());
         for name in FRAMEWORK_PROGRAMS {
             assert!(folder.join(format!("src/bin/{name}.rs")).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn all_benchmarks_need_all_examples() {
+        let of_all = examples_of(&["all".to_owned()]);
+        for (_, examples) in EXAMPLES {
+            assert!(examples.iter().all(|example| of_all.contains(example)));
         }
     }
 

@@ -1,9 +1,12 @@
 //! The arguments and the exit codes of `blitz bench`.
 
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Command, Subcommand};
+use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 
 use crate::comparison;
 use crate::goals::Outcome;
@@ -11,11 +14,21 @@ use crate::invocation::{self, Invocation};
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
 use crate::scenario::{
-    self, bulk, compare, framework, gateway, generator, idle, models, protocols, start,
+    self, all, bulk, compare, framework, gateway, generator, idle, models, protocols, regression,
+    start, suite,
 };
+use crate::tuning;
 
 const EXAMPLES: &str = "\
 Examples:
+  blitz bench all --quick
+      everything in under 15 minutes; interrupted, it continues
+  blitz bench local
+      requests per second, latency, CPU and memory in 30 seconds
+  blitz bench production --tune
+      on all cores, with the settings of the machine changed meanwhile
+  blitz bench regression old.json new.json
+      two saved results, with an exit code for CI
   blitz bench h1 --quick
       a first impression of HTTP/1.1: three rounds of one second
   blitz bench h2 --out results
@@ -41,6 +54,8 @@ repository of Blitz, cargo xtask bench also builds and runs the limit programs.
 Exit codes: 0 every goal is met, 1 a goal is missed or the measurement failed,
 2 usage error, 75 the set is void: repeat it.";
 
+/// The exit code of usage errors, as clap's.
+const USAGE: u8 = 2;
 /// EX_TEMPFAIL of sysexits(3): try again later.
 const VOID: u8 = 75;
 
@@ -65,10 +80,15 @@ pub struct BenchArguments {
     /// The revision that the results name
     #[arg(long, value_name = "TEXT", global = true, hide = true)]
     revision: Option<String>,
+    /// End with the process that holds the other end of the input
+    #[arg(long, global = true, hide = true)]
+    supervised: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
+    /// All of them, one after the other; an interrupted run continues
+    All(all::AllArguments),
     /// HTTP/1.1: CPU per request of a fixed response and of a proxy, 100 connections
     H1(RoundsArguments),
     /// HTTP/2, with TLS and without: CPU per request of a fixed response, 32 connections with 32 streams
@@ -95,10 +115,19 @@ enum Benchmark {
     Framework(framework::FrameworkArguments),
     /// Proxies that wait in different ways: a blocking thread, a thread pool, event loops; the latency that they add
     Models(models::ModelsArguments),
+    /// The built-in endpoints over HTTP/1.1, beside nginx and HAProxy, in under 30 seconds: a report
+    Local(suite::LocalArguments),
+    /// The built-in endpoints over HTTP/1.1, HTTP/2 and HTTP/3 on all cores, and latency at a constant rate: a report
+    Production(suite::ProductionArguments),
     /// HTTP/1.1, HTTP/2 and HTTP/3 of one server, cold and warm, on loopback or over emulated links: a report
     Protocols(protocols::ProtocolsArguments),
+    /// Has anything become worse? Two saved results or two binaries, with an exit code for CI
+    Regression(regression::RegressionArguments),
     /// Time from the start of the process to its first response
     Start(start::StartArguments),
+    /// Change settings of the machine until the end of the input
+    #[command(hide = true)]
+    Tuning(tuning::TuningArguments),
 }
 
 /// Measures, prints the tables and saves them.
@@ -109,6 +138,11 @@ pub fn run(
     revision: &str,
     words: impl IntoIterator<Item = String>,
 ) -> ExitCode {
+    if arguments.supervised
+        && let Err(message) = end_with_the_input()
+    {
+        return failed(&message);
+    }
     let programs = match Programs::new(arguments.programs.as_deref()) {
         Ok(programs) => programs,
         Err(message) => return failed(&message),
@@ -121,13 +155,37 @@ pub fn run(
     };
     match measure(&arguments.benchmark, &invocation) {
         Ok(Outcome::Met) => ExitCode::SUCCESS,
-        Ok(Outcome::Missed) => failed("a goal is missed"),
+        Ok(Outcome::Missed) => failed(match arguments.benchmark {
+            Benchmark::Regression(_) => "there is a regression",
+            Benchmark::All(_) => "a benchmark failed, or a goal is missed",
+            _ => "a goal is missed",
+        }),
         Ok(Outcome::Void) => {
-            eprintln!("blitz bench: the set is void; repeat it");
+            let message = match arguments.benchmark {
+                Benchmark::Regression(_) => "there is no verdict",
+                Benchmark::All(_) => "a benchmark is void",
+                _ => "the set is void; repeat it",
+            };
+            eprintln!("blitz bench: {message}");
             ExitCode::from(VOID)
         }
+        Ok(Outcome::Unusable) => ExitCode::from(USAGE),
         Err(message) => failed(&message),
     }
+}
+
+/// When the input ends, all processes of this process group are killed: servers and generators too. The process that
+/// holds the other end may end in any way, and leaves nothing running.
+fn end_with_the_input() -> Result<(), String> {
+    if getpgrp() != getpid() {
+        return Err("--supervised needs a process group of its own".to_owned());
+    }
+    thread::spawn(|| {
+        // An error ends the input as well.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = kill_current_process_group(Signal::KILL);
+    });
+    Ok(())
 }
 
 fn failed(message: &str) -> ExitCode {
@@ -138,6 +196,10 @@ fn failed(message: &str) -> ExitCode {
 fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, String> {
     let compare = |scenario, arguments| comparison::run(scenario, arguments, invocation);
     match benchmark {
+        Benchmark::All(arguments) => {
+            let bench = BenchArguments::augment_args(Command::new("bench"));
+            all::run(arguments, &bench, invocation)
+        }
         Benchmark::H1(arguments) => compare(&scenario::H1, arguments),
         Benchmark::H2(arguments) => compare(&scenario::H2_FIXED, arguments),
         Benchmark::H3(arguments) => compare(&scenario::H3, arguments),
@@ -151,14 +213,20 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Idle(arguments) => idle::run(arguments, invocation),
         Benchmark::Framework(arguments) => framework::run(arguments, invocation),
         Benchmark::Models(arguments) => models::run(arguments, invocation),
+        Benchmark::Local(arguments) => suite::run_local(arguments, invocation),
+        Benchmark::Production(arguments) => suite::run_production(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
+        Benchmark::Regression(arguments) => regression::run(arguments, invocation),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
+        Benchmark::Tuning(arguments) => {
+            tuning::run(arguments, invocation.programs.blitz()).map(|()| Outcome::Met)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, FromArgMatches};
+    use clap::FromArgMatches;
 
     use super::*;
 

@@ -40,6 +40,8 @@ pub(crate) enum Outcome {
     Missed,
     /// The set proves nothing.
     Void,
+    /// What the command line names cannot be used. The reason is printed.
+    Unusable,
 }
 
 impl Outcome {

@@ -19,6 +19,9 @@ pub(crate) struct Invocation {
 /// Flags with a value that say where files are, and nothing about the measurement.
 const PLACES: [&str; 3] = ["--programs", "--out", "--revision"];
 
+/// What `blitz bench all` adds.
+const SUPERVISED: &str = "--supervised";
+
 /// The command without the flags that name places of this machine. The first word is the program.
 pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
@@ -27,6 +30,9 @@ pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut command = name.to_owned();
     while let Some(word) = words.next() {
         let flag = word.split('=').next().unwrap_or_default();
+        if flag == SUPERVISED {
+            continue;
+        }
         if !PLACES.contains(&flag) {
             command = format!("{command} {word}");
         } else if flag == word {
@@ -44,7 +50,9 @@ mod tests {
     fn places_of_this_machine_are_no_part_of_the_command() {
         let of = |text: &str| command(text.split(' ').map(str::to_owned));
         assert_eq!(
-            of("target/release/blitz bench --out /tmp/a h1 --quick --programs=b --only nginx"),
+            of(
+                "target/release/blitz bench --supervised --out /tmp/a h1 --quick --programs=b --only nginx"
+            ),
             "blitz bench h1 --quick --only nginx"
         );
         assert_eq!(of("blitz bench --revision"), "blitz bench");

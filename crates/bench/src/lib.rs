@@ -36,6 +36,7 @@ pub mod stats;
 mod study;
 mod system;
 mod tls_files;
+mod tuning;
 
 pub use command::{BenchArguments, run};
 pub use distribution::{Distribution, Recorder};

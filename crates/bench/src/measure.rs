@@ -231,7 +231,7 @@ impl<'a> Bench<'a> {
             |core: &str, load_run: &LoadRun<'_>| self.tools.run_on(core, group.load_tool, load_run);
         let summary = match running.measured.system.workers {
             Workers::One => load(LOAD_CORE, &load_run),
-            Workers::TwoServers | Workers::Two => {
+            Workers::TwoServers | Workers::Two | Workers::Many(_) => {
                 let addresses: Vec<_> = running.servers.iter().map(|s| s.address).collect();
                 load_tool::run_on_all_cores(&addresses, &load_run, load)
             }

@@ -33,6 +33,8 @@ pub(crate) enum Workers {
     TwoServers,
     /// A server with two workers, on the two cores.
     Two,
+    /// A server with so many workers, on cores that its study chooses.
+    Many(u32),
 }
 
 impl Workers {
@@ -41,6 +43,7 @@ impl Workers {
         match self {
             Workers::One | Workers::TwoServers => 1,
             Workers::Two => 2,
+            Workers::Many(count) => count,
         }
     }
 
@@ -50,6 +53,7 @@ impl Workers {
             Workers::One => &[SERVER_CORE],
             Workers::TwoServers => CORES,
             Workers::Two => &["0,1"],
+            Workers::Many(_) => &[],
         }
     }
 }

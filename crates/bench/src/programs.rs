@@ -61,6 +61,11 @@ impl Programs {
         &self.blitz
     }
 
+    /// The folder of the examples.
+    pub(crate) fn examples(&self) -> Option<&Path> {
+        self.examples.as_deref()
+    }
+
     /// The file of an example; the error is the reason why there is none.
     pub(crate) fn example(&self, example: Example) -> Result<PathBuf, String> {
         let name = example.name();

@@ -1,5 +1,6 @@
 //! The comparisons: which systems run side by side, and the goals that Blitz must meet.
 
+pub(crate) mod all;
 pub(crate) mod bulk;
 pub(crate) mod compare;
 mod cores;
@@ -13,7 +14,9 @@ mod h3;
 pub(crate) mod idle;
 pub(crate) mod models;
 pub(crate) mod protocols;
+pub(crate) mod regression;
 pub(crate) mod start;
+pub(crate) mod suite;
 mod tls;
 
 use crate::group::Group;

@@ -15,10 +15,11 @@ mod median;
 mod order;
 mod percentile;
 mod quartiles;
+mod rank_sum;
 mod signed_rank;
 
 pub use crate::random::Random;
-pub use compare::{Comparison, Difference, PAIRS_MIN, compare};
+pub use compare::{Comparison, Difference, PAIRS_MIN, compare, compare_sets};
 pub use median::{Interval, Median};
 pub use order::order;
 pub use percentile::{Percentile, Reading};

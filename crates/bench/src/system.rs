@@ -142,7 +142,7 @@ impl System {
             },
             Kind::Blitz { io } => blitz(self, options, io)?,
             Kind::Nginx => peer::nginx::command(self.group, self.workers, options)?,
-            Kind::Haproxy => peer::haproxy::command(self.group, options)?,
+            Kind::Haproxy => peer::haproxy::command(self.group, self.workers, options)?,
             Kind::H2o => peer::h2o::command(self.group, options)?,
             Kind::Envoy => peer::envoy::command(self.group, options)?,
             Kind::Caddy => peer::caddy::command(self.group, options)?,

@@ -6,12 +6,18 @@ use std::process::Command;
 use super::{SMALL_PATH, StartOptions, is_http3, write};
 use crate::fixed_response::FixedResponse;
 use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::process::Workers;
 use crate::programs::locate;
 
 const MAXCONN_MIN: u32 = 8000;
 
-/// HAProxy with one thread.
-pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+/// HAProxy with a thread for each worker.
+pub(crate) fn command(
+    group: &Group,
+    workers: Workers,
+    options: &StartOptions<'_>,
+) -> Result<Command, String> {
+    let threads = workers.count();
     let StartOptions {
         listen,
         connections,
@@ -36,7 +42,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     // client.
     let config = format!(
         "global
-  nbthread 1
+  nbthread {threads}
   no strict-limits
   maxconn {maxconn}
 

@@ -1,13 +1,12 @@
 //! `blitz bench generator`: what `blitz load` itself needs, beside other load generators that send the same load to the
 //! same server, and whether they measure the same.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::h1::FIXED;
 use super::h2::H2C;
-use super::{h1::FIXED, system};
 use crate::fixed_response::PATH;
 use crate::goals::Outcome;
 use crate::group::{Group, LoadTool};
@@ -20,7 +19,7 @@ use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind, Report, Section, System};
 use crate::run_folder::RunFolder;
 use crate::study::{
-    CLIENT_US, Case, Cell, Figure, Generator, Length, Load, Measured, P50, P99, Program,
+    CLIENT_US, Case, Cell, Figure, Generator, Length, Load, Measured, P50, Program,
     REQUESTS_PER_SECOND, Requests, Sentence, Subject, Version, Watch, Watched, conclusion, finish,
     section,
 };
@@ -259,7 +258,7 @@ impl Work {
         Case {
             title: self.title.to_owned(),
             load: format!("GET {}, closed loop, one generating core", self.path),
-            subjects: subjects.into_iter().collect(),
+            subjects,
             base: Some(BLITZ.to_owned()),
             not_run,
         }

@@ -37,7 +37,7 @@ pub(crate) struct ProtocolsArguments {
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
     link: Vec<NamedLink>,
-    /// Five rounds of the workloads single, high and large
+    /// Five rounds of the workloads single, high and large, with warm runs of a second
     #[arg(long, conflicts_with_all = ["rounds", "only"])]
     quick: bool,
     /// The seed of orders and links
@@ -100,7 +100,7 @@ impl ProtocolsArguments {
 
     /// The length of a warm run. Contents over links take seconds each, and percentiles need many round trips.
     fn length(&self, workload: &Workload, is_link: bool) -> Duration {
-        let length = Duration::from_secs(self.seconds);
+        let length = Duration::from_secs(if self.quick { 1 } else { self.seconds });
         match workload.figure.unit {
             unit if is_link && unit == MEGABYTES_PER_SECOND.unit => length * 4,
             unit if unit == P99.unit => length * 2,

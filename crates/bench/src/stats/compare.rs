@@ -14,10 +14,12 @@
 //! falls below 2 / 2^5 = 6.25 %. There a difference is significant if all five agree and Student's t-test,
 //! which assumes normal noise or longer tails, passes at 2.5 %.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 use super::median::Interval;
-use super::signed_rank;
+use super::{rank_sum, signed_rank};
 
 /// The least number of rounds that can show a difference.
 pub const PAIRS_MIN: usize = 5;
@@ -50,7 +52,7 @@ pub struct Comparison {
     /// The share of rounds in which the system was larger, less the share in which it was smaller: Cliff's
     /// delta of pairs, from −1 to 1.
     pub dominance: f64,
-    /// Rounds.
+    /// Rounds; without pairs those of the smaller set.
     pub pairs: usize,
 }
 
@@ -68,7 +70,6 @@ pub struct Comparison {
 /// assert!(compare(&pairs[..4]).is_none());
 /// ```
 pub fn compare(pairs: &[(f64, f64)]) -> Option<Comparison> {
-    let is_valid = |value: f64| value > 0.0 && value.is_finite();
     if pairs.len() < PAIRS_MIN || !pairs.iter().all(|&(a, b)| is_valid(a) && is_valid(b)) {
         return None;
     }
@@ -93,6 +94,55 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Comparison> {
         dominance: (larger - smaller) / logs.len() as f64,
         pairs: logs.len(),
     })
+}
+
+/// Compares positive values of a system with those of a base that was measured at another time. Their rounds form no
+/// pairs, and what the machine was like at the two times is part of the difference. `None` if the sets are so small that
+/// no difference could be significant (4 values in each suffice), or if a value is not positive and finite.
+///
+/// The test is the exact rank-sum test of Wilcoxon, Mann and Whitney at 5 %, of the logarithms. It assumes that the
+/// values of a set are independent.
+///
+/// ```
+/// use blitz_bench::stats::{Difference, compare_sets};
+///
+/// let comparison = compare_sets(&[7.1, 7.4, 7.2, 7.3, 7.2], &[8.0, 7.9, 8.3, 8.1]).unwrap();
+/// assert_eq!(comparison.difference, Difference::Smaller);
+/// assert!(compare_sets(&[7.1, 7.4, 7.2], &[8.0, 7.9, 8.3]).is_none());
+/// ```
+pub fn compare_sets(values: &[f64], base: &[f64]) -> Option<Comparison> {
+    if !values.iter().chain(base).all(|&value| is_valid(value)) {
+        return None;
+    }
+    let logs = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value.ln()).collect() };
+    let (values, base) = (logs(values), logs(base));
+    let (shift, interval) = rank_sum::shift(&values, &base)?;
+    let all = || {
+        let pairs = values
+            .iter()
+            .flat_map(|value| base.iter().map(move |base| (value, base)));
+        pairs.map(|(value, base)| value.total_cmp(base))
+    };
+    let count = |wanted: Ordering| all().filter(|order| *order == wanted).count() as f64;
+    let (larger, smaller) = (count(Ordering::Greater), count(Ordering::Less));
+    Some(Comparison {
+        difference: match !interval.contains(0.0) {
+            true if shift < 0.0 => Difference::Smaller,
+            true => Difference::Larger,
+            false => Difference::NotSignificant,
+        },
+        ratio: shift.exp(),
+        interval: Interval {
+            low: interval.low.exp(),
+            high: interval.high.exp(),
+        },
+        dominance: (larger - smaller) / (values.len() * base.len()) as f64,
+        pairs: values.len().min(base.len()),
+    })
+}
+
+fn is_valid(value: f64) -> bool {
+    value > 0.0 && value.is_finite()
 }
 
 fn is_significant(logs: &[f64], interval: Interval) -> bool {
@@ -168,6 +218,7 @@ mod tests {
             let mut pairs = [(1.0, 1.0); 6];
             pairs[2].0 = invalid;
             assert_eq!(compare(&pairs), None, "{invalid}");
+            assert_eq!(compare_sets(&[1.0; 6], &[invalid; 6]), None, "{invalid}");
         }
     }
 }

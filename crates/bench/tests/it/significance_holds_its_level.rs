@@ -1,4 +1,4 @@
-use blitz_bench::stats::{Comparison, Difference, PAIRS_MIN, Random, compare};
+use blitz_bench::stats::{Comparison, Difference, PAIRS_MIN, Random, compare, compare_sets};
 use proptest::prelude::*;
 
 use crate::noise_of_a_machine::{Noise, rounds};
@@ -59,6 +59,50 @@ fn ten_percent_are_found_despite_outliers_and_in_five_rounds() {
     }
 }
 
+/// How many of 1,000 pairs of sets, measured one after the other, show this difference.
+fn count_of_sets(noise: Noise, ratio: f64, sizes: (usize, usize), wanted: Difference) -> usize {
+    let mut random = Random::new((sizes.0 * 100 + sizes.1) as u64);
+    let mut compared = || {
+        // The machine does not drift between the sets: no test could tell that from a difference.
+        let mut set = |ratio, size| -> Vec<f64> {
+            let one = |_| rounds(noise, ratio, 1, &mut random)[0];
+            (0..size).map(one).map(|(value, _)| value).collect()
+        };
+        let (values, base) = (set(ratio, sizes.0), set(1.0, sizes.1));
+        compare_sets(&values, &base).expect("enough valid values")
+    };
+    let all = std::iter::repeat_with(&mut compared).take(SETS);
+    all.filter(|comparison| comparison.difference == wanted)
+        .count()
+}
+
+#[test]
+fn equal_sets_without_pairs_differ_in_at_most_five_of_a_hundred() {
+    // The exact level is at most 4.6 %: 46 of 1,000 on average. By chance more than 64 differ in 3 of 1,000 such tests.
+    for noise in &NOISES[..3] {
+        for sizes in [(4, 4), (5, 5), (7, 7), (15, 15), (7, 15)] {
+            let none = count_of_sets(*noise, 1.0, sizes, Difference::NotSignificant);
+            let wrong = SETS - none;
+            println!("{noise:?}, {sizes:?} rounds: {wrong} of {SETS}");
+            assert!(wrong <= 64, "{noise:?}, {sizes:?} rounds: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn five_percent_are_found_without_pairs() {
+    for (sizes, ratio, least) in [((7, 7), 1.08, 900), ((15, 15), 1.05, 900)] {
+        for (ratio, expected) in [
+            (ratio, Difference::Larger),
+            (1.0 / ratio, Difference::Smaller),
+        ] {
+            let found = count_of_sets(Noise::Normal(0.025), ratio, sizes, expected);
+            println!("{sizes:?} rounds, {ratio:.2}: {found} of {SETS}");
+            assert!(found >= least, "{sizes:?}, {ratio}: {found}");
+        }
+    }
+}
+
 /// Pairs of positive values, and what a round does to both values of its pair.
 fn pairs_and_drift() -> impl Strategy<Value = Vec<((f64, f64), f64)>> {
     let value = 0.5..2.0_f64;
@@ -106,5 +150,32 @@ proptest! {
         prop_assert!(comparison.interval.contains(comparison.ratio));
         let is_significant = comparison.difference != Difference::NotSignificant;
         prop_assert!(!(is_significant && comparison.interval.contains(1.0)), "{}", comparison.text());
+    }
+
+    #[test]
+    fn exchanged_sets_have_the_inverse_result(
+        values in prop::collection::vec(0.5..2.0_f64, 4..20),
+        base in prop::collection::vec(0.5..2.0_f64, 4..20),
+    ) {
+        let one = compare_sets(&values, &base).unwrap();
+        let other = compare_sets(&base, &values).unwrap();
+        prop_assert_eq!(inverse(&one), other.difference);
+        prop_assert!(is_near(one.ratio, 1.0 / other.ratio));
+        prop_assert!(is_near(one.interval.low, 1.0 / other.interval.high));
+        prop_assert_eq!(one.dominance, -other.dominance);
+        prop_assert!(one.interval.contains(one.ratio));
+    }
+
+    #[test]
+    fn units_and_the_order_of_rounds_change_nothing(
+        values in prop::collection::vec(0.5..2.0_f64, 4..20),
+        base in prop::collection::vec(0.5..2.0_f64, 4..20),
+        unit in 0.001..1000.0_f64,
+    ) {
+        let one = compare_sets(&values, &base).unwrap();
+        let scale = |values: &[f64]| values.iter().rev().map(|v| v * unit).collect::<Vec<_>>();
+        let other = compare_sets(&scale(&values), &scale(&base)).unwrap();
+        prop_assert_eq!(one.difference, other.difference);
+        prop_assert!(is_near(one.ratio, other.ratio));
     }
 }

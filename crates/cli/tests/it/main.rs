@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bench_all;
+mod bench_regression;
 mod doctor;
 mod https;
 mod load;
@@ -10,6 +12,7 @@ mod process_limits;
 mod run;
 mod service_manager;
 mod timeouts;
+mod tuning;
 mod usage_errors;
 mod version;
 mod without_flags;

@@ -1,0 +1,150 @@
+//! The process of one benchmark, which never outlives the run.
+
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use blitz_http::{Signal, Signals};
+
+use super::state::{Ended, StepOutcome};
+use super::{Interrupted, Step, files, short};
+use crate::invocation::Invocation;
+
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A benchmark that takes longer hangs.
+const STEP_MAX: Duration = Duration::from_secs(6 * 3600);
+
+/// What `blitz bench` prints when a goal is missed, as the last line of its errors.
+const GOAL_MISSED: &str = "a goal is missed";
+
+/// Starts benchmarks.
+pub(super) struct Starter<'a> {
+    pub(super) program: &'a Path,
+    pub(super) invocation: &'a Invocation,
+    /// The folder of their outputs.
+    pub(super) logs: &'a Path,
+    pub(super) signals: &'a Signals,
+}
+
+impl Starter<'_> {
+    /// Runs a step to its end, or until a signal.
+    pub(super) fn run(
+        &self,
+        step: &Step,
+        line: &str,
+    ) -> Result<Result<Ended, Interrupted>, String> {
+        let log = self.logs.join(format!("{}.txt", step.name));
+        let failed = |error: std::io::Error| format!("{}: {error}", log.display());
+        let output = File::create(&log).map_err(failed)?;
+        let before = files(&self.invocation.out);
+        let begun = Instant::now();
+        let mut child = self
+            .command(step, &output)
+            .and_then(|mut command| command.spawn())
+            .map_err(failed)?;
+        // Its end, by a signal, by SIGKILL or otherwise, ends all processes of the benchmark.
+        let lifeline = child.stdin.take();
+        let code = self.wait(&mut child, line, begun);
+        drop(lifeline);
+        let status = child.wait().map_err(failed)?;
+        if code.is_err() {
+            return Ok(Err(Interrupted));
+        }
+        let text = fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let is_missed = status.code() == Some(1) && text.trim_end().ends_with(GOAL_MISSED);
+        let outcome = match is_missed {
+            true => StepOutcome::Missed,
+            false => StepOutcome::of_code(status.code()),
+        };
+        Ok(Ok(Ended {
+            name: step.name.clone(),
+            outcome,
+            seconds: begun.elapsed().as_secs_f64(),
+            reports: self.reports(&before, log),
+        }))
+    }
+
+    fn command(&self, step: &Step, output: &File) -> std::io::Result<Command> {
+        let invocation = self.invocation;
+        let mut command = Command::new(self.program);
+        // Results name the command that people would enter.
+        if let Some(name) = std::env::args_os().next() {
+            command.arg0(name);
+        }
+        command.args(["bench", "--supervised"]).args(&step.words);
+        command.arg("--out").arg(&invocation.out);
+        command.args(["--revision", &invocation.revision]);
+        if let Some(folder) = invocation.programs.examples() {
+            command.arg("--programs").arg(folder);
+        }
+        command
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
+            // Signals of the terminal reach this process only, which ends the whole group.
+            .process_group(0);
+        Ok(command)
+    }
+
+    /// Waits for the end of the process; an error is an interruption.
+    fn wait(&self, child: &mut Child, line: &str, begun: Instant) -> Result<(), Interrupted> {
+        let is_terminal = std::io::stderr().is_terminal();
+        eprint!("{line} …{}", if is_terminal { "" } else { "\n" });
+        let mut result = Ok(());
+        while matches!(child.try_wait(), Ok(None)) {
+            if is_terminal {
+                // Nobody reads it if this fails.
+                let _ = write!(
+                    std::io::stderr(),
+                    "\r{line} … {}  ",
+                    short(begun.elapsed().as_secs_f64())
+                );
+            }
+            if begun.elapsed() > STEP_MAX {
+                break;
+            }
+            let signal = self.signals.wait(Some(LOOK_EVERY)).unwrap_or_default();
+            if is_end(signal) {
+                result = Err(Interrupted);
+                break;
+            }
+        }
+        if is_terminal {
+            eprintln!();
+        }
+        result
+    }
+
+    /// The new files in the folder of results, pages for browsers first; the output if there are none.
+    fn reports(
+        &self,
+        before: &std::collections::BTreeMap<PathBuf, Duration>,
+        log: PathBuf,
+    ) -> Vec<PathBuf> {
+        let after = files(&self.invocation.out).into_iter();
+        let new = after.filter(|(file, changed)| before.get(file) != Some(changed));
+        let mut new: Vec<PathBuf> = new.map(|(file, _)| file).collect();
+        let rank = |file: &PathBuf| match file.extension().and_then(|extension| extension.to_str())
+        {
+            Some("html") => 0,
+            Some("md") => 1,
+            _ => 2,
+        };
+        new.sort_by_key(rank);
+        if new.is_empty() {
+            new.push(log);
+        }
+        new
+    }
+}
+
+fn is_end(signal: Option<Signal>) -> bool {
+    matches!(
+        signal,
+        Some(Signal::Interrupt | Signal::Terminate | Signal::Quit | Signal::Hangup)
+    )
+}

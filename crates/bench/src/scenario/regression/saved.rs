@@ -1,0 +1,383 @@
+//! Saved results: reports, results of comparisons in rounds, and runs of the generator.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::load_result::{LoadResult, RESULT_VERSION};
+use crate::report::{Direction, Report, SystemState};
+
+/// A saved result, reduced to what can be compared.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Saved {
+    /// Its name for people: that of the file.
+    pub(super) name: String,
+    pub(super) revision: Option<String>,
+    pub(super) processor: Option<String>,
+    /// Why its figures prove nothing; empty for a valid result.
+    pub(super) invalid: Vec<String>,
+    pub(super) series: Vec<Series>,
+}
+
+/// A figure of one system in all rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Series {
+    pub(super) key: Key,
+    pub(super) unit: String,
+    pub(super) better: Direction,
+    /// In the order of the rounds; one value of a single run.
+    pub(super) values: Vec<f64>,
+}
+
+/// What makes figures of two results the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The load.
+    pub(super) section: String,
+    pub(super) measure: String,
+    pub(super) system: String,
+}
+
+/// Reads a result of any kind. The error names the file.
+pub(super) fn read(file: &Path) -> Result<Saved, String> {
+    let failed = |error: String| format!("{}: {error}", file.display());
+    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let name = file.file_stem().unwrap_or(file.as_os_str());
+    let saved = parse(&text).map_err(failed)?;
+    Ok(Saved {
+        name: name.to_string_lossy().into_owned(),
+        ..saved
+    })
+}
+
+fn parse(text: &str) -> Result<Saved, String> {
+    const UNKNOWN: &str = "no result of blitz bench or blitz load (JSON)";
+    let json: Value = serde_json::from_str(text).map_err(|error| format!("{UNKNOWN}: {error}"))?;
+    let newest = u64::from(crate::report::REPORT_VERSION.max(RESULT_VERSION));
+    let version = json.get("version").and_then(Value::as_u64);
+    if version.is_some_and(|version| version > newest) {
+        return Err("written by a newer version of Blitz".to_owned());
+    }
+    let has = |field: &str| json.get(field).is_some();
+    let kind = (has("sections"), has("measured"), has("counts"));
+    let wrong = |error: serde_json::Error| format!("{UNKNOWN}: {error}");
+    match kind {
+        (true, _, _) => serde_json::from_value(json).map(of_report).map_err(wrong),
+        (_, true, _) => serde_json::from_value(json).map(of_rounds).map_err(wrong),
+        (_, _, true) => serde_json::from_value(json)
+            .map(|result| of_load(&result))
+            .map_err(wrong),
+        _ => Err(UNKNOWN.to_owned()),
+    }
+}
+
+fn of_report(report: Report) -> Saved {
+    let mut saved = Saved {
+        revision: fact(&report, "Revision"),
+        processor: fact(&report, "Processor"),
+        ..Saved::default()
+    };
+    let problems = report.problems.into_iter();
+    saved
+        .invalid
+        .extend(problems.map(|problem| problem.message));
+    for section in report.sections {
+        for system in &section.systems {
+            if let SystemState::Void { reason } = &system.state {
+                let text = format!("{}, {}: {reason}", section.heading, system.name);
+                saved.invalid.push(text);
+            }
+        }
+        for measure in section.measures {
+            for result in measure.results {
+                saved.series.push(Series {
+                    key: Key {
+                        section: section.heading.clone(),
+                        measure: measure.name.clone(),
+                        system: result.system,
+                    },
+                    unit: measure.unit.clone(),
+                    better: measure.better,
+                    values: result.repetitions,
+                });
+            }
+        }
+    }
+    saved
+}
+
+fn fact(report: &Report, name: &str) -> Option<String> {
+    let groups = report.environment.iter();
+    let mut facts = groups.flat_map(|group| &group.facts);
+    let found = facts.find(|fact| fact.name == name)?;
+    Some(found.value.clone())
+}
+
+/// The results of comparisons in rounds: what this program writes, and what earlier versions wrote.
+#[derive(Debug, Deserialize)]
+struct Rounds {
+    command: String,
+    facts: RoundsFacts,
+    #[serde(default)]
+    connections: u32,
+    #[serde(default)]
+    void: Vec<String>,
+    measured: Vec<RoundsSystem>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RoundsFacts {
+    revision: String,
+    cpu: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct RoundsSystem {
+    name: String,
+    runs: Vec<RoundsRun>,
+}
+
+/// Results of large bodies have other figures, which stay `None`.
+#[derive(Debug, Deserialize)]
+struct RoundsRun {
+    cpu_us_per_request: Option<f64>,
+    cpu_us_per_mib: Option<f64>,
+    requests_per_second: Option<f64>,
+    mib_per_second: Option<f64>,
+    resident_bytes: Option<f64>,
+    peak_mib: Option<f64>,
+}
+
+/// Name, unit and direction of a figure of a run.
+type RoundsFigure = (
+    &'static str,
+    &'static str,
+    Direction,
+    fn(&RoundsRun) -> Option<f64>,
+);
+
+const ROUNDS_FIGURES: [RoundsFigure; 6] = [
+    (
+        "CPU time of the server per request",
+        "µs",
+        Direction::Lower,
+        |run| run.cpu_us_per_request,
+    ),
+    (
+        "CPU time of the server per MiB",
+        "µs",
+        Direction::Lower,
+        |run| run.cpu_us_per_mib,
+    ),
+    (
+        "requests per second",
+        "requests/s",
+        Direction::Higher,
+        |run| run.requests_per_second,
+    ),
+    ("MiB per second", "MiB/s", Direction::Higher, |run| {
+        run.mib_per_second
+    }),
+    (
+        "resident memory of the server",
+        "MiB",
+        Direction::Lower,
+        |run| run.resident_bytes.map(|bytes| bytes / f64::from(1 << 20)),
+    ),
+    (
+        "peak of the server's memory",
+        "MiB",
+        Direction::Lower,
+        |run| run.peak_mib,
+    ),
+];
+
+fn of_rounds(rounds: Rounds) -> Saved {
+    let mut words = rounds
+        .command
+        .split_whitespace()
+        .skip_while(|word| *word != "bench");
+    let scenario = words.nth(1).unwrap_or("rounds");
+    let section = match rounds.connections {
+        0 => scenario.to_owned(),
+        connections => format!("{scenario}, {connections} connections"),
+    };
+    let mut saved = Saved {
+        revision: Some(rounds.facts.revision),
+        processor: Some(rounds.facts.cpu),
+        invalid: rounds.void,
+        ..Saved::default()
+    };
+    for (measure, unit, better, of) in ROUNDS_FIGURES {
+        for system in &rounds.measured {
+            let values: Option<Vec<f64>> = system.runs.iter().map(of).collect();
+            let values = values.unwrap_or_default();
+            if !values.is_empty() {
+                saved.series.push(Series {
+                    key: Key {
+                        section: section.clone(),
+                        measure: measure.to_owned(),
+                        system: system.name.clone(),
+                    },
+                    unit: unit.to_owned(),
+                    better,
+                    values,
+                });
+            }
+        }
+    }
+    saved
+}
+
+/// One run of the generator. Its load is the section, so that runs of different loads have nothing in common.
+fn of_load(result: &LoadResult) -> Saved {
+    let plan = &result.plan;
+    let section = format!(
+        "{} connections, {} in flight on each, {}",
+        plan.connections, plan.streams, plan.pacing
+    );
+    let problems = result
+        .problems
+        .iter()
+        .map(|problem| problem.message.clone());
+    let errors = result.counts.errors();
+    let wrong = (errors > 0).then(|| format!("{errors} requests failed or were answered wrongly"));
+    let latency = |quantile| {
+        let latency = result.times.latency.percentile(quantile);
+        latency.map(|latency| latency.as_secs_f64() * 1e6)
+    };
+    let requests = Some(result.requests_per_second()).filter(|rate| rate.is_finite());
+    let figures = [
+        (
+            "requests per second",
+            "requests/s",
+            Direction::Higher,
+            requests,
+        ),
+        ("latency, p50", "µs", Direction::Lower, latency(0.5)),
+        ("latency, p90", "µs", Direction::Lower, latency(0.9)),
+        ("latency, p99", "µs", Direction::Lower, latency(0.99)),
+        ("latency, p99.9", "µs", Direction::Lower, latency(0.999)),
+    ];
+    let series = figures
+        .into_iter()
+        .filter_map(|(measure, unit, better, value)| {
+            Some(Series {
+                key: Key {
+                    section: section.clone(),
+                    measure: measure.to_owned(),
+                    system: result.target.protocol.clone(),
+                },
+                unit: unit.to_owned(),
+                better,
+                values: vec![value?],
+            })
+        });
+    Saved {
+        invalid: problems.chain(wrong).collect(),
+        series: series.collect(),
+        ..Saved::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{FactGroup, Measure, MeasureResult, Section, System};
+
+    fn results() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks/results")
+    }
+
+    #[test]
+    fn results_of_comparisons_in_rounds_can_be_read_old_ones_too() {
+        for name in [
+            "2026-11-21-h1.json",
+            "2026-11-25-h1-3.json",
+            "2026-11-25-h3.json",
+        ] {
+            let saved = read(&results().join(name)).unwrap();
+            let of = |measure: &str| {
+                let series = saved.series.iter();
+                series
+                    .filter(|series| series.key.measure == measure)
+                    .count()
+            };
+            let measured = of("CPU time of the server per request");
+            assert!(
+                measured >= 3 && of("requests per second") == measured,
+                "{name}"
+            );
+            assert!(
+                saved.series.iter().all(|series| series.values.len() == 15),
+                "{name}"
+            );
+            assert_eq!(saved.processor.as_deref(), Some("AMD EPYC"), "{name}");
+            assert!(
+                saved.series[0].key.section.starts_with(&name[11..13]),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_report_has_its_repetitions_and_its_problems() {
+        let mut report = Report::new("Title", "Question?", "blitz bench local");
+        report.environment = vec![FactGroup::new(
+            "Machine",
+            [("Revision", "abc"), ("Processor", "CPU")],
+        )];
+        report.sections.push(Section {
+            heading: "Load".to_owned(),
+            systems: vec![System::void("nginx", "h2", "1", "wrong responses")],
+            measures: vec![Measure {
+                name: "requests per second".to_owned(),
+                unit: "requests/s".to_owned(),
+                better: Direction::Higher,
+                explanation: String::new(),
+                results: vec![MeasureResult {
+                    system: "blitz".to_owned(),
+                    repetitions: vec![1.0, 2.0],
+                    ..MeasureResult::default()
+                }],
+            }],
+            ..Section::default()
+        });
+        let saved = parse(&serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(saved.series[0].values, [1.0, 2.0]);
+        assert_eq!(saved.revision.as_deref(), Some("abc"));
+        assert_eq!(saved.invalid, ["Load, nginx: wrong responses"]);
+    }
+
+    #[test]
+    fn a_run_of_the_generator_has_single_values() {
+        let mut result = LoadResult {
+            version: RESULT_VERSION,
+            duration_s: 2.0,
+            ..LoadResult::default()
+        };
+        result.counts.completed = 100;
+        result.counts.failed.insert("reset".to_owned(), 3);
+        let saved = parse(&serde_json::to_string(&result).unwrap()).unwrap();
+        assert_eq!(saved.series.len(), 1, "no percentiles without samples");
+        assert_eq!(saved.series[0].values, [50.0]);
+        assert!(saved.invalid[0].starts_with("3 requests failed"));
+    }
+
+    #[test]
+    fn other_files_are_refused_with_a_reason() {
+        for (text, reason) in [
+            ("[1]", "no result"),
+            ("text", "no result"),
+            (r#"{"version":1,"sections":3}"#, "no result"),
+            (r#"{"version":99,"sections":[]}"#, "newer"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        let error = read(Path::new("/nowhere.json")).unwrap_err();
+        assert!(error.starts_with("/nowhere.json: "), "{error}");
+    }
+}
