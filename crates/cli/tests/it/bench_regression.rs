@@ -92,7 +92,7 @@ fn a_slower_system_is_a_regression_unless_the_threshold_allows_it() {
 fn a_void_result_has_no_verdict() {
     let folder = Folder::new("void");
     let base = folder.result("base.json", |json| {
-        json["void"] = Value::from(vec!["steal"])
+        json["void"] = Value::from(vec!["steal"]);
     });
     let new = folder.result("new.json", |json| slower(json, 1.3));
     let output = folder.compare(&base, &new, &[]);

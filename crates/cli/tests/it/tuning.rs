@@ -69,12 +69,17 @@ fn tune(root: &Path) -> (Child, BufReader<ChildStdout>, Vec<String>) {
         .spawn()
         .unwrap();
     let mut output = BufReader::new(process.stdout.take().unwrap());
+    let said = said_before_it_waits(&mut output);
+    (process, output, said)
+}
+
+fn said_before_it_waits(output: &mut impl BufRead) -> Vec<String> {
     let mut said = Vec::new();
     loop {
         let mut line = String::new();
         assert_ne!(output.read_line(&mut line).unwrap(), 0, "{said:?}");
         if line.starts_with("until") {
-            return (process, output, said);
+            return said;
         }
         said.push(line);
     }
