@@ -21,7 +21,7 @@ const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The time between two responses to one request, so that contents with a time differ.
 const APART: Duration = Duration::from_millis(30);
 
-/// Attempts of a first request, if failures do not end the run.
+/// Attempts of the first requests, if failures do not end the run.
 const ATTEMPTS: u32 = 5;
 
 /// What the first requests have shown.
@@ -69,7 +69,16 @@ pub(super) fn probe(
         pin: Pinning::Off,
         ..Config::default()
     };
-    let probed = block_on(&config, run(plan, addresses, protocols, wanted));
+    let probed = block_on(&config, async {
+        let mut attempts = if wanted.keep_going { ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            let probed = run(plan, addresses, protocols, wanted).await;
+            if probed.is_ok() || attempts == 0 {
+                break probed;
+            }
+        }
+    });
     probed.map_err(|error| format!("the I/O driver cannot be opened: {error}"))?
 }
 
@@ -88,20 +97,10 @@ async fn run(
             if !is_safe(spec) {
                 continue;
             }
-            let mut attempts = if wanted.keep_going { ATTEMPTS } else { 1 };
-            let sample = loop {
-                if connection.ready().await.is_err() {
-                    connection = connect(plan, &address, &[protocol]).await?;
-                }
-                attempts -= 1;
-                match request(&connection, spec, number).await {
-                    Err(_) if attempts > 0 => {
-                        connection = connect(plan, &address, &[protocol]).await?;
-                    }
-                    result => break result?,
-                }
-            };
-            samples.push(sample);
+            if connection.ready().await.is_err() {
+                connection = connect(plan, &address, &[protocol]).await?;
+            }
+            samples.push(request(&connection, spec, number).await?);
         }
         sleep(APART).await;
     }

@@ -207,12 +207,13 @@ pub(super) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "lost-packet",
-        title: "One packet lost each 500 ms",
-        paths: Paths::Fixed(&["/data?size=10240"]),
-        in_flight: 50,
+        title: "One packet lost each second, 20 streams",
+        // Little enough that the congestion window has room for all of it after a loss.
+        paths: Paths::Fixed(&["/data?size=2048"]),
+        in_flight: 20,
         modes: &[Mode::Warm],
         figure: P99,
-        link: Some("rtt=50ms,down:lose-every=500ms"),
+        link: Some("rtt=50ms,down:lose-every=1s"),
         ..USUAL
     },
     Workload {
