@@ -1,12 +1,16 @@
 //! A client that changes its address again and again, as one that leaves its Wi-Fi does.
 //!
 //! The client itself knows nothing of it: its packets get the current address on their way, and packets to the current
-//! address get the client's own one. A packet to an earlier address has no receiver. Connections of TCP are bound to
-//! their addresses and end; connections of QUIC have identifiers and continue ([RFC 9000, section
-//! 9](https://www.rfc-editor.org/rfc/rfc9000#section-9)).
+//! address get the client's own one. The address before it receives for a moment longer, as that of a network whose signal
+//! fades; a packet to an earlier one has no receiver. Connections of TCP are bound to their addresses and end; connections
+//! of QUIC have identifiers and continue ([RFC 9000, section 9](https://www.rfc-editor.org/rfc/rfc9000#section-9)).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
+
+/// How long the address before a move still receives. A client that only receives acknowledges meanwhile, and so tells the
+/// server its new address.
+const OVERLAP: Duration = Duration::from_millis(200);
 
 /// Addresses that the client has in turn, its own one included.
 const ADDRESSES: u8 = 100;
@@ -44,6 +48,11 @@ impl Moves {
         Ipv4Addr::new(a, b, c, d + offset)
     }
 
+    fn receives(&self, destination: Ipv4Addr, now: Duration) -> bool {
+        let before = now.saturating_sub(OVERLAP);
+        destination == self.current(now) || destination == self.current(before)
+    }
+
     /// A packet of the client begins its way at `now`.
     pub(super) fn leave(&self, now: Duration, packet: &mut [u8]) {
         if self.every.is_some() && address(packet, SOURCE) == Some(self.own) {
@@ -57,7 +66,7 @@ impl Moves {
             return true;
         }
         match address(packet, DESTINATION) {
-            Some(destination) if destination == self.current(now) => {
+            Some(destination) if self.receives(destination, now) => {
                 replace(packet, DESTINATION, self.own);
                 true
             }
@@ -166,8 +175,12 @@ mod tests {
     #[test]
     fn packets_to_an_earlier_address_have_no_receiver() {
         let moves = Moves::new(OWN, Some(Duration::from_secs(5)));
-        let mut late = datagram(SERVER, OWN);
-        assert!(!moves.arrive(Duration::from_secs(6), &mut late));
+        let arrives = |millis| {
+            let mut late = datagram(SERVER, OWN);
+            moves.arrive(Duration::from_millis(millis), &mut late)
+        };
+        assert!(arrives(5_100), "the old network is still there");
+        assert!(!arrives(5_300));
     }
 
     #[test]

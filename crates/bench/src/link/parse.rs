@@ -74,7 +74,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     (
         MOVE_EVERY,
         "5s",
-        "a new address for the client, as of one that changes its network",
+        "a new address for the client; the old one receives for 200 ms more",
     ),
     (
         "gilbert",
