@@ -103,7 +103,7 @@ impl ProtocolsArguments {
         let length = Duration::from_secs(if self.quick { 1 } else { self.seconds });
         match workload.figure.unit {
             unit if is_link && unit == MEGABYTES_PER_SECOND.unit => length * 4,
-            unit if unit == P99.unit => length * 2,
+            unit if unit == P99.unit => length * 4,
             _ => length,
         }
     }
