@@ -137,7 +137,7 @@ fn save(report: &Report, name: &str, date: &str, invocation: &Invocation) -> Res
     let error = |error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(error)?;
     let name = free_name(folder, date, name)?;
-    let json = serde_json::to_string(report).map_err(|error| error.to_string())?;
+    let json = serde_json::to_string(report).map_err(|error| error.to_string())? + "\n";
     for (form, text) in [
         ("json", json),
         ("md", report.markdown()),
