@@ -232,6 +232,11 @@ pub(crate) async fn answer(mut exchange: Exchange) {
         }
         "/blocks" => blocks(exchange).await,
         "/urgent" => urgent(exchange).await,
+        "/busy" => {
+            // What comes meanwhile waits in the buffers of sockets, and then comes at once.
+            thread::sleep(Duration::from_millis(100));
+            say(exchange, "hello");
+        }
         "/later" => later(exchange).await,
         "/quiet" => {
             let mut head = Pooled::response(Status::OK);

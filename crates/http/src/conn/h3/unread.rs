@@ -1,6 +1,7 @@
 //! What QUIC holds of streams because nobody has read it: content that waits for its reader, or behind a gap.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use blitz_proto::h3::StreamId;
 use blitz_quic::StreamFrame;
@@ -29,8 +30,8 @@ pub(super) struct Unread {
     frames: u64,
     /// Until where the open streams beside the requests were read.
     beside: Vec<(StreamId, u64)>,
-    /// Empty queues for the streams to come.
-    spare: Vec<VecDeque<Held>>,
+    /// Memory for the streams to come.
+    spare: Vec<BinaryHeap<Reverse<Held>>>,
 }
 
 /// The unread part of a stream.
@@ -38,12 +39,12 @@ pub(super) struct Unread {
 struct StreamInput {
     come_to: u64,
     read_to: u64,
-    /// In the order of their ends.
-    held: VecDeque<Held>,
+    /// The one with the lowest end first. A client chooses the order in which they come, so no insertion may be slow.
+    held: BinaryHeap<Reverse<Held>>,
 }
 
 /// A frame of which a part is unread.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     /// The offset behind its content.
     end: u64,
@@ -57,7 +58,7 @@ struct Datagram {
     bytes: u64,
 }
 
-/// Queues of this many streams are kept for those to come, if they are short.
+/// The memory of this many streams is kept for those to come, if they are short.
 const SPARE_MAX: usize = 32;
 const SPARE_FRAMES_MAX: usize = 16;
 
@@ -82,12 +83,10 @@ impl Unread {
         stream.read_to = stream.read_to.max(read_to);
         stream.come_to = stream.come_to.max(frame.end);
         self.content += stream.content();
-        let held = Held {
+        stream.held.push(Reverse(Held {
             end: frame.end,
             datagram: frame.datagram,
-        };
-        let place = stream.held.partition_point(|other| other.end <= held.end);
-        stream.held.insert(place, held);
+        }));
         self.frames += 1;
         let datagram = self.datagrams.entry(frame.datagram).or_insert_with(|| {
             // Headers and repetitions are less than a quarter of what is received.
@@ -130,8 +129,8 @@ impl Unread {
     /// Takes the next frame of a stream that was read completely.
     fn pop_read(&mut self, id: StreamId, read_to: u64) -> Option<Held> {
         let held = &mut self.streams.get_mut(&id)?.held;
-        held.front().filter(|held| held.end <= read_to)?;
-        held.pop_front()
+        held.peek().filter(|held| held.0.end <= read_to)?;
+        held.pop().map(|held| held.0)
     }
 
     /// QUIC holds nothing more of a stream.
@@ -140,7 +139,7 @@ impl Unread {
             return;
         };
         self.content -= stream.content();
-        for held in stream.held.drain(..) {
+        for Reverse(held) in stream.held.drain() {
             self.release(held);
         }
         if self.spare.len() < SPARE_MAX && stream.held.capacity() <= SPARE_FRAMES_MAX {
@@ -215,10 +214,11 @@ impl<R: Role> Driver<R> {
         self.window.is_used_up = self.window.bytes == before;
     }
 
-    /// Counts content beyond the window, as far as the memory of all connections has room for it. A client that had a
-    /// larger window before it was idle may still use all of it, because nobody can take it back (RFC 9000, section 4.1).
+    /// Counts content beyond the window, up to the largest window, and as far as the memory of all connections has room for
+    /// it. A client that had a larger window before it was idle may still use all of it, because nobody can take it back
+    /// (RFC 9000, section 4.1).
     pub(super) fn count_beyond_window(&mut self) {
-        let content = self.unread.content as usize;
+        let content = (self.unread.content as usize).min(self.limits().quic.window_bytes_max);
         let beyond = content.saturating_sub(self.window.bytes);
         if beyond == 0 && self.window.beyond == 0 {
             return;
