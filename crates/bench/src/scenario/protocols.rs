@@ -11,7 +11,9 @@ use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
+use crate::link::Link;
 use crate::programs::{Example, locate};
+use crate::report::{Conclusion, ConclusionKind};
 use crate::run_folder::RunFolder;
 use crate::study::{MEGABYTES_PER_SECOND, P99, Watch, finish};
 use crate::tls_files::TlsFiles;
@@ -67,18 +69,25 @@ pub(crate) fn run(
     locate("taskset")?;
     let watch = Watch::start();
     let mut measured = Vec::new();
+    let mut not_run = Vec::new();
     for (link, workloads) in arguments.networks() {
-        match measure(arguments, invocation, link.clone(), &workloads) {
-            // The other networks do not need the privilege.
-            Err(error) if link.is_some() && arguments.link.is_empty() => {
-                eprintln!("{}: not run: {error}", titles(&workloads));
-            }
-            result => measured.push(result?),
+        // Without the privilege for links, workloads that need one are left out, unless links are what was asked for.
+        let obstacle = match (&link, arguments.link.is_empty()) {
+            (Some(link), true) => Link::start(&link.spec, arguments.seed).err(),
+            _ => None,
+        };
+        match obstacle {
+            Some(error) => not_run.push(format!("{}: not run. {error}", titles(&workloads))),
+            None => measured.push(measure(arguments, invocation, link, &workloads)?),
         }
     }
     let surroundings = watch.finish(&invocation.revision, []);
     let findings = Findings::new(&measured);
-    let report = findings.report(&invocation.command, &surroundings, arguments.rounds());
+    let mut report = findings.report(&invocation.command, &surroundings, arguments.rounds());
+    let not_run = not_run
+        .into_iter()
+        .map(|text| Conclusion::new(ConclusionKind::NotRun, text));
+    report.conclusions.extend(not_run);
     let name = match arguments.link.is_empty() {
         true => "protocols",
         false => "protocols-link",

@@ -80,20 +80,14 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Comparison> {
     let (shift, interval) = signed_rank::shift(&logs)?;
     let count = |wanted: fn(f64) -> bool| logs.iter().filter(|log| wanted(**log)).count() as f64;
     let (larger, smaller) = (count(|log| log > 0.0), count(|log| log < 0.0));
-    Some(Comparison {
-        difference: match is_significant(&logs, interval) {
-            true if shift < 0.0 => Difference::Smaller,
-            true => Difference::Larger,
-            false => Difference::NotSignificant,
-        },
-        ratio: shift.exp(),
-        interval: Interval {
-            low: interval.low.exp(),
-            high: interval.high.exp(),
-        },
-        dominance: (larger - smaller) / logs.len() as f64,
-        pairs: logs.len(),
-    })
+    let difference = difference(shift, is_significant(&logs, interval));
+    let dominance = (larger - smaller) / logs.len() as f64;
+    Some(of_logs(
+        (shift, interval),
+        difference,
+        dominance,
+        logs.len(),
+    ))
 }
 
 /// Compares positive values of a system with those of a base that was measured at another time. Their rounds form no
@@ -125,20 +119,37 @@ pub fn compare_sets(values: &[f64], base: &[f64]) -> Option<Comparison> {
     };
     let count = |wanted: Ordering| all().filter(|order| *order == wanted).count() as f64;
     let (larger, smaller) = (count(Ordering::Greater), count(Ordering::Less));
-    Some(Comparison {
-        difference: match !interval.contains(0.0) {
-            true if shift < 0.0 => Difference::Smaller,
-            true => Difference::Larger,
-            false => Difference::NotSignificant,
-        },
+    let difference = difference(shift, !interval.contains(0.0));
+    let dominance = (larger - smaller) / (values.len() * base.len()) as f64;
+    let pairs = values.len().min(base.len());
+    Some(of_logs((shift, interval), difference, dominance, pairs))
+}
+
+fn difference(shift: f64, is_significant: bool) -> Difference {
+    match is_significant {
+        true if shift < 0.0 => Difference::Smaller,
+        true => Difference::Larger,
+        false => Difference::NotSignificant,
+    }
+}
+
+/// A comparison whose shift and interval are those of logarithms.
+fn of_logs(
+    (shift, interval): (f64, Interval),
+    difference: Difference,
+    dominance: f64,
+    pairs: usize,
+) -> Comparison {
+    Comparison {
+        difference,
         ratio: shift.exp(),
         interval: Interval {
             low: interval.low.exp(),
             high: interval.high.exp(),
         },
-        dominance: (larger - smaller) / (values.len() * base.len()) as f64,
-        pairs: values.len().min(base.len()),
-    })
+        dominance,
+        pairs,
+    }
 }
 
 fn is_valid(value: f64) -> bool {

@@ -67,7 +67,7 @@ pub(super) fn run_tool(
     reported(load, &tools.run_on(load.cores, tool, &run)?)
 }
 
-/// Runs the clients of Go. A cold run has the clients of one process as its connections.
+/// Runs the clients of Go. `connections` is the number of clients, each of which opens what it needs.
 pub(super) fn run_go(program: &Path, load: &Load) -> Result<Reported, String> {
     let Requests::Path(path) = &load.requests else {
         return Err("Go's clients request one path".to_owned());

@@ -1,7 +1,7 @@
 //! From measured cases to the sections and conclusions of a report.
 
 use super::case::{Measured, MeasuredSubject};
-use super::figure::{Cell, Figure, ratio_text};
+use super::figure::{Cell, Figure};
 use crate::number;
 use crate::report::{
     Column, Comparison, Conclusion, ConclusionKind, Direction, Estimate, LatencySet, Measure,
@@ -228,16 +228,18 @@ pub(crate) fn conclusion(case: &Measured, sentence: &Sentence<'_>) -> Conclusion
     let Some(comparison) = case.compare(subject, base, figure) else {
         return without_comparison(case, sentence);
     };
+    let number = number::significant;
+    let stats::Interval { low, high } = comparison.interval;
+    let interval = format!("{} to {}", number(low), number(high));
+    let ratio = number(comparison.ratio);
     let text = match comparison.difference {
         Difference::NotSignificant => {
-            format!("{about}: no significant difference between {subject} and {base}")
+            format!(
+                "{about}: no significant difference between {subject} and {base} ({ratio}, {interval})."
+            )
         }
-        _ => format!(
-            "{about}: {subject} {verb} {} times {object} {base}",
-            number::significant(comparison.ratio)
-        ),
+        _ => format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval})."),
     };
-    let text = format!("{text} ({}).", ratio_text(&comparison));
     Conclusion::new(kind(&comparison, figure.better), text)
 }
 
