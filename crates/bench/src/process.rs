@@ -397,11 +397,21 @@ mod tests {
     fn this_process_is_in_its_own_tree_and_has_memory() {
         let pid = std::process::id();
         assert!(tree(pid).contains_key(&pid));
-        let before = switches(pid);
-        thread::sleep(Duration::from_millis(1));
-        let slept = switches(pid).since(before);
-        assert!(slept.voluntary >= 1, "{slept:?}");
         let resident = memory_bytes(pid, "VmRSS:");
         assert!(resident > 100 * 1024 && memory_bytes(pid, "VmHWM:") >= resident);
+    }
+
+    /// Of another process with one thread: the count of this one falls when the threads of other tests end.
+    #[test]
+    fn a_process_that_sleeps_switches_voluntarily() {
+        let mut sleeping = Command::new("sleep").arg("60").spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while switches(sleeping.id()).voluntary == 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let slept = switches(sleeping.id());
+        sleeping.kill().unwrap();
+        sleeping.wait().unwrap();
+        assert!(slept.voluntary >= 1, "{slept:?}");
     }
 }
