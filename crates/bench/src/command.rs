@@ -1,12 +1,9 @@
 //! The arguments and the exit codes of `blitz bench`.
 
-use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 
 use clap::{Args, Command, Subcommand};
-use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 
 use crate::comparison;
 use crate::goals::Outcome;
@@ -17,6 +14,7 @@ use crate::scenario::{
     self, all, bulk, compare, framework, gateway, generator, idle, models, protocols, regression,
     start, suite,
 };
+use crate::supervised::{end_with_the_input, run_supervised};
 use crate::tuning;
 
 const EXAMPLES: &str = "\
@@ -138,9 +136,23 @@ pub fn run(
     revision: &str,
     words: impl IntoIterator<Item = String>,
 ) -> ExitCode {
-    if arguments.supervised
-        && let Err(message) = end_with_the_input()
-    {
+    let started = match arguments.supervised {
+        true => end_with_the_input(),
+        // They have processes of their own that outlive nothing.
+        false
+            if matches!(
+                arguments.benchmark,
+                Benchmark::All(_) | Benchmark::Tuning(_)
+            ) =>
+        {
+            Ok(())
+        }
+        false => match run_supervised() {
+            Ok(code) => return code,
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    if let Err(message) = started {
         return failed(&message);
     }
     let programs = match Programs::new(arguments.programs.as_deref()) {
@@ -172,20 +184,6 @@ pub fn run(
         Ok(Outcome::Unusable) => ExitCode::from(USAGE),
         Err(message) => failed(&message),
     }
-}
-
-/// When the input ends, all processes of this process group are killed: servers and generators too. The process that
-/// holds the other end may end in any way, and leaves nothing running.
-fn end_with_the_input() -> Result<(), String> {
-    if getpgrp() != getpid() {
-        return Err("--supervised needs a process group of its own".to_owned());
-    }
-    thread::spawn(|| {
-        // An error ends the input as well.
-        let _ = io::stdin().read_to_end(&mut Vec::new());
-        let _ = kill_current_process_group(Signal::KILL);
-    });
-    Ok(())
 }
 
 fn failed(message: &str) -> ExitCode {

@@ -56,9 +56,12 @@ impl Recorder {
         self.0.saturating_record(nanoseconds);
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.0.reset();
+    /// Adds everything to `to`, and forgets it.
+    pub(crate) fn move_to(&mut self, to: &mut Recorder) {
+        if !self.0.is_empty() {
+            to.0.add(&self.0).expect("all have the same bounds");
+            self.0.reset();
+        }
     }
 
     /// Number of samples.

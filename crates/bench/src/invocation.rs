@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::programs::Programs;
+use crate::supervised;
 
 /// One call of `blitz bench`.
 #[derive(Debug)]
@@ -19,9 +20,6 @@ pub(crate) struct Invocation {
 /// Flags with a value that say where files are, and nothing about the measurement.
 const PLACES: [&str; 3] = ["--programs", "--out", "--revision"];
 
-/// What `blitz bench all` adds.
-const SUPERVISED: &str = "--supervised";
-
 /// The command without the flags that name places of this machine. The first word is the program.
 pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
@@ -30,7 +28,7 @@ pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut command = name.to_owned();
     while let Some(word) = words.next() {
         let flag = word.split('=').next().unwrap_or_default();
-        if flag == SUPERVISED {
+        if flag == supervised::FLAG {
             continue;
         }
         if !PLACES.contains(&flag) {

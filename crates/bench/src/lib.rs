@@ -34,6 +34,7 @@ mod run_folder;
 mod scenario;
 pub mod stats;
 mod study;
+mod supervised;
 mod system;
 mod tls_files;
 mod tuning;

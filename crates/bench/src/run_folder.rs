@@ -1,15 +1,22 @@
 //! The folder for the files of one run.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A new folder, removed when dropped.
+/// A new folder, removed when dropped. Others may read files whose names they know, as servers do that give up their
+/// privileges, and write nothing.
+#[derive(Debug)]
 pub(crate) struct RunFolder(PathBuf);
 
 impl RunFolder {
     pub(crate) fn create() -> Result<RunFolder, String> {
-        let path = std::env::temp_dir().join(format!("blitz-bench-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        // Others cannot know the name before; that of an existing folder is an error.
+        let number = RandomState::new().hash_one(std::process::id());
+        let path = std::env::temp_dir().join(format!("blitz-bench-{number:016x}"));
+        let created = DirBuilder::new().mode(0o711).create(&path);
+        created.map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(RunFolder(path))
     }
 

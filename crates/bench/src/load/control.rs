@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::check::Evidence;
+use super::live_latency::LiveLatency;
 
 /// Never, as nanoseconds since the start.
 const NEVER: u64 = u64::MAX;
@@ -19,6 +20,8 @@ pub(super) struct Control {
     may_end: AtomicBool,
     evidence: Mutex<Option<Evidence>>,
     progress: Vec<Progress>,
+    /// Somebody looks at the run.
+    is_watched: bool,
 }
 
 /// The counts of one core since its start, warm-up included. On a cache line of its own.
@@ -30,11 +33,13 @@ pub(super) struct Progress {
     pub(super) bytes: AtomicU64,
     /// Open connections.
     pub(super) connections: AtomicU64,
+    /// Of correct responses, if somebody looks at the run.
+    pub(super) latency: LiveLatency,
 }
 
 impl Control {
     /// `start` may lie ahead: the cores wait for it.
-    pub(super) fn new(cores: usize, start: Instant) -> Control {
+    pub(super) fn new(cores: usize, start: Instant, is_watched: bool) -> Control {
         Control {
             start,
             measure_from: AtomicU64::new(NEVER),
@@ -43,6 +48,7 @@ impl Control {
             may_end: AtomicBool::new(false),
             evidence: Mutex::new(None),
             progress: (0..cores).map(|_| Progress::default()).collect(),
+            is_watched,
         }
     }
 
@@ -124,6 +130,16 @@ impl Control {
 
     pub(super) fn progress_of(&self, core: usize) -> &Progress {
         &self.progress[core]
+    }
+
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// The latencies of each core.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &LiveLatency> {
+        self.progress.iter().map(|core| &core.latency)
     }
 
     /// The sum of a count of all cores.

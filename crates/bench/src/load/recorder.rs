@@ -10,7 +10,7 @@ use crate::load_result::{Connects, Counts, Interval, Times};
 
 /// Records the requests of the measured time on one core.
 pub(super) struct CoreRecorder {
-    latency: Recorder,
+    /// Of requests whose times differ; the others are in the timeline alone.
     service: Recorder,
     first_byte: Recorder,
     lag: Recorder,
@@ -81,18 +81,28 @@ pub(super) struct CoreResult {
 struct Timeline {
     length: Duration,
     current: usize,
-    latency: Recorder,
+    /// End of the current interval.
+    end: Duration,
+    latencies: Latencies,
     completed: u64,
     errors: u64,
     bytes: u64,
     done: Vec<Interval>,
+    /// Latencies of the intervals before.
+    before: Latencies,
+}
+
+/// Latencies. A histogram is larger than a cache, so each request counts in one alone where that is possible.
+struct Latencies {
+    /// Of requests whose service time and time to the first byte are their latency: short responses in a closed loop.
+    alike: Recorder,
+    others: Recorder,
 }
 
 impl CoreRecorder {
     /// The timeline has intervals of this length.
     pub(super) fn new(interval: Duration) -> CoreRecorder {
         CoreRecorder {
-            latency: Recorder::new(),
             service: Recorder::new(),
             first_byte: Recorder::new(),
             lag: Recorder::new(),
@@ -111,17 +121,21 @@ impl CoreRecorder {
     /// A correct response.
     #[inline]
     pub(super) fn completed(&mut self, times: &RequestTimes, received: u64, sent: u64) {
-        self.latency.record(times.latency);
-        self.service.record(times.service);
-        self.first_byte.record(times.first_byte);
         self.completed += 1;
         self.content_bytes_received += received;
         self.content_bytes_sent += sent;
         self.last_end = times.end;
         self.timeline.move_to(times.end);
-        self.timeline.latency.record(times.latency);
         self.timeline.completed += 1;
         self.timeline.bytes += received;
+        let latencies = &mut self.timeline.latencies;
+        if times.service == times.latency && times.first_byte == times.latency {
+            latencies.alike.record(times.latency);
+        } else {
+            latencies.others.record(times.latency);
+            self.service.record(times.service);
+            self.first_byte.record(times.first_byte);
+        }
     }
 
     #[inline]
@@ -181,6 +195,12 @@ impl CoreRecorder {
             tls,
             quic,
         } = self.connects;
+        let (timeline, latencies) = self.timeline.finish(end);
+        let with_alike = |recorder: Recorder| {
+            let mut all = recorder.distribution();
+            all.merge(&latencies.alike.distribution());
+            all
+        };
         CoreResult {
             counts: Counts {
                 completed: self.completed,
@@ -192,9 +212,9 @@ impl CoreRecorder {
                 content_bytes_sent: self.content_bytes_sent,
             },
             times: Times {
-                latency: self.latency.distribution(),
-                service: self.service.distribution(),
-                first_byte: self.first_byte.distribution(),
+                latency: latencies.distribution(),
+                service: with_alike(self.service),
+                first_byte: with_alike(self.first_byte),
             },
             connects: Connects {
                 count,
@@ -206,9 +226,30 @@ impl CoreRecorder {
                 quic_resumed: quic[1].distribution(),
             },
             lag: self.lag.distribution(),
-            timeline: self.timeline.finish(end),
+            timeline,
             length: end,
         }
+    }
+}
+
+impl Latencies {
+    fn new() -> Latencies {
+        Latencies {
+            alike: Recorder::new(),
+            others: Recorder::new(),
+        }
+    }
+
+    fn distribution(&self) -> Distribution {
+        let mut all = self.alike.distribution();
+        all.merge(&self.others.distribution());
+        all
+    }
+
+    /// Moves everything to `to`.
+    fn move_to(&mut self, to: &mut Latencies) {
+        self.alike.move_to(&mut to.alike);
+        self.others.move_to(&mut to.others);
     }
 }
 
@@ -217,18 +258,20 @@ impl Timeline {
         Timeline {
             length,
             current: 0,
-            latency: Recorder::new(),
+            end: length,
+            latencies: Latencies::new(),
             completed: 0,
             errors: 0,
             bytes: 0,
             done: Vec::new(),
+            before: Latencies::new(),
         }
     }
 
     /// Makes the interval of a moment the current one. Requests that end out of order belong to the current one.
     #[inline]
     fn move_to(&mut self, at: Duration) {
-        if at >= self.length * (self.current as u32 + 1) {
+        if at >= self.end {
             self.advance(at);
         }
     }
@@ -240,6 +283,7 @@ impl Timeline {
             self.close(self.length);
             self.current += 1;
         }
+        self.end = self.length * (self.current as u32 + 1);
     }
 
     fn close(&mut self, length: Duration) {
@@ -250,19 +294,20 @@ impl Timeline {
             completed: std::mem::take(&mut self.completed),
             errors: std::mem::take(&mut self.errors),
             content_bytes_received: std::mem::take(&mut self.bytes),
-            latency: self.latency.distribution(),
+            latency: self.latencies.distribution(),
         });
-        self.latency.clear();
+        self.latencies.move_to(&mut self.before);
     }
 
-    fn finish(mut self, end: Duration) -> Vec<Interval> {
+    /// The intervals up to `end`, and the latencies of all of them.
+    fn finish(mut self, end: Duration) -> (Vec<Interval>, Latencies) {
         self.advance(end.saturating_sub(Duration::from_nanos(1)));
         let start = self.length * self.current as u32;
         let left = end.saturating_sub(start).min(self.length);
         if !left.is_zero() || self.completed + self.errors > 0 {
             self.close(left);
         }
-        self.done
+        (self.done, self.before)
     }
 }
 
@@ -355,6 +400,33 @@ mod tests {
         assert_eq!(result.counts.unfinished, 3);
         assert_eq!(result.counts.content_bytes_received, 25);
         assert_eq!(result.timeline[0].latency.count, 2);
+    }
+
+    #[test]
+    fn each_time_of_a_request_is_recorded() {
+        let mut recorder = CoreRecorder::new(Duration::from_millis(100));
+        let alike = RequestTimes {
+            latency: Duration::from_millis(1),
+            ..times(50)
+        };
+        for _ in 0..2 {
+            recorder.completed(&alike, 0, 0);
+        }
+        recorder.completed(&times(60), 0, 0);
+        recorder.completed(&times(150), 0, 0);
+        let result = recorder.finish(Duration::from_millis(200), 0);
+        let ms = |of: &Distribution| (of.count, of.sum_ns / 1e6);
+        let near =
+            |(count, sum): (u64, f64), expected: f64| count == 4 && (sum - expected).abs() < 0.01;
+        assert!(near(ms(&result.times.latency), 6.0), "{:?}", result.times);
+        assert!(near(ms(&result.times.service), 4.0), "{:?}", result.times);
+        assert!(
+            near(ms(&result.times.first_byte), 4.0),
+            "{:?}",
+            result.times
+        );
+        let counts: Vec<u64> = result.timeline.iter().map(|it| it.latency.count).collect();
+        assert_eq!(counts, [3, 1]);
     }
 
     #[test]

@@ -8,11 +8,11 @@ use blitz_http::{Config, Cores, Pinning, Signal, Signals, precise_sleep_until, s
 
 use super::check::Evidence;
 use super::control::Control;
+use super::live_view::LiveView;
 use super::machine_time::{Usage, UsageSince};
 use super::plan::{LoadPlan, STEADY_WITHIN, WarmUp};
 use super::probe::Probed;
 use super::problems;
-use super::progress::ProgressLine;
 use super::recorder::CoreResult;
 use super::steady::is_steady;
 use super::worker;
@@ -47,7 +47,7 @@ struct Leader {
     control: Arc<Control>,
     results: Receiver<CoreResult>,
     signals: Signals,
-    progress: ProgressLine,
+    view: LiveView,
     ended: Vec<CoreResult>,
     usage: Usage,
     used: Option<UsageSince>,
@@ -65,12 +65,14 @@ pub(super) fn run(
     is_quiet: bool,
 ) -> Result<Ended, String> {
     let plan = Arc::new(plan);
-    let control = Arc::new(Control::new(plan.cores, Instant::now() + OPENING));
+    let is_watched = LiveView::is_possible(is_quiet);
+    let control = Control::new(plan.cores, Instant::now() + OPENING, is_watched);
+    let control = Arc::new(control);
     let signals = Signals::install().map_err(|error| format!("signals: {error}"))?;
     let (cores, results) = start_cores(&plan, &control)?;
     let io = format!("{:?}", cores.driver()).to_lowercase();
     let mut leader = Leader {
-        progress: ProgressLine::new(is_quiet),
+        view: LiveView::new(is_watched),
         plan: Arc::clone(&plan),
         control: Arc::clone(&control),
         results,
@@ -83,7 +85,7 @@ pub(super) fn run(
     let warm_up = leader.warm_up();
     let started_at = wall_clock();
     leader.measure();
-    leader.progress.clear();
+    leader.view.clear();
     cores
         .join()
         .map_err(|error| format!("a core of the generator failed: {error}"))?;
@@ -205,7 +207,7 @@ impl Leader {
 
     /// Handles signals and results, for a short time or until a moment.
     fn look_until(&mut self, phase: &str, done: Option<f64>, until: Instant) {
-        self.progress.show(&self.control, phase, self.share(done));
+        self.view.show(&self.control, phase, self.share(done));
         let wait = until
             .saturating_duration_since(Instant::now())
             .min(LOOK_EVERY);

@@ -274,11 +274,15 @@ fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, 
     let progress = worker.progress();
     Progress::add(&progress.completed, 1);
     Progress::add(&progress.bytes, received.content_bytes);
+    let latency = end.saturating_duration_since(planned);
+    if worker.control.is_watched() {
+        progress.latency.record(latency.as_nanos() as u64);
+    }
     if !worker.counts(planned, end) {
         return;
     }
     let times = RequestTimes {
-        latency: end.saturating_duration_since(planned),
+        latency,
         service: end.saturating_duration_since(sent),
         first_byte: received.head_at.saturating_duration_since(sent),
         end: worker.measured(end),

@@ -11,12 +11,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use blitz_http::Signals;
 use clap::{Args, Command};
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::number;
+use crate::supervised::EndSignals;
 use process::Starter;
 use state::{Ended, Key, State};
 
@@ -145,7 +145,7 @@ pub(crate) fn run(
             steps.len()
         );
     }
-    let signals = Signals::install().map_err(|error| format!("signals: {error}"))?;
+    let signals = EndSignals::install().map_err(|error| format!("signals: {error}"))?;
     let starter = Starter {
         program,
         invocation,

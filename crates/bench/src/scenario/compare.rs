@@ -18,7 +18,7 @@ use crate::study::{Length, Watch, finish};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
 use groups::{CompareGroup, GROUPS, QUICK, SYSTEMS};
-use measure::measure;
+use measure::{MeasuredGroup, measure};
 
 /// Flags of `blitz bench compare`.
 #[derive(Debug, Args)]
@@ -81,7 +81,8 @@ pub(crate) fn run(
         eprintln!("group {} of {}: {} …", index + 1, groups.len(), group.title);
         all.push(measure(arguments, invocation, group, (&folder, &tls))?);
     }
-    let surroundings = watch.finish(&invocation.revision, []);
+    let cases = all.iter().flat_map(MeasuredGroup::cases);
+    let surroundings = watch.finish(&invocation.revision, [], cases);
     let report = Findings::new(&all).report(&invocation.command, &surroundings, arguments);
     let date = &surroundings.facts.date;
     finish(&report, "compare", date, !arguments.quick, invocation)

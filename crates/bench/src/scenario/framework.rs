@@ -89,7 +89,8 @@ pub(crate) fn run(
     let in_process = in_process.then(|| in_process::measure(programs, arguments.rounds()));
     let connections = arguments.has(Group::Descriptors);
     let connections = connections.then(|| limits.measure(&stage.running));
-    let surroundings = watch.finish(&invocation.revision, []);
+    let cases = measured.iter().map(|(_, case)| case);
+    let surroundings = watch.finish(&invocation.revision, [], cases);
     let findings = Findings {
         measured,
         in_process: in_process.transpose()?,

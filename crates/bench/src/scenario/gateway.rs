@@ -147,7 +147,8 @@ pub(crate) fn run(
     {
         all.push(measure(arguments, invocation, protocol, (&folder, &tls))?);
     }
-    let surroundings = watch.finish(&invocation.revision, []);
+    let cases = all.iter().flat_map(|on| &on.cases);
+    let surroundings = watch.finish(&invocation.revision, [], cases);
     let findings = Findings::new(&all);
     let report = findings.report(&invocation.command, &surroundings, arguments.rounds());
     let date = &surroundings.facts.date;

@@ -180,7 +180,7 @@ pub(crate) fn run(
         let case = work.case(&base, arguments.length(), (&server, &tls, invocation));
         measured.push(case.run_each(&generator, arguments.rounds(), arguments.seed)?);
     }
-    let surroundings = watch.finish(&invocation.revision, ["wrk", "h2load"]);
+    let surroundings = watch.finish(&invocation.revision, ["wrk", "h2load"], &measured);
     let mut report = report(&measured, invocation);
     let is_missed = WORKS
         .iter()

@@ -124,7 +124,8 @@ pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Resul
         measured.push((client, count, case));
     }
     let peers = stage.running.iter().filter_map(|(system, _)| system.peer());
-    let surroundings = watch.finish(&invocation.revision, peers);
+    let cases = measured.iter().map(|(.., case)| case);
+    let surroundings = watch.finish(&invocation.revision, peers, cases);
     drop(stage);
     let command = &invocation.command;
     let report = findings::report(&measured, command, &surroundings, arguments.rounds());

@@ -81,7 +81,9 @@ pub(crate) fn run(
             None => measured.push(measure(arguments, invocation, link, &workloads)?),
         }
     }
-    let surroundings = watch.finish(&invocation.revision, []);
+    let series = measured.iter().flat_map(|network| &network.series);
+    let cases = series.map(|series| &series.measured);
+    let surroundings = watch.finish(&invocation.revision, [], cases);
     let findings = Findings::new(&measured);
     let mut report = findings.report(&invocation.command, &surroundings, arguments.rounds());
     let not_run = not_run

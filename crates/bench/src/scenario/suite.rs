@@ -17,7 +17,6 @@ use crate::invocation::Invocation;
 use crate::process::Switches;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
-use crate::stats::Median;
 use crate::study::{Generator, Length, Measured, REQUESTS_PER_SECOND, Watch, finish};
 use crate::tls_files::TlsFiles;
 use crate::tuning::{Change, Tuned, Tuning};
@@ -175,11 +174,11 @@ fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
     let switches = stage.switches();
     let capacity = measure_capacity(plan, &stage, &generator)?;
     let latency = measure_latency(plan, &stage, &generator, &capacity)?;
-    machine.foreign_share = foreign_share(&capacity, &latency);
     machine.switches = per_second(stage.switches().since(switches), &capacity, &latency);
     let programs = stage.programs();
     drop(stage);
-    let surroundings = watch.finish(&invocation.revision, programs);
+    let cases = capacity.iter().chain(&latency);
+    let surroundings = watch.finish(&invocation.revision, programs, cases);
     let findings = Findings {
         plan,
         capacity: &capacity,
@@ -242,15 +241,6 @@ fn slowest(measured: &Measured) -> Option<f64> {
     rates.min_by(f64::total_cmp)
 }
 
-/// The median share of one core that other programs used during the runs.
-fn foreign_share(capacity: &[Measured], latency: &[Measured]) -> Option<f64> {
-    let cases = capacity.iter().chain(latency);
-    let runs = cases
-        .flat_map(|case| &case.subjects)
-        .flat_map(|subject| &subject.runs);
-    Some(Median::of(runs.map(|run| run.foreign_share))?.value)
-}
-
 /// Switches of Blitz in each second in which it had load.
 fn per_second(
     switches: Switches,
@@ -278,7 +268,6 @@ mod tests {
         let run = |round: u64| {
             let mut run = Run {
                 server_us: 1e6 / requests as f64,
-                foreign_share: 0.01 * round as f64,
                 ..Run::default()
             };
             run.result.duration_s = 1.0;
@@ -325,7 +314,6 @@ mod tests {
         ])];
         assert_eq!(per_second(switches, &all, &[]), Some((10.0, 2.0)));
         assert_eq!(per_second(switches, &[], &[]), None);
-        assert_eq!(foreign_share(&all, &[]), Some(0.025));
     }
 
     #[test]

@@ -50,8 +50,11 @@ pub(crate) struct Run {
     pub(crate) reported_p99_us: Option<u64>,
     /// Resident memory of the server at the end, in bytes.
     pub(crate) resident_bytes: u64,
-    /// Share of one core that programs beside server, backend and generator used.
-    pub(crate) foreign_share: f64,
+    /// Length of the run, in seconds.
+    pub(crate) elapsed_s: f64,
+    /// CPU time of programs beside server, backend and generator, in seconds. All of it is counted in ticks: in a short run
+    /// it may be negative.
+    pub(crate) foreign_s: f64,
 }
 
 impl Run {
@@ -111,7 +114,8 @@ impl Generator<'_> {
             reported_p50_us: p50_us,
             reported_p99_us: p99_us,
             resident_bytes: servers.iter().map(|&pid| resident_bytes_of(pid)).sum(),
-            foreign_share: foreign.max(0.0) / elapsed,
+            elapsed_s: elapsed,
+            foreign_s: foreign,
             result,
         })
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::case::Measured;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::load_result::{Affects, Problem};
@@ -12,11 +13,14 @@ use crate::number;
 use crate::report::{FactGroup, Report, Step, Terminal};
 use crate::results::free_name;
 
+/// Runs of so many seconds show what other programs used.
+const SHORTEST_S: f64 = 2.0;
+
 /// Watches the machine from before the first run.
 pub(crate) struct Watch {
     begun: Instant,
     started_at: f64,
-    foreign_share: f64,
+    foreign_before: f64,
     noise: NoiseWatch,
 }
 
@@ -26,7 +30,9 @@ pub(crate) struct Surroundings {
     pub(crate) facts: Facts,
     pub(crate) noise: Noise,
     /// Share of one core that other programs used before the first run.
-    pub(crate) foreign_share: f64,
+    pub(crate) foreign_before: f64,
+    /// The same during the runs.
+    pub(crate) foreign_during: f64,
     /// Seconds since 1970.
     pub(crate) started_at: f64,
     pub(crate) duration: Duration,
@@ -36,26 +42,28 @@ impl Watch {
     /// Takes a second, in which nothing of the study may run.
     pub(crate) fn start() -> Watch {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let foreign_share = current_foreign_share();
-        warn_of_foreign_share(foreign_share);
+        let foreign_before = current_foreign_share();
+        warn_of_foreign_share(foreign_before);
         Watch {
             begun: Instant::now(),
             started_at: since.map_or(0.0, |since| since.as_secs_f64()),
-            foreign_share,
+            foreign_before,
             noise: NoiseWatch::start(),
         }
     }
 
-    /// At the end of the last run. `programs` are the installed programs that ran.
-    pub(crate) fn finish(
+    /// At the end of the last run. `programs` are the installed programs that ran, `cases` what was measured.
+    pub(crate) fn finish<'a>(
         self,
         revision: &str,
         programs: impl IntoIterator<Item = &'static str>,
+        cases: impl IntoIterator<Item = &'a Measured>,
     ) -> Surroundings {
         Surroundings {
             facts: Facts::gather(revision, programs),
             noise: self.noise.finish(Default::default()),
-            foreign_share: self.foreign_share,
+            foreign_before: self.foreign_before,
+            foreign_during: foreign_share(cases),
             started_at: self.started_at,
             duration: self.begun.elapsed(),
         }
@@ -77,14 +85,18 @@ impl Surroundings {
     }
 
     fn problems(&self) -> Vec<Problem> {
-        let mut messages = self.noise.void_reasons();
-        if self.foreign_share > FOREIGN_SHARE_MAX {
-            let percent = number::fixed(self.foreign_share * 100.0, 0);
-            messages.insert(
-                0,
-                format!("Other programs used {percent} % of a core before the first run."),
-            );
-        }
+        let foreign = [
+            (self.foreign_before, "before the first run"),
+            (self.foreign_during, "during the runs"),
+        ];
+        let foreign = foreign
+            .into_iter()
+            .filter(|(share, _)| *share > FOREIGN_SHARE_MAX);
+        let foreign = foreign.map(|(share, when)| {
+            let percent = number::fixed(share * 100.0, 0);
+            format!("Other programs used {percent} % of a core {when}.")
+        });
+        let messages: Vec<_> = foreign.chain(self.noise.void_reasons()).collect();
         let problem = |message| Problem {
             affects: Affects::Times,
             message,
@@ -95,7 +107,14 @@ impl Surroundings {
     fn environment(&self) -> Vec<FactGroup> {
         let Surroundings { facts, noise, .. } = self;
         let steal = number::fixed(noise.steal_share * 100.0, 1);
-        let mut notes = vec![("Steal".to_owned(), format!("{steal} % of a core"))];
+        let foreign = number::fixed(self.foreign_during * 100.0, 1);
+        let mut notes = vec![
+            ("Steal".to_owned(), format!("{steal} % of a core")),
+            (
+                "Other programs".to_owned(),
+                format!("{foreign} % of a core during the runs"),
+            ),
+        ];
         let numbered = noise.notes().into_iter().enumerate();
         notes.extend(numbered.map(|(index, note)| (format!("Note {}", index + 1), note)));
         let mut machine = vec![
@@ -111,6 +130,20 @@ impl Surroundings {
             FactGroup::new("Machine", machine),
             FactGroup::new("Noise", notes),
         ]
+    }
+}
+
+/// The share of one core that other programs used during all runs; 0 if these are too short for the ticks in which CPU
+/// time is counted.
+fn foreign_share<'a>(cases: impl IntoIterator<Item = &'a Measured>) -> f64 {
+    let subjects = cases.into_iter().flat_map(|case| &case.subjects);
+    let runs = subjects.flat_map(|subject| &subject.runs);
+    let (foreign, elapsed) = runs.fold((0.0, 0.0), |(foreign, elapsed), run| {
+        (foreign + run.foreign_s, elapsed + run.elapsed_s)
+    });
+    match elapsed < SHORTEST_S {
+        true => 0.0,
+        false => (foreign / elapsed).max(0.0),
     }
 }
 
@@ -148,4 +181,58 @@ fn save(report: &Report, name: &str, date: &str, invocation: &Invocation) -> Res
         eprintln!("saved {}", file.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{MeasuredSubject, Run};
+
+    fn case(runs: &[(f64, f64)]) -> Measured {
+        let run = |&(foreign_s, elapsed_s): &(f64, f64)| Run {
+            foreign_s,
+            elapsed_s,
+            ..Run::default()
+        };
+        Measured {
+            title: String::new(),
+            load: String::new(),
+            base: None,
+            subjects: vec![MeasuredSubject {
+                name: "blitz".to_owned(),
+                runs: runs.iter().map(run).collect(),
+                void: None,
+            }],
+            not_run: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn other_programs_count_by_the_time_of_all_runs() {
+        let long = case(&[(0.1, 1.0), (0.4, 3.0)]);
+        assert_eq!(foreign_share([&long]), 0.125);
+        let ticks = case(&[(-0.01, 0.05), (0.02, 0.05)]);
+        assert_eq!(foreign_share([&ticks]), 0.0);
+        assert_eq!(foreign_share([&case(&[(-0.1, 3.0)])]), 0.0);
+    }
+
+    #[test]
+    fn other_programs_are_a_problem_before_and_during_the_runs() {
+        let busy = case(&[(0.5, 2.5)]);
+        let mut surroundings = Watch::start().finish("test", [], [&busy]);
+        surroundings.foreign_before = 0.3;
+        let texts: Vec<_> = surroundings
+            .problems()
+            .into_iter()
+            .map(|it| it.message)
+            .collect();
+        assert_eq!(
+            texts[0],
+            "Other programs used 30 % of a core before the first run."
+        );
+        assert_eq!(
+            texts[1],
+            "Other programs used 20 % of a core during the runs."
+        );
+    }
 }

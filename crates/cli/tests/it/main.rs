@@ -4,6 +4,7 @@
 
 mod bench_all;
 mod bench_regression;
+mod bench_supervised;
 mod doctor;
 mod https;
 mod load;

@@ -4,14 +4,13 @@ use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-use blitz_http::{Signal, Signals};
 
 use super::state::{Ended, StepOutcome};
 use super::{Interrupted, Step, files, short};
 use crate::invocation::Invocation;
+use crate::supervised::{self, EndSignals, Supervised};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A benchmark that takes longer hangs.
@@ -26,7 +25,7 @@ pub(super) struct Starter<'a> {
     pub(super) invocation: &'a Invocation,
     /// The folder of their outputs.
     pub(super) logs: &'a Path,
-    pub(super) signals: &'a Signals,
+    pub(super) signals: &'a EndSignals,
 }
 
 impl Starter<'_> {
@@ -41,15 +40,12 @@ impl Starter<'_> {
         let output = File::create(&log).map_err(failed)?;
         let before = files(&self.invocation.out);
         let begun = Instant::now();
-        let mut child = self
+        let mut supervised = self
             .command(step, &output)
-            .and_then(|mut command| command.spawn())
+            .and_then(|mut command| Supervised::start(&mut command))
             .map_err(failed)?;
-        // Its end, by a signal, by SIGKILL or otherwise, ends all processes of the benchmark.
-        let lifeline = child.stdin.take();
-        let code = self.wait(&mut child, line, begun);
-        drop(lifeline);
-        let status = child.wait().map_err(failed)?;
+        let code = self.wait(&mut supervised, line, begun);
+        let status = supervised.end().map_err(failed)?;
         if code.is_err() {
             return Ok(Err(Interrupted));
         }
@@ -75,27 +71,29 @@ impl Starter<'_> {
         if let Some(name) = std::env::args_os().next() {
             command.arg0(name);
         }
-        command.args(["bench", "--supervised"]).args(&step.words);
+        command.args(["bench", supervised::FLAG]).args(&step.words);
         command.arg("--out").arg(&invocation.out);
         command.args(["--revision", &invocation.revision]);
         if let Some(folder) = invocation.programs.examples() {
             command.arg("--programs").arg(folder);
         }
         command
-            .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
-            .stderr(output.try_clone()?)
-            // Signals of the terminal reach this process only, which ends the whole group.
-            .process_group(0);
+            .stderr(output.try_clone()?);
         Ok(command)
     }
 
     /// Waits for the end of the process; an error is an interruption.
-    fn wait(&self, child: &mut Child, line: &str, begun: Instant) -> Result<(), Interrupted> {
+    fn wait(
+        &self,
+        supervised: &mut Supervised,
+        line: &str,
+        begun: Instant,
+    ) -> Result<(), Interrupted> {
         let is_terminal = std::io::stderr().is_terminal();
         eprint!("{line} …{}", if is_terminal { "" } else { "\n" });
         let mut result = Ok(());
-        while matches!(child.try_wait(), Ok(None)) {
+        while !supervised.has_ended() {
             if is_terminal {
                 // Nobody reads it if this fails.
                 let _ = write!(
@@ -107,8 +105,7 @@ impl Starter<'_> {
             if begun.elapsed() > STEP_MAX {
                 break;
             }
-            let signal = self.signals.wait(Some(LOOK_EVERY)).unwrap_or_default();
-            if is_end(signal) {
+            if self.signals.wait(LOOK_EVERY).is_some() {
                 result = Err(Interrupted);
                 break;
             }
@@ -140,11 +137,4 @@ impl Starter<'_> {
         }
         new
     }
-}
-
-fn is_end(signal: Option<Signal>) -> bool {
-    matches!(
-        signal,
-        Some(Signal::Interrupt | Signal::Terminate | Signal::Quit | Signal::Hangup)
-    )
 }

@@ -378,7 +378,7 @@ mod tests {
     }
 
     fn report(groups: &[MeasuredGroup]) -> Report {
-        let surroundings = Watch::start().finish("test", []);
+        let surroundings = Watch::start().finish("test", [], []);
         Findings::new(groups).report("blitz bench compare", &surroundings, &arguments(&[], false))
     }
 

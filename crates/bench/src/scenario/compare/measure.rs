@@ -29,6 +29,14 @@ pub(super) struct MeasuredGroup {
     pub(super) at_rates: Vec<AtRate>,
 }
 
+impl MeasuredGroup {
+    /// Everything that was measured.
+    pub(super) fn cases(&self) -> impl Iterator<Item = &Measured> {
+        let at_rates = self.at_rates.iter().map(|at| &at.measured);
+        at_rates.chain([&self.capacity])
+    }
+}
+
 /// The slowest system, by which the rates are chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Slowest {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn report(findings: &Findings) -> Report {
-        let surroundings = Watch::start().finish("test", []);
+        let surroundings = Watch::start().finish("test", [], []);
         findings.report("blitz bench framework", &surroundings)
     }
 

@@ -304,7 +304,7 @@ mod tests {
             subject(BLOCKING, 1_100),
             subject(EVENT_LOOP, 150),
         ];
-        let surroundings = Watch::start().finish("test", []);
+        let surroundings = Watch::start().finish("test", [], []);
         let measured = [(Client::Wrk, 50, case(subjects))];
         let report = report(&measured, "blitz bench models", &surroundings, 7);
         let added = &report.sections[0].tables[0];

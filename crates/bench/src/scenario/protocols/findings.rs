@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn report(networks: &[OnNetwork]) -> Report {
-        let surroundings = Watch::start().finish("test", []);
+        let surroundings = Watch::start().finish("test", [], []);
         Findings::new(networks).report("blitz bench protocols", &surroundings, 7)
     }
 

@@ -29,6 +29,16 @@ pub(super) struct Workload {
     pub(super) link: Option<&'static str>,
     /// Broken exchanges are a result.
     pub(super) may_fail: bool,
+    /// What differs over links.
+    on_links: OnLinks,
+}
+
+/// Less work over links, where a megabyte takes seconds if packets are lost. `None` is as on the loopback.
+#[derive(Debug, Clone, Copy)]
+struct OnLinks {
+    requests: Option<u32>,
+    paths: Option<Paths>,
+    flags: Option<&'static [&'static str]>,
 }
 
 /// The targets of requests.
@@ -80,11 +90,6 @@ macro_rules! repeated {
     };
 }
 
-/// 10 MiB.
-const LARGE: &str = "/data?size=10485760";
-/// In their place over links, where 10 MiB take a minute if packets are lost.
-const LARGE_ON_LINKS: &str = "/data?size=1048576";
-
 /// Cold and warm, with as many connections of HTTP/1.1 as requests in flight.
 const USUAL: Workload = Workload {
     name: "",
@@ -98,6 +103,11 @@ const USUAL: Workload = Workload {
     figure: REQUESTS_PER_SECOND,
     link: None,
     may_fail: false,
+    on_links: OnLinks {
+        requests: None,
+        paths: None,
+        flags: None,
+    },
 };
 
 /// A client that opens a connection for each request, with eight of them at a time.
@@ -112,6 +122,10 @@ pub(super) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "single",
         title: "Single request",
+        on_links: OnLinks {
+            requests: Some(20),
+            ..USUAL.on_links
+        },
         ..USUAL
     },
     Workload {
@@ -136,6 +150,10 @@ pub(super) const WORKLOADS: &[Workload] = &[
         paths: Paths::Fixed(&["/data?size=1024"]),
         requests: 2_000,
         in_flight: 50,
+        on_links: OnLinks {
+            requests: Some(500),
+            ..USUAL.on_links
+        },
         ..USUAL
     },
     Workload {
@@ -149,8 +167,13 @@ pub(super) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "large",
         title: "Large responses",
-        paths: Paths::Fixed(&[LARGE]),
+        paths: Paths::Fixed(&["/data?size=10485760"]),
         requests: 20,
+        on_links: OnLinks {
+            requests: Some(2),
+            paths: Some(Paths::Fixed(&["/data?size=524288"])),
+            ..USUAL.on_links
+        },
         figure: MEGABYTES_PER_SECOND,
         ..USUAL
     },
@@ -160,6 +183,10 @@ pub(super) const WORKLOADS: &[Workload] = &[
         paths: Paths::Fixed(&["/ping", "/json", "/data?size=10240", "/data?size=102400"]),
         requests: 200,
         in_flight: 10,
+        on_links: OnLinks {
+            requests: Some(40),
+            ..USUAL.on_links
+        },
         ..USUAL
     },
     Workload {
@@ -177,12 +204,17 @@ pub(super) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "upload",
-        title: "Uploads of 1 MiB that come back",
+        title: "Uploads that come back",
         paths: Paths::Fixed(&["/echo/upload"]),
         requests: 20,
         in_flight: 4,
         flags: &["-X", "POST", "--upload", "1m"],
         figure: MEGABYTES_PER_SECOND,
+        on_links: OnLinks {
+            requests: Some(8),
+            flags: Some(&["-X", "POST", "--upload", "128k"]),
+            ..USUAL.on_links
+        },
         ..USUAL
     },
     Workload {
@@ -254,19 +286,17 @@ const HEAVY_HEAD: &[&str] = &[
 ];
 
 impl Workload {
-    /// What differs over links, so that a run takes no minute: fewer requests, one after the other, and smaller contents.
+    /// The workload as it is over links.
     pub(super) fn over_a_link(self) -> Workload {
-        let requests = match self.in_flight {
-            1 => self.requests / 5,
-            _ => self.requests,
-        };
-        let paths = match self.paths {
-            Paths::Fixed([LARGE]) => Paths::Fixed(&[LARGE_ON_LINKS]),
-            paths => paths,
-        };
-        Workload {
+        let OnLinks {
             requests,
             paths,
+            flags,
+        } = self.on_links;
+        Workload {
+            requests: requests.unwrap_or(self.requests),
+            paths: paths.unwrap_or(self.paths),
+            flags: flags.unwrap_or(self.flags),
             ..self
         }
     }
@@ -282,7 +312,12 @@ impl Workload {
                 sizes.collect::<Vec<_>>().join(", ")
             }
         };
-        let in_flight = format!("{paths}: {} in flight", self.in_flight);
+        let mut flags = self.flags.iter();
+        let upload = flags
+            .find(|flag| **flag == "--upload")
+            .and_then(|_| flags.next());
+        let upload = upload.map_or(String::new(), |size| format!(" with {size} of content"));
+        let in_flight = format!("{paths}{upload}: {} in flight", self.in_flight);
         match mode {
             Mode::Cold => format!("{in_flight}, {} requests", self.requests),
             Mode::Warm => in_flight,

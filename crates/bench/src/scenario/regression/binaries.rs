@@ -131,7 +131,8 @@ pub(super) fn run(
             measured.push((role, case.run(&generator, plan.rounds(), plan.seed)?));
         }
     }
-    let surroundings = watch.finish(&invocation.revision, []);
+    let cases = measured.iter().map(|(_, case)| case);
+    let surroundings = watch.finish(&invocation.revision, [], cases);
     let processor = Some(surroundings.facts.cpu.clone());
     let saved = |name: &str, revision: &str| saved(name, revision, processor.clone(), &measured);
     let (base, new) = (saved(BASE, &base), saved(NEW, &new));

@@ -62,14 +62,9 @@ impl Findings<'_> {
                 LATENCY,
             ));
         }
-        let Surroundings {
-            noise,
-            foreign_share,
-            ..
-        } = self.surroundings;
         report.sections.push(Section {
             heading: "Machine".to_owned(),
-            tables: vec![self.machine.table(noise, *foreign_share)],
+            tables: vec![self.machine.table(self.surroundings)],
             ..Section::default()
         });
         report.method = self.method();
@@ -209,7 +204,7 @@ mod tests {
             capacity: &capacity,
             latency: &[],
             machine: &MachineFacts::read(&Tuning::read(Path::new("/"))),
-            surroundings: &Watch::start().finish("test", []),
+            surroundings: &Watch::start().finish("test", [], []),
         };
         let report = findings.report("blitz bench local");
         let texts: Vec<&str> = report

@@ -10,6 +10,7 @@ use crate::machine::FOREIGN_SHARE_MAX;
 use crate::noise::Noise;
 use crate::number;
 use crate::report::{Column, Table};
+use crate::study::Surroundings;
 use crate::tuning::{GOVERNOR, Tuning};
 
 /// Less available memory than this disturbs a run.
@@ -29,8 +30,6 @@ pub(super) struct MachineFacts {
     memory: Option<(f64, f64)>,
     io_uring: Option<String>,
     used_ports: Vec<String>,
-    /// Share of one core that other programs used during the runs.
-    pub(super) foreign_share: Option<f64>,
     /// Voluntary switches and preemptions of Blitz, per second of load.
     pub(super) switches: Option<(f64, f64)>,
 }
@@ -52,8 +51,8 @@ impl MachineFacts {
     }
 
     /// All facts, those with a remedy first.
-    pub(super) fn table(&self, noise: &Noise, foreign_share: f64) -> Table {
-        let mut lines = self.lines(noise, foreign_share);
+    pub(super) fn table(&self, surroundings: &Surroundings) -> Table {
+        let mut lines = self.lines(surroundings);
         lines.sort_by_key(|(_, _, remedy)| remedy.is_empty());
         let row = |(what, found, remedy): Line| {
             let remedy = match remedy.as_str() {
@@ -71,7 +70,8 @@ impl MachineFacts {
         }
     }
 
-    fn lines(&self, noise: &Noise, foreign_share: f64) -> Vec<Line> {
+    fn lines(&self, surroundings: &Surroundings) -> Vec<Line> {
+        let noise = &surroundings.noise;
         let mut lines = self.settings_lines();
         lines.push(match &self.io_uring {
             None => line("I/O", "io_uring", ""),
@@ -100,23 +100,8 @@ impl MachineFacts {
             ),
         });
         lines.extend(self.switches_line());
-        lines.push(self.foreign_line(foreign_share));
+        lines.push(foreign_line(surroundings));
         lines
-    }
-
-    fn foreign_line(&self, before: f64) -> Line {
-        let percent = |share: f64| number::fixed(share * 100.0, 0);
-        let during = self.foreign_share.unwrap_or_default();
-        let found = format!(
-            "{} % of a core before the run, {} % in it (median)",
-            percent(before),
-            percent(during)
-        );
-        let remedy = match before.max(during) > FOREIGN_SHARE_MAX {
-            true => "stop them, and repeat the run",
-            false => "",
-        };
-        line("other programs", found, remedy)
     }
 
     /// The settings that `--tune` changes.
@@ -196,16 +181,33 @@ fn used_by(port: u16) -> Vec<String> {
     of("TCP", tcp).into_iter().chain(of("UDP", udp)).collect()
 }
 
+fn foreign_line(surroundings: &Surroundings) -> Line {
+    let (before, during) = (surroundings.foreign_before, surroundings.foreign_during);
+    let percent = |share: f64| number::fixed(share * 100.0, 0);
+    let found = format!(
+        "{} % of a core before the run, {} % in it",
+        percent(before),
+        percent(during)
+    );
+    let remedy = match before.max(during) > FOREIGN_SHARE_MAX {
+        true => "stop them, and repeat the run",
+        false => "",
+    };
+    line("other programs", found, remedy)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::path::Path;
 
     use super::*;
-    use crate::noise::NoiseWatch;
+    use crate::study::Watch;
 
-    fn noise() -> Noise {
-        NoiseWatch::start().finish(BTreeMap::new())
+    fn surroundings() -> Surroundings {
+        Surroundings {
+            foreign_before: 0.0,
+            ..Watch::start().finish("test", [], [])
+        }
     }
 
     #[test]
@@ -231,11 +233,9 @@ mod tests {
             switches: Some((1000.0, 250.0)),
             ..MachineFacts::default()
         };
-        let quiet = Noise {
-            throttles: Some(3),
-            ..noise()
-        };
-        let rows = facts.table(&quiet, 0.0).rows;
+        let mut quiet = surroundings();
+        quiet.noise.throttles = Some(3);
+        let rows = facts.table(&quiet).rows;
         assert_eq!(rows[0][2], "sysctl -w x=4096");
         assert!(rows[1][1].starts_with("3 times"));
         assert!(rows[2][1].contains("250 preemptions"));
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn this_machine_has_all_facts() {
         let facts = MachineFacts::read(&Tuning::read(Path::new("/")));
-        let rows = facts.table(&noise(), 0.0).rows;
+        let rows = facts.table(&surroundings()).rows;
         for what in [
             "net.core.somaxconn",
             "Open files",
