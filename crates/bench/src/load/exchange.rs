@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use blitz_http::{
-    BodyError, BodyLength, Chunk, ClientError, Part, Response, ResponseStream, SendBody,
+    BodyError, BodyLength, Chunk, ClientError, Part, RecvBody, Response, ResponseEvent,
+    ResponseStream, SendBody,
 };
 
 use super::check::{ContentCheck, Evidence, Expected, Wrong};
@@ -49,7 +51,7 @@ impl fmt::Display for Failure {
 /// Sends the content, and receives and checks the response.
 pub(super) async fn run(
     body: SendBody,
-    response: ResponseStream,
+    mut response: ResponseStream,
     content: ContentToSend,
     expected: &Expected,
 ) -> Result<Received, Failure> {
@@ -58,25 +60,27 @@ pub(super) async fn run(
         _ => 0,
     };
     let mut upload = Upload::new(body, content);
-    let response = upload.beside(response.response()).await;
+    let response = upload.response(&mut response).await;
     let mut response = response.map_err(Failure::Request)?;
     let head_at = Instant::now();
     let mut check = ContentCheck::default();
     let length = response.body.length();
     if let Some(wrong) = expected.check_head(&response.head, length) {
-        return Err(evidence(response, (wrong, expected), &check, None).await);
+        return Err(Box::pin(evidence(response, (wrong, expected), &check, None)).await);
     }
     if let Some(whole) = response.body.take_whole() {
         check.receive(&whole, expected);
         if let Some(wrong) = check.finish(expected) {
-            return Err(evidence(response, (wrong, expected), &check, Some(&whole)).await);
+            return Err(
+                Box::pin(evidence(response, (wrong, expected), &check, Some(&whole))).await,
+            );
         }
         return Ok(received(&response, (head_at, head_at), &check, sent_bytes));
     }
     let is_empty = response.body.is_done();
     let mut last = None;
     while let Some(part) = upload
-        .beside(response.body.next())
+        .next(&mut response.body)
         .await
         .map_err(Failure::Content)?
     {
@@ -86,7 +90,13 @@ pub(super) async fn run(
         }
     }
     if let Some(wrong) = check.finish(expected) {
-        return Err(evidence(response, (wrong, expected), &check, last.as_deref()).await);
+        return Err(Box::pin(evidence(
+            response,
+            (wrong, expected),
+            &check,
+            last.as_deref(),
+        ))
+        .await);
     }
     let end = if is_empty { head_at } else { Instant::now() };
     Ok(received(&response, (head_at, end), &check, sent_bytes))
@@ -115,20 +125,38 @@ impl Upload {
         }
     }
 
-    /// Waits for `work`, and sends meanwhile.
-    pub(super) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        if self.sending.is_none() {
-            return work.await;
-        }
-        let mut work = pin!(work);
+    /// The final response; sends until it comes.
+    pub(super) async fn response(
+        &mut self,
+        stream: &mut ResponseStream,
+    ) -> Result<Response, ClientError> {
         poll_fn(|cx| {
-            let sending = self.sending.as_mut();
-            if sending.is_some_and(|sending| sending.as_mut().poll(cx).is_ready()) {
-                self.sending = None;
+            self.send(cx);
+            loop {
+                if let ResponseEvent::Final(response) = ready!(stream.poll_next(cx))? {
+                    return Poll::Ready(Ok(response));
+                }
             }
-            work.as_mut().poll(cx)
         })
         .await
+    }
+
+    /// The next part of a response; sends until it comes.
+    pub(super) async fn next(&mut self, body: &mut RecvBody) -> Result<Option<Part>, BodyError> {
+        poll_fn(|cx| {
+            self.send(cx);
+            body.poll_next(cx)
+        })
+        .await
+    }
+
+    #[inline]
+    fn send(&mut self, cx: &mut Context<'_>) {
+        if let Some(sending) = &mut self.sending
+            && sending.as_mut().poll(cx).is_ready()
+        {
+            self.sending = None;
+        }
     }
 }
 

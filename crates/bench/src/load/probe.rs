@@ -195,9 +195,9 @@ async fn request(
         random: number,
     });
     let begun = connection.request(head, content.length());
-    let (body, response) = begun.map_err(|error| failed(&error))?;
+    let (body, mut response) = begun.map_err(|error| failed(&error))?;
     let mut upload = Upload::new(body, content);
-    let response = upload.beside(response.response()).await;
+    let response = upload.response(&mut response).await;
     let mut response = response.map_err(|error| failed(&error))?;
     let mut sample = Sample {
         status: response.head.status.code(),
@@ -205,7 +205,7 @@ async fn request(
         content: Some(Vec::new()),
     };
     while let Some(part) = upload
-        .beside(response.body.next())
+        .next(&mut response.body)
         .await
         .map_err(|error| failed(&error))?
     {
