@@ -3,7 +3,7 @@
 mod axis;
 mod chart;
 mod csv;
-mod escape;
+pub(crate) mod escape;
 mod grid;
 mod html;
 mod load;

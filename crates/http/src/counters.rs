@@ -59,6 +59,8 @@ pub struct Counters {
     pub upstream_reused: u64,
     /// Upstream connections that could not return to the pool after their response.
     pub upstream_not_reused: u64,
+    /// Responses of HTTP/1.1 with more bytes behind them, after which the connection is closed (rule 11).
+    pub upstream_unexpected_bytes: u64,
     /// Idle upstream connections that received bytes or were closed by the upstream (rule 11).
     pub upstream_idle_lost: u64,
     /// Upstream connections that get no more requests, because of their age or because their TLS
@@ -111,6 +113,7 @@ impl Counters {
         upstream_connect_failures: 0,
         upstream_reused: 0,
         upstream_not_reused: 0,
+        upstream_unexpected_bytes: 0,
         upstream_idle_lost: 0,
         upstream_retired: 0,
         upstream_silent: 0,
@@ -152,6 +155,7 @@ impl Counters {
         self.upstream_connect_failures += other.upstream_connect_failures;
         self.upstream_reused += other.upstream_reused;
         self.upstream_not_reused += other.upstream_not_reused;
+        self.upstream_unexpected_bytes += other.upstream_unexpected_bytes;
         self.upstream_idle_lost += other.upstream_idle_lost;
         self.upstream_retired += other.upstream_retired;
         self.upstream_silent += other.upstream_silent;

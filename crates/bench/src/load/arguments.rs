@@ -24,7 +24,7 @@ Examples:
       the requests of a HAR file for this server
   blitz load --new-connections --no-resume https://localhost:8443/
       full handshakes
-  blitz load -X POST -b '{\"n\":{{n}}}' -H 'Content-Type: application/json' \\
+  blitz load -X POST -b '{\"n\":{{ n }}}' -H 'Content-Type: application/json' \\
              http://localhost:8080/echo
       content with a number that differs in each request
 
@@ -114,7 +114,7 @@ pub struct LoadArguments {
 
     /// Header field; may be repeated
     ///
-    /// {{n}} is the number of the request, {{random}} and {{uuid}} differ in each; also in the URL and in --body.
+    /// {{ n }} is the number of the request, {{random}} and {{uuid}} differ in each; also in the URL and in --body.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = REQUESTS)]
     pub(super) fields: Vec<String>,
 

@@ -2,7 +2,13 @@
 
 use std::fmt;
 
+use aws_lc_rs::digest;
 use blitz_http::{BodyLength, ResponseHead};
+
+use crate::report::escape::terminal;
+
+/// 304 Not Modified.
+const NOT_MODIFIED: u16 = 304;
 
 /// The most content of a wrong response that is shown.
 const SHOWN_BYTES_MAX: usize = 512;
@@ -16,6 +22,10 @@ pub(super) struct Expected {
     pub(super) length: Option<u64>,
     /// The content, byte by byte.
     pub(super) content: Option<Vec<u8>>,
+    /// The SHA-256 of the content, if it cannot be compared with that of a first response.
+    pub(super) sha256: Option<[u8; 32]>,
+    /// The request is a HEAD: the length of the response is that of content which is not sent (RFC 9110, section 9.3.2).
+    pub(super) is_head: bool,
 }
 
 /// What is wrong with a response.
@@ -36,10 +46,11 @@ pub(super) struct Evidence {
 }
 
 /// Checks the content of one response as it arrives.
-#[derive(Debug, Default)]
 pub(super) struct ContentCheck {
     pub(super) received: u64,
     differs: bool,
+    /// Only for [`Expected::sha256`].
+    hash: Option<Box<digest::Context>>,
 }
 
 impl Wrong {
@@ -65,8 +76,12 @@ impl Expected {
         if !is_expected {
             return Some(Wrong::Status);
         }
+        // Neither has content, whatever its length says (RFC 9110, section 8.6).
+        let is_of_content = !self.is_head && status != NOT_MODIFIED;
         match (self.length, length) {
-            (Some(expected), BodyLength::Known(declared)) if declared != expected => {
+            (Some(expected), BodyLength::Known(declared))
+                if is_of_content && declared != expected =>
+            {
                 Some(Wrong::Length)
             }
             _ => None,
@@ -80,7 +95,11 @@ impl Expected {
             None => "status below 400".to_owned(),
         };
         let length = self.length.map(|length| format!(", length {length}"));
-        let content = self.content.as_ref().map(|_| ", every byte of the content");
+        let content = match (&self.content, &self.sha256) {
+            (Some(_), _) => Some(", every byte of the content"),
+            (None, Some(_)) => Some(", the SHA-256 of the content"),
+            (None, None) => None,
+        };
         format!(
             "{status}{}{}",
             length.unwrap_or_default(),
@@ -91,22 +110,38 @@ impl Expected {
 
 impl ContentCheck {
     #[inline]
+    pub(super) fn new(expected: &Expected) -> ContentCheck {
+        let hash = expected.sha256.as_ref();
+        ContentCheck {
+            received: 0,
+            differs: false,
+            hash: hash.map(|_| Box::new(digest::Context::new(&digest::SHA256))),
+        }
+    }
+
+    #[inline]
     pub(super) fn receive(&mut self, bytes: &[u8], expected: &Expected) {
         if let Some(content) = &expected.content {
             let start = (self.received as usize).min(content.len());
             self.differs |= content[start..].get(..bytes.len()) != Some(bytes);
+        }
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
         }
         self.received += bytes.len() as u64;
     }
 
     /// The result, at the end of the content.
     #[inline]
-    pub(super) fn finish(&self, expected: &Expected) -> Option<Wrong> {
+    pub(super) fn finish(&mut self, expected: &Expected) -> Option<Wrong> {
         if expected
             .length
             .is_some_and(|length| length != self.received)
         {
             return Some(Wrong::Length);
+        }
+        if let (Some(hash), Some(expected)) = (self.hash.take(), &expected.sha256) {
+            self.differs |= hash.finish().as_ref() != expected;
         }
         self.differs.then_some(Wrong::Content)
     }
@@ -132,12 +167,15 @@ impl Evidence {
                 let expected = expected.length.unwrap_or_default();
                 format!("its content has {length} bytes and not {expected} (--check status, if that may change)")
             }
+            Wrong::Content if expected.sha256.is_some() => {
+                "its content does not have the SHA-256 of --expect-sha256".to_owned()
+            }
             Wrong::Content => "its content differs from that of the first response (--check status, if it may change)".to_owned(),
         };
         let mut text = format!("{status} {}\n", head.status.reason());
         for (name, value) in head.fields.iter() {
             let value = String::from_utf8_lossy(value);
-            text.push_str(&format!("{}: {}\n", name.as_str(), printable(&value)));
+            text.push_str(&format!("{}: {}\n", name.as_str(), terminal(&value)));
         }
         Evidence {
             request: String::new(),
@@ -170,24 +208,18 @@ impl Evidence {
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "wrong response to {}: {}", self.request, self.problem)?;
+        let request = terminal(&self.request);
+        writeln!(f, "wrong response to {request}: {}", self.problem)?;
         writeln!(f)?;
         for line in self.head.lines() {
             writeln!(f, "  {line}")?;
         }
         writeln!(f)?;
         for line in String::from_utf8_lossy(&self.content).lines() {
-            writeln!(f, "  {}", printable(line))?;
+            writeln!(f, "  {}", terminal(line))?;
         }
         Ok(())
     }
-}
-
-/// Servers must not control the terminal.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
-        .collect()
 }
 
 #[cfg(test)]
@@ -201,11 +233,12 @@ mod tests {
             status: Some(200),
             length: Some(content.len() as u64),
             content: Some(content.to_vec()),
+            ..Expected::default()
         }
     }
 
     fn checked(pieces: &[&[u8]], expected: &Expected) -> Option<Wrong> {
-        let mut check = ContentCheck::default();
+        let mut check = ContentCheck::new(expected);
         for piece in pieces {
             check.receive(piece, expected);
         }

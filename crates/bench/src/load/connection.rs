@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use blitz_http::{ClientConnection, sleep};
+use blitz_http::{ClientConnection, sleep, timeout};
 
 use super::control::Progress;
 use super::recorder::ConnectTimes;
@@ -21,6 +21,15 @@ pub(super) struct Line {
     waiting: RefCell<Vec<Waker>>,
     /// Failures to connect since the last success.
     failures: Cell<u32>,
+}
+
+/// What a stream gets that wants to send a request.
+pub(super) enum Attempt {
+    Ready(ClientConnection),
+    /// There is no connection, and this counts as one of a limited number of requests.
+    Failed,
+    /// The run is over.
+    Over,
 }
 
 enum State {
@@ -47,22 +56,33 @@ impl Line {
         }
     }
 
-    /// A connection that takes a request now; `None` if the run is over.
-    pub(super) async fn connection(&self, worker: &Worker) -> Option<ClientConnection> {
+    /// A connection that takes a request now.
+    pub(super) async fn connection(&self, worker: &Worker) -> Attempt {
+        let is_counted = worker.plan.request_count.is_some();
         while !worker.control.is_stopped() {
-            match self.next_step().await {
+            let has_failed = match self.next_step().await {
                 Step::Connect { has_ended } => {
                     Progress::subtract(&worker.progress().connections, has_ended.into());
-                    self.connect(worker).await;
+                    !self.connect(worker).await
                 }
                 Step::Use(connection) if connection.requests_available() > 0 => {
-                    return Some(connection);
+                    return Attempt::Ready(connection);
                 }
                 // If none will be taken, the connection is no longer open, and another one follows.
-                Step::Use(connection) => drop(connection.ready().await),
+                Step::Use(connection) => {
+                    let ready = timeout(worker.plan.timeout, connection.ready()).await;
+                    if ready.is_err() {
+                        let error = "the server allowed no request on its connection in time";
+                        worker.failed_to_connect(error.to_owned());
+                    }
+                    ready.is_err()
+                }
+            };
+            if has_failed && is_counted {
+                return Attempt::Failed;
             }
         }
-        None
+        Attempt::Over
     }
 
     /// Closes the connection; the next request has another one.
@@ -95,7 +115,8 @@ impl Line {
         .await
     }
 
-    async fn connect(&self, worker: &Worker) {
+    /// Whether there is a connection now.
+    async fn connect(&self, worker: &Worker) -> bool {
         let connect = &worker.connect_options;
         let connected = ClientConnection::connect(&worker.plan.address, connect).await;
         let state = match connected {
@@ -105,7 +126,7 @@ impl Line {
                 State::Open(connection)
             }
             Err(error) => {
-                worker.failed(error.to_string());
+                worker.failed_to_connect(error.to_string());
                 let failures = self.failures.get();
                 self.failures.set(failures + 1);
                 let doubled = failures.min(RETRIES_DOUBLED_MAX);
@@ -113,9 +134,11 @@ impl Line {
                 State::Closed
             }
         };
+        let is_open = matches!(state, State::Open(_));
         self.state.replace(state);
         for waiting in self.waiting.take() {
             waiting.wake();
         }
+        is_open
     }
 }

@@ -1,14 +1,16 @@
 //! One request and its response.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Chunk, ClientError, Part, RecvBody, Response, ResponseEvent,
-    ResponseStream, SendBody,
+    BodyError, Chunk, ClientError, Part, RecvBody, Response, ResponseEvent, ResponseStream,
+    SendBody, timeout,
 };
 
 use super::check::{ContentCheck, Evidence, Expected, Wrong};
@@ -16,6 +18,9 @@ use super::request::ContentToSend;
 
 /// Content that is sent in pieces of this size.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// The longest wait for the content of a wrong response.
+const EVIDENCE_WITHIN: Duration = Duration::from_millis(200);
 
 /// A correct response.
 pub(super) struct Received {
@@ -55,15 +60,11 @@ pub(super) async fn run(
     content: ContentToSend,
     expected: &Expected,
 ) -> Result<Received, Failure> {
-    let sent_bytes = match content.length() {
-        BodyLength::Known(length) => length,
-        _ => 0,
-    };
     let mut upload = Upload::new(body, content);
     let response = upload.response(&mut response).await;
     let mut response = response.map_err(Failure::Request)?;
     let head_at = Instant::now();
-    let mut check = ContentCheck::default();
+    let mut check = ContentCheck::new(expected);
     let length = response.body.length();
     if let Some(wrong) = expected.check_head(&response.head, length) {
         return Err(Box::pin(evidence(response, (wrong, expected), &check, None)).await);
@@ -75,7 +76,8 @@ pub(super) async fn run(
                 Box::pin(evidence(response, (wrong, expected), &check, Some(&whole))).await,
             );
         }
-        return Ok(received(&response, (head_at, head_at), &check, sent_bytes));
+        let sent = upload.sent_bytes();
+        return Ok(received(&response, (head_at, head_at), &check, sent));
     }
     let is_empty = response.body.is_done();
     let mut last = None;
@@ -99,7 +101,12 @@ pub(super) async fn run(
         .await);
     }
     let end = if is_empty { head_at } else { Instant::now() };
-    Ok(received(&response, (head_at, end), &check, sent_bytes))
+    Ok(received(
+        &response,
+        (head_at, end),
+        &check,
+        upload.sent_bytes(),
+    ))
 }
 
 /// The content of a request, which is sent while the response is awaited and read: a server may respond before it has
@@ -107,6 +114,8 @@ pub(super) async fn run(
 pub(super) struct Upload {
     /// `None` without content, and once it is sent.
     sending: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Bytes that the connection has taken. `None` without content.
+    sent: Option<Rc<Cell<u64>>>,
     /// The end of a request without content.
     _body: Option<SendBody>,
 }
@@ -116,13 +125,23 @@ impl Upload {
         match content {
             ContentToSend::None => Upload {
                 sending: None,
+                sent: None,
                 _body: Some(body),
             },
-            content => Upload {
-                sending: Some(Box::pin(send(body, content))),
-                _body: None,
-            },
+            content => {
+                let sent = Rc::<Cell<u64>>::default();
+                Upload {
+                    sending: Some(Box::pin(send(body, content, Rc::clone(&sent)))),
+                    sent: Some(sent),
+                    _body: None,
+                }
+            }
         }
+    }
+
+    /// Bytes of content that the connection has taken.
+    fn sent_bytes(&self) -> u64 {
+        self.sent.as_ref().map_or(0, |sent| sent.get())
     }
 
     /// The final response; sends until it comes.
@@ -175,24 +194,34 @@ fn received(
     }
 }
 
-async fn send(mut body: SendBody, content: ContentToSend) {
-    let sent = match content {
+async fn send(mut body: SendBody, content: ContentToSend, sent: Rc<Cell<u64>>) {
+    let is_sent = match content {
         ContentToSend::None => Ok(()),
-        ContentToSend::Bytes(bytes) => body.data(bytes).await,
-        ContentToSend::Zeros(length) => send_zeros(&mut body, length).await,
+        ContentToSend::Bytes(bytes) => {
+            let length = bytes.len() as u64;
+            let is_sent = body.data(bytes).await;
+            sent.set(if is_sent.is_ok() { length } else { 0 });
+            is_sent
+        }
+        ContentToSend::Zeros(length) => send_zeros(&mut body, length, &sent).await,
     };
-    if sent.is_ok() {
+    if is_sent.is_ok() {
         // The response says whether the server has it.
         let _ = body.finish(None);
     }
 }
 
-async fn send_zeros(body: &mut SendBody, length: u64) -> Result<(), blitz_http::SendError> {
+async fn send_zeros(
+    body: &mut SendBody,
+    length: u64,
+    sent: &Cell<u64>,
+) -> Result<(), blitz_http::SendError> {
     let mut left = length;
     while left > 0 {
         let piece = left.min(ZEROS.len() as u64);
         body.data(Chunk::from(&ZEROS[..piece as usize])).await?;
         left -= piece;
+        sent.set(length - left);
     }
     Ok(())
 }
@@ -213,12 +242,16 @@ async fn evidence(
     match content {
         Some(content) => evidence.add_content(content),
         None => {
-            while let Ok(Some(Part::Data(slice))) = response.body.next().await {
-                evidence.add_content(&slice);
-                if evidence.is_full() {
-                    break;
+            let read = async {
+                while let Ok(Some(Part::Data(slice))) = response.body.next().await {
+                    evidence.add_content(&slice);
+                    if evidence.is_full() {
+                        break;
+                    }
                 }
-            }
+            };
+            // The content may never come, and the response is wrong all the same.
+            let _ = timeout(EVIDENCE_WITHIN, read).await;
         }
     }
     Failure::Wrong { wrong, evidence }

@@ -7,13 +7,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use blitz_http::precise_sleep_until;
+use blitz_http::{precise_sleep_until, sleep, yield_now};
 
 use super::control::Control;
 use super::rate::Arrivals;
 
 /// Planned requests that wait for a connection. A server that is so far behind its rate will not catch up.
 const WAITING_MAX: usize = 4_000_000;
+
+/// How often the end of the run is looked for while no request is due.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Arrivals that are late are planned so many at a time, so that the requests have their turn.
+const AT_ONCE_MAX: u32 = 256;
 
 /// Gives out the requests of a core.
 pub(super) enum Pacer {
@@ -104,12 +110,25 @@ impl Queue {
         control: &Control,
         mut lag: impl FnMut(Instant, Duration),
     ) {
+        let mut at_once = 0;
         for after in arrivals {
             let at = start + after;
-            if at > Instant::now() {
-                precise_sleep_until(at).await;
+            while !control.is_stopped() {
+                let left = at.saturating_duration_since(Instant::now());
+                match left {
+                    Duration::ZERO => break,
+                    left if left < LOOK_EVERY * 2 => precise_sleep_until(at).await,
+                    // The run may be stopped long before the next arrival.
+                    _ => sleep(LOOK_EVERY).await,
+                }
+                at_once = 0;
             }
-            if control.is_stopped() {
+            at_once += 1;
+            if at_once == AT_ONCE_MAX {
+                at_once = 0;
+                yield_now().await;
+            }
+            if control.is_stopped() || self.has_overflowed.get() {
                 return;
             }
             self.push(at);
@@ -137,9 +156,9 @@ impl Queue {
         }
     }
 
-    /// Planned requests that nobody has taken.
-    pub(super) fn waiting(&self) -> usize {
-        self.planned.borrow().len()
+    /// Takes the planned requests that no stream has taken.
+    pub(super) fn take_waiting(&self) -> VecDeque<Instant> {
+        self.planned.take()
     }
 
     pub(super) fn has_overflowed(&self) -> bool {

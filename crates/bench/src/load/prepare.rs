@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use blitz_http::{Address, CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, UpstreamTls};
 
 use super::LookUp;
-use super::arguments::{Io, LoadArguments, WarmUpArgument};
+use super::arguments::{Check, Io, LoadArguments, WarmUpArgument};
 use super::check::Expected;
 use super::plan::{LoadPlan, WarmUp};
 use super::probe::{self, Probed, Wanted};
@@ -21,6 +21,18 @@ const WARM_UP_DEFAULT: Duration = Duration::from_secs(1);
 /// Intervals of the timeline, unless the run is short.
 const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVALS_MIN: u32 = 20;
+
+/// Fields of the connection and of the framing of content, and one that changes when content is sent.
+const OWN_FIELDS: [&str; 8] = [
+    "Connection",
+    "Content-Length",
+    "Expect",
+    "Keep-Alive",
+    "Proxy-Connection",
+    "TE",
+    "Transfer-Encoding",
+    "Upgrade",
+];
 
 /// Why a run does not begin.
 pub(super) enum PrepareError {
@@ -80,6 +92,7 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
     for request in &requests {
         request.check()?;
     }
+    check_combinations(arguments, &requests)?;
     let connections = arguments.connections as usize;
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let cores = arguments.cores.map_or(processors, |cores| cores as usize);
@@ -133,6 +146,26 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
         protocols,
         wanted,
     })
+}
+
+/// Flags that exclude each other, or cannot do what they say.
+fn check_combinations(arguments: &LoadArguments, requests: &[RequestSpec]) -> Result<(), String> {
+    if arguments.new_connections && arguments.streams > 1 {
+        let connections = u64::from(arguments.connections) * u64::from(arguments.streams);
+        return Err(format!(
+            "--new-connections sends one request on each connection; write -c {connections} in place of --streams"
+        ));
+    }
+    let needs_sample = matches!(arguments.check, Check::Content | Check::Length);
+    let unsafe_one = requests.iter().find(|request| !probe::is_safe(request));
+    match unsafe_one {
+        Some(request) if needs_sample => Err(format!(
+            "--check content and length compare with a first response, and {} is not sent before the run, because it may \
+             change something; write --expect-sha256 or --check status",
+            request.method
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The measured time, and the warm-up before it.
@@ -200,6 +233,12 @@ fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpe
         let (name, value) = field
             .split_once(':')
             .ok_or_else(|| format!("`{field}` is no header field; write 'Name: value'"))?;
+        let is_own = |own: &&&str| own.eq_ignore_ascii_case(name.trim());
+        if let Some(own) = OWN_FIELDS.iter().find(is_own) {
+            return Err(format!(
+                "blitz load decides itself about {own}; leave it out"
+            ));
+        }
         for request in &mut requests {
             let field = (name.trim().to_owned(), value.trim().to_owned());
             request.fields.push(field);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use blitz_http::{
-    Address, ClientConnection, ClientError, Config, Method, Part, Pinning, Protocol, TlsInfo,
-    block_on, sleep,
+    Address, BodyError, BodyLength, ClientConnection, ClientError, Config, Method, Part, Pinning,
+    Protocol, TlsInfo, block_on, sleep, timeout,
 };
 
 use super::arguments::Check;
@@ -15,8 +15,9 @@ use super::plan::LoadPlan;
 use super::request::RequestSpec;
 use super::template::Values;
 
-/// The most content that is compared byte by byte.
+/// The most content of a response that is compared byte by byte, and of all first responses.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const CONTENTS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// The time between two responses to one request, so that contents with a time differ.
 const APART: Duration = Duration::from_millis(30);
@@ -44,10 +45,11 @@ pub(super) struct Wanted {
     pub(super) keep_going: bool,
 }
 
-/// One response, whole.
+/// One response.
 struct Sample {
     status: u16,
-    length: u64,
+    /// The length of the content; `None` if it was not read to its end, and did not say it.
+    length: Option<u64>,
     /// `None` if it is too long to be compared.
     content: Option<Vec<u8>>,
 }
@@ -92,15 +94,22 @@ async fn run(
     let protocol = connection.protocol();
     let tls = connection.tls().as_deref().map(describe);
     let mut samples: Vec<Vec<Sample>> = plan.requests.iter().map(|_| Vec::new()).collect();
+    let mut room = CONTENTS_BYTES_MAX;
     for number in 0..2 {
         for ((spec, _), samples) in plan.requests.iter().zip(&mut samples) {
             if !is_safe(spec) {
                 continue;
             }
-            if connection.ready().await.is_err() {
+            let ready = timeout(plan.timeout, connection.ready()).await;
+            let ready = ready.map_err(|_| {
+                let time = humantime::format_duration(plan.timeout);
+                format!("{address}: the server allows no request on a connection within {time}")
+            })?;
+            if ready.is_err() {
                 connection = connect(plan, &address, &[protocol]).await?;
             }
-            samples.push(request(&connection, spec, number).await?);
+            let sample = sample(&connection, (spec, number), plan.timeout, &mut room);
+            samples.push(sample.await?);
         }
         sleep(APART).await;
     }
@@ -108,7 +117,7 @@ async fn run(
     let specs = plan.requests.iter().map(|(spec, _)| spec);
     let expected = specs
         .zip(samples)
-        .map(|(spec, samples)| expect(spec, samples, wanted));
+        .map(|(spec, samples)| expect(spec, &samples, wanted));
     let expected = expected.collect::<Result<_, _>>()?;
     Ok(Probed {
         address,
@@ -178,15 +187,18 @@ fn describe(info: &TlsInfo) -> String {
 }
 
 /// Whether a request changes nothing (RFC 9110, section 9.2.1).
-fn is_safe(spec: &RequestSpec) -> bool {
+pub(super) fn is_safe(spec: &RequestSpec) -> bool {
     let method = Method::parse(spec.method.as_bytes());
     matches!(method, Method::Get | Method::Head | Method::Options)
 }
 
-async fn request(
+/// Sends a request, and reads its response: as much of it as is compared, and no longer than `within`. `room` is what may
+/// be kept of all of them.
+async fn sample(
     connection: &ClientConnection,
-    spec: &RequestSpec,
-    number: u64,
+    (spec, number): (&RequestSpec, u64),
+    within: Duration,
+    room: &mut u64,
 ) -> Result<Sample, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{} {}: {error}", spec.method, spec.url);
     let mut prepared = spec.prepare()?;
@@ -199,65 +211,85 @@ async fn request(
     let mut upload = Upload::new(body, content);
     let response = upload.response(&mut response).await;
     let mut response = response.map_err(|error| failed(&error))?;
-    let mut sample = Sample {
-        status: response.head.status.code(),
-        length: 0,
-        content: Some(Vec::new()),
+    let declared = match response.body.length() {
+        BodyLength::Known(length) if spec.method != "HEAD" => Some(length),
+        _ => None,
     };
-    while let Some(part) = upload
-        .next(&mut response.body)
-        .await
-        .map_err(|error| failed(&error))?
-    {
-        let Part::Data(slice) = part else { continue };
-        sample.length += slice.len() as u64;
-        if sample.length > CONTENT_BYTES_MAX {
-            sample.content = None;
-        }
-        if let Some(content) = &mut sample.content {
+    let mut content = Vec::new();
+    let read = async {
+        while let Some(part) = upload.next(&mut response.body).await? {
+            let Part::Data(slice) = part else { continue };
+            if (content.len() + slice.len()) as u64 > CONTENT_BYTES_MAX.min(*room) {
+                return Ok(false);
+            }
             content.extend_from_slice(&slice);
         }
+        Ok(true)
+    };
+    // A response that does not end in time is not compared: the run shows whether others do.
+    let is_whole = timeout(within, read).await.unwrap_or(Ok(false));
+    let is_whole = is_whole.map_err(|error: BodyError| failed(&error))?;
+    let length = content.len() as u64;
+    let content = is_whole.then_some(content);
+    if content.is_some() {
+        *room -= length;
     }
-    Ok(sample)
+    Ok(Sample {
+        status: response.head.status.code(),
+        length: content.as_ref().map(|_| length).or(declared),
+        content,
+    })
 }
 
 /// What later responses must be: what the samples have in common, as far as it is to be checked.
-fn expect(spec: &RequestSpec, samples: Vec<Sample>, wanted: &Wanted) -> Result<Expected, String> {
+fn expect(spec: &RequestSpec, samples: &[Sample], wanted: &Wanted) -> Result<Expected, String> {
     let mut expected = Expected {
         status: wanted.status,
+        sha256: wanted.sha256,
+        is_head: spec.method == "HEAD",
         ..Expected::default()
     };
-    let mut samples = samples.into_iter();
-    let (Some(first), Some(second)) = (samples.next(), samples.next()) else {
+    // What a server answers that does not work is no template for others.
+    let is_template =
+        |sample: &&Sample| !wanted.keep_going || wanted.status.is_some() || sample.status < 400;
+    let mut samples = samples.iter().filter(is_template);
+    let (Some(first), second) = (samples.next(), samples.next()) else {
         return Ok(expected);
     };
     let wrong = |problem: String| Err(format!("{} {}: {problem}", spec.method, spec.url));
-    if wanted.status.is_some_and(|status| status != first.status) {
+    if wanted.status.is_some_and(|status| status != first.status) && !wanted.keep_going {
         return wrong(format!("the status is {}", first.status));
     }
-    if wanted.status.is_none() && first.status >= 400 && !wanted.keep_going {
+    if wanted.status.is_none() && first.status >= 400 {
         return wrong(format!(
             "the status is {}; --expect-status {} measures such responses",
             first.status, first.status
         ));
     }
-    if let (Some(wanted), Some(content)) = (wanted.sha256, &first.content)
-        && digest(&SHA256, content).as_ref() != wanted
-    {
-        return wrong("the content does not have the SHA-256 of --expect-sha256".to_owned());
+    if let (Some(wanted), Some(content)) = (wanted.sha256, &first.content) {
+        if digest(&SHA256, content).as_ref() != wanted {
+            return wrong("the content does not have the SHA-256 of --expect-sha256".to_owned());
+        }
+        // Comparing is cheaper than hashing, and finds the same.
+        expected.sha256 = None;
     }
     expected.status = wanted.status.or(Some(first.status));
+    let Some(second) = second else {
+        expected.sha256 = wanted.sha256;
+        return Ok(expected);
+    };
     // Content with a time, for example, has the same length by chance only.
     let is_same = first.content.is_some() && first.content == second.content;
     let is_long = first.content.is_none() && first.length == second.length;
     let (has_length, has_content) = match wanted.check {
+        _ if wanted.sha256.is_some() => (true, true),
         Check::Auto => (is_same || is_long, is_same),
         Check::Status => (false, false),
         Check::Length => (true, false),
         Check::Content => (true, true),
     };
-    expected.length = has_length.then_some(first.length);
-    expected.content = first.content.filter(|_| has_content);
+    expected.length = first.length.filter(|_| has_length);
+    expected.content = first.content.clone().filter(|_| has_content);
     Ok(expected)
 }
 
@@ -268,7 +300,7 @@ mod tests {
     fn sample(status: u16, content: &[u8]) -> Sample {
         Sample {
             status,
-            length: content.len() as u64,
+            length: Some(content.len() as u64),
             content: Some(content.to_vec()),
         }
     }
@@ -282,42 +314,71 @@ mod tests {
         }
     }
 
-    fn expected(samples: [Sample; 2], wanted: &Wanted) -> Result<Expected, String> {
-        expect(&RequestSpec::get("http://a/"), samples.into(), wanted)
+    fn expected(samples: &[Sample; 2], wanted: &Wanted) -> Result<Expected, String> {
+        expect(&RequestSpec::get("http://a/"), samples, wanted)
     }
 
     #[test]
     fn what_two_responses_have_in_common_is_checked() {
         let auto = wanted(Check::Auto);
-        let same = expected([sample(200, b"ab"), sample(200, b"ab")], &auto).unwrap();
+        let same = expected(&[sample(200, b"ab"), sample(200, b"ab")], &auto).unwrap();
         assert_eq!(
             same.describe(),
             "status 200, length 2, every byte of the content"
         );
-        let dated = expected([sample(200, b"ab"), sample(200, b"ac")], &auto).unwrap();
+        let dated = expected(&[sample(200, b"ab"), sample(200, b"ac")], &auto).unwrap();
         assert_eq!(dated.describe(), "status 200");
-        let varied = expected([sample(200, b"ab"), sample(200, b"abc")], &auto).unwrap();
+        let varied = expected(&[sample(200, b"ab"), sample(200, b"abc")], &auto).unwrap();
         assert_eq!(varied.describe(), "status 200");
         let status = wanted(Check::Status);
-        let same = expected([sample(200, b"ab"), sample(200, b"ab")], &status).unwrap();
+        let same = expected(&[sample(200, b"ab"), sample(200, b"ab")], &status).unwrap();
         assert_eq!(same.describe(), "status 200");
+    }
+
+    #[test]
+    fn failures_are_no_template_if_the_run_goes_on() {
+        let keep_going = Wanted {
+            keep_going: true,
+            ..wanted(Check::Auto)
+        };
+        let failing = expected(&[sample(500, b"a"), sample(500, b"a")], &keep_going).unwrap();
+        assert_eq!(failing.describe(), "status below 400");
+        let later = expected(&[sample(503, b"a"), sample(200, b"b")], &keep_going).unwrap();
+        assert_eq!(later.describe(), "status 200");
+    }
+
+    #[test]
+    fn a_hash_that_is_asked_for_is_checked_in_each_response() {
+        let of = digest(&SHA256, b"ab");
+        let hash = Wanted {
+            sha256: Some(of.as_ref().try_into().unwrap()),
+            ..wanted(Check::Auto)
+        };
+        let same = expected(&[sample(200, b"ab"), sample(200, b"ac")], &hash).unwrap();
+        assert!(same.describe().ends_with("every byte of the content"));
+        let post = RequestSpec {
+            method: "POST".to_owned(),
+            ..RequestSpec::get("http://a/")
+        };
+        let unseen = expect(&post, &[], &hash).unwrap();
+        assert!(unseen.describe().ends_with("the SHA-256 of the content"));
     }
 
     #[test]
     fn a_first_response_that_is_wrong_ends_the_run_before_it_begins() {
         let samples = || [sample(503, b""), sample(503, b"")];
-        let error = expected(samples(), &wanted(Check::Auto)).unwrap_err();
+        let error = expected(&samples(), &wanted(Check::Auto)).unwrap_err();
         assert!(error.contains("--expect-status 503"), "{error}");
         let allowed = Wanted {
             status: Some(503),
             ..wanted(Check::Auto)
         };
-        assert_eq!(expected(samples(), &allowed).unwrap().status, Some(503));
+        assert_eq!(expected(&samples(), &allowed).unwrap().status, Some(503));
         let hash = Wanted {
             sha256: Some([0; 32]),
             ..wanted(Check::Auto)
         };
-        let error = expected([sample(200, b"a"), sample(200, b"a")], &hash).unwrap_err();
+        let error = expected(&[sample(200, b"a"), sample(200, b"a")], &hash).unwrap_err();
         assert!(error.contains("--expect-sha256"), "{error}");
     }
 }

@@ -17,8 +17,16 @@ const LAG_MAX: Duration = Duration::from_millis(1);
 /// The share of planned requests that may be left without a response.
 const UNFINISHED_MAX: f64 = 0.01;
 
+/// How a run went, beside its result.
+pub(super) struct Course {
+    pub(super) is_closed_loop: bool,
+    pub(super) is_interrupted: bool,
+    /// Requests of an open loop that had their responses after the measured time.
+    pub(super) late: u64,
+}
+
 /// The problems of a run, the worst first.
-pub(super) fn of(result: &LoadResult, is_interrupted: bool) -> Vec<Problem> {
+pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut add = |affects, message: String| problems.push(Problem { affects, message });
     let (counts, generator) = (&result.counts, &result.generator);
@@ -30,7 +38,7 @@ pub(super) fn of(result: &LoadResult, is_interrupted: bool) -> Vec<Problem> {
         let message = format!("{errors} requests failed or had wrong responses.");
         add(Affects::Everything, message);
     }
-    if is_interrupted {
+    if course.is_interrupted {
         let message = "The run was interrupted before its end.".to_owned();
         add(Affects::Throughput, message);
     }
@@ -59,16 +67,46 @@ pub(super) fn of(result: &LoadResult, is_interrupted: bool) -> Vec<Problem> {
         );
         add(Affects::Times, message);
     }
-    let planned = counts.completed + counts.errors() + counts.unfinished;
-    if counts.unfinished as f64 > UNFINISHED_MAX * planned as f64 {
-        let message = format!(
-            "The server did not keep up with the rate: {} of {} planned requests had no response. Their latency is \
-             missing in the percentiles, which would rise with the length of the run.",
-            number::count(counts.unfinished),
-            number::count(planned)
-        );
+    if let Some(message) = without_response(result, course) {
         add(Affects::Times, message);
     }
     problems.sort_by_key(|problem| problem.affects);
     problems
+}
+
+/// What requests say about the run that had no response, or had it after the end.
+fn without_response(result: &LoadResult, course: &Course) -> Option<String> {
+    let counts = &result.counts;
+    let (completed, errors, unfinished) = (counts.completed, counts.errors(), counts.unfinished);
+    if course.is_closed_loop {
+        return (unfinished > 0).then(|| {
+            format!(
+                "{} requests had no response at the end, and had waited for it much longer than others: connections hang, \
+                 and fewer requests were in flight than planned.",
+                number::count(unfinished)
+            )
+        });
+    }
+    let planned = completed + errors + unfinished;
+    if unfinished as f64 > UNFINISHED_MAX * planned as f64 {
+        return Some(format!(
+            "The server did not keep up with the rate: {} of {} planned requests had no response. They count with the time \
+             until the end, which their latency exceeds; it would rise with the length of the run.",
+            number::count(unfinished),
+            number::count(planned)
+        ));
+    }
+    // As many are always in flight at the end, by Little's law.
+    let service = result.times.service.quantile(0.5).unwrap_or_default();
+    let rate = planned as f64 / result.duration_s;
+    let in_flight = rate * service.as_secs_f64();
+    let is_behind = course.late as f64 > UNFINISHED_MAX * planned as f64 + 2.0 * in_flight;
+    is_behind.then(|| {
+        format!(
+            "The server did not keep up with the rate: {} of {} planned requests had their responses after the end. Their \
+             latency would rise with the length of the run.",
+            number::count(course.late),
+            number::count(planned)
+        )
+    })
 }

@@ -25,6 +25,9 @@ pub(super) struct CoreRecorder {
     timeline: Timeline,
     /// End of the last request.
     last_end: Duration,
+    /// Length of the measured time, if it is planned, and requests that ended after it.
+    planned: Duration,
+    late: u64,
 }
 
 #[derive(Default)]
@@ -76,6 +79,8 @@ pub(super) struct CoreResult {
     pub(super) timeline: Vec<Interval>,
     /// Length of the measured time.
     pub(super) length: Duration,
+    /// Requests that ended after the planned end of it.
+    pub(super) late: u64,
 }
 
 struct Timeline {
@@ -100,8 +105,8 @@ struct Latencies {
 }
 
 impl CoreRecorder {
-    /// The timeline has intervals of this length.
-    pub(super) fn new(interval: Duration) -> CoreRecorder {
+    /// The timeline has intervals of this length, and the measured time is planned to have the other one.
+    pub(super) fn new(interval: Duration, planned: Option<Duration>) -> CoreRecorder {
         CoreRecorder {
             service: Recorder::new(),
             first_byte: Recorder::new(),
@@ -115,6 +120,8 @@ impl CoreRecorder {
             content_bytes_sent: 0,
             timeline: Timeline::new(interval),
             last_end: Duration::ZERO,
+            planned: planned.unwrap_or(Duration::MAX),
+            late: 0,
         }
     }
 
@@ -125,6 +132,7 @@ impl CoreRecorder {
         self.content_bytes_received += received;
         self.content_bytes_sent += sent;
         self.last_end = times.end;
+        self.late += u64::from(times.end > self.planned);
         self.timeline.move_to(times.end);
         self.timeline.completed += 1;
         self.timeline.bytes += received;
@@ -186,7 +194,7 @@ impl CoreRecorder {
     }
 
     /// Everything, with intervals up to `end` of the measured time.
-    pub(super) fn finish(self, end: Duration, unfinished: u64) -> CoreResult {
+    pub(super) fn finish(self, end: Duration) -> CoreResult {
         let owned = |(name, count): (&'static str, u64)| (name.to_owned(), count);
         let ConnectRecorder {
             count,
@@ -206,7 +214,7 @@ impl CoreRecorder {
                 completed: self.completed,
                 wrong: self.wrong.into_iter().map(owned).collect(),
                 failed: self.failed,
-                unfinished,
+                unfinished: 0,
                 statuses: self.statuses.into_iter().collect(),
                 content_bytes_received: self.content_bytes_received,
                 content_bytes_sent: self.content_bytes_sent,
@@ -228,6 +236,7 @@ impl CoreRecorder {
             lag: self.lag.distribution(),
             timeline,
             length: end,
+            late: self.late,
         }
     }
 }
@@ -312,6 +321,17 @@ impl Timeline {
 }
 
 impl CoreResult {
+    /// Requests without a response count with the time for which they have waited, which their latency exceeds: left
+    /// out, they would make percentiles too low.
+    pub(super) fn add_unfinished(&mut self, waited: Vec<Duration>) {
+        self.counts.unfinished += waited.len() as u64;
+        let mut recorder = Recorder::new();
+        for waited in waited {
+            recorder.record(waited);
+        }
+        self.times.latency.merge(&recorder.distribution());
+    }
+
     /// Adds what another core has recorded.
     pub(super) fn merge(&mut self, other: CoreResult) {
         self.counts.merge(other.counts);
@@ -321,6 +341,7 @@ impl CoreResult {
         self.connects.merge(&other.connects);
         self.lag.merge(&other.lag);
         self.length = self.length.max(other.length);
+        self.late += other.late;
         for (index, interval) in other.timeline.into_iter().enumerate() {
             match self.timeline.get_mut(index) {
                 Some(ours) => ours.merge(&interval),
@@ -386,25 +407,31 @@ mod tests {
 
     #[test]
     fn requests_belong_to_the_interval_in_which_they_end() {
-        let mut recorder = CoreRecorder::new(Duration::from_millis(100));
+        let mut recorder = CoreRecorder::new(Duration::from_millis(100), None);
         for end in [10, 90, 110, 350, 340] {
             recorder.completed(&times(end), 5, 0);
         }
         recorder.wrong("status", Duration::from_millis(360));
-        let result = recorder.finish(Duration::from_millis(420), 3);
+        let mut result = recorder.finish(Duration::from_millis(420));
+        result.add_unfinished(vec![Duration::from_secs(6); 3]);
         let completed: Vec<u64> = result.timeline.iter().map(|it| it.completed).collect();
         assert_eq!(completed, [2, 1, 0, 2, 0]);
         assert_eq!(result.timeline[3].errors, 1);
         assert!((result.timeline[4].length_s - 0.02).abs() < 1e-9);
         assert_eq!(result.counts.completed, 5);
         assert_eq!(result.counts.unfinished, 3);
+        assert_eq!(
+            (result.times.latency.count, result.times.service.count),
+            (8, 5)
+        );
+        assert!(result.times.latency.quantile(0.9).unwrap() > Duration::from_millis(5_990));
         assert_eq!(result.counts.content_bytes_received, 25);
         assert_eq!(result.timeline[0].latency.count, 2);
     }
 
     #[test]
     fn each_time_of_a_request_is_recorded() {
-        let mut recorder = CoreRecorder::new(Duration::from_millis(100));
+        let mut recorder = CoreRecorder::new(Duration::from_millis(100), None);
         let alike = RequestTimes {
             latency: Duration::from_millis(1),
             ..times(50)
@@ -414,7 +441,7 @@ mod tests {
         }
         recorder.completed(&times(60), 0, 0);
         recorder.completed(&times(150), 0, 0);
-        let result = recorder.finish(Duration::from_millis(200), 0);
+        let result = recorder.finish(Duration::from_millis(200));
         let ms = |of: &Distribution| (of.count, of.sum_ns / 1e6);
         let near =
             |(count, sum): (u64, f64), expected: f64| count == 4 && (sum - expected).abs() < 0.01;
@@ -431,23 +458,23 @@ mod tests {
 
     #[test]
     fn an_end_on_a_boundary_opens_no_empty_interval() {
-        let mut recorder = CoreRecorder::new(Duration::from_millis(100));
+        let mut recorder = CoreRecorder::new(Duration::from_millis(100), None);
         recorder.completed(&times(150), 0, 0);
-        let result = recorder.finish(Duration::from_millis(200), 0);
+        let result = recorder.finish(Duration::from_millis(200));
         assert_eq!(result.timeline.len(), 2);
     }
 
     #[test]
     fn cores_add_up() {
-        let mut first = CoreRecorder::new(Duration::from_millis(100));
-        let mut second = CoreRecorder::new(Duration::from_millis(100));
+        let mut first = CoreRecorder::new(Duration::from_millis(100), None);
+        let mut second = CoreRecorder::new(Duration::from_millis(100), None);
         first.completed(&times(50), 1, 0);
         first.status(200);
         second.completed(&times(150), 1, 0);
         second.status(200);
         second.failed("no response in time".to_owned(), Duration::from_millis(10));
-        let mut sum = first.finish(Duration::from_millis(100), 0);
-        sum.merge(second.finish(Duration::from_millis(200), 0));
+        let mut sum = first.finish(Duration::from_millis(100));
+        sum.merge(second.finish(Duration::from_millis(200)));
         assert_eq!(sum.counts.statuses[&200], 2);
         assert_eq!(sum.counts.errors(), 1);
         assert_eq!(sum.times.latency.count, 2);

@@ -12,7 +12,7 @@ use super::live_view::LiveView;
 use super::machine_time::{Usage, UsageSince};
 use super::plan::{LoadPlan, STEADY_WITHIN, WarmUp};
 use super::probe::Probed;
-use super::problems;
+use super::problems::{self, Course};
 use super::recorder::CoreResult;
 use super::steady::is_steady;
 use super::worker;
@@ -30,6 +30,9 @@ const END_EVERY: Duration = Duration::from_millis(2);
 /// The longest time from the end of the measured time to the results of all cores. They give up requests in flight
 /// before; a core that takes longer has failed.
 const FINISH_WITHIN: Duration = Duration::from_secs(20);
+
+/// The exit code of shells for a program that SIGINT has ended.
+const INTERRUPTED_TWICE: i32 = 130;
 
 /// Windows in which the rate has to be steady.
 const WINDOW: Duration = Duration::from_millis(250);
@@ -89,17 +92,24 @@ pub(super) fn run(
     cores
         .join()
         .map_err(|error| format!("a core of the generator failed: {error}"))?;
+    leader.take_results();
     let used = leader.used.unwrap_or_default();
     let mut merged = CoreResult::default();
     for result in std::mem::take(&mut leader.ended) {
         merged.merge(result);
     }
+    let late = merged.late;
     let mut result = put_together(&plan, probed, merged, &used);
     result.command = command;
     result.generator.io = io;
     result.started_at = started_at;
     result.warm_up_s = warm_up.as_secs_f64();
-    result.problems = problems::of(&result, leader.is_interrupted);
+    let course = Course {
+        is_closed_loop: plan.rate.is_none(),
+        is_interrupted: leader.is_interrupted,
+        late,
+    };
+    result.problems = problems::of(&result, &course);
     Ok(Ended {
         result,
         evidence: control.take_evidence(),
@@ -216,9 +226,17 @@ impl Leader {
             signal,
             Some(Signal::Interrupt | Signal::Terminate | Signal::Quit)
         ) {
+            if self.is_interrupted {
+                // Nothing of the first signal is left to wait for.
+                std::process::exit(INTERRUPTED_TWICE);
+            }
             self.is_interrupted = true;
             self.control.stop();
         }
+        self.take_results();
+    }
+
+    fn take_results(&mut self) {
         while let Ok(result) = self.results.try_recv() {
             self.ended.push(result);
         }

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{ClientConnection, ConnectOptions, sleep, spawn};
+use blitz_http::{ClientConnection, ConnectOptions, counters, sleep, spawn};
 
 use super::check::{Evidence, Wrong};
-use super::connection::Line;
+use super::connection::{Attempt, Line};
 use super::control::{Control, Progress};
 use super::exchange::{self, Failure, Received};
 use super::pacer::{Pacer, Queue};
@@ -24,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long requests of an open loop that are in flight at the end may take.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// In a closed loop a request may be stuck that has waited for so long, or half of the run.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+
 /// Everything that the streams of a core share.
 pub(super) struct Worker {
     pub(super) plan: Arc<LoadPlan>,
@@ -36,10 +39,12 @@ pub(super) struct Worker {
     random: RefCell<Random>,
     sent: Cell<u64>,
     pub(super) recorder: RefCell<CoreRecorder>,
+    /// Responses with surplus bytes before the run.
+    unexpected_before: u64,
     /// Streams that have not ended.
     running: Cell<usize>,
-    /// Requests of the measured time that are in flight.
-    in_flight: Cell<u64>,
+    /// The planned time of each stream's request, from then until it has ended: also while it waits for a connection.
+    outstanding: RefCell<Vec<Option<Instant>>>,
 }
 
 /// Runs core `index` until the run is over.
@@ -57,13 +62,18 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
     for _ in (index..plan.connections).step_by(plan.cores) {
         let line = Rc::new(Line::new());
         for _ in 0..plan.streams {
-            worker.running.set(worker.running.get() + 1);
-            spawn(run_stream(Rc::clone(&worker), Rc::clone(&line)));
+            let stream = worker.running.get();
+            worker.running.set(stream + 1);
+            worker.outstanding.borrow_mut().push(None);
+            spawn(run_stream(Rc::clone(&worker), Rc::clone(&line), stream));
         }
     }
     if plan.rate.is_some() {
         worker.arrivals(&queue).await;
         queue.close();
+        while !worker.is_over() {
+            sleep(LOOK_EVERY).await;
+        }
         worker.wait_for_streams(GRACE).await;
     } else {
         while worker.running.get() > 0 && !worker.is_over() {
@@ -83,16 +93,21 @@ impl Worker {
             requests: RefCell::new(prepared.collect()),
             order: RefCell::new(Order::new(&specs, seed)),
             random: RefCell::new(Random::new(seed)),
-            recorder: RefCell::new(CoreRecorder::new(plan.interval)),
+            recorder: RefCell::new(CoreRecorder::new(plan.interval, plan.duration)),
             sent: Cell::new(0),
+            unexpected_before: counters().upstream_unexpected_bytes,
             running: Cell::new(0),
-            in_flight: Cell::new(0),
+            outstanding: RefCell::default(),
             connect_options: plan.connect_options(),
             plan,
             control,
             index,
             pacer,
         }
+    }
+
+    fn set_outstanding(&self, stream: usize, planned: Option<Instant>) {
+        self.outstanding.borrow_mut()[stream] = planned;
     }
 
     pub(super) fn progress(&self) -> &Progress {
@@ -137,22 +152,56 @@ impl Worker {
         let now = self.control.since_start(Instant::now());
         let until = self.control.measured_until().unwrap_or(now).min(now);
         let mut length = Duration::from_nanos(until.saturating_sub(from));
+        let last_end = self.recorder.borrow().last_end();
         if self.plan.request_count.is_some() {
             // The core notices the end of the last request some time later.
-            length = length.min(self.recorder.borrow().last_end());
+            length = length.min(last_end);
         }
-        let recorder = self.recorder.replace(CoreRecorder::new(self.plan.interval));
-        // In a closed loop some request is always in flight at the end.
-        let unfinished = match self.plan.rate {
-            Some(_) => self.in_flight.get() + queue.waiting() as u64,
-            None => 0,
-        };
-        let mut result = recorder.finish(length, unfinished);
+        if self.plan.rate.is_some() {
+            // Requests that were planned for the measured time count whenever they end, and so does that time.
+            length = length.max(last_end);
+        }
+        let recorder = self
+            .recorder
+            .replace(CoreRecorder::new(self.plan.interval, None));
+        let mut result = recorder.finish(length);
+        result.add_unfinished(self.unfinished(&result, queue));
+        let unexpected = counters().upstream_unexpected_bytes - self.unexpected_before;
+        if unexpected > 0 {
+            let error = "more bytes behind a response".to_owned();
+            *result.counts.failed.entry(error).or_default() += unexpected;
+        }
         if queue.has_overflowed() {
             let error = "too many planned requests wait".to_owned();
             *result.counts.failed.entry(error).or_default() += 1;
         }
         result
+    }
+
+    /// How long requests without a response have waited. In an open loop these are all that were planned for the measured
+    /// time. In a closed loop each stream has one in flight at the end; those count that have waited for much longer than
+    /// all others took.
+    fn unfinished(&self, result: &CoreResult, queue: &Queue) -> Vec<Duration> {
+        let mut outstanding: Vec<Instant> = self
+            .outstanding
+            .borrow()
+            .iter()
+            .copied()
+            .flatten()
+            .collect();
+        let now = Instant::now();
+        if self.plan.rate.is_some() {
+            outstanding.extend(queue.take_waiting());
+            outstanding.retain(|&planned| self.counts(planned, planned));
+            return outstanding
+                .into_iter()
+                .map(|planned| now - planned)
+                .collect();
+        }
+        let longest = Duration::from_nanos(result.times.latency.max_ns);
+        let usual = (longest * 2).max(STUCK_AFTER.min(result.length / 2));
+        let waited = outstanding.into_iter().map(|planned| now - planned);
+        waited.filter(|&waited| waited > usual).collect()
     }
 
     /// Whether a request counts: by its end in a closed loop, by its planned start in an open one, because there
@@ -177,20 +226,27 @@ impl Worker {
         self.recorder.borrow_mut().connected(times);
     }
 
+    /// A connection could not be opened, or carries no request.
     #[cold]
-    pub(super) fn failed(&self, error: String) {
+    pub(super) fn failed_to_connect(&self, error: String) {
+        self.failed(error, Instant::now());
+    }
+
+    /// A request failed now, which was planned then.
+    #[cold]
+    fn failed(&self, error: String, planned: Instant) {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
-        if self.counts(now, now) {
+        if self.counts(planned, now) {
             self.recorder.borrow_mut().failed(error, self.measured(now));
         }
     }
 
     #[cold]
-    fn wrong(&self, wrong: Wrong, evidence: Evidence) {
+    fn wrong(&self, wrong: Wrong, evidence: Evidence, planned: Instant) {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
-        if self.counts(now, now) {
+        if self.counts(planned, now) {
             self.recorder
                 .borrow_mut()
                 .wrong(wrong.name(), self.measured(now));
@@ -212,13 +268,18 @@ impl Worker {
 }
 
 /// Sends requests on one stream of a connection until there are no more.
-async fn run_stream(worker: Rc<Worker>, line: Rc<Line>) {
+async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
     let mut previous = None;
     while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
-        let Some(connection) = line.connection(&worker).await else {
-            break;
+        worker.set_outstanding(stream, Some(planned));
+        previous = match line.connection(&worker).await {
+            Attempt::Ready(connection) => {
+                Some(send_request(&worker, &connection, planned, previous).await)
+            }
+            Attempt::Failed => None,
+            Attempt::Over => break,
         };
-        previous = Some(send_request(&worker, &connection, planned, previous).await);
+        worker.set_outstanding(stream, None);
         if worker.plan.new_connections {
             line.close(&worker);
         }
@@ -238,7 +299,6 @@ async fn send_request(
         Some(previous) if previous == planned && !worker.plan.new_connections => planned,
         _ => Instant::now(),
     };
-    worker.in_flight.set(worker.in_flight.get() + 1);
     let index = worker.order.borrow_mut().next();
     let expected = &worker.plan.requests[index].1;
     let started = {
@@ -252,7 +312,6 @@ async fn send_request(
         Ok((body, response, content)) => exchange::run(body, response, content, expected).await,
         Err(error) => Err(Failure::Request(error)),
     };
-    worker.in_flight.set(worker.in_flight.get() - 1);
     let end = match &outcome {
         Ok(received) => received.end,
         Err(_) => Instant::now(),
@@ -261,11 +320,9 @@ async fn send_request(
         Ok(received) => record(worker, &received, (planned, sent, end)),
         Err(Failure::Wrong { wrong, evidence }) => {
             let name = worker.requests.borrow()[index].name.clone();
-            worker.wrong(wrong, evidence.of_request(&name));
+            worker.wrong(wrong, evidence.of_request(&name), planned);
         }
-        // The run has ended, and with it the connections.
-        Err(_) if worker.is_over() => {}
-        Err(failure) => worker.failed(failure.to_string()),
+        Err(failure) => worker.failed(failure.to_string(), planned),
     }
     end
 }

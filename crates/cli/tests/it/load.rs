@@ -67,7 +67,7 @@ fn serve(client: &TcpStream, counted: &AtomicU64, respond: &dyn Fn(u64) -> Strin
 }
 
 /// Runs `blitz load` with the result on standard output.
-fn load(arguments: &str, url: &str) -> (Value, Output) {
+pub(crate) fn load(arguments: &str, url: &str) -> (Value, Output) {
     let words = ["load", "--json", "-"].into_iter();
     let words: Vec<&str> = words.chain(arguments.split(' ')).chain([url]).collect();
     let output = blitz(&words);
@@ -82,7 +82,7 @@ fn has_no_errors(output: &Output) -> bool {
 }
 
 /// A quantile of a distribution, in milliseconds.
-fn quantile_ms(distribution: &Value, quantile: f64) -> f64 {
+pub(crate) fn quantile_ms(distribution: &Value, quantile: f64) -> f64 {
     let count = distribution["count"].as_f64().unwrap();
     let mut seen = 0.0;
     for bucket in distribution["buckets"].as_array().unwrap() {

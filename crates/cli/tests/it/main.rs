@@ -8,6 +8,7 @@ mod bench_supervised;
 mod doctor;
 mod https;
 mod load;
+mod load_accounting;
 mod log;
 mod process_limits;
 mod run;

@@ -368,6 +368,9 @@ impl ClientFraming for Driver<Client> {
             && self.role.machine.reusable()
             && self.input.is_empty()
             && !self.has_fin();
+        if !is_clean && self.has_surplus() {
+            count(|counters| counters.upstream_unexpected_bytes += 1);
+        }
         match self
             .socket
             .take_if(|socket| is_clean && socket.is_untouched())
@@ -430,6 +433,18 @@ impl Driver<Client> {
             self.close();
         }
         is_quiet
+    }
+
+    /// Whether more has come than the response.
+    fn has_surplus(&mut self) -> bool {
+        let machine = &self.role.machine;
+        let is_over = machine.request_done() && machine.response_done();
+        let has_unread = |socket: &mut Transport| socket.unread_bytes() > 0;
+        is_over
+            && self
+                .socket
+                .as_mut()
+                .is_some_and(|socket| !self.input.is_empty() || has_unread(socket))
     }
 
     /// Closes an idle connection gracefully.
