@@ -11,7 +11,7 @@ bench() {
   "$BLITZ" bench "$@" --out "$scratch/results" >"$scratch/bench.log" 2>&1 || code=$?
   [ "$code" = 0 ] || [ "$code" = 75 ] || fail "blitz bench $*: exit code $code"
 }
-bench protocols --only page,handshakes --rounds 5 --seconds 1
+bench protocols --only page,handshakes --rounds 6 --seconds 1
 bench local
 python3 "$here/laboratory.py" reports "$scratch/results"
 page=$(ls "$scratch"/results/*-protocols.json)

@@ -23,8 +23,8 @@ use measure::{MeasuredGroup, measure};
 /// Flags of `blitz bench compare`.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArguments {
-    /// Rounds; 5 are the least that can show a difference
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=200))]
+    /// Rounds; 6 are the least that can show a difference
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(6..=200))]
     rounds: u32,
     /// Length of one run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -90,7 +90,7 @@ pub(crate) fn run(
 
 impl CompareArguments {
     fn rounds(&self) -> u32 {
-        if self.quick { 5 } else { self.rounds }
+        if self.quick { 6 } else { self.rounds }
     }
 
     fn length(&self) -> Length {

@@ -29,8 +29,8 @@ use findings::Findings;
 /// Flags of `blitz bench framework`.
 #[derive(Debug, Args)]
 pub(crate) struct FrameworkArguments {
-    /// Rounds; 5 are the least that can show a difference
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=200))]
+    /// Rounds; 6 are the least that can show a difference
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(6..=200))]
     rounds: u32,
     /// Length of a run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -38,7 +38,7 @@ pub(crate) struct FrameworkArguments {
     /// Only these parts, separated by commas
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Group>,
-    /// Five short rounds of one load for each part; not saved
+    /// Six short rounds of one load for each part; not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
     /// The seed of the orders
@@ -106,7 +106,7 @@ pub(crate) fn run(
 
 impl FrameworkArguments {
     fn rounds(&self) -> u32 {
-        if self.quick { 5 } else { self.rounds }
+        if self.quick { 6 } else { self.rounds }
     }
 
     fn has(&self, group: Group) -> bool {

@@ -29,13 +29,13 @@ use crate::tls_files::TlsFiles;
 /// Flags of `blitz bench generator`.
 #[derive(Debug, Args)]
 pub(crate) struct GeneratorArguments {
-    /// Rounds; 5 are the least that can show a difference
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=200))]
+    /// Rounds; 6 are the least that can show a difference
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(6..=200))]
     rounds: u32,
     /// Length of one run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Five rounds of one second; not saved
+    /// Six rounds of one second; not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
     /// The seed of the order in which the generators of a round run
@@ -196,7 +196,7 @@ pub(crate) fn run(
 
 impl GeneratorArguments {
     fn rounds(&self) -> u32 {
-        if self.quick { 5 } else { self.rounds }
+        if self.quick { 6 } else { self.rounds }
     }
 
     /// Without a warm-up, which other generators do not have: every request counts for all of them.

@@ -22,8 +22,8 @@ use crate::system::{Kind, System};
 /// Flags of `blitz bench models`.
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArguments {
-    /// Rounds; 5 are the least that can show a difference
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=200))]
+    /// Rounds; 6 are the least that can show a difference
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(6..=200))]
     rounds: u32,
     /// Length of a run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -32,7 +32,7 @@ pub(crate) struct ModelsArguments {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,10,50,100,500,1000",
           value_parser = clap::value_parser!(u32).range(1..=5000))]
     clients: Vec<u32>,
-    /// Five short rounds with 10 clients as ab and 50 as wrk; not saved
+    /// Six short rounds with 10 clients as ab and 50 as wrk; not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "clients"])]
     quick: bool,
     /// The seed of the orders
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Resul
 
 impl ModelsArguments {
     fn rounds(&self) -> u32 {
-        if self.quick { 5 } else { self.rounds }
+        if self.quick { 6 } else { self.rounds }
     }
 
     fn length(&self) -> Length {

@@ -25,8 +25,8 @@ use workload::{WORKLOADS, Workload};
 /// Flags of `blitz bench protocols`.
 #[derive(Debug, Args)]
 pub(crate) struct ProtocolsArguments {
-    /// Rounds; 5 are the least that can show a difference
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=200))]
+    /// Rounds; 6 are the least that can show a difference
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(6..=200))]
     rounds: u32,
     /// Length of a warm run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -39,7 +39,7 @@ pub(crate) struct ProtocolsArguments {
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
     link: Vec<NamedLink>,
-    /// Five rounds of the workloads single, high and large, with warm runs of a second
+    /// Six rounds of the workloads single, high and large, with warm runs of a second
     #[arg(long, conflicts_with_all = ["rounds", "only"])]
     quick: bool,
     /// The seed of orders and links
@@ -106,7 +106,7 @@ pub(crate) fn run(
 
 impl ProtocolsArguments {
     fn rounds(&self) -> u32 {
-        if self.quick { 5 } else { self.rounds }
+        if self.quick { 6 } else { self.rounds }
     }
 
     /// The length of a warm run. Contents over links take seconds each, and percentiles need many round trips.

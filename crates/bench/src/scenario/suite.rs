@@ -44,10 +44,10 @@ pub(crate) struct LocalArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ProductionArguments {
     /// Interleaved rounds
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(5..=200))]
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(6..=200))]
     rounds: u32,
     /// Length of a run that measures the capacity
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Length of a run at a constant rate
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -70,7 +70,7 @@ pub(crate) struct ProductionArguments {
     /// The seed of the order of the runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Five rounds of short runs; the result is not saved
+    /// Six rounds of short runs; the result is not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "latency_seconds"])]
     quick: bool,
 }
@@ -129,7 +129,7 @@ pub(crate) fn run_production(
         &Plan {
             name: "production",
             rows: PRODUCTION,
-            rounds: if quick { 5 } else { arguments.rounds },
+            rounds: if quick { 6 } else { arguments.rounds },
             capacity: length(seconds(arguments.seconds)),
             latency: Some((length(seconds(arguments.latency_seconds)), share)),
             connections: arguments.connections,

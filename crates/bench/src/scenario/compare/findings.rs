@@ -329,7 +329,7 @@ fn method(rounds: u32) -> Vec<String> {
          fixed rate proves nothing; it is repeated twice, and then its system is void at this rate."
             .to_owned(),
         "A difference is significant if the exact signed-rank test of Wilcoxon on the ratios of the rounds finds it at \
-         4.5 %; with five rounds all five must agree. The verdicts on latency are made at 75 % of the slowest system's \
+         4.5 %; with six rounds all six must agree. The verdicts on latency are made at 75 % of the slowest system's \
          capacity."
             .to_owned(),
         "In a closed loop fast systems are bounded by the generator, so that requests per second compare both ends together. \

@@ -246,7 +246,7 @@ fn method(rounds: u32) -> Vec<String> {
          wrong response ends the measurement."
             .to_owned(),
         "A difference is significant if the exact signed-rank test of Wilcoxon on the ratios of the rounds finds it at \
-         4.5 %; with five rounds all five must agree."
+         4.5 %; with six rounds all six must agree."
             .to_owned(),
         "On loopback the generator uses as much time as the server, so that requests per second compare both ends \
          together. CPU time per request is that of the server alone."

@@ -28,7 +28,7 @@ use crate::tls_files::TlsFiles;
 #[derive(Debug, Clone, Args)]
 pub(super) struct Plan {
     /// Interleaved rounds of --binaries
-    #[arg(long, default_value_t = 15, requires = "binaries", value_parser = clap::value_parser!(u32).range(5..=1000))]
+    #[arg(long, default_value_t = 15, requires = "binaries", value_parser = clap::value_parser!(u32).range(6..=1000))]
     rounds: u32,
     /// Length of one run of --binaries
     #[arg(long, default_value_t = 2, requires = "binaries", value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     /// Seed of the order of --binaries
     #[arg(long, default_value_t = 1, requires = "binaries")]
     seed: u64,
-    /// Five rounds of one second with --binaries; the result is not saved
+    /// Six rounds of one second with --binaries; the result is not saved
     #[arg(long, requires = "binaries", conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
 }
@@ -149,7 +149,7 @@ pub(super) fn run(
 
 impl Plan {
     fn rounds(&self) -> u32 {
-        if self.quick { 5 } else { self.rounds }
+        if self.quick { 6 } else { self.rounds }
     }
 
     fn length(&self) -> Length {
