@@ -32,6 +32,7 @@ mod results;
 mod rounds;
 mod run_folder;
 mod scenario;
+mod shell_words;
 pub mod stats;
 mod study;
 mod supervised;

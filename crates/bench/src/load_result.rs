@@ -15,7 +15,7 @@ pub const RESULT_VERSION: u32 = 1;
 pub struct LoadResult {
     /// [`RESULT_VERSION`] of the program that wrote it.
     pub version: u32,
-    /// The command that repeats the run.
+    /// The command that repeats the run, for a POSIX shell; `…` stands for each secret that was left out.
     pub command: String,
     /// What was requested.
     pub target: TargetFacts,

@@ -13,6 +13,7 @@ use clap::Args;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
+use crate::shell_words::quote;
 use crate::study::finish;
 use findings::Findings;
 use judge::Rounds;
@@ -91,7 +92,7 @@ fn command(arguments: &RegressionArguments, invocation: &Invocation) -> String {
     let mut command = invocation.command.clone();
     for file in [&arguments.base, &arguments.new] {
         if let (Some(path), Some(name)) = (file.to_str(), file.file_name()) {
-            command = command.replace(path, &name.to_string_lossy());
+            command = command.replace(&quote(path), &quote(&name.to_string_lossy()));
         }
     }
     command
