@@ -22,6 +22,7 @@ mod measure;
 mod noise;
 mod not_run;
 mod number;
+mod output;
 mod peer;
 mod probe;
 mod process;

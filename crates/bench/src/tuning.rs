@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::output;
 use guardian::Guardian;
 use setting::Setting;
 
@@ -157,7 +158,7 @@ impl Tuned {
 impl Drop for Tuned {
     fn drop(&mut self) {
         for problem in self.restore_now() {
-            eprintln!("not restored: {problem}");
+            output::message(&format!("not restored: {problem}"));
         }
     }
 }

@@ -16,6 +16,7 @@ use clap::{Args, Command};
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::number;
+use crate::output;
 use crate::supervised::EndSignals;
 use process::Starter;
 use state::{Ended, Key, State};
@@ -121,7 +122,7 @@ pub(crate) fn run(
     let steps = match steps(bench, arguments) {
         Ok(steps) => steps,
         Err(message) => {
-            eprintln!("blitz bench: {message}");
+            output::message(&format!("blitz bench: {message}"));
             return Ok(Outcome::Unusable);
         }
     };
@@ -140,10 +141,10 @@ pub(crate) fn run(
     };
     let mut state = State::open(&folder.join("state.json"), key, arguments.restart)?;
     if let count @ 1.. = state.ended().len() {
-        eprintln!(
+        output::message(&format!(
             "continuing: {count} of {} benchmarks have ended (--restart begins anew)",
             steps.len()
-        );
+        ));
     }
     let signals = EndSignals::install().map_err(|error| format!("signals: {error}"))?;
     let starter = Starter {
@@ -189,11 +190,11 @@ fn run_steps(
         };
         match run(step, &line)? {
             Ok(ended) => {
-                eprintln!(
+                output::message(&format!(
                     "{place}: {} in {}",
                     ended.outcome.text(),
                     short(ended.seconds)
-                );
+                ));
                 state.record(ended)?;
             }
             Err(interrupted) => return Ok(Err(interrupted)),

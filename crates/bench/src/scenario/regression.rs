@@ -13,6 +13,7 @@ use clap::Args;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
+use crate::output;
 use crate::shell_words::quote;
 use crate::study::finish;
 use findings::Findings;
@@ -74,7 +75,7 @@ pub(crate) fn run(
     let (base, new) = match read {
         (Ok(base), Ok(new)) => (base, new),
         (Err(message), _) | (_, Err(message)) => {
-            eprintln!("blitz bench: {message}");
+            output::message(&format!("blitz bench: {message}"));
             return Ok(Outcome::Unusable);
         }
     };
