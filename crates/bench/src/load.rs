@@ -2,6 +2,7 @@
 
 mod arguments;
 mod check;
+mod comparable;
 mod connection;
 mod control;
 mod exchange;
@@ -39,6 +40,7 @@ pub use crate::load_result::{
     RESULT_VERSION, TargetFacts, Times,
 };
 pub use arguments::LoadArguments;
+pub(crate) use comparable::facts;
 
 /// The exit code of usage errors, as clap's.
 const USAGE: u8 = 2;

@@ -370,7 +370,7 @@ fn an_interrupt_ends_the_run_with_the_result_so_far() {
 #[test]
 fn a_closed_standard_output_is_no_error_and_a_full_one_is() {
     let server = Server::start(|_| "x".to_owned());
-    let folder = Folder::new("load-output");
+    let folder = Folder::new();
     let html = folder.file("report.html");
     let run = |stdout: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));

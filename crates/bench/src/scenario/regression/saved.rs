@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::load;
 use crate::load_result::{LoadResult, RESULT_VERSION};
 use crate::report::{Direction, Report, SystemState};
 
@@ -18,6 +19,8 @@ pub(super) struct Saved {
     pub(super) processor: Option<String>,
     /// Why its figures prove nothing; empty for a valid result.
     pub(super) invalid: Vec<String>,
+    /// What makes loads of the generator the same: names and values. Empty for other results.
+    pub(super) load: Vec<(&'static str, String)>,
     pub(super) series: Vec<Series>,
 }
 
@@ -38,6 +41,27 @@ pub(super) struct Key {
     pub(super) section: String,
     pub(super) measure: String,
     pub(super) system: String,
+}
+
+/// A value of a load that is longer is not shown.
+const SHOWN_CHARACTERS_MAX: usize = 60;
+
+impl Saved {
+    /// How the loads of two results differ, in words; empty if they are the same, as far as both results know them.
+    pub(super) fn load_differences(&self, new: &Saved) -> Vec<String> {
+        let is_short = |value: &str| value.chars().count() <= SHOWN_CHARACTERS_MAX;
+        let difference = |(name, base): &(&'static str, String)| {
+            let (_, new) = new.load.iter().find(|(of_new, _)| of_new == name)?;
+            match base == new {
+                true => None,
+                false if is_short(base) && is_short(new) => {
+                    Some(format!("{name}: {base} and {new}"))
+                }
+                false => Some((*name).to_owned()),
+            }
+        };
+        self.load.iter().filter_map(difference).collect()
+    }
 }
 
 /// Reads a result of any kind. The error names the file.
@@ -231,7 +255,7 @@ fn of_rounds(rounds: Rounds) -> Saved {
     saved
 }
 
-/// One run of the generator. Its load is the section, so that runs of different loads have nothing in common.
+/// One run of the generator.
 fn of_load(result: &LoadResult) -> Saved {
     let plan = &result.plan;
     let section = format!(
@@ -277,6 +301,7 @@ fn of_load(result: &LoadResult) -> Saved {
         });
     Saved {
         invalid: problems.chain(wrong).collect(),
+        load: load::facts(result),
         series: series.collect(),
         ..Saved::default()
     }
