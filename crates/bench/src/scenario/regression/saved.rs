@@ -87,12 +87,13 @@ fn parse(text: &str) -> Result<Saved, String> {
     let has = |field: &str| json.get(field).is_some();
     let kind = (has("sections"), has("measured"), has("counts"));
     let wrong = |error: serde_json::Error| format!("{UNKNOWN}: {error}");
+    let of_load = |result: LoadResult| result.check().map(|()| of_load(&result));
     match kind {
         (true, _, _) => serde_json::from_value(json).map(of_report).map_err(wrong),
         (_, true, _) => serde_json::from_value(json).map(of_rounds).map_err(wrong),
         (_, _, true) => serde_json::from_value(json)
-            .map(|result| of_load(&result))
-            .map_err(wrong),
+            .map_err(wrong)
+            .and_then(of_load),
         _ => Err(UNKNOWN.to_owned()),
     }
 }
@@ -389,6 +390,31 @@ mod tests {
         assert_eq!(saved.series.len(), 1, "no percentiles without samples");
         assert_eq!(saved.series[0].values, [50.0]);
         assert!(saved.invalid[0].starts_with("3 requests failed"));
+    }
+
+    #[test]
+    fn a_damaged_result_is_refused_and_not_compared() {
+        let read = |damage: fn(&mut LoadResult)| {
+            let mut result = LoadResult {
+                duration_s: 1.0,
+                ..LoadResult::default()
+            };
+            damage(&mut result);
+            parse(&serde_json::to_string(&result).unwrap())
+        };
+        let error = read(|result| {
+            let latency = &mut result.times.latency;
+            latency.buckets = vec![(5, 1_000)];
+            (latency.count, latency.min_ns, latency.max_ns) = (1_000, 10, 1);
+        });
+        assert!(error.unwrap_err().contains("shortest sample"));
+        let error = read(|result| result.duration_s = -1.0).unwrap_err();
+        assert!(error.contains("duration"), "{error}");
+        let many = read(|result| {
+            let failed = [("a", u64::MAX), ("b", 5)].map(|(name, count)| (name.to_owned(), count));
+            result.counts.failed.extend(failed);
+        });
+        assert!(many.unwrap().invalid[0].contains("failed"));
     }
 
     #[test]
