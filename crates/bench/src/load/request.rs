@@ -1,6 +1,6 @@
 //! The requests of a run: their heads and contents, as templates, and the order in which they are sent.
 
-use blitz_http::{BodyLength, Method, RequestHead};
+use blitz_http::{BodyLength, Method, RequestHead, is_authority};
 use bytes::Bytes;
 
 use super::template::{Template, Values};
@@ -87,9 +87,18 @@ impl RequestSpec {
     /// # Errors
     /// What is wrong, for people.
     pub(super) fn check(&self) -> Result<(), String> {
-        let values = Values::example();
+        for values in Values::examples() {
+            self.check_head(&values)?;
+        }
+        if let Content::Text(text) = &self.content {
+            Template::parse(text)?;
+        }
+        Ok(())
+    }
+
+    fn check_head(&self, values: &Values) -> Result<(), String> {
         let mut url = String::new();
-        Template::parse(&self.url)?.fill(&values, &mut url);
+        Template::parse(&self.url)?.fill(values, &mut url);
         let head = RequestHead::parse(&self.method, &url)
             .map_err(|error| format!("`{} {}` is no request: {error}", self.method, self.url))?;
         if head.authority().is_none() {
@@ -101,12 +110,14 @@ impl RequestSpec {
         let mut head = RequestHead::new(Method::Get, "/");
         for (name, value) in &self.fields {
             let mut filled = String::new();
-            Template::parse(value)?.fill(&values, &mut filled);
+            Template::parse(value)?.fill(values, &mut filled);
             let appended = head.fields.try_append(name.as_str(), filled.as_bytes());
             appended.map_err(|_| format!("`{name}: {value}` is no header field"))?;
-        }
-        if let Content::Text(text) = &self.content {
-            Template::parse(text)?;
+            if is_host(name) && (filled.is_empty() || !is_authority(filled.as_bytes())) {
+                return Err(format!(
+                    "`{name}: {value}` is no host; write 'Host: NAME' or 'Host: NAME:PORT'"
+                ));
+            }
         }
         Ok(())
     }
@@ -127,7 +138,8 @@ impl RequestSpec {
                 .push((name.clone(), Template::parse(value)?));
         }
         let mut head = RequestHead::default();
-        templates.fill(&Values::example(), &mut head);
+        let [values, _] = Values::examples();
+        templates.fill(&values, &mut head);
         let content = match &self.content {
             Content::None => PreparedContent::None,
             Content::Bytes(bytes) => PreparedContent::Bytes(Bytes::from(bytes.clone())),
@@ -176,17 +188,22 @@ impl Templates {
     fn fill(&mut self, values: &Values, head: &mut RequestHead) {
         self.filled.clear();
         self.url.fill(values, &mut self.filled);
-        // Placeholders insert letters, digits and hyphens only, which are valid wherever the example was.
+        // Placeholders insert letters, digits and hyphens only, which are valid wherever the examples were.
         *head = RequestHead::parse(&self.method, &self.filled).expect("it was checked");
         for (name, value) in &self.fields {
             self.filled.clear();
             value.fill(values, &mut self.filled);
-            match name.eq_ignore_ascii_case("host") {
+            match is_host(name) {
                 true => head.set_authority(&self.filled),
                 false => head.fields.append(name.as_str(), self.filled.as_bytes()),
             }
         }
     }
+}
+
+/// Whether a field replaces the authority of the URL.
+fn is_host(name: &str) -> bool {
+    name.eq_ignore_ascii_case("host")
 }
 
 /// The order in which the requests of a mix are sent.
@@ -277,6 +294,21 @@ mod tests {
             wrong(|spec| spec.fields = vec![("A B".to_owned(), String::new())])
                 .contains("header field")
         );
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_found_before_the_run() {
+        let check = |host: &str| {
+            let mut spec = RequestSpec::get("http://a.example/");
+            spec.fields = vec![("host".to_owned(), host.to_owned())];
+            spec.check()
+        };
+        for host in ["a b", "a/b", "ü", "", "a:{{n}}", "a:{{random}}"] {
+            assert!(check(host).unwrap_err().contains("no host"), "{host}");
+        }
+        for host in ["b.example:80", "[::1]", "{{uuid}}.example", "a{{n}}"] {
+            assert_eq!(check(host), Ok(()), "{host}");
+        }
     }
 
     #[test]
