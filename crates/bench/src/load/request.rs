@@ -12,6 +12,11 @@ pub(super) struct RequestSpec {
     pub(super) method: String,
     /// The URL.
     pub(super) url: String,
+    /// Whether the URL has placeholders. That of an archive is sent as it is.
+    pub(super) has_placeholders: bool,
+    /// Fields that are sent as they are, before the others.
+    pub(super) literal_fields: Vec<(String, String)>,
+    /// Fields with placeholders.
     pub(super) fields: Vec<(String, String)>,
     pub(super) content: Content,
     /// How often it is sent, compared with the others of a random mix.
@@ -76,6 +81,8 @@ impl RequestSpec {
         RequestSpec {
             method: "GET".to_owned(),
             url: url.to_owned(),
+            has_placeholders: true,
+            literal_fields: Vec::new(),
             fields: Vec::new(),
             content: Content::None,
             weight: 1,
@@ -98,7 +105,7 @@ impl RequestSpec {
 
     fn check_head(&self, values: &Values) -> Result<(), String> {
         let mut url = String::new();
-        Template::parse(&self.url)?.fill(values, &mut url);
+        self.url_template()?.fill(values, &mut url);
         let head = RequestHead::parse(&self.method, &url)
             .map_err(|error| format!("`{} {}` is no request: {error}", self.method, self.url))?;
         if head.authority().is_none() {
@@ -108,10 +115,10 @@ impl RequestSpec {
             ));
         }
         let mut head = RequestHead::new(Method::Get, "/");
-        for (name, value) in &self.fields {
+        for (name, value, template) in self.field_templates()? {
             let mut filled = String::new();
-            Template::parse(value)?.fill(values, &mut filled);
-            let appended = head.fields.try_append(name.as_str(), filled.as_bytes());
+            template.fill(values, &mut filled);
+            let appended = head.fields.try_append(name, filled.as_bytes());
             appended.map_err(|_| format!("`{name}: {value}` is no header field"))?;
             if is_host(name) && (filled.is_empty() || !is_authority(filled.as_bytes())) {
                 return Err(format!(
@@ -122,20 +129,35 @@ impl RequestSpec {
         Ok(())
     }
 
+    fn url_template(&self) -> Result<Template, String> {
+        match self.has_placeholders {
+            true => Template::parse(&self.url),
+            false => Ok(Template::literal(&self.url)),
+        }
+    }
+
+    /// Name, text and template of each field.
+    fn field_templates(&self) -> Result<Vec<(&str, &str, Template)>, String> {
+        let literal = self.literal_fields.iter();
+        let literal =
+            literal.map(|(name, value)| Ok((&**name, &**value, Template::literal(value))));
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| Ok((&**name, &**value, Template::parse(value)?)));
+        literal.chain(fields).collect()
+    }
+
     /// # Errors
     /// Those of [`RequestSpec::check`].
     pub(super) fn prepare(&self) -> Result<PreparedRequest, String> {
         self.check()?;
         let mut templates = Templates {
             method: self.method.clone(),
-            url: Template::parse(&self.url)?,
+            url: self.url_template()?,
             fields: Vec::new(),
             filled: String::new(),
         };
-        for (name, value) in &self.fields {
-            templates
-                .fields
-                .push((name.clone(), Template::parse(value)?));
+        for (name, _, template) in self.field_templates()? {
+            templates.fields.push((name.to_owned(), template));
         }
         let mut head = RequestHead::default();
         let [values, _] = Values::examples();
@@ -260,13 +282,12 @@ mod tests {
     fn placeholders_are_filled_in_path_fields_and_content() {
         let spec = RequestSpec {
             method: "POST".to_owned(),
-            url: "http://a.example/{{n}}?id={{random}}".to_owned(),
             fields: vec![
                 ("X-Id".to_owned(), "a-{{n}}".to_owned()),
                 ("Host".to_owned(), "b.example".to_owned()),
             ],
             content: Content::Text("{\"n\":{{n}}}".to_owned()),
-            weight: 1,
+            ..RequestSpec::get("http://a.example/{{n}}?id={{random}}")
         };
         let mut prepared = spec.prepare().unwrap();
         let values = Values {

@@ -34,6 +34,11 @@ impl Values {
 }
 
 impl Template {
+    /// Text whose braces have no meaning.
+    pub(super) fn literal(text: &str) -> Template {
+        Template(vec![Piece::Text(text.to_owned())])
+    }
+
     /// # Errors
     /// The placeholder that does not exist, and those that do.
     pub(super) fn parse(text: &str) -> Result<Template, String> {
