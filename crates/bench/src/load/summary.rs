@@ -69,12 +69,16 @@ fn heading(result: &LoadResult, line: &mut impl FnMut(String)) {
 
 fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
     let counts = &result.counts;
-    line(format!(
-        "Requests    {}   {} requests/s   {}/s",
-        number::count(counts.completed),
-        number::significant(result.requests_per_second()),
-        number::bytes(result.bytes_per_second())
-    ));
+    let completed = number::count(counts.completed);
+    let (rate, throughput) = (result.requests_per_second(), result.bytes_per_second());
+    line(match rate.is_finite() {
+        true => format!(
+            "Requests    {completed}   {} requests/s   {}/s",
+            number::significant(rate),
+            number::bytes(throughput)
+        ),
+        false => format!("Requests    {completed}   the run has ended before its measured time"),
+    });
     let wrong = counts.wrong.iter();
     for (what, count) in wrong.map(|(what, count)| (format!("wrong {what}"), count)) {
         line(format!("  {:>12}  {what}", number::count(*count)));
@@ -156,6 +160,13 @@ fn generator(result: &LoadResult, line: &mut impl FnMut(String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_ends_in_its_warm_up_has_no_rates() {
+        let text = summary(&LoadResult::default());
+        assert!(text.contains("ended before its measured time"), "{text}");
+        assert!(!text.contains("/s"), "{text}");
+    }
 
     #[test]
     fn text_from_outside_has_no_control_characters() {
