@@ -14,6 +14,7 @@ use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
+use crate::load_result::{Affects, Problem};
 use crate::output;
 use crate::process::Switches;
 use crate::programs::locate;
@@ -189,11 +190,21 @@ fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
     };
     let mut report = findings.report(&invocation.command);
     surroundings.describe(&mut report);
+    report.problems.extend(tuned.iter().flat_map(problems_of));
     for problem in tuned.map_or(Vec::new(), Tuned::restore) {
         output::message(&format!("warning: a setting was not restored: {problem}"));
     }
     let date = &surroundings.facts.date;
     finish(&report, plan.name, date, plan.is_saved, invocation)
+}
+
+/// What makes the report's settings untrue.
+fn problems_of(tuned: &Tuned) -> Vec<Problem> {
+    let problem = |message| Problem {
+        affects: Affects::Everything,
+        message,
+    };
+    tuned.changed_by_others().into_iter().map(problem).collect()
 }
 
 /// A closed loop for each row.
