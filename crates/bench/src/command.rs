@@ -8,6 +8,7 @@ use clap::{Args, Command, Subcommand};
 use crate::comparison;
 use crate::goals::Outcome;
 use crate::invocation::{self, Invocation};
+use crate::output;
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
 use crate::scenario::{
@@ -178,7 +179,7 @@ pub fn run(
                 Benchmark::All(_) => "a benchmark is void",
                 _ => "the set is void; repeat it",
             };
-            eprintln!("blitz bench: {message}");
+            output::message(&format!("blitz bench: {message}"));
             ExitCode::from(VOID)
         }
         Ok(Outcome::Unusable) => ExitCode::from(USAGE),
@@ -187,7 +188,7 @@ pub fn run(
 }
 
 fn failed(message: &str) -> ExitCode {
-    eprintln!("blitz bench: {message}");
+    output::message(&format!("blitz bench: {message}"));
     ExitCode::FAILURE
 }
 

@@ -8,6 +8,7 @@ use crate::invocation::Invocation;
 use crate::machine::{self, Facts, current_foreign_share};
 use crate::measure::Bench;
 use crate::noise::NoiseWatch;
+use crate::output;
 use crate::programs::locate;
 use crate::results::{self, Results};
 use crate::rounds::{RoundsArguments, RoundsPlan};
@@ -35,7 +36,7 @@ pub(crate) fn run(
     let mut bench = Bench::start(&plan, programs, tls.transpose()?, folder.path())?;
     let mut watch = NoiseWatch::start();
     for round in 1..=plan.rounds {
-        eprintln!("round {round} of {}", plan.rounds);
+        output::message(&format!("round {round} of {}", plan.rounds));
         bench.round(round)?;
         watch.read_frequencies();
     }
@@ -72,11 +73,13 @@ pub(crate) fn run(
         differences: differences(scenario.groups, &measured),
         measured,
     };
-    println!("{}", results.text());
+    // The results are saved even if nobody can read the text.
+    let printed = output::print(&(results.text() + "\n"));
     if plan.save {
         let markdown = results.markdown();
         let date = &results.facts.date;
         results::save(&invocation.out, date, scenario.name, &results, &markdown)?;
     }
+    printed?;
     Ok(Outcome::of(&results.void, &results.verdicts))
 }

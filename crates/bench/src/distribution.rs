@@ -100,6 +100,29 @@ impl Recorder {
 }
 
 impl Distribution {
+    /// Checks a distribution of a file, which may be damaged.
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let mut counts = self.buckets.iter().map(|&(_, count)| count);
+        let sum = counts.try_fold(0_u64, u64::checked_add);
+        let are_ascending = self.buckets.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        match () {
+            () if sum != Some(self.count) => {
+                Err("the counts of the buckets are not that of all samples")
+            }
+            () if !are_ascending => Err("the buckets are not in ascending order"),
+            () if self.min_ns > self.max_ns => {
+                Err("the shortest sample is longer than the longest one")
+            }
+            () if !(self.sum_ns >= 0.0 && self.sum_ns.is_finite()) => {
+                Err("the sum of the samples is no time")
+            }
+            () => Ok(()),
+        }
+    }
+
     /// The duration that the fraction `quantile` of the samples does not exceed, for example 0.99; `None` without
     /// samples. Whether so many samples carry it is the question of [`Distribution::carries`].
     #[must_use]
@@ -227,6 +250,25 @@ mod tests {
         let mut none = Distribution::default();
         none.merge(&all);
         assert_eq!(none, all);
+    }
+
+    #[test]
+    fn damaged_distributions_are_found() {
+        let whole = of([1_000, 2_000, 2_000]);
+        assert_eq!((whole.check(), of([]).check()), (Ok(()), Ok(())));
+        let damages: [fn(&mut Distribution); 6] = [
+            |it| it.count = 4,
+            |it| it.min_ns = it.max_ns + 1,
+            |it| it.buckets.reverse(),
+            |it| it.buckets.clear(),
+            |it| it.buckets = vec![(1, u64::MAX), (2, u64::MAX)],
+            |it| it.sum_ns = -1.0,
+        ];
+        for damage in damages {
+            let mut damaged = whole.clone();
+            damage(&mut damaged);
+            assert!(damaged.check().is_err(), "{damaged:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod check;
+mod comparable;
 mod connection;
 mod control;
 mod exchange;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::invocation;
+use crate::output;
 use crate::report::{Report, percentiles_csv, timeline_csv};
 use prepare::PrepareError;
 
@@ -38,6 +40,7 @@ pub use crate::load_result::{
     RESULT_VERSION, TargetFacts, Times,
 };
 pub use arguments::LoadArguments;
+pub(crate) use comparable::facts;
 
 /// The exit code of usage errors, as clap's.
 const USAGE: u8 = 2;
@@ -67,7 +70,7 @@ pub fn run(
         return failed(&message, 1);
     }
     if let Some(evidence) = ended.evidence {
-        eprint!("blitz load: {evidence}");
+        output::message(&format!("blitz load: {evidence}"));
         return ExitCode::FAILURE;
     }
     let result = &ended.result;
@@ -79,7 +82,7 @@ pub fn run(
 }
 
 fn failed(message: &str, code: u8) -> ExitCode {
-    eprintln!("blitz load: {message}");
+    output::message(&format!("blitz load: {message}"));
     ExitCode::from(code)
 }
 
@@ -97,24 +100,18 @@ fn write(arguments: &LoadArguments, result: &LoadResult) -> Result<(), String> {
         (&arguments.csv, percentiles_csv),
         (&arguments.timeline_csv, timeline_csv),
     ];
-    let mut has_stdout = false;
-    for (file, form) in forms {
-        if let Some(file) = file {
-            has_stdout |= write_file(file, &form(result))?;
-        }
+    let wanted = forms
+        .into_iter()
+        .filter_map(|(file, form)| Some((file.as_deref()?, form)));
+    let (printed, files): (Vec<_>, Vec<_>) = wanted.partition(|(file, _)| *file == Path::new("-"));
+    // Files first: they are there even if nobody can read the standard output.
+    for (file, form) in files {
+        fs::write(file, form(result)).map_err(|error| format!("{}: {error}", file.display()))?;
     }
-    if !has_stdout {
-        print!("{}", summary::summary(result));
+    if printed.is_empty() {
+        return output::print(&summary::summary(result));
     }
-    Ok(())
-}
-
-/// Whether it was the standard output.
-fn write_file(file: &Path, text: &str) -> Result<bool, String> {
-    if file == Path::new("-") {
-        println!("{text}");
-        return Ok(true);
-    }
-    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(false)
+    printed
+        .into_iter()
+        .try_for_each(|(_, form)| output::print(&(form(result) + "\n")))
 }

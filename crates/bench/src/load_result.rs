@@ -15,7 +15,7 @@ pub const RESULT_VERSION: u32 = 1;
 pub struct LoadResult {
     /// [`RESULT_VERSION`] of the program that wrote it.
     pub version: u32,
-    /// The command that repeats the run.
+    /// The command that repeats the run, for a POSIX shell; `…` stands for each secret that was left out.
     pub command: String,
     /// What was requested.
     pub target: TargetFacts,
@@ -205,6 +205,39 @@ impl LoadResult {
         self.counts.content_bytes_received as f64 / self.duration_s
     }
 
+    /// Checks a result of a file, which may be damaged.
+    ///
+    /// # Errors
+    /// What cannot be true.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !(self.duration_s >= 0.0 && self.duration_s.is_finite()) {
+            return Err("its duration is no time".to_owned());
+        }
+        let Times {
+            latency,
+            service,
+            first_byte,
+        } = &self.times;
+        let connects = &self.connects;
+        let intervals = self.timeline.iter().map(|interval| &interval.latency);
+        let mut distributions = [
+            latency,
+            service,
+            first_byte,
+            &connects.tcp,
+            &connects.tls,
+            &connects.tls_resumed,
+            &connects.quic,
+            &connects.quic_resumed,
+            &self.generator.lag,
+        ]
+        .into_iter()
+        .chain(intervals);
+        distributions
+            .try_for_each(Distribution::check)
+            .map_err(|problem| format!("a distribution is damaged: {problem}"))
+    }
+
     /// Whether no problem concerns these figures.
     #[must_use]
     pub(crate) fn is_valid_for(&self, figures: Affects) -> bool {
@@ -218,6 +251,8 @@ impl Counts {
     /// Wrong responses and failures.
     #[must_use]
     pub fn errors(&self) -> u64 {
-        self.wrong.values().sum::<u64>() + self.failed.values().sum::<u64>()
+        let counts = self.wrong.values().chain(self.failed.values());
+        // A file may have any counts.
+        counts.fold(0, |sum, count| sum.saturating_add(*count))
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::output;
 use crate::process::busy_seconds;
 use crate::programs::locate;
 
@@ -66,7 +67,9 @@ pub(crate) fn current_foreign_share() -> f64 {
 pub(crate) fn warn_of_foreign_share(share: f64) {
     if share > FOREIGN_SHARE_MAX {
         let percent = share * 100.0;
-        eprintln!("warning: other programs use {percent:.0} % of a core; the set will be void");
+        output::message(&format!(
+            "warning: other programs use {percent:.0} % of a core; the set will be void"
+        ));
     }
 }
 

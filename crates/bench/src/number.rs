@@ -60,6 +60,9 @@ pub(crate) fn count(value: u64) -> String {
 
 /// A time in nanoseconds, in the unit that suits it: `686 µs`, `1.45 ms`.
 pub(crate) fn duration(nanoseconds: f64) -> String {
+    if !nanoseconds.is_finite() {
+        return NONE.to_owned();
+    }
     let rounded = round_significant(nanoseconds);
     let (divisor, unit) = match rounded.abs() {
         value if value < 1e3 => (1.0, "ns"),
@@ -84,6 +87,9 @@ pub(crate) fn duration_tick(nanoseconds: f64) -> String {
 
 /// A number of bytes, in the unit that suits it: `1.25 GB`.
 pub(crate) fn bytes(value: f64) -> String {
+    if !value.is_finite() {
+        return NONE.to_owned();
+    }
     let rounded = round_significant(value);
     let (divisor, unit) = match rounded.abs() {
         value if value < 1e3 => (1.0, "B"),
@@ -169,6 +175,7 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(significant(value), text, "{value}");
         }
+        assert_eq!([bytes(f64::NAN), duration(f64::NAN)], [NONE, NONE]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::iter;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// An example program of this repository.
@@ -86,9 +87,22 @@ impl Programs {
 pub(crate) fn locate(program: &str) -> Result<PathBuf, String> {
     let path = env::var_os("PATH").unwrap_or_default();
     // Debian's daemons are in a folder that the PATH of most users lacks.
-    let mut folders = env::split_paths(&path).chain(iter::once("/usr/sbin".into()));
-    let found = folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()));
-    found.ok_or_else(|| format!("{program} is not installed ({})", how_to_install(program)))
+    let folders = env::split_paths(&path).chain(iter::once("/usr/sbin".into()));
+    find_in(folders, program)
+        .ok_or_else(|| format!("{program} is not installed ({})", how_to_install(program)))
+}
+
+/// The first executable file of this name. Relative folders, and with them the current one, have programs that nobody
+/// has installed, and some benchmarks run as root.
+fn find_in(folders: impl Iterator<Item = PathBuf>, program: &str) -> Option<PathBuf> {
+    let is_executable = |file: &PathBuf| {
+        let metadata = file.metadata();
+        metadata.is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    let mut files = folders
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(program));
+    files.find(is_executable)
 }
 
 /// Why one of these programs cannot run.
@@ -112,7 +126,10 @@ fn how_to_install(program: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::run_folder::TestFolder;
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
@@ -123,6 +140,21 @@ mod tests {
         );
         assert_eq!(missing(&["sh", "no-such-load-tool"]), Some(error));
         assert_eq!(missing(&["sh"]), None);
+    }
+
+    #[test]
+    fn only_executable_files_of_absolute_folders_are_programs() {
+        let folder = TestFolder::create();
+        let program = folder.path().join("tool");
+        fs::write(&program, "").unwrap();
+        let find = |folder: &Path| find_in(iter::once(folder.to_owned()), "tool");
+        assert_eq!(find(folder.path()), None);
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find(folder.path()), Some(program));
+        let depth = env::current_dir().unwrap().components().count() - 1;
+        let relative = "../".repeat(depth) + &folder.path().display().to_string()[1..];
+        assert!(Path::new(&relative).join("tool").is_file());
+        assert_eq!(find(Path::new(&relative)), None);
     }
 
     #[test]

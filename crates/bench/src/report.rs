@@ -18,6 +18,7 @@ mod wording;
 use crate::load_result::LoadResult;
 
 pub use csv::{percentiles_csv, timeline_csv};
+pub(crate) use escape::terminal as terminal_text;
 pub(crate) use model::REPORT_VERSION;
 pub use model::{
     Axis, AxisScale, Column, ColumnKind, Comparison, Conclusion, ConclusionKind, Configuration,

@@ -14,6 +14,7 @@ use crate::machine::Facts;
 use crate::measure::{Measurement, Run};
 use crate::noise::Noise;
 use crate::not_run::{self, NotRun};
+use crate::output;
 use crate::scenario::Scenario;
 use crate::stats::{Interval, Percentile, Quartiles};
 
@@ -302,8 +303,7 @@ pub(crate) fn save(
         let file = folder.join(format!("{name}.{extension}"));
         fs::write(&file, content).map_err(|e| format!("{}: {e}", file.display()))?;
     }
-    println!("saved as {shown}/{name}.md and .json");
-    Ok(())
+    output::print(&format!("saved as {shown}/{name}.md and .json\n"))
 }
 
 /// The first name of results of this day that the folder does not have.

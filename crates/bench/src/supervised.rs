@@ -11,6 +11,7 @@ use std::time::Duration;
 use blitz_http::{Signal, Signals};
 use rustix::process::{self, getpgrp, getpid, kill_current_process_group};
 
+use crate::output;
 use crate::run_folder::RunFolder;
 
 /// The flag of a process that somebody supervises.
@@ -113,7 +114,7 @@ pub(crate) fn run_supervised() -> io::Result<ExitCode> {
     let status = supervised.end()?;
     let number = match signal {
         Some(signal) => {
-            eprintln!("blitz bench: interrupted; nothing was saved");
+            output::message("blitz bench: interrupted; nothing was saved");
             Some(number_of(signal))
         }
         None => status.signal(),

@@ -2,7 +2,8 @@
 //!
 //! **Every changed value is restored, even after SIGKILL.** A second process, the [`guardian`], knows the old values
 //! before the first of them is changed and restores them when this process ends, however it ends. It cannot help
-//! where it is killed as well, for example with its whole cgroup; a restart of the machine restores everything.
+//! where it is killed as well, for example with its whole cgroup; a restart of the machine restores everything. A value
+//! that another program has set meanwhile stays.
 
 mod command;
 mod guardian;
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::output;
 use guardian::Guardian;
 use setting::Setting;
 
@@ -37,6 +39,8 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) struct Tuned {
     pub(crate) changes: Vec<Change>,
+    /// The settings, and the values that they have until the end of the run.
+    expected: Vec<(Setting, String)>,
     guardian: Option<Guardian>,
     open_files_before: Rlimit,
 }
@@ -108,8 +112,17 @@ impl Tuning {
             true => None,
             false => Some(Guardian::start(blitz, &wanted)?),
         };
-        for setting in wanted {
-            changes.push(change(setting));
+        let mut expected = Vec::new();
+        for setting in &self.settings {
+            let mut value = setting.value();
+            if wanted.contains(&setting) {
+                let change = change(setting);
+                if matches!(change, Change::Made(_)) {
+                    value = &setting.wanted;
+                }
+                changes.push(change);
+            }
+            expected.push((setting.clone(), value.to_owned()));
         }
         if let Some(raised) = self.raised_open_files() {
             let text = format!(
@@ -124,6 +137,7 @@ impl Tuning {
         }
         Ok(Tuned {
             changes,
+            expected,
             guardian,
             open_files_before: self.open_files,
         })
@@ -140,6 +154,19 @@ fn change(setting: &Setting) -> Change {
 }
 
 impl Tuned {
+    /// The settings that another program has changed since, perhaps another benchmark that has ended. What was measured
+    /// afterwards had other values than the report says.
+    pub(crate) fn changed_by_others(&self) -> Vec<String> {
+        let change = |(setting, expected): &(Setting, String)| {
+            let now = setting.value_now().filter(|now| now != expected)?;
+            let name = &setting.name;
+            Some(format!(
+                "Another program changed {name} from {expected} to {now} during the run."
+            ))
+        };
+        self.expected.iter().filter_map(change).collect()
+    }
+
     /// Restores the old values. The problems, which need the attention of people; none if all went well.
     pub(crate) fn restore(mut self) -> Vec<String> {
         self.restore_now()
@@ -157,7 +184,7 @@ impl Tuned {
 impl Drop for Tuned {
     fn drop(&mut self) {
         for problem in self.restore_now() {
-            eprintln!("not restored: {problem}");
+            output::message(&format!("not restored: {problem}"));
         }
     }
 }
@@ -179,6 +206,7 @@ fn limit(limit: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_folder::TestFolder;
 
     fn tuning(soft: Option<u64>, hard: Option<u64>) -> Tuning {
         Tuning {
@@ -200,6 +228,24 @@ mod tests {
         assert!(advice[0].ends_with("ulimit -n unlimited"), "{advice:?}");
         assert!(tuning(Some(20_000), Some(20_000)).advice().is_empty());
         assert!(tuning(None, None).advice().is_empty());
+    }
+
+    #[test]
+    fn a_setting_that_another_program_changes_is_named() {
+        let folder = TestFolder::create();
+        let file = folder.path().join("proc/sys/net/core/somaxconn");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "4096\n").unwrap();
+        // Nothing is to be changed: no process is started.
+        let tuned = Tuning::read(folder.path())
+            .apply(Path::new("/nowhere"))
+            .unwrap();
+        assert!(tuned.changed_by_others().is_empty());
+        fs::write(&file, "128\n").unwrap();
+        assert_eq!(
+            tuned.changed_by_others(),
+            ["Another program changed net.core.somaxconn from 4096 to 128 during the run."]
+        );
     }
 
     #[test]

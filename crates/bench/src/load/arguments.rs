@@ -186,6 +186,9 @@ pub struct LoadArguments {
     latency: bool,
 }
 
+/// The longest time of a flag.
+const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 const LOAD: &str = "Load";
 const CONNECTIONS: &str = "Connections";
 const REQUESTS: &str = "Requests";
@@ -257,9 +260,17 @@ fn duration(text: &str) -> Result<Duration, String> {
         Some(duration) => duration,
         None => humantime::parse_duration(text).map_err(|_| no_duration(text))?,
     };
-    match parsed.is_zero() {
-        true => Err(no_duration(text)),
-        false => Ok(parsed),
+    if parsed.is_zero() {
+        return Err(no_duration(text));
+    }
+    limited(parsed, text)
+}
+
+/// A length of time that clocks and sums can hold.
+pub(super) fn limited(duration: Duration, text: &str) -> Result<Duration, String> {
+    match duration > DURATION_MAX {
+        true => Err(format!("`{text}` is too long; write 365days or less")),
+        false => Ok(duration),
     }
 }
 
@@ -323,6 +334,11 @@ mod tests {
         for (words, part) in [
             ("load -d soon http://a/", "30s"),
             ("load -d 0s http://a/", "30s"),
+            ("load -d 500000000000years http://a/", "365days or less"),
+            ("load -d 4294967295 http://a/", "365days or less"),
+            ("load --warm-up 2years http://a/", "365days or less"),
+            ("load --timeout 2years http://a/", "365days or less"),
+            ("load -R 10:2years http://a/", "365days or less"),
             ("load --warm-up never http://a/", "steady"),
             ("load --upload big http://a/", "64k"),
             ("load -c 0 http://a/", "1..="),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::arguments::limited;
 use crate::random::Random;
 
 /// Planned requests per second over time: segments one after the other. Written `2000`, `100..5000` for a ramp, or
@@ -154,6 +155,7 @@ fn segment(text: &str) -> Result<Segment, String> {
             if length.is_zero() {
                 return Err(format!("`{text}` has no duration; leave out `:0s`"));
             }
+            let length = limited(length, text)?;
             (rates, Some(length))
         }
         None => (text, None),

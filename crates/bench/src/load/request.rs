@@ -1,6 +1,6 @@
 //! The requests of a run: their heads and contents, as templates, and the order in which they are sent.
 
-use blitz_http::{BodyLength, Method, RequestHead};
+use blitz_http::{BodyLength, Method, RequestHead, is_authority};
 use bytes::Bytes;
 
 use super::template::{Template, Values};
@@ -12,6 +12,11 @@ pub(super) struct RequestSpec {
     pub(super) method: String,
     /// The URL.
     pub(super) url: String,
+    /// Whether the URL has placeholders. That of an archive is sent as it is.
+    pub(super) has_placeholders: bool,
+    /// Fields that are sent as they are, before the others.
+    pub(super) literal_fields: Vec<(String, String)>,
+    /// Fields with placeholders.
     pub(super) fields: Vec<(String, String)>,
     pub(super) content: Content,
     /// How often it is sent, compared with the others of a random mix.
@@ -76,6 +81,8 @@ impl RequestSpec {
         RequestSpec {
             method: "GET".to_owned(),
             url: url.to_owned(),
+            has_placeholders: true,
+            literal_fields: Vec::new(),
             fields: Vec::new(),
             content: Content::None,
             weight: 1,
@@ -87,9 +94,18 @@ impl RequestSpec {
     /// # Errors
     /// What is wrong, for people.
     pub(super) fn check(&self) -> Result<(), String> {
-        let values = Values::example();
+        for values in Values::examples() {
+            self.check_head(&values)?;
+        }
+        if let Content::Text(text) = &self.content {
+            Template::parse(text)?;
+        }
+        Ok(())
+    }
+
+    fn check_head(&self, values: &Values) -> Result<(), String> {
         let mut url = String::new();
-        Template::parse(&self.url)?.fill(&values, &mut url);
+        self.url_template()?.fill(values, &mut url);
         let head = RequestHead::parse(&self.method, &url)
             .map_err(|error| format!("`{} {}` is no request: {error}", self.method, self.url))?;
         if head.authority().is_none() {
@@ -99,16 +115,35 @@ impl RequestSpec {
             ));
         }
         let mut head = RequestHead::new(Method::Get, "/");
-        for (name, value) in &self.fields {
+        for (name, value, template) in self.field_templates()? {
             let mut filled = String::new();
-            Template::parse(value)?.fill(&values, &mut filled);
-            let appended = head.fields.try_append(name.as_str(), filled.as_bytes());
+            template.fill(values, &mut filled);
+            let appended = head.fields.try_append(name, filled.as_bytes());
             appended.map_err(|_| format!("`{name}: {value}` is no header field"))?;
-        }
-        if let Content::Text(text) = &self.content {
-            Template::parse(text)?;
+            if is_host(name) && (filled.is_empty() || !is_authority(filled.as_bytes())) {
+                return Err(format!(
+                    "`{name}: {value}` is no host; write 'Host: NAME' or 'Host: NAME:PORT'"
+                ));
+            }
         }
         Ok(())
+    }
+
+    fn url_template(&self) -> Result<Template, String> {
+        match self.has_placeholders {
+            true => Template::parse(&self.url),
+            false => Ok(Template::literal(&self.url)),
+        }
+    }
+
+    /// Name, text and template of each field.
+    fn field_templates(&self) -> Result<Vec<(&str, &str, Template)>, String> {
+        let literal = self.literal_fields.iter();
+        let literal =
+            literal.map(|(name, value)| Ok((&**name, &**value, Template::literal(value))));
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| Ok((&**name, &**value, Template::parse(value)?)));
+        literal.chain(fields).collect()
     }
 
     /// # Errors
@@ -117,17 +152,16 @@ impl RequestSpec {
         self.check()?;
         let mut templates = Templates {
             method: self.method.clone(),
-            url: Template::parse(&self.url)?,
+            url: self.url_template()?,
             fields: Vec::new(),
             filled: String::new(),
         };
-        for (name, value) in &self.fields {
-            templates
-                .fields
-                .push((name.clone(), Template::parse(value)?));
+        for (name, _, template) in self.field_templates()? {
+            templates.fields.push((name.to_owned(), template));
         }
         let mut head = RequestHead::default();
-        templates.fill(&Values::example(), &mut head);
+        let [values, _] = Values::examples();
+        templates.fill(&values, &mut head);
         let content = match &self.content {
             Content::None => PreparedContent::None,
             Content::Bytes(bytes) => PreparedContent::Bytes(Bytes::from(bytes.clone())),
@@ -176,17 +210,22 @@ impl Templates {
     fn fill(&mut self, values: &Values, head: &mut RequestHead) {
         self.filled.clear();
         self.url.fill(values, &mut self.filled);
-        // Placeholders insert letters, digits and hyphens only, which are valid wherever the example was.
+        // Placeholders insert letters, digits and hyphens only, which are valid wherever the examples were.
         *head = RequestHead::parse(&self.method, &self.filled).expect("it was checked");
         for (name, value) in &self.fields {
             self.filled.clear();
             value.fill(values, &mut self.filled);
-            match name.eq_ignore_ascii_case("host") {
+            match is_host(name) {
                 true => head.set_authority(&self.filled),
                 false => head.fields.append(name.as_str(), self.filled.as_bytes()),
             }
         }
     }
+}
+
+/// Whether a field replaces the authority of the URL.
+fn is_host(name: &str) -> bool {
+    name.eq_ignore_ascii_case("host")
 }
 
 /// The order in which the requests of a mix are sent.
@@ -243,13 +282,12 @@ mod tests {
     fn placeholders_are_filled_in_path_fields_and_content() {
         let spec = RequestSpec {
             method: "POST".to_owned(),
-            url: "http://a.example/{{n}}?id={{random}}".to_owned(),
             fields: vec![
                 ("X-Id".to_owned(), "a-{{n}}".to_owned()),
                 ("Host".to_owned(), "b.example".to_owned()),
             ],
             content: Content::Text("{\"n\":{{n}}}".to_owned()),
-            weight: 1,
+            ..RequestSpec::get("http://a.example/{{n}}?id={{random}}")
         };
         let mut prepared = spec.prepare().unwrap();
         let values = Values {
@@ -277,6 +315,21 @@ mod tests {
             wrong(|spec| spec.fields = vec![("A B".to_owned(), String::new())])
                 .contains("header field")
         );
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_found_before_the_run() {
+        let check = |host: &str| {
+            let mut spec = RequestSpec::get("http://a.example/");
+            spec.fields = vec![("host".to_owned(), host.to_owned())];
+            spec.check()
+        };
+        for host in ["a b", "a/b", "ü", "", "a:{{n}}", "a:{{random}}"] {
+            assert!(check(host).unwrap_err().contains("no host"), "{host}");
+        }
+        for host in ["b.example:80", "[::1]", "{{uuid}}.example", "a{{n}}"] {
+            assert_eq!(check(host), Ok(()), "{host}");
+        }
     }
 
     #[test]

@@ -156,14 +156,14 @@ fn parse_archive(text: &str, base: &str) -> Result<Vec<RequestSpec>, String> {
     let ours = requests.filter(|request| belongs_to(&request.url, base));
     Ok(ours
         .map(|request| RequestSpec {
-            fields: fields(&request.headers),
+            literal_fields: fields(&request.headers),
+            has_placeholders: false,
             content: match request.post_data {
                 Some(content) => Content::Bytes(content.text.into_bytes()),
                 None => Content::None,
             },
             method: request.method,
-            url: request.url,
-            weight: 1,
+            ..RequestSpec::get(&request.url)
         })
         .collect())
 }
@@ -180,6 +180,7 @@ fn fields(headers: &[ArchiveField]) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::template::Values;
     use super::*;
 
     const BASE: &str = "http://a.example:8080";
@@ -232,10 +233,27 @@ mod tests {
         let requests = parse_archive(text, BASE).unwrap();
         assert_eq!(requests.len(), 2);
         assert_eq!(
-            requests[0].fields,
+            requests[0].literal_fields,
             [("Accept".to_owned(), "*/*".to_owned())]
         );
         assert_eq!(requests[1].content, Content::Bytes(b"hi".to_vec()));
         assert!(parse_archive("{}", BASE).unwrap_err().contains("log"));
+    }
+
+    #[test]
+    fn an_archive_has_no_placeholders_and_fields_of_the_command_line_have() {
+        let text = r#"{"log":{"entries":[{"request":{"method":"GET","url":"http://a.example:8080/?a={{n}}",
+            "headers":[{"name":"X-A","value":"{{handlebars}}"}]}}]}}"#;
+        let mut requests = parse_archive(text, BASE).unwrap();
+        let field = ("X-N".to_owned(), "{{n}}".to_owned());
+        requests[0].fields.push(field);
+        let mut prepared = requests[0].prepare().unwrap();
+        let (head, _) = prepared.next(&Values {
+            number: 7,
+            random: 0,
+        });
+        assert_eq!(head.path_and_query(), "/?a=%7B%7Bn%7D%7D");
+        assert_eq!(head.fields.get("x-a"), Some(&b"{{handlebars}}"[..]));
+        assert_eq!(head.fields.get("x-n"), Some(&b"7"[..]));
     }
 }

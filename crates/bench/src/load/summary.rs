@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::distribution::Distribution;
 use crate::load_result::{Affects, LoadResult};
 use crate::number;
+use crate::report::terminal_text;
 
 const PERCENTILES: [f64; 6] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
 
@@ -12,7 +13,8 @@ const PERCENTILES: [f64; 6] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
 pub(super) fn summary(result: &LoadResult) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
-        out.push_str(&text);
+        // URLs and names of errors are text from outside.
+        out.push_str(&terminal_text(&text));
         out.push('\n');
     };
     heading(result, &mut line);
@@ -67,12 +69,16 @@ fn heading(result: &LoadResult, line: &mut impl FnMut(String)) {
 
 fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
     let counts = &result.counts;
-    line(format!(
-        "Requests    {}   {} requests/s   {}/s",
-        number::count(counts.completed),
-        number::significant(result.requests_per_second()),
-        number::bytes(result.bytes_per_second())
-    ));
+    let completed = number::count(counts.completed);
+    let (rate, throughput) = (result.requests_per_second(), result.bytes_per_second());
+    line(match rate.is_finite() {
+        true => format!(
+            "Requests    {completed}   {} requests/s   {}/s",
+            number::significant(rate),
+            number::bytes(throughput)
+        ),
+        false => format!("Requests    {completed}   the run has ended before its measured time"),
+    });
     let wrong = counts.wrong.iter();
     for (what, count) in wrong.map(|(what, count)| (format!("wrong {what}"), count)) {
         line(format!("  {:>12}  {what}", number::count(*count)));
@@ -148,5 +154,28 @@ fn generator(result: &LoadResult, line: &mut impl FnMut(String)) {
             "            99 % of the requests were noticed within {} of their planned time",
             number::duration(lag.as_nanos() as f64)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_ends_in_its_warm_up_has_no_rates() {
+        let text = summary(&LoadResult::default());
+        assert!(text.contains("ended before its measured time"), "{text}");
+        assert!(!text.contains("/s"), "{text}");
+    }
+
+    #[test]
+    fn text_from_outside_has_no_control_characters() {
+        let mut result = LoadResult::default();
+        result.target.url = "http://a/\u{9b}31m\u{202e}b\x1b]0;c\x07".to_owned();
+        result.counts.failed.insert("\x1b[31m".to_owned(), 1);
+        let text = summary(&result);
+        let is_harmless = |c: char| c == '\n' || !c.is_control() && c != '\u{202e}';
+        assert!(text.chars().all(is_harmless), "{text:?}");
+        assert!(text.contains("http://a/\u{fffd}31m"), "{text:?}");
     }
 }

@@ -23,16 +23,22 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Values to check a template with.
-    pub(super) fn example() -> Values {
-        Values {
-            number: 0,
-            random: 0,
-        }
+    /// The least and the greatest values, to check a template with: a port, for example, may hold the one and not the
+    /// other.
+    pub(super) fn examples() -> [Values; 2] {
+        [0, u64::MAX].map(|value| Values {
+            number: value,
+            random: value,
+        })
     }
 }
 
 impl Template {
+    /// Text whose braces have no meaning.
+    pub(super) fn literal(text: &str) -> Template {
+        Template(vec![Piece::Text(text.to_owned())])
+    }
+
     /// # Errors
     /// The placeholder that does not exist, and those that do.
     pub(super) fn parse(text: &str) -> Result<Template, String> {

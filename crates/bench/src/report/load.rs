@@ -7,6 +7,7 @@ use super::model::{
     Step, Table, Timeline, TimelineSet,
 };
 use crate::distribution::Distribution;
+use crate::invocation;
 use crate::load_result::{Affects, LoadResult};
 use crate::number::{bytes, count, duration, fixed, percentile, significant};
 
@@ -33,13 +34,23 @@ pub(super) fn report(result: &LoadResult) -> Report {
         .chain(connections(result))
         .collect();
     report.method = method(result);
-    report.repeat = vec![Step::command("Run:", &result.command)];
+    report.repeat = vec![repeat(&result.command)];
     report.environment = vec![
         target_facts(result),
         plan_facts(result),
         generator_facts(result),
     ];
     report
+}
+
+fn repeat(command: &str) -> Step {
+    match invocation::lacks_secrets(command) {
+        true => Step::command(
+            "Run, with your secrets in the place of each …: they were left out of this report.",
+            command,
+        ),
+        false => Step::command("Run:", command),
+    }
 }
 
 fn conclusions(result: &LoadResult) -> Vec<Conclusion> {
@@ -351,6 +362,19 @@ pub(super) mod tests {
             1,
             "no section without new connections"
         );
+    }
+
+    #[test]
+    fn a_command_without_its_secrets_says_so() {
+        let text = |command: &str| {
+            let report = report(&LoadResult {
+                command: command.to_owned(),
+                ..result()
+            });
+            report.repeat[0].text.clone()
+        };
+        assert_eq!(text("blitz load http://a/"), "Run:");
+        assert!(text("blitz load -H 'Cookie: …' http://a/").contains("were left out"));
     }
 
     #[test]

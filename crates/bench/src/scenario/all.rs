@@ -16,6 +16,7 @@ use clap::{Args, Command};
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::number;
+use crate::output;
 use crate::supervised::EndSignals;
 use process::Starter;
 use state::{Ended, Key, State};
@@ -121,7 +122,7 @@ pub(crate) fn run(
     let steps = match steps(bench, arguments) {
         Ok(steps) => steps,
         Err(message) => {
-            eprintln!("blitz bench: {message}");
+            output::message(&format!("blitz bench: {message}"));
             return Ok(Outcome::Unusable);
         }
     };
@@ -138,12 +139,14 @@ pub(crate) fn run(
         binary: state::fingerprint(program),
         steps: steps.iter().map(|step| step.words.join(" ")).collect(),
     };
-    let mut state = State::open(&folder.join("state.json"), key, arguments.restart)?;
+    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+    let file = folder.join("state.json");
+    let mut state = State::open(&file, (key, &names), arguments.restart)?;
     if let count @ 1.. = state.ended().len() {
-        eprintln!(
+        output::message(&format!(
             "continuing: {count} of {} benchmarks have ended (--restart begins anew)",
             steps.len()
-        );
+        ));
     }
     let signals = EndSignals::install().map_err(|error| format!("signals: {error}"))?;
     let starter = Starter {
@@ -189,11 +192,11 @@ fn run_steps(
         };
         match run(step, &line)? {
             Ok(ended) => {
-                eprintln!(
+                output::message(&format!(
                     "{place}: {} in {}",
                     ended.outcome.text(),
                     short(ended.seconds)
-                );
+                ));
                 state.record(ended)?;
             }
             Err(interrupted) => return Ok(Err(interrupted)),
@@ -244,6 +247,10 @@ mod tests {
         }
     }
 
+    fn open(file: &Path, revision: &str, restart: bool) -> Result<State, String> {
+        State::open(file, (key(revision), &["a", "b", "c"]), restart)
+    }
+
     /// Runs three steps and is interrupted at one of them; the steps that were run.
     fn run_until(interrupt: &str, state: &mut State) -> Vec<String> {
         let mut run = Vec::new();
@@ -271,7 +278,7 @@ mod tests {
     fn an_interrupted_run_continues_and_a_failed_step_does_not_stop_it() {
         let folder = TestFolder::create();
         let file = folder.path().join("state.json");
-        let open = |revision, restart| State::open(&file, key(revision), restart).unwrap();
+        let open = |revision, restart| open(&file, revision, restart).unwrap();
         assert_eq!(run_until("b", &mut open("1", false)), ["a"]);
         assert_eq!(run_until("c", &mut open("1", false)), ["b"]);
         // Another revision has nothing in common with it, and neither has a restart.
@@ -290,10 +297,44 @@ mod tests {
     }
 
     #[test]
+    fn a_state_that_cannot_be_read_is_an_error_unless_the_run_begins_anew() {
+        let folder = TestFolder::create();
+        let file = folder.path().join("state.json");
+        fs::write(&file, "broken").unwrap();
+        let error = open(&file, "1", false).unwrap_err();
+        assert!(error.contains("--restart"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "broken");
+        assert!(open(&file, "1", true).unwrap().ended().is_empty());
+    }
+
+    #[test]
+    fn steps_that_do_not_exist_and_impossible_times_do_not_count() {
+        let folder = TestFolder::create();
+        let file = folder.path().join("state.json");
+        let mut state = open(&file, "1", false).unwrap();
+        for (name, seconds) in [("a", 1.0), ("b", 1e308), ("other", 1.0)] {
+            let ended = Ended {
+                name: name.to_owned(),
+                outcome: StepOutcome::Met,
+                seconds,
+                reports: Vec::new(),
+            };
+            state.record(ended).unwrap();
+        }
+        let state = open(&file, "1", false).unwrap();
+        let names: Vec<&str> = state
+            .ended()
+            .iter()
+            .map(|ended| ended.name.as_str())
+            .collect();
+        assert_eq!(names, ["a"]);
+    }
+
+    #[test]
     fn the_rest_is_estimated_from_the_last_run_or_from_this_one() {
         let folder = TestFolder::create();
         let file = folder.path().join("state.json");
-        let mut state = State::open(&file, key("1"), false).unwrap();
+        let mut state = open(&file, "1", false).unwrap();
         assert_eq!(state.estimate(["a", "b"].into_iter()), None);
         run_until("c", &mut state);
         assert_eq!(
@@ -301,7 +342,7 @@ mod tests {
             Some(20.0),
             "the mean of this one"
         );
-        let state = State::open(&file, key("2"), false).unwrap();
+        let state = open(&file, "2", false).unwrap();
         assert_eq!(state.estimate(["a", "b", "c"].into_iter()), Some(30.0));
     }
 

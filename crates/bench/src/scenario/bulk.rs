@@ -18,6 +18,7 @@ use crate::invocation::Invocation;
 use crate::load_tool;
 use crate::machine::{self, Facts, current_foreign_share};
 use crate::noise::NoiseWatch;
+use crate::output;
 use crate::programs::locate;
 use crate::results::save;
 use crate::run_folder::RunFolder;
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<
         let (tls, folder) = (tls.as_ref(), folder.path());
         let mut bench = Bench::start(&plan, size, &contents, tls, programs, folder)?;
         for round in 1..=plan.rounds {
-            eprintln!("{size}: round {round} of {}", plan.rounds);
+            output::message(&format!("{size}: round {round} of {}", plan.rounds));
             bench.round(round)?;
             watch.read_frequencies();
         }
@@ -75,12 +76,14 @@ pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<
         not_run: plan.not_run,
         measured,
     };
-    println!("{}", results.text());
+    // The results are saved even if nobody can read the text.
+    let printed = output::print(&(results.text() + "\n"));
     if plan.save {
         let markdown = results.markdown();
         let date = &results.facts.date;
         save(&invocation.out, date, "bulk", &results, &markdown)?;
     }
+    printed?;
     Ok(Outcome::of(&results.void, &results.verdicts))
 }
 

@@ -12,6 +12,7 @@ use clap::Args;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::number;
+use crate::output;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
 use crate::study::{Length, Watch, finish};
@@ -75,10 +76,15 @@ pub(crate) fn run(
     let watch = Watch::start();
     let groups = arguments.groups();
     let most = number::long_time(arguments.longest(&groups).as_secs_f64());
-    eprintln!("{} groups, at most {most}", groups.len());
+    output::message(&format!("{} groups, at most {most}", groups.len()));
     let mut all = Vec::new();
     for (index, group) in groups.iter().enumerate() {
-        eprintln!("group {} of {}: {} …", index + 1, groups.len(), group.title);
+        output::message(&format!(
+            "group {} of {}: {} …",
+            index + 1,
+            groups.len(),
+            group.title
+        ));
         all.push(measure(arguments, invocation, group, (&folder, &tls))?);
     }
     let cases = all.iter().flat_map(MeasuredGroup::cases);

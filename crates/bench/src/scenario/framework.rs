@@ -15,6 +15,7 @@ use crate::fixed_response::PATH;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
+use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
 use crate::process::{SERVER_CORE, Server, free_address};
@@ -81,7 +82,7 @@ pub(crate) fn run(
     let mut measured = Vec::new();
     for (group, work) in arguments.works() {
         let case = work.case(group, &stage);
-        eprintln!("{} …", case.title);
+        output::message(&format!("{} …", case.title));
         let case = case.run(&generator, arguments.rounds(), arguments.seed)?;
         measured.push((group, case));
     }

@@ -11,6 +11,7 @@ use crate::fixed_response::HEALTH;
 use crate::goals::Outcome;
 use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
 use crate::invocation::Invocation;
+use crate::output;
 use crate::programs::locate;
 use crate::report;
 use crate::run_folder::RunFolder;
@@ -218,7 +219,7 @@ fn measure(
     let mut cases = Vec::new();
     for &connections in connections {
         let case = case(arguments, protocol, connections, &stage);
-        eprintln!("{}, {} …", protocol.title, case.title);
+        output::message(&format!("{}, {} …", protocol.title, case.title));
         cases.push(case.run_each(&stage.generator(), arguments.rounds(), arguments.seed)?);
     }
     Ok(OnProtocol {

@@ -14,6 +14,7 @@ use crate::invocation::Invocation;
 use crate::load_tool;
 use crate::not_run::NotRun;
 use crate::number;
+use crate::output;
 use crate::process::{SERVER_CORE, Server, free_address};
 use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind, Report, Section, System};
@@ -174,7 +175,7 @@ pub(crate) fn run(
     };
     let mut measured = Vec::new();
     for work in &WORKS {
-        eprintln!("{} …", work.title);
+        output::message(&format!("{} …", work.title));
         let address = if work.scheme == "http" { clear } else { secure };
         let base = format!("{}://{address}", work.scheme);
         let case = work.case(&base, arguments.length(), (&server, &tls, invocation));

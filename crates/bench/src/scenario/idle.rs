@@ -14,6 +14,7 @@ use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::not_run::{self, NotRun};
+use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
 use crate::process::{SERVER_CORE, Server, free_address};
@@ -82,14 +83,18 @@ pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<
     let facts = Facts::gather(&invocation.revision, peers);
     let mut rows = Vec::new();
     for system in systems {
-        eprintln!("{}: {} connections …", system.name, arguments.connections);
+        output::message(&format!(
+            "{}: {} connections …",
+            system.name, arguments.connections
+        ));
         rows.push(measure(system, arguments.connections, programs, &folder)?);
     }
     let table = table(&rows, &not_run, note.as_deref(), arguments.connections);
-    println!("\n{table}");
+    // The results are saved even if nobody can read the text.
+    let printed = output::print(&format!("\n{table}\n"));
     let outcome = Outcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
-        return Ok(outcome);
+        return printed.map(|()| outcome);
     }
     let command = &invocation.command;
     let markdown = format!(
@@ -107,7 +112,7 @@ pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<
         "not_run": not_run,
     });
     results::save(&invocation.out, &date, "idle", &raw, &markdown)?;
-    Ok(outcome)
+    printed.map(|()| outcome)
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static System>, String> {

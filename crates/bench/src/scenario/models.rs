@@ -10,6 +10,7 @@ use super::{EPOLL, URING, h1, system, workers};
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
+use crate::output;
 use crate::peer::StartOptions;
 use crate::process::{LOAD_CORE, Server, Workers, free_address};
 use crate::programs::{Programs, locate};
@@ -119,7 +120,7 @@ pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Resul
     let mut measured: Vec<(Client, u32, Measured)> = Vec::new();
     for (client, count) in arguments.loads() {
         let case = stage.case(client, count, arguments.length());
-        eprintln!("{} …", case.title);
+        output::message(&format!("{} …", case.title));
         let case = case.run(&generator, arguments.rounds(), arguments.seed)?;
         measured.push((client, count, case));
     }

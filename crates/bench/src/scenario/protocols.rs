@@ -12,6 +12,7 @@ use clap::Args;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::link::Link;
+use crate::output;
 use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind};
 use crate::run_folder::RunFolder;
@@ -181,7 +182,7 @@ fn measure(
     let mut series = Vec::new();
     for &workload in workloads {
         for &mode in workload.modes {
-            eprintln!("{network}: {}, {} …", workload.title, mode.name());
+            output::message(&format!("{network}: {}, {} …", workload.title, mode.name()));
             let length = arguments.length(&workload, link.is_some());
             let case = workload.case(mode, (&stage.base(), &stage.watched()), &go, length);
             let measured = case.run(&stage.generator(), arguments.rounds(), arguments.seed)?;

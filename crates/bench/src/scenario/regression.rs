@@ -13,6 +13,8 @@ use clap::Args;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
+use crate::output;
+use crate::shell_words::quote;
 use crate::study::finish;
 use findings::Findings;
 use judge::Rounds;
@@ -24,14 +26,15 @@ Examples:
   blitz bench regression --at-most 10% old.json new.json
       worse by up to 10 % is no regression
   blitz bench regression monday.json today.json
-      two runs of blitz load --json: figures without a verdict
+      two runs of blitz load --json: changes without a verdict, exit code 75
   blitz bench regression --binaries ./blitz-1.0 target/release/blitz
       both programs, interleaved on this machine
   cargo xtask bench regression --revisions v1.0 HEAD
       in the repository: builds two revisions and compares them
 
 Exit codes: 0 no regression, 1 a regression, 2 usage error or a file that is no
-result, 75 a result is void or invalid, or the two cannot be compared.";
+result, 75 a result is void or invalid, the two cannot be compared, or no figure
+has a verdict.";
 
 /// Flags of `blitz bench regression`.
 #[derive(Debug, Args)]
@@ -73,7 +76,7 @@ pub(crate) fn run(
     let (base, new) = match read {
         (Ok(base), Ok(new)) => (base, new),
         (Err(message), _) | (_, Err(message)) => {
-            eprintln!("blitz bench: {message}");
+            output::message(&format!("blitz bench: {message}"));
             return Ok(Outcome::Unusable);
         }
     };
@@ -91,16 +94,17 @@ fn command(arguments: &RegressionArguments, invocation: &Invocation) -> String {
     let mut command = invocation.command.clone();
     for file in [&arguments.base, &arguments.new] {
         if let (Some(path), Some(name)) = (file.to_str(), file.file_name()) {
-            command = command.replace(path, &name.to_string_lossy());
+            command = command.replace(&quote(path), &quote(&name.to_string_lossy()));
         }
     }
     command
 }
 
-/// A void comparison has no verdict.
+/// A void comparison has no verdict, and one whose figures all have none is void.
 fn with_regression(outcome: Outcome, findings: &Findings<'_>) -> Outcome {
     match outcome {
         Outcome::Met if findings.has_regression() => Outcome::Missed,
+        Outcome::Met if !findings.comparison.has_verdict() => Outcome::Void,
         outcome => outcome,
     }
 }
@@ -108,6 +112,7 @@ fn with_regression(outcome: Outcome, findings: &Findings<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Direction;
 
     #[test]
     fn shares_are_percentages() {
@@ -117,6 +122,19 @@ mod tests {
         for wrong in ["", "much", "-3%", "NaN"] {
             assert!(share(wrong).unwrap_err().contains("2.5%"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_comparison_without_any_verdict_is_void() {
+        let base = judge::tests::saved(&[("cpu", Direction::Lower, 10.0)]);
+        let outcome = |rounds: usize| {
+            let mut new = judge::tests::saved(&[("cpu", Direction::Lower, 20.0)]);
+            new.series[0].values.truncate(rounds);
+            let findings = Findings::new(&base, &new, Rounds::Apart, 0.05);
+            with_regression(Outcome::Met, &findings)
+        };
+        assert_eq!(outcome(1), Outcome::Void);
+        assert_eq!(outcome(15), Outcome::Missed);
     }
 
     #[test]

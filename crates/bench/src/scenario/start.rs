@@ -11,6 +11,7 @@ use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::not_run::{self, NotRun};
+use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
 use crate::process::{Server, free_address};
@@ -81,10 +82,11 @@ pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result
         }
     }
     let table = table(&rows, &not_run, note.as_deref(), arguments.starts);
-    println!("\n{table}");
+    // The results are saved even if nobody can read the text.
+    let printed = output::print(&format!("\n{table}\n"));
     let outcome = Outcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
-        return Ok(outcome);
+        return printed.map(|()| outcome);
     }
     let peers = systems.iter().filter_map(|system| system.peer());
     let facts = Facts::gather(&invocation.revision, peers);
@@ -100,7 +102,7 @@ pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result
         "not_run": not_run,
     });
     results::save(&invocation.out, &date, "start", &raw, &markdown)?;
-    Ok(outcome)
+    printed.map(|()| outcome)
 }
 
 /// Not pinned: taskset would be part of the time.

@@ -14,6 +14,8 @@ use clap::Args;
 
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
+use crate::load_result::{Affects, Problem};
+use crate::output;
 use crate::process::Switches;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
@@ -188,11 +190,21 @@ fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
     };
     let mut report = findings.report(&invocation.command);
     surroundings.describe(&mut report);
+    report.problems.extend(tuned.iter().flat_map(problems_of));
     for problem in tuned.map_or(Vec::new(), Tuned::restore) {
-        eprintln!("warning: a setting was not restored: {problem}");
+        output::message(&format!("warning: a setting was not restored: {problem}"));
     }
     let date = &surroundings.facts.date;
     finish(&report, plan.name, date, plan.is_saved, invocation)
+}
+
+/// What makes the report's settings untrue.
+fn problems_of(tuned: &Tuned) -> Vec<Problem> {
+    let problem = |message| Problem {
+        affects: Affects::Everything,
+        message,
+    };
+    tuned.changed_by_others().into_iter().map(problem).collect()
 }
 
 /// A closed loop for each row.
@@ -202,7 +214,7 @@ fn measure_capacity(
     generator: &Generator<'_>,
 ) -> Result<Vec<Measured>, String> {
     let measure = |row: &Row| {
-        eprintln!("{} …", row.title());
+        output::message(&format!("{} …", row.title()));
         let case = row.case(plan, stage, plan.capacity, None);
         case.run(generator, plan.rounds, plan.seed)
     };
@@ -224,7 +236,7 @@ fn measure_latency(
         let Some(slowest) = slowest(measured).filter(|_| row.has_latency) else {
             continue;
         };
-        eprintln!("{} at a constant rate …", row.title());
+        output::message(&format!("{} at a constant rate …", row.title()));
         let case = row.case(plan, stage, length, Some(slowest * share));
         all.push(case.run(generator, plan.rounds, plan.seed)?);
     }

@@ -10,6 +10,7 @@ use crate::load_result::{Affects, Problem};
 use crate::machine::{FOREIGN_SHARE_MAX, Facts, current_foreign_share, warn_of_foreign_share};
 use crate::noise::{Noise, NoiseWatch};
 use crate::number;
+use crate::output;
 use crate::report::{FactGroup, Report, Step, Terminal};
 use crate::results::free_name;
 
@@ -155,10 +156,12 @@ pub(crate) fn finish(
     is_saved: bool,
     invocation: &Invocation,
 ) -> Result<Outcome, String> {
-    print!("{}", report.text(&Terminal::of_stdout()));
+    // The results are saved even if nobody can read the text.
+    let printed = output::print(&report.text(&Terminal::of_stdout()));
     if is_saved {
         save(report, name, date, invocation)?;
     }
+    printed?;
     match report.problems.is_empty() {
         true => Ok(Outcome::Met),
         false => Ok(Outcome::Void),
@@ -178,7 +181,7 @@ fn save(report: &Report, name: &str, date: &str, invocation: &Invocation) -> Res
     ] {
         let file = folder.join(format!("{name}.{form}"));
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        eprintln!("saved {}", file.display());
+        output::message(&format!("saved {}", file.display()));
     }
     Ok(())
 }

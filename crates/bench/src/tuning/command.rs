@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{Tuning, guardian};
+use crate::output;
 
 /// Flags of `blitz bench tuning`.
 #[derive(Debug, Args)]
@@ -32,19 +33,22 @@ pub(crate) fn run(arguments: &TuningArguments, blitz: &Path) -> Result<(), Strin
     }
     let tuning = Tuning::read(&arguments.root);
     if !arguments.tune {
-        for (name, value) in tuning.facts() {
-            println!("{name}: {value}");
-        }
-        for advice in tuning.advice() {
-            println!("-> {advice}");
-        }
-        return Ok(());
+        let facts = tuning.facts().into_iter();
+        let mut text: String = facts
+            .map(|(name, value)| format!("{name}: {value}\n"))
+            .collect();
+        text.extend(
+            tuning
+                .advice()
+                .iter()
+                .map(|advice| format!("-> {advice}\n")),
+        );
+        return output::print(&text);
     }
     let tuned = tuning.apply(blitz)?;
-    for change in &tuned.changes {
-        println!("{}", change.text());
-    }
-    println!("until the end of the input");
+    let changes = tuned.changes.iter().map(|change| change.text() + "\n");
+    let text = changes.collect::<String>() + "until the end of the input\n";
+    output::print(&text)?;
     // An error ends the input as well.
     let _ = io::stdin().read_to_end(&mut Vec::new());
     match tuned.restore() {

@@ -14,11 +14,12 @@ use super::setting::Setting;
 /// What the guardian says once it can be relied on.
 const READY: &str = "ready";
 
-/// A file and the value that it had.
+/// A file, the value that it had, and that of the benchmark.
 #[derive(Debug, Serialize, Deserialize)]
 struct OldValue {
     file: PathBuf,
     value: String,
+    changed_to: String,
 }
 
 /// The guardian, seen from the benchmark.
@@ -29,6 +30,8 @@ pub(super) struct Guardian {
     order: Option<ChildStdin>,
     /// One line for each value that was not restored.
     answers: BufReader<ChildStdout>,
+    /// What it knows, in case that it is killed.
+    values: Vec<OldValue>,
 }
 
 impl Guardian {
@@ -44,22 +47,23 @@ impl Guardian {
         let missing = || failed(io::ErrorKind::BrokenPipe.into());
         let order = process.stdin.take().ok_or_else(missing)?;
         let answers = process.stdout.take().ok_or_else(missing)?;
+        let values = settings.iter().map(|setting| OldValue {
+            file: setting.file.clone(),
+            value: setting.value().to_owned(),
+            changed_to: setting.wanted.clone(),
+        });
         let mut guardian = Guardian {
             process,
             order: Some(order),
             answers: BufReader::new(answers),
+            values: values.collect(),
         };
-        guardian.tell(settings).map_err(failed)?;
+        guardian.tell().map_err(failed)?;
         Ok(guardian)
     }
 
-    fn tell(&mut self, settings: &[&Setting]) -> io::Result<()> {
-        let values = settings.iter().map(|setting| OldValue {
-            file: setting.file.clone(),
-            value: setting.value().to_owned(),
-        });
-        let values: Vec<OldValue> = values.collect();
-        let line = serde_json::to_string(&values)? + "\n";
+    fn tell(&mut self) -> io::Result<()> {
+        let line = serde_json::to_string(&self.values)? + "\n";
         if let Some(order) = &mut self.order {
             order.write_all(line.as_bytes())?;
         }
@@ -77,17 +81,13 @@ impl Guardian {
         let mut text = String::new();
         let read = self.answers.read_to_string(&mut text);
         let ended = self.process.wait();
-        let mut problems: Vec<String> = text.lines().map(str::to_owned).collect();
-        match (read, ended) {
-            (Ok(_), Ok(status)) if status.success() || !problems.is_empty() => {}
-            (_, Ok(status)) => {
-                problems.push(format!("the process that restores settings: {status}"));
-            }
-            (_, Err(error)) => {
-                problems.push(format!("the process that restores settings: {error}"));
-            }
+        let problems: Vec<String> = text.lines().map(str::to_owned).collect();
+        let has_succeeded = ended.is_ok_and(|status| status.success());
+        match read.is_ok() && (has_succeeded || !problems.is_empty()) {
+            true => problems,
+            // It was killed.
+            false => restore_all(&self.values),
         }
-        problems
     }
 }
 
@@ -117,22 +117,33 @@ pub(super) fn guard() -> io::Result<bool> {
     out.flush()?;
     // An error means that nobody writes any more.
     let _ = input.read_to_end(&mut Vec::new());
-    let mut are_all_restored = true;
-    for OldValue { file, value } in &values {
-        if let Err(error) = restore(file, value) {
-            are_all_restored = false;
-            // After SIGKILL nobody reads this.
-            let _ = writeln!(out, "{} ({value}): {error}", file.display());
-        }
+    let problems = restore_all(&values);
+    for problem in &problems {
+        // After SIGKILL nobody reads this.
+        let _ = writeln!(out, "{problem}");
     }
-    Ok(are_all_restored)
+    Ok(problems.is_empty())
 }
 
-/// Writes the old value, unless the file has it: nothing was changed, perhaps because it cannot be written.
-fn restore(file: &Path, value: &str) -> io::Result<()> {
-    let has_it = fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
-    match has_it {
-        true => Ok(()),
-        false => fs::write(file, value),
+/// The problems, a line for each value that was not restored.
+fn restore_all(values: &[OldValue]) -> Vec<String> {
+    let problem = |old: &OldValue| {
+        let problem = old.restore().err()?;
+        Some(format!("{} ({}): {problem}", old.file.display(), old.value))
+    };
+    values.iter().filter_map(problem).collect()
+}
+
+impl OldValue {
+    /// Writes the old value, unless the file has it: nothing was changed, perhaps because it cannot be written.
+    fn restore(&self) -> Result<(), String> {
+        let found = fs::read_to_string(&self.file);
+        match found.as_deref().map(str::trim) {
+            Ok(found) if found == self.value => Ok(()),
+            Ok(found) if found != self.changed_to => Err(format!(
+                "another program has set it to {found}, and it stays so"
+            )),
+            _ => fs::write(&self.file, &self.value).map_err(|error| error.to_string()),
+        }
     }
 }

@@ -34,7 +34,7 @@ const NUMBERS: [(&str, u64, &str); 3] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
     /// As sysctl names it, or in words.
-    name: String,
+    pub(super) name: String,
     pub(super) file: PathBuf,
     /// The value, or why there is none.
     found: Result<String, String>,
@@ -142,6 +142,11 @@ impl Setting {
     pub(super) fn obstacle(&self) -> Option<String> {
         let reason = self.found.as_ref().err()?;
         Some(format!("{}: {reason}", self.name))
+    }
+
+    /// The value of its file now; `None` if there is none.
+    pub(super) fn value_now(&self) -> Option<String> {
+        read(&self.file).ok()
     }
 
     /// Old and new value.

@@ -366,3 +366,36 @@ fn an_interrupt_ends_the_run_with_the_result_so_far() {
     assert!(result["duration_s"].as_f64().unwrap() < 30.0);
     assert!(result["problems"].to_string().contains("interrupted"));
 }
+
+#[test]
+fn a_closed_standard_output_is_no_error_and_a_full_one_is() {
+    let server = Server::start(|_| "x".to_owned());
+    let folder = Folder::new();
+    let html = folder.file("report.html");
+    let run = |stdout: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));
+        command.args([
+            "load", "-n", "20", "-c", "1", "--json", "-", "--html", &html,
+        ]);
+        let output = command.arg(server.url()).stdout(stdout).output().unwrap();
+        let written = std::fs::remove_file(&html);
+        assert!(
+            written.is_ok(),
+            "files are written before: {}",
+            stderr(&output)
+        );
+        output
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let closed = run(writer.into());
+    assert!(has_no_errors(&closed), "{}", stderr(&closed));
+    assert_eq!(stderr(&closed), "");
+    let full = run(std::fs::File::create("/dev/full").unwrap().into());
+    assert_eq!(full.status.code(), Some(1));
+    assert!(
+        stderr(&full).contains("standard output: No space left"),
+        "{}",
+        stderr(&full)
+    );
+}

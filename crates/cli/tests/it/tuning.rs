@@ -136,6 +136,26 @@ fn signals_do_not_end_the_guardian() {
 }
 
 #[test]
+fn a_killed_guardian_leaves_the_work_to_the_benchmark() {
+    let machine = Machine::new("guardian");
+    let (mut process, _output, _) = tune(&machine.0);
+    signal("-KILL", guardian_of(process.id()));
+    drop(process.stdin.take());
+    assert!(process.wait().unwrap().success());
+    assert_eq!(machine.values(), ["128", "powersave"]);
+}
+
+#[test]
+fn a_value_that_another_program_has_set_stays() {
+    let machine = Machine::new("another");
+    let (mut process, _output, _) = tune(&machine.0);
+    machine.set(SOMAXCONN, "65535\n");
+    drop(process.stdin.take());
+    assert_eq!(process.wait().unwrap().code(), Some(1));
+    assert_eq!(machine.values(), ["65535", "powersave"]);
+}
+
+#[test]
 fn a_benchmark_that_ends_has_restored_everything() {
     let machine = Machine::new("ends");
     let (mut process, _output, _) = tune(&machine.0);

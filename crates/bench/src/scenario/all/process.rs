@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::state::{Ended, StepOutcome};
 use super::{Interrupted, Step, files, short};
 use crate::invocation::Invocation;
+use crate::output;
 use crate::supervised::{self, EndSignals, Supervised};
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -91,7 +92,9 @@ impl Starter<'_> {
         begun: Instant,
     ) -> Result<(), Interrupted> {
         let is_terminal = std::io::stderr().is_terminal();
-        eprint!("{line} …{}", if is_terminal { "" } else { "\n" });
+        if !is_terminal {
+            output::message(&format!("{line} …"));
+        }
         let mut result = Ok(());
         while !supervised.has_ended() {
             if is_terminal {
@@ -111,7 +114,7 @@ impl Starter<'_> {
             }
         }
         if is_terminal {
-            eprintln!();
+            output::message("\n");
         }
         result
     }

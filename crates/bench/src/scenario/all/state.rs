@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+/// The longest time of a step: a year.
+const SECONDS_MAX: f64 = 365.0 * 24.0 * 60.0 * 60.0;
 
 /// What a run belongs to. Results of another revision, binary or plan are not continued.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +58,25 @@ pub(super) struct State {
 }
 
 impl State {
-    /// That of the file, if it belongs to the same key and has not been closed; otherwise a new one.
-    pub(super) fn open(file: &Path, key: Key, restart: bool) -> Result<State, String> {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        // A file that is none of ours is replaced.
-        let mut content: Content = serde_json::from_str(&text).unwrap_or_default();
+    /// That of the file, if it belongs to the same key and has not been closed; otherwise a new one. `names` are those
+    /// of the steps.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or is none that this program has written: results of hours are not
+    /// forgotten without a word.
+    pub(super) fn open(
+        file: &Path,
+        (key, names): (Key, &[&str]),
+        restart: bool,
+    ) -> Result<State, String> {
+        let mut content = match restart {
+            true => read(file).unwrap_or_default(),
+            false => read(file)
+                .map_err(|error| format!("{}: {error}; --restart begins anew", file.display()))?,
+        };
+        let is_time = |seconds: f64| (0.0..=SECONDS_MAX).contains(&seconds);
+        content.ended.retain(|ended| is_time(ended.seconds));
+        content.seconds.retain(|_, seconds| is_time(*seconds));
         if restart || content.is_closed || content.key != key {
             let ended = std::mem::take(&mut content.ended).into_iter();
             content
@@ -67,6 +85,9 @@ impl State {
             content.is_closed = false;
             content.key = key;
         }
+        content
+            .ended
+            .retain(|ended| names.contains(&ended.name.as_str()));
         let state = State {
             file: file.to_owned(),
             content,
@@ -114,6 +135,17 @@ impl State {
             fs::rename(&next, &self.file)
         };
         write().map_err(|error| failed(&error))
+    }
+}
+
+/// A new content if there is no file.
+fn read(file: &Path) -> Result<Content, String> {
+    match fs::read_to_string(file) {
+        Ok(text) => {
+            serde_json::from_str(&text).map_err(|error| format!("no state of a run: {error}"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::default()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

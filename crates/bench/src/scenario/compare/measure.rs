@@ -6,6 +6,7 @@ use super::CompareArguments;
 use super::groups::{BLITZ, CompareGroup, is_peer};
 use crate::fixed_response::BODY;
 use crate::invocation::Invocation;
+use crate::output;
 use crate::peer::{CONTENT_BYTES, CONTENT_FOLDER};
 use crate::programs::Example;
 use crate::report;
@@ -62,7 +63,7 @@ pub(super) fn measure(
     let content = content(group, folder)?;
     let stage = start(arguments, invocation, group, (folder, tls))?;
     let run = |case: Case| {
-        eprintln!("  {} …", case.title);
+        output::message(&format!("  {} …", case.title));
         case.run_each(&stage.generator(), arguments.rounds(), arguments.seed)
     };
     let case = |title: String, rate| case(arguments, group, &stage, &content, (title, rate));

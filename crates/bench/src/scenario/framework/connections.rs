@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 
 use crate::descriptors;
+use crate::output;
 use crate::probe;
 use crate::process::Server;
 use crate::system::System;
@@ -53,7 +54,7 @@ impl Limits {
     /// Connects to one server after the other.
     pub(super) fn measure(self, running: &[(&'static System, Server)]) -> Connections {
         let accepted = running.iter().map(|(system, server)| {
-            eprintln!("{}: {} connections …", system.name, self.wanted);
+            output::message(&format!("{}: {} connections …", system.name, self.wanted));
             let (connections, error) = connect(server.address, self.wanted);
             Accepted {
                 name: system.name,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::output;
 use crate::process::{SERVER_CORE, output_within};
 use crate::programs::{Example, Programs};
 
@@ -34,7 +35,7 @@ pub(super) fn measure(programs: &Programs, rounds: u32) -> Result<InProcess, Str
         Ok(program) => program,
         Err(reason) => return Ok(InProcess::NotRun(reason)),
     };
-    eprintln!("head parser and router …");
+    output::message("head parser and router …");
     let run = |_| {
         let mut command = Command::new("taskset");
         command.args(["-c", SERVER_CORE]).arg(&program);

@@ -14,6 +14,7 @@ use super::{RegressionArguments, command, with_regression};
 use crate::fixed_response;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
+use crate::output;
 use crate::process::{LOAD_CORE, SERVER_CORE, Server, free_address};
 use crate::programs::locate;
 use crate::report::System;
@@ -98,7 +99,7 @@ pub(super) fn run(
     let (base, new) = match (base, new) {
         (Ok(base), Ok(new)) => (base, new),
         (Err(message), _) | (_, Err(message)) => {
-            eprintln!("blitz bench: {message}");
+            output::message(&format!("blitz bench: {message}"));
             return Ok(Outcome::Unusable);
         }
     };
@@ -127,7 +128,7 @@ pub(super) fn run(
     for role in [Role::Fixed, Role::Proxy] {
         for load in LOADS {
             let case = case(role, load, &servers, &backend, plan.length());
-            eprintln!("{}: {} …", role.name(), case.title);
+            output::message(&format!("{}: {} …", role.name(), case.title));
             measured.push((role, case.run(&generator, plan.rounds(), plan.seed)?));
         }
     }

@@ -139,7 +139,13 @@ impl<'a> Findings<'a> {
                 "The processors differ, {base} and {new}: so may the figures."
             ));
         }
-        if self.comparison.compared.is_empty() {
+        let differences = self.base.load_differences(self.new);
+        if !differences.is_empty() {
+            messages.push(format!(
+                "The loads differ, and their figures are not compared: {}.",
+                differences.join("; ")
+            ));
+        } else if self.comparison.compared.is_empty() {
             messages.push("The two results have no figure in common.".to_owned());
         }
         let problem = |message| Problem {
@@ -459,6 +465,13 @@ mod tests {
         let none = saved(&[]);
         let problems = findings(&base, &none).report("").problems;
         assert!(problems[1].message.contains("no figure in common"));
+        let of_load = |path: &str| Saved {
+            load: vec![("path", path.to_owned())],
+            ..saved(&[("cpu", Direction::Lower, 10.0)])
+        };
+        let problems = findings(&of_load("/a"), &of_load("/b")).report("").problems;
+        assert!(problems[0].message.ends_with("path: /a and /b."));
+        assert_eq!(problems.len(), 1);
     }
 
     #[test]

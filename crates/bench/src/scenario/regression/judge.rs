@@ -51,6 +51,8 @@ impl Comparison {
     /// `at_most` is the share by which a figure may become worse.
     pub(super) fn of(base: &Saved, new: &Saved, rounds: Rounds, at_most: f64) -> Comparison {
         let mut comparison = Comparison::default();
+        let is_same_load = base.load_differences(new).is_empty();
+        let find = |saved, key| find(saved, key).filter(|_| is_same_load);
         for series in &base.series {
             match find(new, &series.key) {
                 Some(other) => {
@@ -66,6 +68,12 @@ impl Comparison {
             .filter(|series| find(base, &series.key).is_none());
         comparison.only_in_new = only.map(|series| series.key.clone()).collect();
         comparison
+    }
+
+    /// Whether at least one figure has a verdict.
+    pub(super) fn has_verdict(&self) -> bool {
+        let mut findings = self.compared.iter().map(|compared| compared.finding);
+        findings.any(|finding| finding != Finding::NoVerdict)
     }
 
     /// The figures with this finding, the greatest changes first.
@@ -201,6 +209,22 @@ pub(super) mod tests {
             "{}",
             worst.worse_by()
         );
+    }
+
+    #[test]
+    fn figures_of_different_loads_are_not_compared() {
+        let lower = Direction::Lower;
+        let on = |path: &str| Saved {
+            load: vec![("path", path.to_owned())],
+            ..saved(&[("cpu", lower, 1.0)])
+        };
+        let compared = |base: &str, new: &str| {
+            let comparison = Comparison::of(&on(base), &on(new), Rounds::Apart, 0.05);
+            comparison.compared.len()
+        };
+        assert_eq!((compared("/a", "/a"), compared("/a", "/b")), (1, 0));
+        assert_eq!(on("/a").load_differences(&on("/b")), ["path: /a and /b"]);
+        assert_eq!(on("/a").load_differences(&on(&"b".repeat(61))), ["path"]);
     }
 
     #[test]

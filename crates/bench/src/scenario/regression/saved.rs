@@ -1,12 +1,15 @@
 //! Saved results: reports, results of comparisons in rounds, and runs of the generator.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::load;
 use crate::load_result::{LoadResult, RESULT_VERSION};
+use crate::number;
 use crate::report::{Direction, Report, SystemState};
 
 /// A saved result, reduced to what can be compared.
@@ -18,6 +21,8 @@ pub(super) struct Saved {
     pub(super) processor: Option<String>,
     /// Why its figures prove nothing; empty for a valid result.
     pub(super) invalid: Vec<String>,
+    /// What makes loads of the generator the same: names and values. Empty for other results.
+    pub(super) load: Vec<(&'static str, String)>,
     pub(super) series: Vec<Series>,
 }
 
@@ -40,16 +45,74 @@ pub(super) struct Key {
     pub(super) system: String,
 }
 
+/// Limits of a result: the length of its file, its rounds, and its figures.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+const ROUNDS_MAX: usize = 1_000;
+const SERIES_MAX: usize = 10_000;
+/// A value of a load that is longer is not shown.
+const SHOWN_CHARACTERS_MAX: usize = 60;
+
+impl Saved {
+    /// How the loads of two results differ, in words; empty if they are the same, as far as both results know them.
+    pub(super) fn load_differences(&self, new: &Saved) -> Vec<String> {
+        let is_short = |value: &str| value.chars().count() <= SHOWN_CHARACTERS_MAX;
+        let difference = |(name, base): &(&'static str, String)| {
+            let (_, new) = new.load.iter().find(|(of_new, _)| of_new == name)?;
+            match base == new {
+                true => None,
+                false if is_short(base) && is_short(new) => {
+                    Some(format!("{name}: {base} and {new}"))
+                }
+                false => Some((*name).to_owned()),
+            }
+        };
+        self.load.iter().filter_map(difference).collect()
+    }
+}
+
 /// Reads a result of any kind. The error names the file.
 pub(super) fn read(file: &Path) -> Result<Saved, String> {
     let failed = |error: String| format!("{}: {error}", file.display());
-    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let text = read_text(file).map_err(failed)?;
     let name = file.file_stem().unwrap_or(file.as_os_str());
     let saved = parse(&text).map_err(failed)?;
+    check_size(&saved).map_err(failed)?;
     Ok(Saved {
         name: name.to_string_lossy().into_owned(),
         ..saved
     })
+}
+
+/// The text of a regular file: devices and pipes may have no end.
+fn read_text(file: &Path) -> Result<String, String> {
+    let error = |error: io::Error| error.to_string();
+    // Before it is opened, which waits for the other end of a pipe.
+    if !fs::metadata(file).map_err(error)?.is_file() {
+        return Err("no regular file".to_owned());
+    }
+    let mut text = String::new();
+    let mut limited = File::open(file).map_err(error)?.take(FILE_BYTES_MAX + 1);
+    let length = limited.read_to_string(&mut text).map_err(error)?;
+    match length as u64 > FILE_BYTES_MAX {
+        true => Err(format!("larger than {} MiB", FILE_BYTES_MAX >> 20)),
+        false => Ok(text),
+    }
+}
+
+/// Every value of a round is compared with every one of the other result.
+fn check_size(saved: &Saved) -> Result<(), String> {
+    let rounds = saved.series.iter().map(|series| series.values.len());
+    let (figures, rounds) = (saved.series.len(), rounds.max().unwrap_or(0));
+    for (found, max, what) in [
+        (rounds, ROUNDS_MAX, "rounds"),
+        (figures, SERIES_MAX, "figures"),
+    ] {
+        if found > max {
+            let (found, max) = (number::count(found as u64), number::count(max as u64));
+            return Err(format!("{found} {what}; at most {max} can be compared"));
+        }
+    }
+    Ok(())
 }
 
 fn parse(text: &str) -> Result<Saved, String> {
@@ -63,12 +126,13 @@ fn parse(text: &str) -> Result<Saved, String> {
     let has = |field: &str| json.get(field).is_some();
     let kind = (has("sections"), has("measured"), has("counts"));
     let wrong = |error: serde_json::Error| format!("{UNKNOWN}: {error}");
+    let of_load = |result: LoadResult| result.check().map(|()| of_load(&result));
     match kind {
         (true, _, _) => serde_json::from_value(json).map(of_report).map_err(wrong),
         (_, true, _) => serde_json::from_value(json).map(of_rounds).map_err(wrong),
         (_, _, true) => serde_json::from_value(json)
-            .map(|result| of_load(&result))
-            .map_err(wrong),
+            .map_err(wrong)
+            .and_then(of_load),
         _ => Err(UNKNOWN.to_owned()),
     }
 }
@@ -231,7 +295,7 @@ fn of_rounds(rounds: Rounds) -> Saved {
     saved
 }
 
-/// One run of the generator. Its load is the section, so that runs of different loads have nothing in common.
+/// One run of the generator.
 fn of_load(result: &LoadResult) -> Saved {
     let plan = &result.plan;
     let section = format!(
@@ -277,6 +341,7 @@ fn of_load(result: &LoadResult) -> Saved {
         });
     Saved {
         invalid: problems.chain(wrong).collect(),
+        load: load::facts(result),
         series: series.collect(),
         ..Saved::default()
     }
@@ -286,6 +351,7 @@ fn of_load(result: &LoadResult) -> Saved {
 mod tests {
     use super::*;
     use crate::report::{FactGroup, Measure, MeasureResult, Section, System};
+    use crate::run_folder::TestFolder;
 
     fn results() -> std::path::PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks/results")
@@ -364,6 +430,59 @@ mod tests {
         assert_eq!(saved.series.len(), 1, "no percentiles without samples");
         assert_eq!(saved.series[0].values, [50.0]);
         assert!(saved.invalid[0].starts_with("3 requests failed"));
+    }
+
+    #[test]
+    fn a_damaged_result_is_refused_and_not_compared() {
+        let read = |damage: fn(&mut LoadResult)| {
+            let mut result = LoadResult {
+                duration_s: 1.0,
+                ..LoadResult::default()
+            };
+            damage(&mut result);
+            parse(&serde_json::to_string(&result).unwrap())
+        };
+        let error = read(|result| {
+            let latency = &mut result.times.latency;
+            latency.buckets = vec![(5, 1_000)];
+            (latency.count, latency.min_ns, latency.max_ns) = (1_000, 10, 1);
+        });
+        assert!(error.unwrap_err().contains("shortest sample"));
+        let error = read(|result| result.duration_s = -1.0).unwrap_err();
+        assert!(error.contains("duration"), "{error}");
+        let many = read(|result| {
+            let failed = [("a", u64::MAX), ("b", 5)].map(|(name, count)| (name.to_owned(), count));
+            result.counts.failed.extend(failed);
+        });
+        assert!(many.unwrap().invalid[0].contains("failed"));
+    }
+
+    #[test]
+    fn files_without_an_end_and_too_large_ones_are_refused() {
+        let folder = TestFolder::create();
+        let large = folder.path().join("large");
+        let file = File::create(&large).unwrap();
+        file.set_len(FILE_BYTES_MAX + 1).unwrap();
+        for (file, reason) in [
+            (Path::new("/dev/zero"), "no regular file"),
+            (folder.path(), "no regular file"),
+            (&large, "larger than 64 MiB"),
+        ] {
+            let error = read(file).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn more_rounds_than_can_be_compared_are_refused() {
+        let saved = |rounds| {
+            let mut saved = super::super::judge::tests::saved(&[("cpu", Direction::Lower, 1.0)]);
+            saved.series[0].values = vec![1.0; rounds];
+            saved
+        };
+        assert_eq!(check_size(&saved(1_000)), Ok(()));
+        let error = check_size(&saved(12_000)).unwrap_err();
+        assert_eq!(error, "12,000 rounds; at most 1,000 can be compared");
     }
 
     #[test]
