@@ -22,7 +22,7 @@ impl Bench {
         fs::create_dir_all(&folder).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["bench", "protocols", "--only", "small"])
-            .args(["--rounds", "5", "--seconds", "60", "--out"])
+            .args(["--rounds", "6", "--seconds", "60", "--out"])
             .arg(&folder)
             .env("TMPDIR", &folder)
             .stdout(Stdio::null())
@@ -76,7 +76,7 @@ impl Drop for Bench {
 fn a_signal_ends_all_processes_and_leaves_no_file() {
     let mut bench = Bench::start("signal");
     assert_eq!(bench.signal("-TERM"), Some(128 + 15));
-    bench.wait_for(|processes| processes.is_empty());
+    bench.wait_for(<[PathBuf]>::is_empty);
     assert_eq!(fs::read_dir(&bench.folder).unwrap().count(), 0);
 }
 
@@ -84,5 +84,5 @@ fn a_signal_ends_all_processes_and_leaves_no_file() {
 fn nothing_runs_on_after_a_kill() {
     let mut bench = Bench::start("kill");
     assert_eq!(bench.signal("-KILL"), None);
-    bench.wait_for(|processes| processes.is_empty());
+    bench.wait_for(<[PathBuf]>::is_empty);
 }
