@@ -24,6 +24,9 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 /// Bytes that each connection may have sent without acknowledgement, beside what all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
 
+/// Frames of streams for which a connection keeps memory.
+const FRAMES_KEPT: usize = 64;
+
 /// One connection, and what it carries.
 pub struct Connection<P: Protocol> {
     pub(crate) quic: RefCell<quinn_proto::Connection>,
@@ -325,9 +328,10 @@ impl<P: Protocol> Connection<P> {
         self.frames.take()
     }
 
-    /// Takes back the memory of frames.
+    /// Takes back the memory of frames; a burst of them leaves no more than usual.
     pub fn recycle_frames(&self, mut frames: Vec<StreamFrame>) {
         frames.clear();
+        frames.shrink_to(FRAMES_KEPT);
         *self.frames.borrow_mut() = frames;
     }
 

@@ -94,7 +94,7 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(u64, u64)) -> usize {
     }
 }
 
-/// The stream of a frame, and the end of its content, if it is of a stream. `None` if the frame is malformed or unknown
+/// The stream of a frame, and the end of its content, if it has content of a stream. `None` if the frame is malformed or unknown
 /// (RFC 9000, section 19).
 #[inline]
 fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, u64)>> {
@@ -121,7 +121,8 @@ fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, u64)>> {
                 _ => integer(rest)?,
             };
             skip(rest, len)?;
-            return Some(Some((stream, offset + len)));
+            // Without content nobody holds anything of it.
+            return Some((len > 0).then_some((stream, offset + len)));
         }
         // CRYPTO, and NEW_TOKEN.
         0x06 => {
@@ -194,8 +195,9 @@ mod tests {
     #[test]
     fn frames_of_streams_are_found_among_others() {
         let payload = [
-            // ACK, STREAM with offset and length, MAX_DATA, NEW_CONNECTION_ID.
-            &[2, 7, 0, 1, 2, 0, 0, 0x0e, 4, 10, 3, 0, 0, 0, 0x10, 5][..],
+            // ACK, STREAM with offset and length, the same without content, MAX_DATA, NEW_CONNECTION_ID.
+            &[2, 7, 0, 1, 2, 0, 0, 0x0e, 4, 10, 3, 0, 0, 0][..],
+            &[0x0f, 4, 13, 0, 0x10, 5],
             &[0x18, 1, 0, 4, 1, 2, 3, 4],
             &[9; 16],
             // RESET_STREAM, and STREAM without either, whose content ends with the packet.
