@@ -69,6 +69,7 @@ impl LoadPlan {
             ..ClientOptions::default()
         };
         client.limits.connect_timeout = self.timeout;
+        client.limits.tls_handshake_timeout = self.timeout;
         // Small frames are a cost to a gateway, and here what is measured.
         client.limits.small_data_frames_max = 1_000_000_000;
         ConnectOptions {

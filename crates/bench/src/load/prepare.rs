@@ -14,6 +14,10 @@ use super::probe::{self, Probed, Wanted};
 use super::request::{Content, RequestSpec};
 use super::request_file;
 use super::target::Origin;
+use crate::descriptors;
+
+/// Descriptors beside those of connections: of the cores, of files, of the names of hosts.
+const DESCRIPTORS_BESIDE: u64 = 64;
 
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const WARM_UP_DEFAULT: Duration = Duration::from_secs(1);
@@ -96,6 +100,7 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
     let connections = arguments.connections as usize;
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let cores = arguments.cores.map_or(processors, |cores| cores as usize);
+    descriptors::allow(connections as u64 + DESCRIPTORS_BESIDE)?;
     let (duration, warm_up) = times(arguments)?;
     let protocols = protocols(arguments, &origin);
     if protocols == [Protocol::Http3] && !origin.is_https {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use blitz_http::{
     Address, BodyError, BodyLength, ClientConnection, ClientError, Config, Method, Part, Pinning,
-    Protocol, TlsInfo, block_on, sleep, timeout,
+    Protocol, TlsInfo, block_on, random_u64, sleep, timeout,
 };
 
 use super::arguments::Check;
@@ -204,7 +204,7 @@ async fn sample(
     let mut prepared = spec.prepare()?;
     let (head, content) = prepared.next(&Values {
         number,
-        random: number,
+        random: random_u64(),
     });
     let begun = connection.request(head, content.length());
     let (body, mut response) = begun.map_err(|error| failed(&error))?;

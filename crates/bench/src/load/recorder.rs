@@ -23,7 +23,7 @@ pub(super) struct CoreRecorder {
     content_bytes_received: u64,
     content_bytes_sent: u64,
     timeline: Timeline,
-    /// End of the last request.
+    /// End of the last request, whatever became of it.
     last_end: Duration,
     /// Length of the measured time, if it is planned, and requests that ended after it.
     planned: Duration,
@@ -156,6 +156,7 @@ impl CoreRecorder {
 
     #[cold]
     pub(super) fn wrong(&mut self, what: &'static str, at: Duration) {
+        self.last_end = at;
         *self.wrong.entry(what).or_default() += 1;
         self.timeline.move_to(at);
         self.timeline.errors += 1;
@@ -163,6 +164,7 @@ impl CoreRecorder {
 
     #[cold]
     pub(super) fn failed(&mut self, error: String, at: Duration) {
+        self.last_end = at;
         *self.failed.entry(error).or_default() += 1;
         self.timeline.move_to(at);
         self.timeline.errors += 1;

@@ -153,8 +153,8 @@ impl Worker {
         let until = self.control.measured_until().unwrap_or(now).min(now);
         let mut length = Duration::from_nanos(until.saturating_sub(from));
         let last_end = self.recorder.borrow().last_end();
-        if self.plan.request_count.is_some() {
-            // The core notices the end of the last request some time later.
+        if self.plan.request_count.is_some() && self.running.get() == 0 {
+            // All requests have ended, and the core notices that some time later.
             length = length.min(last_end);
         }
         if self.plan.rate.is_some() {

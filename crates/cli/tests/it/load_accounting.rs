@@ -313,3 +313,44 @@ fn a_rate_beyond_everything_ends_with_responses() {
     assert!(result["counts"]["completed"].as_u64().unwrap() > 0);
     assert_ne!(output.status.code(), Some(0));
 }
+
+#[test]
+fn a_number_of_requests_includes_the_time_of_those_that_fail() {
+    let address = server(|number| if number < 12 { good() } else { None });
+    let arguments = "-n 12 -c 2 --timeout 1s";
+    let (result, _) = load(arguments, &format!("http://{address}/"));
+    assert_eq!(result["counts"]["completed"], 10, "{}", result["counts"]);
+    assert_eq!(sum(&result["counts"]["failed"]), 2);
+    let length = result["duration_s"].as_f64().unwrap();
+    assert!(length > 0.9, "{length}");
+}
+
+#[test]
+fn a_handshake_has_the_timeout_as_well() {
+    // It accepts connections, and says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let begun = Instant::now();
+    let output = blitz(&["load", "--timeout", "1s", &format!("https://{address}/")]);
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn connections_beyond_the_limit_of_descriptors_are_an_error() {
+    let limited = "ulimit -n 100; exec \"$0\" load -c 1000 http://127.0.0.1:1/";
+    let output = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_blitz")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("descriptors are required"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -28,6 +28,10 @@ struct Ready<Id> {
     since: u32,
 }
 
+/// A turn of a stream, which it may give back.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<Id>(Ready<Id>);
+
 /// One of this many turns goes to the stream that has waited longest, whatever the priorities, so
 /// that no stream starves.
 const TURNS_PER_FAIR_ONE: u32 = 16;
@@ -69,6 +73,18 @@ impl<Id: Copy + Ord> Schedule<Id> {
         reason = "it is no sequence: streams are added between"
     )]
     pub fn next(&mut self) -> Option<Id> {
+        self.next_turn().map(|turn| turn.id())
+    }
+
+    /// Adds a stream again that could send nothing in its turn. It has waited as long as before, and the turn does not
+    /// count: where all streams wait for room in their connection, they would otherwise wait for ever.
+    pub fn give_back(&mut self, turn: Turn<Id>) {
+        self.turn = self.turn.wrapping_sub(1);
+        self.ready.push(turn.0);
+    }
+
+    /// As [`Schedule::next`], for a stream that may not be able to send.
+    pub fn next_turn(&mut self) -> Option<Turn<Id>> {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
         let waited = |ready: &Ready<Id>| turn.wrapping_sub(ready.since);
@@ -94,12 +110,20 @@ impl<Id: Copy + Ord> Schedule<Id> {
         } else {
             indices.min_by_key(|&at| rank(&self.ready[at]))
         };
-        chosen.map(|at| self.ready.swap_remove(at).id)
+        chosen.map(|at| Turn(self.ready.swap_remove(at)))
     }
 
     /// Bytes of memory held.
     pub(crate) fn memory(&self) -> usize {
         self.ready.capacity() * size_of::<Ready<Id>>()
+    }
+}
+
+impl<Id: Copy> Turn<Id> {
+    /// The stream.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        self.0.id
     }
 }
 
@@ -140,6 +164,29 @@ mod tests {
             [3, 3, 3]
         );
         assert_eq!(turns(&[(1, 3, true), (3, 3, false)], 3), [3, 3, 3]);
+    }
+
+    #[test]
+    fn streams_take_turns_although_the_connection_has_room_for_one_at_a_time() {
+        let mut schedule = Schedule::default();
+        (1..=3).for_each(|id| schedule.add(id, Priority::UNSTATED));
+        let mut sent = Vec::new();
+        for _ in 0..30 {
+            let first = schedule.next_turn().expect("all are ready").id();
+            sent.push(first);
+            schedule.add(first, Priority::UNSTATED);
+            let refused: Vec<_> = std::iter::from_fn(|| schedule.next_turn()).collect();
+            refused
+                .into_iter()
+                .for_each(|turn| schedule.give_back(turn));
+        }
+        for id in 1..=3 {
+            let turns = sent.iter().filter(|&&other| other == id).count();
+            assert!(
+                (8..=12).contains(&turns),
+                "{id} had {turns} turns: {sent:?}"
+            );
+        }
     }
 
     #[test]

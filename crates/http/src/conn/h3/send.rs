@@ -184,12 +184,13 @@ impl<R: Role> Driver<R> {
     /// Writes pieces of what streams have queued, each stream in its turn, until QUIC takes no more.
     fn send_in_turns(&mut self) {
         let mut refused = Vec::new();
-        while let Some(id) = self.schedule.next() {
+        while let Some(turn) = self.schedule.next_turn() {
+            let id = turn.id();
             let Some((sent, bytes)) = self.send_piece(id) else {
                 continue;
             };
             if bytes == 0 && matches!(sent, Sent::Open) {
-                refused.push(id);
+                refused.push(turn);
                 continue;
             }
             // It takes other streams, so it is the peer that takes no more of these: they are reported.
@@ -203,9 +204,9 @@ impl<R: Role> Driver<R> {
             let _ = conclude_sent(self, id, &Ok(sent));
             R::queued_sent(self, id);
         }
-        for id in refused {
-            if let Some(stream) = self.streams.get(&id) {
-                self.schedule.add(id, stream.priority);
+        for turn in refused {
+            if self.streams.contains_key(&turn.id()) {
+                self.schedule.give_back(turn);
             }
         }
     }
