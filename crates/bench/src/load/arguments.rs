@@ -1,6 +1,6 @@
 //! The arguments of `blitz load`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use blitz_http::Protocol;
@@ -188,6 +188,23 @@ pub struct LoadArguments {
 
 /// The longest time of a flag.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl LoadArguments {
+    /// The files that the result is written to; `-` is the standard output.
+    pub(super) fn output_files(&self) -> Vec<&Path> {
+        let files = [
+            &self.json,
+            &self.html,
+            &self.markdown,
+            &self.csv,
+            &self.timeline_csv,
+        ];
+        files
+            .into_iter()
+            .filter_map(|file| file.as_deref())
+            .collect()
+    }
+}
 
 const LOAD: &str = "Load";
 const CONNECTIONS: &str = "Connections";

@@ -1,6 +1,7 @@
 //! From the arguments to a checked plan.
 
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -160,6 +161,18 @@ fn check_combinations(arguments: &LoadArguments, requests: &[RequestSpec]) -> Re
         return Err(format!(
             "--new-connections sends one request on each connection; write -c {connections} in place of --streams"
         ));
+    }
+    let files = arguments.output_files();
+    let printed = files.iter().filter(|file| **file == Path::new("-"));
+    if printed.count() > 1 {
+        return Err("only one form of the result can be the standard output (-)".to_owned());
+    }
+    let folders = files.iter().filter_map(|file| file.parent());
+    if let Some(missing) = folders
+        .filter(|it| *it != Path::new(""))
+        .find(|it| !it.is_dir())
+    {
+        return Err(format!("{}: there is no such folder", missing.display()));
     }
     let needs_sample = matches!(arguments.check, Check::Content | Check::Length);
     let unsafe_one = requests.iter().find(|request| !probe::is_safe(request));

@@ -77,7 +77,9 @@ impl ContentToSend {
 }
 
 impl RequestSpec {
+    /// A GET of a URL, whose fragment is not sent (RFC 9110, section 4.2.5).
     pub(super) fn get(url: &str) -> RequestSpec {
+        let url = url.split_once('#').map_or(url, |(url, _)| url);
         RequestSpec {
             method: "GET".to_owned(),
             url: url.to_owned(),

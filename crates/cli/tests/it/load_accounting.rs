@@ -257,6 +257,8 @@ fn what_cannot_be_checked_or_sent_is_a_usage_error() {
         &["--new-connections", "-m", "8", "--http", "2"][..],
         &["-X", "POST", "-b", "x", "--check", "content"],
         &["-H", "Connection: close"],
+        &["--json", "-", "--csv", "-"],
+        &["--json", "/no/such/folder/result.json"],
         &["-H", "expect: 100-continue"],
     ] {
         let output = blitz(&[&["load"][..], arguments, &["http://127.0.0.1:1/"]].concat());
