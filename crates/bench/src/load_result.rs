@@ -23,7 +23,8 @@ pub struct LoadResult {
     pub plan: PlanFacts,
     /// Start of the measured time, in seconds since 1970 (UTC).
     pub started_at: f64,
-    /// Measured time, in seconds: without the warm-up.
+    /// Measured time, in seconds: without the warm-up. In an open loop it ends with the last response to a request that was
+    /// planned for it.
     pub duration_s: f64,
     /// Warm-up before it, in seconds.
     pub warm_up_s: f64,
@@ -86,9 +87,11 @@ pub struct Counts {
     pub completed: u64,
     /// Responses that failed a check, by what was wrong.
     pub wrong: BTreeMap<String, u64>,
-    /// Requests and connections without a response, by the error.
+    /// Requests and connections without a response, by the error. `more bytes behind a response` counts responses that
+    /// are among the completed ones as well, also of the warm-up.
     pub failed: BTreeMap<String, u64>,
-    /// Requests that were planned or sent and had no response at the end.
+    /// Requests that had no response at the end: in an open loop all that were planned for the measured time, in a closed
+    /// loop those that had waited much longer than others took.
     pub unfinished: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
@@ -103,7 +106,7 @@ pub struct Counts {
 pub struct Times {
     /// From the planned start of a request to the last byte of its response. In a closed loop the plan is the end of
     /// the previous request. The wait for a connection that a slow server keeps busy is part of it, so that nothing is
-    /// omitted.
+    /// omitted. Requests without a response at the end count with the time until then, which their latency exceeds.
     pub latency: Distribution,
     /// From the moment in which the request was sent to the last byte of its response. In an open loop this omits the
     /// time in which a slow server kept requests from being sent (coordinated omission).

@@ -94,8 +94,8 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(u64, u64)) -> usize {
     }
 }
 
-/// The stream of a frame, and the end of its content, if it has content of a stream. `None` if the frame is malformed or unknown
-/// (RFC 9000, section 19).
+/// The stream of a frame, and the end of its content, if it is of a stream and has content. `None` if the frame is
+/// malformed or unknown (RFC 9000, section 19).
 #[inline]
 fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, u64)>> {
     let kind = integer(rest)?;

@@ -165,14 +165,18 @@ fn check_combinations(arguments: &LoadArguments, requests: &[RequestSpec]) -> Re
     let files = arguments.output_files();
     let printed = files.iter().filter(|file| **file == Path::new("-"));
     if printed.count() > 1 {
-        return Err("only one form of the result can be the standard output (-)".to_owned());
+        let problem = "only one form of the result can be the standard output (-); name a file for the others";
+        return Err(problem.to_owned());
     }
     let folders = files.iter().filter_map(|file| file.parent());
     if let Some(missing) = folders
         .filter(|it| *it != Path::new(""))
         .find(|it| !it.is_dir())
     {
-        return Err(format!("{}: there is no such folder", missing.display()));
+        return Err(format!(
+            "{}: there is no such folder; make it before the run",
+            missing.display()
+        ));
     }
     let needs_sample = matches!(arguments.check, Check::Content | Check::Length);
     let unsafe_one = requests.iter().find(|request| !probe::is_safe(request));

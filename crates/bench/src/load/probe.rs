@@ -250,17 +250,17 @@ fn expect(spec: &RequestSpec, samples: &[Sample], wanted: &Wanted) -> Result<Exp
         ..Expected::default()
     };
     // What a server answers that does not work is no template for others.
-    let is_template =
-        |sample: &&Sample| !wanted.keep_going || wanted.status.is_some() || sample.status < 400;
+    let is_wanted = |status: u16| match wanted.status {
+        Some(wanted) => status == wanted,
+        None => status < 400,
+    };
+    let is_template = |sample: &&Sample| !wanted.keep_going || is_wanted(sample.status);
     let mut samples = samples.iter().filter(is_template);
     let (Some(first), second) = (samples.next(), samples.next()) else {
         return Ok(expected);
     };
     let wrong = |problem: String| Err(format!("{} {}: {problem}", spec.method, spec.url));
-    if wanted.status.is_some_and(|status| status != first.status) && !wanted.keep_going {
-        return wrong(format!("the status is {}", first.status));
-    }
-    if wanted.status.is_none() && first.status >= 400 {
+    if !is_wanted(first.status) {
         return wrong(format!(
             "the status is {}; --expect-status {} measures such responses",
             first.status, first.status
@@ -345,6 +345,12 @@ mod tests {
         assert_eq!(failing.describe(), "status below 400");
         let later = expected(&[sample(503, b"a"), sample(200, b"b")], &keep_going).unwrap();
         assert_eq!(later.describe(), "status 200");
+        let asked_for = Wanted {
+            status: Some(200),
+            ..keep_going
+        };
+        let failing = expected(&[sample(500, b"a"), sample(500, b"a")], &asked_for).unwrap();
+        assert_eq!(failing.describe(), "status 200");
     }
 
     #[test]

@@ -82,7 +82,8 @@ fn without_response(result: &LoadResult, course: &Course) -> Option<String> {
         return (unfinished > 0).then(|| {
             format!(
                 "{} requests had no response at the end, and had waited for it much longer than others: connections hang, \
-                 and fewer requests were in flight than planned.",
+                 and fewer requests were in flight than planned. Look at the server's limits of connections and streams; a \
+                 shorter --timeout counts such requests as failed.",
                 number::count(unfinished)
             )
         });
@@ -91,7 +92,7 @@ fn without_response(result: &LoadResult, course: &Course) -> Option<String> {
     if unfinished as f64 > UNFINISHED_MAX * planned as f64 {
         return Some(format!(
             "The server did not keep up with the rate: {} of {} planned requests had no response. They count with the time \
-             until the end, which their latency exceeds; it would rise with the length of the run.",
+             until the end, which their latency exceeds; it would rise with the length of the run. Use a lower --rate, or more connections.",
             number::count(unfinished),
             number::count(planned)
         ));
@@ -104,7 +105,7 @@ fn without_response(result: &LoadResult, course: &Course) -> Option<String> {
     is_behind.then(|| {
         format!(
             "The server did not keep up with the rate: {} of {} planned requests had their responses after the end. Their \
-             latency would rise with the length of the run.",
+             latency would rise with the length of the run. Use a lower --rate, or more connections.",
             number::count(course.late),
             number::count(planned)
         )

@@ -15,8 +15,8 @@ use crate::{blitz, stderr, stdout};
 
 /// A server on blocking sockets, with a thread for each connection. `respond` gets the number of the request and returns
 /// the content of the response, after any delay.
-struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     requests: Arc<AtomicU64>,
 }
 
@@ -28,6 +28,14 @@ impl Server {
     fn serve_on(
         listener: TcpListener,
         respond: impl Fn(u64) -> String + Send + Sync + 'static,
+    ) -> Server {
+        Server::start_raw(listener, move |number| Some(ok(&respond(number))))
+    }
+
+    /// `respond` returns a response, or `None` to send nothing.
+    pub(crate) fn start_raw(
+        listener: TcpListener,
+        respond: impl Fn(u64) -> Option<String> + Send + Sync + 'static,
     ) -> Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicU64::new(0));
@@ -46,19 +54,25 @@ impl Server {
     }
 }
 
-fn serve(client: &TcpStream, counted: &AtomicU64, respond: &dyn Fn(u64) -> String) {
+/// A response with this content.
+fn ok(content: &str) -> String {
+    let length = content.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{content}")
+}
+
+pub(crate) fn serve(
+    mut client: &TcpStream,
+    counted: &AtomicU64,
+    respond: &dyn Fn(u64) -> Option<String>,
+) {
     client.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(client);
     let mut line = String::new();
     while reader.read_line(&mut line).unwrap_or(0) > 0 {
         if line == "\r\n" {
-            let content = respond(counted.fetch_add(1, Ordering::SeqCst));
-            let response = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}",
-                content.len()
-            );
-            let mut writer = client;
-            if writer.write_all(response.as_bytes()).is_err() {
+            let response = respond(counted.fetch_add(1, Ordering::SeqCst));
+            let written = response.map(|response| client.write_all(response.as_bytes()));
+            if written.is_some_and(|written| written.is_err()) {
                 return;
             }
         }
@@ -183,7 +197,7 @@ fn a_server_that_goes_away_is_counted_and_the_run_ends() {
             thread::spawn(move || {
                 serve(&client.unwrap(), &AtomicU64::new(0), &|number| {
                     assert!(number < 50, "the connection ends here");
-                    "x".to_owned()
+                    Some(ok("x"))
                 });
             });
         }

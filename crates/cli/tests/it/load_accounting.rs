@@ -1,16 +1,14 @@
 //! `blitz load`: every request is in one figure, whatever the server does, and every run ends.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::load::{load, quantile_ms};
+use crate::load::{Server, load, quantile_ms, serve};
 use crate::{blitz, stderr};
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
@@ -18,31 +16,7 @@ const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
 /// A server that writes whatever `respond` returns for the number of a request. `None` never answers.
 fn server(respond: impl Fn(u64) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (respond, counted) = (Arc::new(respond), Arc::new(AtomicU64::new(0)));
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let (respond, counted) = (Arc::clone(&respond), Arc::clone(&counted));
-            thread::spawn(move || serve(&client.unwrap(), &counted, &*respond));
-        }
-    });
-    address
-}
-
-fn serve(mut client: &TcpStream, counted: &AtomicU64, respond: &dyn Fn(u64) -> Option<String>) {
-    client.set_nodelay(true).unwrap();
-    let mut reader = BufReader::new(client);
-    let mut line = String::new();
-    while reader.read_line(&mut line).unwrap_or(0) > 0 {
-        if line == "\r\n" {
-            let response = respond(counted.fetch_add(1, Ordering::SeqCst));
-            let written = response.map(|response| client.write_all(response.as_bytes()));
-            if written.is_some_and(|written| written.is_err()) {
-                return;
-            }
-        }
-        line.clear();
-    }
+    Server::start_raw(listener, respond).address
 }
 
 fn good() -> Option<String> {
@@ -61,8 +35,13 @@ fn all(result: &Value) -> u64 {
     of("completed") + of("unfinished") + sum(&counts["wrong"]) + sum(&counts["failed"])
 }
 
-fn problems(result: &Value) -> String {
-    result["problems"].to_string()
+fn load_on(address: SocketAddr, arguments: &str) -> (Value, Output) {
+    load(arguments, &format!("http://{address}/"))
+}
+
+fn assert_problem(result: &Value, part: &str) {
+    let problems = result["problems"].to_string();
+    assert!(problems.contains(part), "{problems}");
 }
 
 #[test]
@@ -78,7 +57,7 @@ fn planned_requests_that_fail_after_the_end_count() {
         Some("HTTP/1.1 200 O".to_owned())
     });
     let arguments = "-R 100 -c 200 -d 3s --warm-up 0s --timeout 2s -t 1";
-    let (result, output) = load(arguments, &format!("http://{address}/"));
+    let (result, output) = load_on(address, arguments);
     assert_eq!(all(&result), 300, "{}", result["counts"]);
     assert!(
         sum(&result["counts"]["failed"]) > 50,
@@ -90,22 +69,15 @@ fn planned_requests_that_fail_after_the_end_count() {
 
 #[test]
 fn planned_requests_that_wait_for_a_connection_count_with_their_wait() {
-    // Every second connection is accepted by the kernel, and never answers.
+    // Four requests hang, and all later ones wait for a connection.
     let address = server(|number| if number < 150 { good() } else { None });
-    let (result, output) = load(
-        "-R 100 -c 4 -d 2s --warm-up 0s -t 1",
-        &format!("http://{address}/"),
-    );
+    let (result, output) = load_on(address, "-R 100 -c 4 -d 2s --warm-up 0s -t 1");
     assert_eq!(all(&result), 200, "{}", result["counts"]);
     let unfinished = result["counts"]["unfinished"].as_u64().unwrap();
     assert!(unfinished > 40, "{}", result["counts"]);
     assert_eq!(result["times"]["latency"]["count"], 200, "none is left out");
     assert!(quantile_ms(&result["times"]["latency"], 0.99) > 4_900.0);
-    assert!(
-        problems(&result).contains("did not keep up"),
-        "{}",
-        problems(&result)
-    );
+    assert_problem(&result, "did not keep up");
     assert_eq!(output.status.code(), Some(75));
 }
 
@@ -120,16 +92,9 @@ fn connections_that_hang_in_a_closed_loop_are_told() {
             good()
         }
     });
-    let (result, _) = load(
-        "-c 6 -d 3s --warm-up 0s -t 1",
-        &format!("http://{address}/"),
-    );
+    let (result, _) = load_on(address, "-c 6 -d 3s --warm-up 0s -t 1");
     assert_eq!(result["counts"]["unfinished"], 3, "{}", result["counts"]);
-    assert!(
-        problems(&result).contains("connections hang"),
-        "{}",
-        problems(&result)
-    );
+    assert_problem(&result, "connections hang");
 }
 
 #[test]
@@ -150,7 +115,7 @@ fn a_wrong_status_counts_although_its_content_never_comes() {
         20 => Some(stalled.to_owned()),
         _ => good(),
     });
-    let (result, output) = load("-d 10s -c 2 --warm-up 0s", &format!("http://{address}/"));
+    let (result, output) = load_on(address, "-d 10s -c 2 --warm-up 0s");
     assert_eq!(result["counts"]["wrong"]["status"], 1);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -162,17 +127,16 @@ fn a_wrong_status_counts_although_its_content_never_comes() {
 
 #[test]
 fn a_first_response_without_an_end_delays_the_run_only() {
-    let endless = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx";
+    let endless = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
     let address = server(move |number| match number {
         0 | 1 => Some(endless.to_owned()),
         _ => good(),
     });
     let begun = Instant::now();
-    let arguments = ["load", "-d", "1s", "--timeout", "1s", "--quiet"];
-    let url = format!("http://{address}/");
-    let output = blitz(&[&arguments[..], &[&url]].concat());
+    let arguments = "-n 10 -c 1 --timeout 1s";
+    let (result, _) = load_on(address, arguments);
     assert!(begun.elapsed() < Duration::from_secs(15));
-    assert!(output.status.code().is_some());
+    assert_eq!(result["counts"]["completed"], 10, "{}", result["counts"]);
 }
 
 #[test]
@@ -184,7 +148,7 @@ fn a_number_of_requests_ends_although_the_server_is_gone() {
         serve(&client, &AtomicU64::new(0), &|_| good());
         let _ = client.shutdown(Shutdown::Both);
     });
-    let (result, output) = load("-n 20 -c 2", &format!("http://{address}/"));
+    let (result, output) = load_on(address, "-n 20 -c 2");
     serving.join().unwrap();
     assert_eq!(all(&result), 20, "{}", result["counts"]);
     assert_eq!(output.status.code(), Some(1));
@@ -193,7 +157,7 @@ fn a_number_of_requests_ends_although_the_server_is_gone() {
 #[test]
 fn surplus_bytes_behind_responses_are_told() {
     let address = server(|_| Some(format!("{GOOD}{GOOD}")));
-    let (result, output) = load("-n 20 -c 1", &format!("http://{address}/"));
+    let (result, output) = load_on(address, "-n 20 -c 1");
     assert_eq!(result["counts"]["completed"], 20);
     assert_eq!(
         result["counts"]["failed"]["more bytes behind a response"],
@@ -206,14 +170,11 @@ fn surplus_bytes_behind_responses_are_told() {
 fn heads_without_content_have_the_length_of_content() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n";
     let address = server(move |_| Some(head.to_owned()));
-    let (result, _) = load("-n 20 -c 1 -X HEAD", &format!("http://{address}/"));
+    let (result, _) = load_on(address, "-n 20 -c 1 -X HEAD");
     assert_eq!(result["counts"]["completed"], 20, "{}", result["counts"]);
     let unchanged = "HTTP/1.1 304 Not Modified\r\nContent-Length: 13\r\n\r\n";
     let address = server(move |_| Some(unchanged.to_owned()));
-    let (result, _) = load(
-        "-n 20 -c 1 --expect-status 304",
-        &format!("http://{address}/"),
-    );
+    let (result, _) = load_on(address, "-n 20 -c 1 --expect-status 304");
     assert_eq!(result["counts"]["completed"], 20, "{}", result["counts"]);
 }
 
@@ -222,7 +183,7 @@ fn content_that_no_server_takes_does_not_count_as_sent() {
     let refused = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let address = server(move |_| Some(refused.to_owned()));
     let arguments = "-n 3 -c 1 --upload 100m --keep-going";
-    let (result, _) = load(arguments, &format!("http://{address}/"));
+    let (result, _) = load_on(address, arguments);
     let sent = result["counts"]["content_bytes_sent"].as_u64().unwrap();
     assert!(sent < 300 * 1024 * 1024, "{}", result["counts"]);
 }
@@ -278,28 +239,18 @@ fn a_rate_above_the_capacity_is_reported_as_the_capacity() {
         thread::sleep(Duration::from_millis(10));
         good()
     });
-    let (result, output) = load(
-        "-R 150 -c 1 -d 2s --warm-up 0s -t 1",
-        &format!("http://{address}/"),
-    );
+    let (result, output) = load_on(address, "-R 150 -c 1 -d 2s --warm-up 0s -t 1");
     let completed = result["counts"]["completed"].as_f64().unwrap();
     let rate = completed / result["duration_s"].as_f64().unwrap();
     assert!(rate < 101.0, "{rate}");
-    assert!(
-        problems(&result).contains("did not keep up"),
-        "{}",
-        problems(&result)
-    );
+    assert_problem(&result, "did not keep up");
     assert_eq!(output.status.code(), Some(75));
 }
 
 #[test]
 fn a_low_rate_is_that_of_the_whole_time() {
     let address = server(|_| good());
-    let (result, _) = load(
-        "-R 1 -c 1 -d 3s --warm-up 0s -t 1",
-        &format!("http://{address}/"),
-    );
+    let (result, _) = load_on(address, "-R 1 -c 1 -d 3s --warm-up 0s -t 1");
     assert_eq!(result["counts"]["completed"], 3);
     let length = result["duration_s"].as_f64().unwrap();
     assert!((3.0..3.5).contains(&length), "{length}");
@@ -308,10 +259,7 @@ fn a_low_rate_is_that_of_the_whole_time() {
 #[test]
 fn a_rate_beyond_everything_ends_with_responses() {
     let address = server(|_| good());
-    let (result, output) = load(
-        "-R 100m -c 2 -d 1s --warm-up 0s -t 1",
-        &format!("http://{address}/"),
-    );
+    let (result, output) = load_on(address, "-R 100m -c 2 -d 1s --warm-up 0s -t 1");
     assert!(result["counts"]["completed"].as_u64().unwrap() > 0);
     assert_ne!(output.status.code(), Some(0));
 }
@@ -320,7 +268,7 @@ fn a_rate_beyond_everything_ends_with_responses() {
 fn a_number_of_requests_includes_the_time_of_those_that_fail() {
     let address = server(|number| if number < 12 { good() } else { None });
     let arguments = "-n 12 -c 2 --timeout 1s";
-    let (result, _) = load(arguments, &format!("http://{address}/"));
+    let (result, _) = load_on(address, arguments);
     assert_eq!(result["counts"]["completed"], 10, "{}", result["counts"]);
     assert_eq!(sum(&result["counts"]["failed"]), 2);
     let length = result["duration_s"].as_f64().unwrap();

@@ -46,12 +46,17 @@ impl<Id: Copy + Ord> Schedule<Id> {
 
     /// Adds a stream that is ready to send, unless it was added before.
     pub fn add(&mut self, id: Id, priority: Priority) {
-        if self.ready.iter().all(|ready| ready.id != id) {
-            self.ready.push(Ready {
-                id,
-                priority,
-                since: self.turn,
-            });
+        let since = self.turn;
+        self.push(Ready {
+            id,
+            priority,
+            since,
+        });
+    }
+
+    fn push(&mut self, new: Ready<Id>) {
+        if self.ready.iter().all(|ready| ready.id != new.id) {
+            self.ready.push(new);
         }
     }
 
@@ -80,7 +85,7 @@ impl<Id: Copy + Ord> Schedule<Id> {
     /// count: where all streams wait for room in their connection, they would otherwise wait for ever.
     pub fn give_back(&mut self, turn: Turn<Id>) {
         self.turn = self.turn.wrapping_sub(1);
-        self.ready.push(turn.0);
+        self.push(turn.0);
     }
 
     /// As [`Schedule::next`], for a stream that may not be able to send.
