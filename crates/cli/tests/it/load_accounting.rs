@@ -1,5 +1,6 @@
 //! `blitz load`: every request is in one figure, whatever the server does, and every run ends.
 
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::AtomicU64;
@@ -125,18 +126,43 @@ fn a_wrong_status_counts_although_its_content_never_comes() {
     );
 }
 
+const ENDLESS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
+
 #[test]
 fn a_first_response_without_an_end_delays_the_run_only() {
-    let endless = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n";
-    let address = server(move |number| match number {
-        0 | 1 => Some(endless.to_owned()),
-        _ => good(),
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, client) in listener.incoming().enumerate() {
+            let mut client = client.unwrap();
+            thread::spawn(move || match number {
+                // The connections of the first requests, which get a byte from time to time.
+                0 | 1 => {
+                    let _ = client.read(&mut [0; 1024]);
+                    client.write_all(ENDLESS.as_bytes()).unwrap();
+                    while client.write_all(b"1\r\nx\r\n").is_ok() {
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                }
+                _ => serve(&client, &AtomicU64::new(0), &|_| good()),
+            });
+        }
     });
-    let begun = Instant::now();
-    let arguments = "-n 10 -c 1 --timeout 1s";
-    let (result, _) = load_on(address, arguments);
-    assert!(begun.elapsed() < Duration::from_secs(15));
+    let (result, _) = load_on(address, "-n 10 -c 1 --timeout 1s");
     assert_eq!(result["counts"]["completed"], 10, "{}", result["counts"]);
+}
+
+#[test]
+fn a_first_response_that_stalls_is_an_error() {
+    let address = server(|_| Some(ENDLESS.to_owned()));
+    let url = format!("http://{address}/");
+    let output = blitz(&["load", "-d", "1s", "--timeout", "1s", &url]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("too slowly"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
