@@ -24,6 +24,13 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 /// Bytes that each connection may have sent without acknowledgement, beside what all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
 
+/// Frames of streams that a connection notes before the protocol is to take them. A datagram may have hundreds of
+/// them, and many datagrams come in one turn.
+const FRAMES_MAX: usize = 256;
+
+/// Frames for which a connection keeps memory.
+const FRAMES_KEPT: usize = 64;
+
 /// One connection, and what it carries.
 pub struct Connection<P: Protocol> {
     pub(crate) quic: RefCell<quinn_proto::Connection>,
@@ -320,14 +327,15 @@ impl<P: Protocol> Connection<P> {
         self.handshake.take()
     }
 
-    /// The frames of streams that have come since it was asked last, also those that came twice.
+    /// The frames with content of streams that have come since it was asked last, also those that came twice.
     pub fn take_frames(&self) -> Vec<StreamFrame> {
         self.frames.take()
     }
 
-    /// Takes back the memory of frames.
+    /// Takes back the memory of frames; a burst of them leaves no more than usual.
     pub fn recycle_frames(&self, mut frames: Vec<StreamFrame>) {
         frames.clear();
+        frames.shrink_to(FRAMES_KEPT);
         *self.frames.borrow_mut() = frames;
     }
 
@@ -340,14 +348,26 @@ impl<P: Protocol> Connection<P> {
         let mut frames = self.frames.borrow_mut();
         let datagram = self.datagrams.get().wrapping_add(1);
         self.datagrams.set(datagram);
-        packet_key::for_each_frame(|stream, end| {
+        let datagram_bytes = u32::try_from(datagram_bytes).unwrap_or(u32::MAX);
+        packet_key::for_each_frame(|stream, content| {
             frames.push(StreamFrame {
                 stream,
-                end,
+                offset: content.start,
+                end: content.end,
                 datagram,
                 datagram_bytes,
             });
         });
+    }
+
+    /// Whether the protocol is to take the frames that were noted before more are.
+    pub(crate) fn has_many_frames(&self) -> bool {
+        self.frames.borrow().len() >= FRAMES_MAX
+    }
+
+    /// Drops the frames that the protocol has not taken.
+    pub(crate) fn forget_frames(&self) {
+        self.frames.borrow_mut().clear();
     }
 
     /// A datagram has come. False if it is to be ignored.

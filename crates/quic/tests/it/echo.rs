@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use blitz_quic::quinn_proto::{
     ConnectionError, Dir, FinishError, ReadError, ReadableError, StreamEvent, StreamId, WriteError,
@@ -15,6 +16,12 @@ pub(crate) struct Echo;
 /// The first bytes of a stream whose echo panics, while it works on the connection and outside.
 pub(crate) const PANIC: &[u8] = b"panic!";
 pub(crate) const PANIC_OUTSIDE: &[u8] = b"panic outside!";
+
+/// The server does nothing else for a while, so that the client sends much before its next turn.
+pub(crate) const STOP_A_WHILE: &[u8] = b"stop a while";
+
+/// Frames of streams that the protocol gets at a time: as many as are noted, and those of a datagram.
+const FRAMES_MAX: usize = 256 + 300;
 
 /// Answered with the client's address.
 pub(crate) const ADDRESS: &[u8] = b"my address?";
@@ -52,6 +59,12 @@ impl Protocol for Echo {
             }
             StreamEvent::Available { .. } => {}
         }
+    }
+
+    fn before_sending(&self, connection: &Rc<Connection<Echo>>) {
+        let frames = connection.take_frames();
+        assert!(frames.len() <= FRAMES_MAX, "{} frames", frames.len());
+        connection.recycle_frames(frames);
     }
 
     fn lost(&self, _: &Rc<Connection<Echo>>, _: &ConnectionError) {}
@@ -98,6 +111,9 @@ fn pump(connection: &Rc<Connection<Echo>>, id: StreamId) {
             match next {
                 Ok(Some(chunk)) => {
                     assert!(!chunk.bytes.starts_with(PANIC), "as the client wishes");
+                    if chunk.bytes.starts_with(STOP_A_WHILE) {
+                        std::thread::sleep(Duration::from_millis(300));
+                    }
                     panics_outside |= chunk.bytes.starts_with(PANIC_OUTSIDE);
                     waiting.content = Some(match &*chunk.bytes {
                         ADDRESS => Bytes::from(remote.to_string()),
