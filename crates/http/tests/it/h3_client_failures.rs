@@ -333,10 +333,14 @@ fn frames_behind_trailers_fail_the_response() {
             let script = async move |endpoint: quinn::Endpoint| {
                 let raw = accept(&endpoint).await;
                 let (mut send, _) = raw.whole_request().await;
-                let message = [OK, &data(b"content"), &trailers].concat();
+                let mut message = [OK, &data(b"content"), &trailers].concat();
+                if pause_ms > 0 {
+                    send.write_all(&message).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                    message.clear();
+                }
+                message.extend_from_slice(&behind);
                 send.write_all(&message).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
-                send.write_all(&behind).await.unwrap();
                 send.finish().unwrap();
                 assert_eq!(raw.close_code().await, 0x105);
             };

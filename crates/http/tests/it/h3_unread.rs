@@ -215,8 +215,11 @@ fn small_pieces_on_many_connections_are_limited_together() {
             let mut exchange = client.exchange(request("POST", "/never")).await;
             exchange.write(data(vec![b'x'; 8_000])).await;
             uploads.spawn(async move {
+                // Its receiving half stays open, too.
+                let mut exchange = exchange;
                 for _ in 0..1_500 {
-                    if exchange.send.write_all(&data(vec![b'x'; 8])).await.is_err() {
+                    let piece = data(vec![b'x'; 8]);
+                    if exchange.send.write_all(&piece).await.is_err() {
                         return client.quic.close_code().await;
                     }
                     pause(1).await;
