@@ -116,9 +116,9 @@ fn a_panic_within_a_connection_ends_only_that_connection() {
     });
 }
 
-/// The frames of all datagrams that come in one turn take far more memory than the datagrams.
+/// The frames of all datagrams that come in one turn, with an event for each, take far more memory than the datagrams.
 #[test]
-fn the_protocol_gets_the_frames_of_many_datagrams_in_parts() {
+fn the_protocol_gets_the_events_of_many_datagrams_in_parts() {
     both_drivers(|io| {
         let server = Server::start(io, 1, Limits::default());
         block_on(async {
