@@ -29,9 +29,29 @@ fail() {
   exit 1
 }
 
-# free_port: prints an unused TCP port.
+# free_port: prints a port that is unused over TCP and UDP, and that this script has not got before. It is not one that
+# the kernel gives to connections: those could take it before the server does.
 free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+  python3 - "$scratch/ports" <<'PYTHON'
+import random, socket, sys
+
+given = open(sys.argv[1], "a+")
+given.seek(0)
+taken = {int(line) for line in given}
+for port in random.sample(range(10000, 32768), 1000):
+    if port in taken:
+        continue
+    try:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+    except OSError:
+        continue
+    print(port, file=given)
+    print(port)
+    sys.exit()
+sys.exit("no port of 1,000 is free")
+PYTHON
 }
 
 # start NAME PORT COMMAND...: starts a server in the background and waits until it accepts connections.

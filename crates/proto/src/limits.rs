@@ -194,8 +194,8 @@ pub struct QuicLimits {
     /// Window of a connection of QUIC in bytes to begin with.
     pub window_bytes_min: usize,
     /// Maximum of that window, which grows while content is read as fast as it comes, and while content waits that
-    /// nobody reads: requests need it as well. The growth of all connections of a listener is at most
-    /// [`Limits::core_buffer_bytes_max`] per core.
+    /// nobody reads: requests need it as well. The growth of all connections of a listener is at most three quarters of
+    /// [`Limits::core_buffer_bytes_max`] per core. The rest is for what takes more memory than its window.
     pub window_bytes_max: usize,
     /// Bytes of a QUIC connection that were sent and not acknowledged; beyond: back-pressure. All connections of a
     /// listener together have [`Limits::core_buffer_bytes_max`] per core, and each has 64 KiB beside it.
@@ -204,7 +204,7 @@ pub struct QuicLimits {
     /// them; beyond: the connection is closed.
     pub unread_excess_bytes_max: usize,
     /// Frames with content on a QUIC connection that nobody has read, and one more for each 512 bytes of the window;
-    /// beyond: the connection is closed.
+    /// beyond: the connection is closed. With half of them, it gets no larger window.
     pub unread_frames_max: u64,
 }
 

@@ -24,7 +24,11 @@ const TRAIN_BYTES_MAX: usize = 65_487;
 /// Bytes that each connection may have sent without acknowledgement, beside what all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
 
-/// Frames of streams for which a connection keeps memory.
+/// Frames of streams that a connection takes before the protocol is called. A datagram may have hundreds of them, and
+/// many datagrams come in one turn.
+const FRAMES_MAX: u64 = 256;
+
+/// Frames for which a connection keeps memory.
 const FRAMES_KEPT: usize = 64;
 
 /// One connection, and what it carries.
@@ -43,8 +47,10 @@ pub struct Connection<P: Protocol> {
     is_active: Cell<bool>,
     /// When the protocol wants to be called.
     deadline: Cell<Option<Instant>>,
-    /// Frames of streams that the library has taken, and those that the protocol has not asked for yet.
+    /// Frames of streams that the library has taken, and how many it had when the protocol asked for them last.
     frames_taken: Cell<u64>,
+    frames_passed: Cell<u64>,
+    /// Those that the protocol has not asked for yet.
     frames: RefCell<Vec<StreamFrame>>,
     /// The number of the last datagram with frames of streams.
     datagrams: Cell<u32>,
@@ -116,6 +122,7 @@ impl<P: Protocol> Connection<P> {
             is_active: Cell::new(false),
             deadline: Cell::new(None),
             frames_taken: Cell::default(),
+            frames_passed: Cell::default(),
             frames: RefCell::default(),
             datagrams: Cell::default(),
             window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
@@ -323,8 +330,9 @@ impl<P: Protocol> Connection<P> {
         self.handshake.take()
     }
 
-    /// The frames of streams that have come since it was asked last, also those that came twice.
+    /// The frames with content of streams that have come since it was asked last, also those that came twice.
     pub fn take_frames(&self) -> Vec<StreamFrame> {
+        self.frames_passed.set(self.frames_taken.get());
         self.frames.take()
     }
 
@@ -344,14 +352,28 @@ impl<P: Protocol> Connection<P> {
         let mut frames = self.frames.borrow_mut();
         let datagram = self.datagrams.get().wrapping_add(1);
         self.datagrams.set(datagram);
-        packet_key::for_each_frame(|stream, end| {
+        let datagram_bytes = u32::try_from(datagram_bytes).unwrap_or(u32::MAX);
+        packet_key::for_each_frame(|stream, content| {
             frames.push(StreamFrame {
                 stream,
-                end,
+                offset: content.start,
+                end: content.end,
                 datagram,
                 datagram_bytes,
             });
         });
+    }
+
+    /// Whether the protocol is to be called before more frames come. Those without content are not noted, but the
+    /// library has an event for each.
+    pub(crate) fn has_many_frames(&self) -> bool {
+        self.frames_taken.get() - self.frames_passed.get() >= FRAMES_MAX
+    }
+
+    /// Drops the frames that the protocol has not taken.
+    pub(crate) fn forget_frames(&self) {
+        self.frames_passed.set(self.frames_taken.get());
+        self.frames.borrow_mut().clear();
     }
 
     /// A datagram has come. False if it is to be ignored.

@@ -357,6 +357,9 @@ impl<P: Protocol> Shared<P> {
                         connection.note_received(bytes, frames);
                     }
                     self.list(&connection);
+                    if connection.has_many_frames() {
+                        self.hand_over(&connection);
+                    }
                 } else {
                     self.counters.moves_refused.add(1);
                 }
@@ -428,6 +431,18 @@ impl<P: Protocol> Shared<P> {
             }
         }
         is_sent && self.listed.borrow().is_empty()
+    }
+
+    /// Has the protocol take what a connection has received, which is driven soon.
+    #[cold]
+    fn hand_over(&self, connection: &Rc<Connection<P>>) {
+        while let Some(event) = self.next_event(connection) {
+            self.handle_event(connection, event);
+        }
+        if connection.state().is_some() {
+            self.call(connection, |protocol| protocol.before_sending(connection));
+        }
+        connection.forget_frames();
     }
 
     /// Passes the events of a connection on, and sends what it has to say. False if it has more.

@@ -5,26 +5,29 @@
 //! first packets and their probes of the path with a thousand: that took a seventh of a handshake.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use bytes::{Buf, BytesMut};
 use quinn_proto::crypto::{CryptoError, PacketKey};
 
-/// A frame of a stream that has come (RFC 9000, section 19.8).
+/// A frame with content of a stream that has come (RFC 9000, section 19.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamFrame {
     /// The number of the stream.
     pub stream: u64,
+    /// The offset in the stream where its content begins.
+    pub offset: u64,
     /// The offset in the stream behind its content.
     pub end: u64,
     /// The number of its datagram in the connection, which begins again after 2³² of them.
     pub datagram: u32,
     /// Bytes of the datagram, all of which is held as long as a part of it is.
-    pub datagram_bytes: usize,
+    pub datagram_bytes: u32,
 }
 
 thread_local! {
-    /// The frames of streams, and the ends of their content, in the packets that were decrypted last.
-    static FRAMES: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+    /// The frames of streams with content, as streams and offsets, in the packets that were decrypted last.
+    static FRAMES: RefCell<Vec<(u64, Range<u64>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Forgets the frames of earlier packets.
@@ -32,9 +35,13 @@ pub(crate) fn forget_frames() {
     FRAMES.with_borrow_mut(Vec::clear);
 }
 
-/// Calls `each` with the stream and the end of each frame of the packets since [`forget_frames`].
-pub(crate) fn for_each_frame(mut each: impl FnMut(u64, u64)) {
-    FRAMES.with_borrow(|frames| frames.iter().for_each(|&(stream, end)| each(stream, end)));
+/// Calls `each` with the stream and the offsets of each frame of the packets since [`forget_frames`].
+pub(crate) fn for_each_frame(mut each: impl FnMut(u64, &Range<u64>)) {
+    FRAMES.with_borrow(|frames| {
+        for (stream, content) in frames {
+            each(*stream, content);
+        }
+    });
 }
 
 /// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
@@ -54,7 +61,7 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
     ) -> Result<(), CryptoError> {
         self.0.decrypt(packet, header, payload)?;
         let len = FRAMES.with_borrow_mut(|frames| {
-            read_frames(payload, |stream, end| frames.push((stream, end)))
+            read_frames(payload, |stream, content| frames.push((stream, content)))
         });
         payload.truncate(len);
         Ok(())
@@ -73,9 +80,10 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
     }
 }
 
-/// Calls `each` for each frame of a stream, and returns the length of the payload without the PADDING at its end. One
-/// such frame stays, because a packet needs a frame. What is malformed stays as it is: the machine rejects it.
-fn read_frames(payload: &[u8], mut each: impl FnMut(u64, u64)) -> usize {
+/// Calls `each` for each frame with content of a stream: others make nobody hold anything. Returns the length of the
+/// payload without the PADDING at its end. One such frame stays, because a packet needs a frame. What is malformed stays
+/// as it is: the machine rejects it.
+fn read_frames(payload: &[u8], mut each: impl FnMut(u64, Range<u64>)) -> usize {
     let mut rest = payload;
     loop {
         let len = payload.len() - rest.len();
@@ -86,7 +94,8 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(u64, u64)) -> usize {
                 None => return len + 1,
             },
             _ => match read_frame(&mut rest) {
-                Some(Some((stream, end))) => each(stream, end),
+                Some(Some((_, content))) if content.is_empty() => {}
+                Some(Some((stream, content))) => each(stream, content),
                 Some(None) => {}
                 None => return payload.len(),
             },
@@ -94,10 +103,10 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(u64, u64)) -> usize {
     }
 }
 
-/// The stream of a frame, and the end of its content, if it is of a stream and has content. `None` if the frame is
-/// malformed or unknown (RFC 9000, section 19).
+/// The stream of a frame, and the offsets of its content, if it is of a stream. `None` if the frame is malformed or
+/// unknown (RFC 9000, section 19).
 #[inline]
-fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, u64)>> {
+fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, Range<u64>)>> {
     let kind = integer(rest)?;
     match kind {
         // PING, HANDSHAKE_DONE, and IMMEDIATE_ACK as `quinn` numbers it.
@@ -121,8 +130,7 @@ fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, u64)>> {
                 _ => integer(rest)?,
             };
             skip(rest, len)?;
-            // Without content nobody holds anything of it.
-            return Some((len > 0).then_some((stream, offset + len)));
+            return Some(Some((stream, offset..offset + len)));
         }
         // CRYPTO, and NEW_TOKEN.
         0x06 => {
@@ -205,9 +213,9 @@ mod tests {
         ];
         let payload = payload.concat();
         let mut found = Vec::new();
-        let len = read_frames(&payload, |stream, end| found.push((stream, end)));
+        let len = read_frames(&payload, |stream, content| found.push((stream, content)));
         assert_eq!(len, payload.len());
-        assert_eq!(found, [(4, 13), (12, 5)]);
+        assert_eq!(found, [(4, 10..13), (12, 0..5)]);
     }
 
     #[test]

@@ -318,3 +318,46 @@ fn a_server_that_resets_a_response_fails_its_reader() {
         });
     });
 }
+
+#[test]
+fn frames_behind_trailers_fail_the_response() {
+    let trailers: &[u8] = &[1, 6, 0, 0, 0x21, b'a', 1, b'b'];
+    for (behind, pause_ms) in [
+        (data(b"more"), 0),
+        (data(b"more"), 50),
+        (trailers.to_vec(), 0),
+    ] {
+        let trailers = trailers.to_vec();
+        on_each_driver(|io| {
+            let (trailers, behind) = (trailers.clone(), behind.clone());
+            let script = async move |endpoint: quinn::Endpoint| {
+                let raw = accept(&endpoint).await;
+                let (mut send, _) = raw.whole_request().await;
+                let mut message = [OK, &data(b"content"), &trailers].concat();
+                if pause_ms > 0 {
+                    send.write_all(&message).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                    message.clear();
+                }
+                message.extend_from_slice(&behind);
+                send.write_all(&message).await.unwrap();
+                send.finish().unwrap();
+                assert_eq!(raw.close_code().await, 0x105);
+            };
+            with_peer(Peer::new(), io, script, async |address, options| {
+                let connection = connect(&address, &options).await;
+                let mut response = ask(&connection, "/").await.unwrap();
+                blitz_http::sleep(Duration::from_millis(2 * pause_ms)).await;
+                let error = loop {
+                    match response.body.next().await {
+                        Ok(Some(_)) => {}
+                        Ok(None) => panic!("it was complete"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(matches!(error, BodyError::Malformed(_)), "{error}");
+                assert!(!connection.is_open());
+            });
+        });
+    }
+}

@@ -177,3 +177,84 @@ fn a_window_that_has_shrunk_may_still_be_used() {
         nothing_was_cut(server);
     });
 }
+
+/// Content in small frames takes more memory than its window, so the client gets no more credit, and may wait.
+#[test]
+fn small_pieces_that_nobody_reads_are_held_back() {
+    let options = || limits(|limits| limits.quic.unread_frames_max = 200);
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let mut exchange = client.exchange(request("POST", "/never")).await;
+        let mut pieces = 0;
+        while pieces < 1_200 {
+            let piece = data(vec![b'x'; 220]);
+            let written = exchange.send.write_all(&piece);
+            match tokio::time::timeout(Duration::from_millis(300), written).await {
+                Ok(written) => written.unwrap(),
+                Err(_) => break,
+            }
+            pieces += 1;
+            pause(1).await;
+        }
+        // As many as the first window has room for.
+        assert!((200..400).contains(&pieces), "{pieces}");
+        nothing_was_cut(server);
+        exchange.send.reset(0x10c_u32.into()).unwrap();
+        client.hello().await;
+    });
+}
+
+/// What connections hold beyond their windows is limited for all of them together.
+#[test]
+fn small_pieces_on_many_connections_are_limited_together() {
+    let options = || limits(|limits| limits.core_buffer_bytes_max = 256 * 1024);
+    with_options(options, async |server| {
+        let mut uploads = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let client = RawClient::connect(server).await;
+            let mut exchange = client.exchange(request("POST", "/never")).await;
+            exchange.write(data(vec![b'x'; 8_000])).await;
+            uploads.spawn(async move {
+                // Its receiving half stays open, too.
+                let mut exchange = exchange;
+                for _ in 0..1_500 {
+                    let piece = data(vec![b'x'; 8]);
+                    if exchange.send.write_all(&piece).await.is_err() {
+                        return client.quic.close_code().await;
+                    }
+                    pause(1).await;
+                }
+                client.hello().await;
+                0
+            });
+        }
+        let codes = uploads.join_all().await;
+        let closed = codes.iter().filter(|code| **code == 0x107).count();
+        assert!((1..6).contains(&closed), "{codes:?}");
+        assert_eq!(server.counters().refused_for("unread-flood"), closed as u64);
+        assert!(codes.iter().all(|code| matches!(code, 0 | 0x107)));
+    });
+}
+
+/// Uploads that are read all the time, on one connection.
+#[test]
+fn echoed_uploads_are_never_closed() {
+    with_options(Default::default, async |server| {
+        let client = server.connect().await;
+        let mut uploads = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let (mut send, mut response) = client.send(post("/echo")).await.split();
+            let content = pattern(number, 1 << 20);
+            uploads.spawn(async move {
+                let sending = async {
+                    send.send_data(Bytes::from(content.clone())).await.unwrap();
+                    send.finish().await.unwrap();
+                };
+                let ((), answer) = tokio::join!(sending, receive(&mut response));
+                assert!(answer.unwrap().content == content);
+            });
+        }
+        uploads.join_all().await;
+        nothing_was_cut(server);
+    });
+}

@@ -202,7 +202,10 @@ impl Connection {
         let step = match self.streams.remove(&stream.0) {
             Some(mut state) => {
                 let step = self.request_input(stream.0, &mut state, input, has_fin, now, received);
-                if !state.is_closed() {
+                // What comes behind trailers is checked as well.
+                let is_read =
+                    has_fin && step.as_ref().is_ok_and(|step| step.consumed == input.len());
+                if !state.is_closed() || !is_read {
                     self.streams.insert(stream.0, state);
                 }
                 step
@@ -269,7 +272,7 @@ impl Connection {
         let Some(state) = self.streams.get_mut(&id) else {
             return Ok(None);
         };
-        if state.receiving == Receiving::Reset {
+        if state.receiving == Receiving::Reset || state.is_closed() {
             return Ok(None);
         }
         let is_early = state.sending == Sending::Head;

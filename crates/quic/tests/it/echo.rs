@@ -1,8 +1,9 @@
 //! A protocol that sends back what comes on each stream.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use blitz_quic::quinn_proto::{
     ConnectionError, Dir, FinishError, ReadError, ReadableError, StreamEvent, StreamId, WriteError,
@@ -15,6 +16,17 @@ pub(crate) struct Echo;
 /// The first bytes of a stream whose echo panics, while it works on the connection and outside.
 pub(crate) const PANIC: &[u8] = b"panic!";
 pub(crate) const PANIC_OUTSIDE: &[u8] = b"panic outside!";
+
+/// The server does nothing else for a while, so that the client sends much before its next turn.
+pub(crate) const STOP_A_WHILE: &[u8] = b"stop a while";
+
+/// Events that a connection has at a time: for 256 frames and those of a datagram.
+const EVENTS_MAX: usize = 256 + 300;
+
+thread_local! {
+    /// Events of the connection that is driven.
+    static EVENTS: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Answered with the client's address.
 pub(crate) const ADDRESS: &[u8] = b"my address?";
@@ -36,6 +48,7 @@ impl Protocol for Echo {
     }
 
     fn stream(&self, connection: &Rc<Connection<Echo>>, event: StreamEvent) {
+        EVENTS.set(EVENTS.get() + 1);
         match event {
             StreamEvent::Opened { dir } => {
                 while let Some(id) = connection.with(|quic| quic.streams().accept(dir)).flatten() {
@@ -52,6 +65,11 @@ impl Protocol for Echo {
             }
             StreamEvent::Available { .. } => {}
         }
+    }
+
+    fn before_sending(&self, _: &Rc<Connection<Echo>>) {
+        let events = EVENTS.take();
+        assert!(events <= EVENTS_MAX, "{events} events");
     }
 
     fn lost(&self, _: &Rc<Connection<Echo>>, _: &ConnectionError) {}
@@ -98,6 +116,9 @@ fn pump(connection: &Rc<Connection<Echo>>, id: StreamId) {
             match next {
                 Ok(Some(chunk)) => {
                     assert!(!chunk.bytes.starts_with(PANIC), "as the client wishes");
+                    if chunk.bytes.starts_with(STOP_A_WHILE) {
+                        std::thread::sleep(Duration::from_millis(300));
+                    }
                     panics_outside |= chunk.bytes.starts_with(PANIC_OUTSIDE);
                     waiting.content = Some(match &*chunk.bytes {
                         ADDRESS => Bytes::from(remote.to_string()),

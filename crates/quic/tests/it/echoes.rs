@@ -1,12 +1,13 @@
 //! Streams that come back whole.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use blitz_quic::Limits;
 use quinn::{ConnectionError, VarInt};
 
 use crate::clients::{block_on, connect, echo, endpoint, pattern};
-use crate::echo::{PANIC, PANIC_OUTSIDE};
+use crate::echo::{PANIC, PANIC_OUTSIDE, STOP_A_WHILE};
 use crate::server::{CLOSE, Server, both_drivers};
 
 #[test]
@@ -112,5 +113,39 @@ fn a_panic_within_a_connection_ends_only_that_connection() {
         });
         let total = server.stop();
         assert_eq!(total.sum(|counters| counters.panics), 2);
+    });
+}
+
+/// The frames of all datagrams that come in one turn, with an event for each, take far more memory than the datagrams.
+#[test]
+fn the_protocol_gets_the_events_of_many_datagrams_in_parts() {
+    both_drivers(|io| {
+        let server = Server::start(io, 1, Limits::default());
+        block_on(async {
+            let endpoint = endpoint(&server);
+            let connection = connect(&endpoint, server.address).await;
+            let mut streams = Vec::new();
+            for _ in 0..60 {
+                let (send, receive) = connection.open_bi().await.unwrap();
+                streams.push((send, receive, Vec::new()));
+            }
+            streams[0].0.write_all(STOP_A_WHILE).await.unwrap();
+            streams[0].2.extend_from_slice(STOP_A_WHILE);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            // Each round is a datagram with a frame for each stream.
+            for round in 0..30 {
+                for (send, _, content) in &mut streams {
+                    send.write_all(&[round]).await.unwrap();
+                    content.push(round);
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            for (send, receive, content) in &mut streams {
+                send.finish().unwrap();
+                assert!(receive.read_to_end(1_000).await.unwrap() == *content);
+            }
+        });
+        let total = server.stop();
+        assert_eq!(total.sum(|counters| counters.panics), 0);
     });
 }

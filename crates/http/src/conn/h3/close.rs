@@ -62,6 +62,10 @@ impl<R: Role> Driver<R> {
             R::note_end(self, "unread-flood");
             return self.close(Code::EXCESSIVE_LOAD);
         }
+        if self.sorts_too_much() {
+            R::note_end(self, "disordered-flood");
+            return self.close(Code::EXCESSIVE_LOAD);
+        }
         let due = self.next_deadline();
         if let Some(quic) = &self.quic {
             quic.set_active(!is_idle);
@@ -83,7 +87,7 @@ impl<R: Role> Driver<R> {
         self.out = Vec::new();
         self.machine.shrink();
         self.unread.shrink();
-        self.window.read = 0;
+        (self.window.read, self.window.frames) = (0, 0);
         self.set_window(0);
     }
 

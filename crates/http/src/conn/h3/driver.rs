@@ -118,12 +118,13 @@ impl Pieces {
 /// What the peer may send before it is read.
 pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
-    /// Content beyond it that waits for its reader, as far as there is memory for it.
+    /// Memory beyond it that content takes which waits for its reader, as far as all connections share it.
     pub(super) beyond: usize,
-    /// Bytes that were read since the last look at the clock, and when that was.
+    /// Bytes that were read since the last look at the clock, frames that came, and when that was.
     pub(super) read: usize,
+    pub(super) frames: usize,
     pub(super) since: Instant,
-    /// It is as large as it may become, and content that nobody reads may have used it up.
+    /// It may not become larger, and content that nobody reads may have used it up.
     pub(super) is_used_up: bool,
 }
 
@@ -135,7 +136,7 @@ pub(crate) struct Shared<R: Role> {
     /// The start of the machines' time: the first time that one of them read the clock.
     epoch: OnceCell<Instant>,
     pub(super) spare: SpareStreams,
-    /// Bytes by which the windows of all connections have grown.
+    /// Bytes by which the windows of all connections have grown, and what is held beyond them.
     pub(super) windows_grown: Cell<usize>,
 }
 
@@ -194,6 +195,7 @@ impl<R: Role> Conn<R> {
                 bytes: shared.limits().quic.window_bytes_min,
                 beyond: 0,
                 read: 0,
+                frames: 0,
                 since: now,
                 is_used_up: false,
             },

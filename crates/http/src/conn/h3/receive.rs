@@ -375,7 +375,7 @@ impl<R: Role> Driver<R> {
     }
 
     /// Lets a peer send more while its content is read as fast as it comes, and less while the core is short of
-    /// memory.
+    /// memory. Content in small frames is no reason: so many of them might wait as the window has room for.
     fn note_read(&mut self, bytes: usize) {
         let window = &mut self.window;
         window.read += bytes;
@@ -384,23 +384,26 @@ impl<R: Role> Driver<R> {
         }
         let now = blitz_reactor::now();
         let took = now.saturating_duration_since(window.since);
-        window.read = 0;
+        let read = std::mem::take(&mut window.read) as u64;
+        let frames = std::mem::take(&mut window.frames) as u64;
         window.since = now;
         let bytes = window.bytes;
         let rtt = self.quic(|quic| quic.rtt()).unwrap_or_default();
-        let wanted = match took < rtt.min(RTT_MAX) * 2 {
-            true => bytes * 2,
+        let is_fast = took < rtt.min(RTT_MAX) * 2;
+        let more = bytes * 2;
+        let wanted = match is_fast && frames * more as u64 <= read * self.frames_usual(more) {
+            true => more,
             false => bytes,
         };
         self.set_window(wanted);
     }
 
-    /// Changes the window, as far as the memory allows.
+    /// Changes the window, as far as the memory allows: a quarter is left for what is held beyond windows.
     pub(super) fn set_window(&mut self, wanted: usize) {
         let limits = self.limits();
         let first = limits.quic.window_bytes_min;
         let others = self.shared.windows_grown.get() - (self.window.bytes - first);
-        let left = limits.core_buffer_bytes_max.saturating_sub(others);
+        let left = (limits.core_buffer_bytes_max / 4 * 3).saturating_sub(others);
         let bytes_max = match is_short(blitz_reactor::fair_share(), limits) {
             true => first,
             false => limits.quic.window_bytes_max.min(first + left).max(first),
@@ -448,6 +451,16 @@ impl<R: Role> Driver<R> {
 }
 
 impl RequestStream {
+    /// Whether its reader gets more. RFC 9114, section 4.1: "Receipt of an invalid sequence of frames MUST be treated
+    /// as a connection error of type H3_FRAME_UNEXPECTED", for which what is behind trailers is read as well.
+    fn may_have_more(&self) -> bool {
+        match self.state.exchange.receiving.body {
+            Body::Open => true,
+            Body::Done => !self.has_fin,
+            _ => false,
+        }
+    }
+
     fn take_trailers(&mut self, trailers: Pooled<Fields>) {
         let receiving = &mut self.state.exchange.receiving;
         if matches!(receiving.body, Body::Open) {
@@ -475,12 +488,16 @@ impl<R: Role> Framing for Driver<R> {
     }
 
     fn poll_fill(&mut self, id: StreamId, _: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
-        let filled = match self.stream(id) {
+        let filled = match self.streams.get(&id) {
             None => return Poll::Ready(Err(BodyError::Cancelled)),
-            Some(state) if matches!(state.exchange.receiving.body, Body::Open) => self.fill(id),
+            Some(stream) if stream.may_have_more() => self.fill(id),
             Some(_) => Ok(None),
         };
         let content = filled.unwrap_or_else(|error| {
+            if let Some(state) = self.stream(id) {
+                // The reader was not told that it is complete, if it was.
+                state.exchange.receiving.body = Body::Open;
+            }
             self.fail(error);
             None
         });
