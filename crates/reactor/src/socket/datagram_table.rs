@@ -48,7 +48,7 @@ pub(crate) struct DatagramTable {
     slab: Slab<DatagramEntry>,
     /// Sockets without a pending receive.
     to_receive: Vec<SocketKey>,
-    /// Sockets with [`UNREAD_MAX`] trains at their last receive.
+    /// Sockets that had [`UNREAD_MAX`] trains or more at a receive of the last turn.
     unread: Vec<SocketKey>,
     /// Sockets whose waiting trains start to be sent at the end of the turn.
     to_send: Vec<SocketKey>,
@@ -426,12 +426,20 @@ impl Sockets<'_> {
             return;
         }
         for key in table.datagrams.to_receive.drain(..) {
-            if let Some(entry) = table.datagrams.slab.get_mut(key)
-                && !entry.is_closing
-            {
-                entry.is_receiving = true;
-                table.driver.receive_datagrams(key, entry.handle);
+            let Some(entry) = table.datagrams.slab.get_mut(key) else {
+                continue;
+            };
+            if entry.is_closing {
+                continue;
             }
+            // The receive that ended by itself has not been stopped.
+            if entry.received.len() >= UNREAD_MAX {
+                entry.is_paused = true;
+                self.core.counters.trains_paused.add(1);
+                continue;
+            }
+            entry.is_receiving = true;
+            table.driver.receive_datagrams(key, entry.handle);
         }
     }
 
@@ -493,7 +501,8 @@ impl Sockets<'_> {
                     true => train.into_copied(),
                     false => train,
                 });
-                if entry.received.len() == UNREAD_MAX {
+                let is_to_pause = entry.received.len() >= UNREAD_MAX && !entry.is_paused;
+                if is_to_pause && datagrams.unread.last() != Some(&key) {
                     datagrams.unread.push(key);
                 }
                 wake(&mut entry.reader);

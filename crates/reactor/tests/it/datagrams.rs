@@ -299,6 +299,39 @@ fn a_socket_that_nobody_reads_leaves_buffers_to_others() {
 }
 
 #[test]
+fn a_reader_that_is_slower_than_its_sender_bounds_what_is_received() {
+    on_both_drivers(|| async {
+        let socket = loopback();
+        let to = socket.local();
+        let sender = thread::spawn(move || {
+            let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+            for burst in 0..1_000 {
+                for _ in 0..40 {
+                    sender.send_to(&[burst as u8; 1_000], to).unwrap();
+                }
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let mut read = 0;
+        let mut waiting_max = 0;
+        while let Ok(train) = timeout(QUIET, socket.recv()).await {
+            drop(train);
+            read += 1;
+            waiting_max = waiting_max.max(counters().trains_received - read);
+            // What comes meanwhile is received in the next turn.
+            if read < 400 {
+                thread::sleep(Duration::from_micros(500));
+                yield_now().await;
+            }
+        }
+        sender.join().unwrap();
+        assert!(waiting_max >= 48, "{waiting_max}");
+        // The limit, and what two turns may bring.
+        assert!(waiting_max <= 48 + 2 * 64, "{waiting_max}");
+    });
+}
+
+#[test]
 fn datagrams_that_the_kernel_drops_are_counted() {
     on_both_drivers(|| async {
         let socket = loopback();
