@@ -9,9 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_http::{Signal, Signals};
-use rustix::process::{
-    self, Pid, getpgrp, getpid, kill_current_process_group, kill_process_group,
-};
+use rustix::process::{self, Pid, getpgrp, getpid, kill_current_process_group, kill_process_group};
 
 use crate::output;
 use crate::run_folder::RunFolder;

@@ -77,7 +77,10 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
 fn of_errors(counts: &Counts) -> String {
     let errors = number::count(counts.errors());
     let mut message = format!("{errors} requests failed or had wrong responses.");
-    if counts.failed.contains_key(&ClientError::Unprocessed.to_string()) {
+    if counts
+        .failed
+        .contains_key(&ClientError::Unprocessed.to_string())
+    {
         message.push_str(
             " The server refused some while it ended a connection (GOAWAY) or had no stream for them (REFUSED_STREAM); \
              browsers send such requests again. Raise its limit of requests in a connection, which is 1,000 in nginx \
@@ -133,7 +136,10 @@ mod tests {
     fn refused_requests_are_explained() {
         let mut counts = Counts::default();
         counts.failed.insert("timed out".to_owned(), 2);
-        assert_eq!(of_errors(&counts), "2 requests failed or had wrong responses.");
+        assert_eq!(
+            of_errors(&counts),
+            "2 requests failed or had wrong responses."
+        );
         let refused = ClientError::Unprocessed.to_string();
         counts.failed.insert(refused, 1_000);
         let message = of_errors(&counts);

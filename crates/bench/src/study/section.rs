@@ -236,7 +236,8 @@ pub(crate) fn conclusion(case: &Measured, sentence: &Sentence<'_>) -> Conclusion
         Difference::NotSignificant => "; no significant difference",
         _ => "",
     };
-    let text = format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval}{note}).");
+    let text =
+        format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval}{note}).");
     Conclusion::new(kind(&comparison, figure.better), text)
 }
 

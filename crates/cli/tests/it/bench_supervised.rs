@@ -94,7 +94,9 @@ fn nothing_runs_on_after_the_measuring_process_was_killed() {
     let processes = bench.processes();
     let measuring = processes.iter().find(|process| {
         let words = fs::read(process.join("cmdline")).unwrap_or_default();
-        words.split(|&byte| byte == 0).any(|word| word == b"--supervised")
+        words
+            .split(|&byte| byte == 0)
+            .any(|word| word == b"--supervised")
     });
     let pid = measuring.and_then(|process| process.file_name()).unwrap();
     let sent = Command::new("kill").arg("-KILL").arg(pid).status().unwrap();

@@ -10,8 +10,7 @@ use blitz_reactor::{Buffer, Chunk, Slice};
 
 use crate::error::{BodyError, SendError};
 use crate::exchange::{
-    Body, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission,
-    wake,
+    Body, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission, wake,
 };
 use crate::input::Input;
 use crate::recycle::Pooled;

@@ -14,7 +14,9 @@ use super::role::Role;
 use crate::conn::streams::room::is_short;
 use crate::conn::streams::stream::ResetReason;
 use crate::error::{BodyError, SendError};
-use crate::exchange::{Body, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission, wake};
+use crate::exchange::{
+    Body, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission, wake,
+};
 use crate::recycle::Pooled;
 
 /// Pieces that are read while a head is awaited: one, and one more to see whether it is the last.
