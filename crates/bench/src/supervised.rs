@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_http::{Signal, Signals};
-use rustix::process::{self, getpgrp, getpid, kill_current_process_group};
+use rustix::process::{self, Pid, getpgrp, getpid, kill_current_process_group, kill_process_group};
 
 use crate::output;
 use crate::run_folder::RunFolder;
@@ -55,7 +55,12 @@ impl Supervised {
     /// Ends all of its processes, if they have not ended, and removes their files.
     pub(crate) fn end(mut self) -> io::Result<ExitStatus> {
         drop(self.lifeline.take());
-        self.child.wait()
+        let status = self.child.wait()?;
+        // It was killed by somebody else if others of its group are left.
+        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process_group(group, process::Signal::KILL);
+        }
+        Ok(status)
     }
 }
 

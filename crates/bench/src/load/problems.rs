@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::load_result::{Affects, LoadResult, Problem};
+use blitz_http::ClientError;
+
+use crate::load_result::{Affects, Counts, LoadResult, Problem};
 use crate::number;
 
 /// The share of the time from which a core counts as busy: what it measures is then itself.
@@ -34,9 +36,7 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
         add(Affects::Everything, "No request was answered.".to_owned());
     }
     if counts.errors() > 0 {
-        let errors = number::count(counts.errors());
-        let message = format!("{errors} requests failed or had wrong responses.");
-        add(Affects::Everything, message);
+        add(Affects::Everything, of_errors(counts));
     }
     if course.is_interrupted {
         let message = "The run was interrupted before its end.".to_owned();
@@ -72,6 +72,22 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
     }
     problems.sort_by_key(|problem| problem.affects);
     problems
+}
+
+fn of_errors(counts: &Counts) -> String {
+    let errors = number::count(counts.errors());
+    let mut message = format!("{errors} requests failed or had wrong responses.");
+    if counts
+        .failed
+        .contains_key(&ClientError::Unprocessed.to_string())
+    {
+        message.push_str(
+            " The server refused some while it ended a connection (GOAWAY) or had no stream for them (REFUSED_STREAM); \
+             browsers send such requests again. Raise its limit of requests in a connection, which is 1,000 in nginx \
+             (keepalive_requests), or use fewer streams (-m).",
+        );
+    }
+    message
 }
 
 /// What requests say about the run that had no response, or had it after the end.
@@ -110,4 +126,24 @@ fn without_response(result: &LoadResult, course: &Course) -> Option<String> {
             number::count(planned)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_requests_are_explained() {
+        let mut counts = Counts::default();
+        counts.failed.insert("timed out".to_owned(), 2);
+        assert_eq!(
+            of_errors(&counts),
+            "2 requests failed or had wrong responses."
+        );
+        let refused = ClientError::Unprocessed.to_string();
+        counts.failed.insert(refused, 1_000);
+        let message = of_errors(&counts);
+        assert!(message.starts_with("1,002 requests failed"), "{message}");
+        assert!(message.contains("keepalive_requests"), "{message}");
+    }
 }

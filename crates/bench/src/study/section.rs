@@ -232,14 +232,12 @@ pub(crate) fn conclusion(case: &Measured, sentence: &Sentence<'_>) -> Conclusion
     let stats::Interval { low, high } = comparison.interval;
     let interval = format!("{} to {}", number(low), number(high));
     let ratio = number(comparison.ratio);
-    let text = match comparison.difference {
-        Difference::NotSignificant => {
-            format!(
-                "{about}: no significant difference between {subject} and {base} ({ratio}, {interval})."
-            )
-        }
-        _ => format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval})."),
+    let note = match comparison.difference {
+        Difference::NotSignificant => "; no significant difference",
+        _ => "",
     };
+    let text =
+        format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval}{note}).");
     Conclusion::new(kind(&comparison, figure.better), text)
 }
 

@@ -86,3 +86,22 @@ fn nothing_runs_on_after_a_kill() {
     assert_eq!(bench.signal("-KILL"), None);
     bench.wait_for(<[PathBuf]>::is_empty);
 }
+
+/// As when the kernel is out of memory: what has started the servers is not there to end them.
+#[test]
+fn nothing_runs_on_after_the_measuring_process_was_killed() {
+    let mut bench = Bench::start("measuring");
+    let processes = bench.processes();
+    let measuring = processes.iter().find(|process| {
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        words
+            .split(|&byte| byte == 0)
+            .any(|word| word == b"--supervised")
+    });
+    let pid = measuring.and_then(|process| process.file_name()).unwrap();
+    let sent = Command::new("kill").arg("-KILL").arg(pid).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(bench.process.wait().unwrap().code(), Some(128 + 9));
+    bench.wait_for(<[PathBuf]>::is_empty);
+    assert_eq!(fs::read_dir(&bench.folder).unwrap().count(), 0);
+}

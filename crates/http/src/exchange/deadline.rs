@@ -92,7 +92,7 @@ impl ExchangeState {
         let body = if self.has_no_min_rate {
             (moved() + limits.stream_idle_timeout, Deadline::StreamIdle)
         } else {
-            self.body_deadline(transmission.is_held_back, limits)
+            self.body_deadline(transmission, limits)
         };
         earlier(first, Some(body))
     }
@@ -100,9 +100,14 @@ impl ExchangeState {
     /// When too little will have come of the request's content if nothing comes until then. Time in
     /// which no reader waits for it, or nothing is received from the connection, does not count. A reader in
     /// another task does not run this code, so the check is repeated later.
-    fn body_deadline(&mut self, is_held_back: bool, limits: &Limits) -> (Instant, Deadline) {
+    fn body_deadline(
+        &mut self,
+        transmission: &Transmission,
+        limits: &Limits,
+    ) -> (Instant, Deadline) {
         let pace = &mut self.receiving.pace;
-        if is_held_back {
+        pace.share(transmission.received);
+        if transmission.is_held_back {
             pace.forgive();
         }
         let silence = pace.silence_due(limits.body_idle_timeout);
@@ -181,13 +186,15 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
     cx: &mut Context<'_>,
 ) -> Poll<()> {
     let body_timeout = framing.options().body_timeout;
+    let received = framing.transmission(id).received;
     let Some((exchange, limits)) = framing.exchange_and_limits(id) else {
         return Poll::Pending;
     };
     if exchange.is_tunnel {
         return Poll::Pending;
     }
-    let pace = &exchange.receiving.pace;
+    let pace = &mut exchange.receiving.pace;
+    pace.share(received);
     if !exchange.has_no_min_rate {
         let due = pace.response_due(body_timeout, limits);
         if exchange.timer.poll_due(due, cx).is_pending() {

@@ -12,6 +12,7 @@ use blitz_proto::{BodyLength, Error, Fields, Limits, ResponseHead, Version};
 use blitz_reactor::{Chunk, Slice};
 
 use super::deadline::poll_client_deadline;
+use super::pace::ReceivedContent;
 use super::state::{Body, ExchangeState, Message};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::ClientOptions;
@@ -175,6 +176,8 @@ pub(crate) struct Transmission {
     pub(crate) half_closed: Option<Instant>,
     /// The peer may not send at the moment: memory is short, or unread content has used up the window.
     pub(crate) is_held_back: bool,
+    /// What the connection has received for all its streams.
+    pub(crate) received: ReceivedContent,
 }
 
 /// A response head and what follows it.

@@ -4,6 +4,23 @@ use std::time::{Duration, Instant};
 
 use blitz_proto::{BodyLength, Limits};
 
+/// Content that a connection has received. A peer may send the bodies of several streams one after the other, so each
+/// is also measured by the rate of its connection: see [`Pace::share`].
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ReceivedContent {
+    pub(crate) bytes: u64,
+    pub(crate) last: Option<Instant>,
+    /// Streams that are open; 0 for a connection that has one at a time.
+    pub(crate) streams: usize,
+}
+
+impl ReceivedContent {
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.last = Some(blitz_reactor::now());
+    }
+}
+
 /// Bytes and waiting time of a body that is being received. Only time in which a reader waits counts: the
 /// sender is not to blame for a slow reader.
 #[derive(Default)]
@@ -13,6 +30,12 @@ pub(crate) struct Pace {
     pub(crate) bytes: u64,
     waited: Duration,
     waiting_since: Option<Instant>,
+    /// Bytes that the connection had received before this body was waited for.
+    connection_bytes_before: Option<u64>,
+    /// This body's part of what the connection has received since.
+    bytes_shared: u64,
+    /// When the connection last received content.
+    connection_last: Option<Instant>,
 }
 
 impl Pace {
@@ -54,6 +77,17 @@ impl Pace {
         }
     }
 
+    /// Stores what the connection has received meanwhile: each of its streams counts as if it had got an equal part. So a
+    /// peer whose streams wait for each other is not too slow, and one that keeps many of them waiting has to send as
+    /// much as if it served them all.
+    pub(crate) fn share(&mut self, received: ReceivedContent) {
+        if received.streams > 1 {
+            let before = *self.connection_bytes_before.get_or_insert(received.bytes);
+            self.bytes_shared = (received.bytes - before) / received.streams as u64;
+            self.connection_last = received.last;
+        }
+    }
+
     /// When a request's body will be below the minimum rate, if nothing arrives until then; `None`
     /// while no reader waits.
     pub(crate) fn rate_due(&self, limits: &Limits) -> Option<Instant> {
@@ -62,7 +96,8 @@ impl Pace {
 
     /// When the body will have been silent for `timeout`.
     pub(crate) fn silence_due(&self, timeout: Duration) -> Instant {
-        self.waiting_since.unwrap_or_else(blitz_reactor::now) + timeout
+        let since = self.waiting_since.unwrap_or_else(blitz_reactor::now);
+        self.connection_last.map_or(since, |last| since.max(last)) + timeout
     }
 
     /// When a response's body will have been silent for `timeout` or, if it has a declared length,
@@ -82,7 +117,8 @@ impl Pace {
     /// Waiting that is left after `grace` and what the bytes have earned.
     fn allowed(&self, grace: Duration, limits: &Limits) -> Duration {
         let rate = limits.body_rate_min.max(1);
-        let earned = Duration::from_secs_f64(self.bytes as f64 / rate as f64);
+        let bytes = self.bytes.max(self.bytes_shared);
+        let earned = Duration::from_secs_f64(bytes as f64 / rate as f64);
         (grace + earned).saturating_sub(self.waited)
     }
 }

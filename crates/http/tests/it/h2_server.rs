@@ -509,6 +509,43 @@ fn slow_heads_idle_connections_and_slow_bodies_time_out() {
     });
 }
 
+/// Clients may send the content of one request after that of another.
+#[test]
+fn a_body_that_waits_behind_others_of_its_connection_is_not_too_slow() {
+    on_each_driver(|io| {
+        let server = Server::with(io, || {
+            limits(|l| {
+                l.body_rate_grace = Duration::from_millis(150);
+                l.body_rate_min = 1000;
+                l.body_idle_timeout = Duration::from_millis(200);
+            })
+        });
+        let mut client = Client::connect(server.address);
+        let first = client.request(Method::Post, "/whole", BodyLength::Unknown);
+        let second = client.request(Method::Post, "/whole", BodyLength::Known(3));
+        let echo = client.request(Method::Post, "/echo", BodyLength::Known(3));
+        for part in 0..10 {
+            thread::sleep(Duration::from_millis(50));
+            client.send(first, &[b'x'; 400], part == 9);
+        }
+        assert_eq!(client.answer(first).status, Some(Status::OK));
+        client.send(second, b"abc", true);
+        assert_eq!(client.answer(second).content, b"abc");
+        client.send(echo, b"abc", true);
+        assert_eq!(client.answer(echo).content, b"abc");
+        assert_eq!(server.counters().body_timeouts, 0);
+        // What comes for one of two streams is not enough for both.
+        let trickling = client.request(Method::Post, "/whole", BodyLength::Unknown);
+        let waiting = client.request(Method::Post, "/whole", BodyLength::Known(3));
+        for _ in 0..10 {
+            thread::sleep(Duration::from_millis(50));
+            client.send(trickling, &[b'x'; 70], false);
+        }
+        let answer = client.answer(waiting);
+        assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
+    });
+}
+
 #[test]
 fn a_body_that_stalls_after_the_response_head_ends_the_exchange() {
     on_each_driver(|io| {

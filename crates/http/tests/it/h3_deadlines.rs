@@ -75,6 +75,60 @@ fn content_below_the_minimum_rate_gets_408() {
     });
 }
 
+/// Clients may send the content of one request after that of another.
+#[test]
+fn content_that_waits_behind_others_of_its_connection_is_not_too_slow() {
+    let options = || {
+        limits(|l| {
+            l.body_rate_grace = millis(150);
+            l.body_rate_min = 1000;
+            l.body_idle_timeout = millis(200);
+            l.head_timeout = millis(150);
+        })
+    };
+    with_options(options, async |server| {
+        let client = RawClient::connect(server).await;
+        let mut first = client.exchange(request("POST", "/whole")).await;
+        let mut second = client.exchange(request("POST", "/whole")).await;
+        let mut echo = client.exchange(request("POST", "/echo")).await;
+        assert_eq!(echo.frame().await.unwrap().0, HEADERS);
+        // This stream is open without a byte of its own, once the one behind it has some.
+        let mut late = client.exchange(b"").await;
+        let mut fourth = client.exchange(request("GET", "/hello")).await;
+        fourth.send.finish().unwrap();
+        fourth.response().await.expect(200, "hello");
+        for _ in 0..10 {
+            pause(50).await;
+            first.write(data(vec![b'x'; 400])).await;
+        }
+        first.send.finish().unwrap();
+        assert_eq!(first.response().await.heads, [Some(200)]);
+        second.write(data("abc")).await;
+        second.send.finish().unwrap();
+        second.response().await.expect(200, "abc");
+        echo.write(data("abc")).await;
+        echo.send.finish().unwrap();
+        assert_eq!(echo.content().await, b"abc");
+        late.write(request("GET", "/hello")).await;
+        late.send.finish().unwrap();
+        late.response().await.expect(200, "hello");
+        assert_eq!(server.counters().body_timeouts, 0);
+        assert_eq!(server.counters().header_timeouts, 0);
+        // What comes for one of two streams is not enough for both.
+        let mut trickling = client.exchange(request("POST", "/whole")).await;
+        let mut waiting = client.exchange(request("POST", "/whole")).await;
+        let trickle = async {
+            for _ in 0..10 {
+                pause(50).await;
+                trickling.write(data(vec![b'x'; 70])).await;
+            }
+        };
+        let ((), response) = tokio::join!(trickle, waiting.response());
+        assert_eq!(response.heads, [Some(408)]);
+        assert_eq!(server.counters().body_timeouts, 1);
+    });
+}
+
 #[test]
 fn silent_content_gets_408_or_a_reset() {
     let options = || limits(|l| l.body_idle_timeout = millis(200));

@@ -10,7 +10,7 @@ use blitz_reactor::{Buffer, Chunk, Slice};
 
 use crate::error::{BodyError, SendError};
 use crate::exchange::{
-    Body, ExchangeId, ExchangeState, Fill, Framing, Sent, Side, Transmission, wake,
+    Body, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission, wake,
 };
 use crate::input::Input;
 use crate::recycle::Pooled;
@@ -453,6 +453,7 @@ impl<R: Role> Framing for Driver<R> {
             progress: self.socket.as_ref().map(Transport::send_progress),
             half_closed: self.fin_at,
             is_held_back: false,
+            received: ReceivedContent::default(),
         }
     }
 }

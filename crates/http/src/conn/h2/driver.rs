@@ -11,7 +11,7 @@ use blitz_reactor::{Buffer, Chunk, Socket};
 
 use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
-use crate::exchange::{ExchangeId, Link, Side, wake};
+use crate::exchange::{ExchangeId, Link, ReceivedContent, Side, wake};
 use crate::input::Input;
 use crate::recycle::HeadCharge;
 use crate::timer::LazyTimer;
@@ -53,6 +53,8 @@ pub(crate) struct Driver<R: Role> {
     pub(super) was_used_up: bool,
     /// Bytes of content that were last reported to the socket.
     held_noted: usize,
+    /// Content of all streams.
+    pub(super) received: ReceivedContent,
     pub(super) shared: Rc<Shared<R>>,
     /// The connection's task, while it waits.
     pub(super) task: Option<Waker>,
@@ -241,6 +243,7 @@ impl<R: Role> Conn<R> {
             was_held_back: false,
             was_used_up: false,
             held_noted: 0,
+            received: ReceivedContent::default(),
             shared: Rc::clone(shared),
             task: None,
             needs_task: false,

@@ -10,7 +10,7 @@ use blitz_reactor::{Chunk, Slice};
 use super::driver::{Driver, Role};
 use crate::conn::streams::stream::Stream;
 use crate::error::{BodyError, SendError};
-use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, Transmission};
+use crate::exchange::{Body, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission};
 use crate::input::KEPT_MIN;
 use crate::recycle::Pooled;
 
@@ -50,6 +50,9 @@ impl<R: Role> Driver<R> {
     /// Content has arrived.
     pub(super) fn data_arrived(&mut self, stream: StreamId, slice: Slice, has_ended: bool) {
         let bytes = slice.len();
+        if bytes > 0 {
+            self.received.add(bytes);
+        }
         let state = self.stream(stream);
         let is_wanted = state.is_some_and(|state| state.push_data(slice, has_ended));
         if has_ended {
@@ -200,6 +203,10 @@ impl<R: Role> Framing for Driver<R> {
             progress: sending.map(|sending| sending.progress),
             half_closed: None,
             is_held_back,
+            received: ReceivedContent {
+                streams: self.streams.len(),
+                ..self.received
+            },
         }
     }
 }

@@ -16,7 +16,7 @@ use super::role::Role;
 use super::unread::Unread;
 use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
-use crate::exchange::{ExchangeId, Link};
+use crate::exchange::{ExchangeId, Link, ReceivedContent};
 
 /// One connection, of a client or to a server.
 pub(crate) struct Conn<R: Role> {
@@ -50,6 +50,8 @@ pub(crate) struct Driver<R: Role> {
     pub(super) ping: Option<Instant>,
     pub(super) unread: Unread,
     pub(super) window: ReceiveWindow,
+    /// Content of all streams that readers have taken.
+    pub(super) received: ReceivedContent,
     pub(super) shared: Rc<Shared<R>>,
 }
 
@@ -199,6 +201,7 @@ impl<R: Role> Conn<R> {
                 since: now,
                 is_used_up: false,
             },
+            received: ReceivedContent::default(),
             shared: Rc::clone(shared),
         };
         Rc::new(Conn {

@@ -14,7 +14,9 @@ use super::role::Role;
 use crate::conn::streams::room::is_short;
 use crate::conn::streams::stream::ResetReason;
 use crate::error::{BodyError, SendError};
-use crate::exchange::{Body, ExchangeState, Fill, Framing, Sent, Transmission, wake};
+use crate::exchange::{
+    Body, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission, wake,
+};
 use crate::recycle::Pooled;
 
 /// Pieces that are read while a head is awaited: one, and one more to see whether it is the last.
@@ -501,6 +503,9 @@ impl<R: Role> Framing for Driver<R> {
             self.fail(error);
             None
         });
+        if let Some(content) = &content {
+            self.received.add(content.len());
+        }
         let Some(state) = self.stream(id) else {
             return Poll::Ready(Err(BodyError::Reset));
         };
@@ -555,6 +560,10 @@ impl<R: Role> Framing for Driver<R> {
             progress: sending.map(|sending| sending.progress),
             half_closed: None,
             is_held_back: self.window.is_used_up,
+            received: ReceivedContent {
+                streams: self.streams.len(),
+                ..self.received
+            },
         }
     }
 }

@@ -76,6 +76,14 @@ impl Driver<Server> {
         self.role.heads.prune(waits);
     }
 
+    /// Until when a stream may wait of which nothing has come: a frame of a later stream opens it (RFC 9000, section
+    /// 3.2), and its own may be queued behind the content of others.
+    fn head_may_come_until(&self, id: StreamId) -> Option<Instant> {
+        let stream = self.streams.get(&id)?;
+        let last = self.received.last.filter(|_| stream.read_to == 0)?;
+        Some(last + self.limits().head_timeout)
+    }
+
     fn next_rest(&mut self) -> Option<(StreamId, Instant)> {
         let streams = &self.streams;
         let is_open = |stream: &RequestStream| stream.state.is_lingering && !stream.is_finished;
@@ -112,6 +120,12 @@ impl Driver<Server> {
         while let Some((id, due)) = self.next_head()
             && due <= now
         {
+            if let Some(later) = self.head_may_come_until(id)
+                && later > now
+            {
+                self.role.heads.put_off(later);
+                continue;
+            }
             count(|counters| counters.header_timeouts += 1);
             self.close_stream(id, Some(Code::REQUEST_REJECTED));
         }
