@@ -44,11 +44,12 @@ const SECRETS: [&str; 12] = [
 const LEFT_OUT: &str = "…";
 
 /// The command in the syntax of a shell, without secrets and without the flags that name places of this machine. The
-/// first word is the program.
+/// first word is the program, or the two of `cargo xtask`.
 pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
-    let mut command = quote(program.rsplit('/').next().unwrap_or_default());
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let mut command = name.split(' ').map(quote).collect::<Vec<_>>().join(" ");
     let mut is_field = false;
     while let Some(word) = words.next() {
         let flag = word.split('=').next().unwrap_or_default();
@@ -145,6 +146,7 @@ mod tests {
             "blitz load -H 'X: a; touch x #' 'http://a/?b=1&c=$(id)'"
         );
         assert_eq!(of(&["blitz", "load", "-b", ""]), "blitz load -b ''");
+        assert_eq!(of(&["cargo xtask", "bench"]), "cargo xtask bench");
     }
 
     #[test]
