@@ -93,6 +93,9 @@ pub struct Counts {
     /// Requests that had no response at the end: in an open loop all that were planned for the measured time, in a closed
     /// loop those that had waited much longer than others took.
     pub unfinished: u64,
+    /// How often a request was sent again because the server had refused it with GOAWAY, REFUSED_STREAM or
+    /// H3_REQUEST_REJECTED. Its latency has the time of all attempts.
+    pub repeated: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes of content received.

@@ -18,6 +18,7 @@ pub(super) struct CoreRecorder {
     completed: u64,
     wrong: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
+    repeated: u64,
     /// Counts of a few statuses; there is hardly ever more than one.
     statuses: Vec<(u16, u64)>,
     content_bytes_received: u64,
@@ -115,6 +116,7 @@ impl CoreRecorder {
             completed: 0,
             wrong: BTreeMap::new(),
             failed: BTreeMap::new(),
+            repeated: 0,
             statuses: Vec::new(),
             content_bytes_received: 0,
             content_bytes_sent: 0,
@@ -170,6 +172,11 @@ impl CoreRecorder {
         self.timeline.errors += 1;
     }
 
+    #[cold]
+    pub(super) fn repeated(&mut self) {
+        self.repeated += 1;
+    }
+
     pub(super) fn lag(&mut self, lag: Duration) {
         self.lag.record(lag);
     }
@@ -217,6 +224,7 @@ impl CoreRecorder {
                 wrong: self.wrong.into_iter().map(owned).collect(),
                 failed: self.failed,
                 unfinished: 0,
+                repeated: self.repeated,
                 statuses: self.statuses.into_iter().collect(),
                 content_bytes_received: self.content_bytes_received,
                 content_bytes_sent: self.content_bytes_sent,
@@ -357,6 +365,7 @@ impl Counts {
     fn merge(&mut self, other: Counts) {
         self.completed += other.completed;
         self.unfinished += other.unfinished;
+        self.repeated += other.repeated;
         self.content_bytes_received += other.content_bytes_received;
         self.content_bytes_sent += other.content_bytes_sent;
         for (name, count) in other.wrong {

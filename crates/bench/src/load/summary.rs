@@ -92,6 +92,12 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
             number::count(counts.unfinished)
         ));
     }
+    if counts.repeated > 0 {
+        line(format!(
+            "  {:>12}  sent again: the server had refused them (GOAWAY, REFUSED_STREAM)",
+            number::count(counts.repeated)
+        ));
+    }
     if counts.statuses.len() > 1 {
         for (status, count) in &counts.statuses {
             line(format!("  {:>12}  status {status}", number::count(*count)));

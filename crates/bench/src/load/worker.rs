@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{ClientConnection, ConnectOptions, counters, sleep, spawn};
+use blitz_http::{ClientConnection, ClientError, ConnectOptions, counters, sleep, spawn};
 
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, Line};
@@ -24,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long requests of an open loop that are in flight at the end may take.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How often a request is sent again that the server has refused.
+const REPEATS_MAX: u32 = 3;
+
 /// In a closed loop a request may be stuck that has waited for so long, or half of the run.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
@@ -37,7 +40,8 @@ pub(super) struct Worker {
     requests: RefCell<Vec<PreparedRequest>>,
     order: RefCell<Order>,
     random: RefCell<Random>,
-    sent: Cell<u64>,
+    /// Requests that were chosen.
+    chosen: Cell<u64>,
     pub(super) recorder: RefCell<CoreRecorder>,
     /// Responses with surplus bytes before the run.
     unexpected_before: u64,
@@ -94,7 +98,7 @@ impl Worker {
             order: RefCell::new(Order::new(&specs, seed)),
             random: RefCell::new(Random::new(seed)),
             recorder: RefCell::new(CoreRecorder::new(plan.interval, plan.duration)),
-            sent: Cell::new(0),
+            chosen: Cell::new(0),
             unexpected_before: counters().upstream_unexpected_bytes,
             running: Cell::new(0),
             outstanding: RefCell::default(),
@@ -256,54 +260,89 @@ impl Worker {
         }
     }
 
-    /// Values that no other request of the run has.
-    fn values(&self) -> Values {
-        let sent = self.sent.get();
-        self.sent.set(sent + 1);
-        Values {
-            number: sent * self.plan.cores as u64 + self.index as u64,
-            random: self.random.borrow_mut().bits(),
+    /// The server refused a request that was planned then, and it is sent again.
+    #[cold]
+    fn repeated(&self, planned: Instant) {
+        if self.counts(planned, Instant::now()) {
+            self.recorder.borrow_mut().repeated();
+        }
+    }
+
+    /// The next request, with values that no other one has.
+    fn choose(&self) -> Chosen {
+        let chosen = self.chosen.get();
+        self.chosen.set(chosen + 1);
+        let number = chosen * self.plan.cores as u64 + self.index as u64;
+        Chosen {
+            index: self.order.borrow_mut().next(),
+            values: Values {
+                number: self.plan.first_requests() + number,
+                random: self.random.borrow_mut().bits(),
+            },
         }
     }
 }
 
+/// A request of the mix, and the values of its placeholders.
+struct Chosen {
+    index: usize,
+    values: Values,
+}
+
 /// Sends requests on one stream of a connection until there are no more.
 async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
+    let is_new = worker.plan.new_connections;
     let mut previous = None;
-    while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
+    'requests: while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
         worker.set_outstanding(stream, Some(planned));
-        previous = match line.connection(&worker).await {
-            Attempt::Ready(connection) => {
-                Some(send_request(&worker, &connection, planned, previous).await)
+        let mut chosen = None;
+        let mut repeats = 0;
+        previous = loop {
+            let connection = match line.connection(&worker).await {
+                Attempt::Ready(connection) => connection,
+                Attempt::Failed => break None,
+                Attempt::Over => break 'requests,
+            };
+            let request = chosen.get_or_insert_with(|| worker.choose());
+            // Nothing lies between the end of the previous request and this one if the connection was there.
+            let sent = match previous {
+                Some(previous) if previous == planned && !is_new && repeats == 0 => planned,
+                _ => Instant::now(),
+            };
+            let ended = send_request(&worker, &connection, request, (planned, sent)).await;
+            if is_new {
+                line.close(&worker);
             }
-            Attempt::Failed => None,
-            Attempt::Over => break,
+            match ended {
+                Err(Refused) if repeats < REPEATS_MAX => worker.repeated(planned),
+                Err(Refused) => {
+                    worker.failed(ClientError::Unprocessed.to_string(), planned);
+                    break Some(Instant::now());
+                }
+                Ok(end) => break Some(end),
+            }
+            repeats += 1;
         };
         worker.set_outstanding(stream, None);
-        if worker.plan.new_connections {
-            line.close(&worker);
-        }
     }
     worker.running.set(worker.running.get() - 1);
 }
+
+/// The server did not process a request, and any request may be sent again then (RFC 9113, section 8.7; RFC 9114,
+/// section 4.1.1).
+struct Refused;
 
 /// Sends one request and records its response. Returns when it ended.
 async fn send_request(
     worker: &Worker,
     connection: &ClientConnection,
-    planned: Instant,
-    previous: Option<Instant>,
-) -> Instant {
-    // Nothing lies between the end of the previous request and this one if the connection was there.
-    let sent = match previous {
-        Some(previous) if previous == planned && !worker.plan.new_connections => planned,
-        _ => Instant::now(),
-    };
-    let index = worker.order.borrow_mut().next();
+    &Chosen { index, ref values }: &Chosen,
+    (planned, sent): (Instant, Instant),
+) -> Result<Instant, Refused> {
     let expected = &worker.plan.requests[index].1;
     let started = {
         let mut requests = worker.requests.borrow_mut();
-        let (head, content) = requests[index].next(&worker.values());
+        let (head, content) = requests[index].next(values);
         connection
             .request(head, content.length())
             .map(|(body, response)| (body, response, content))
@@ -322,9 +361,10 @@ async fn send_request(
             let name = worker.requests.borrow()[index].name.clone();
             worker.wrong(wrong, evidence.of_request(&name), planned);
         }
+        Err(Failure::Request(ClientError::Unprocessed)) => return Err(Refused),
         Err(failure) => worker.failed(failure.to_string(), planned),
     }
-    end
+    Ok(end)
 }
 
 fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, Instant, Instant)) {

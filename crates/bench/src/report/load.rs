@@ -139,6 +139,9 @@ fn responses(result: &LoadResult) -> Table {
     rows.extend(by_name("wrong", &counts.wrong));
     rows.extend(by_name("failed", &counts.failed));
     rows.push(row("unfinished at the end".to_owned(), counts.unfinished));
+    if counts.repeated > 0 {
+        rows.push(row("sent again after a refusal".to_owned(), counts.repeated));
+    }
     let statuses = counts
         .statuses
         .iter()
