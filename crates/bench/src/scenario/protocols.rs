@@ -40,8 +40,8 @@ pub(crate) struct ProtocolsArguments {
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
     link: Vec<NamedLink>,
-    /// Six rounds of the workloads single, high and large, with warm runs of a second
-    #[arg(long, conflicts_with_all = ["rounds", "only"])]
+    /// Six rounds of the workloads single, high and large, or of those of --only, with warm runs of a second; not saved
+    #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     /// The seed of orders and links
     #[arg(long, default_value_t = 1)]
@@ -139,12 +139,9 @@ impl ProtocolsArguments {
     }
 
     fn workloads(&self) -> impl Iterator<Item = Workload> {
-        let is_wanted = |workload: &&Workload| match self.quick {
-            true => QUICK.contains(&workload.name),
-            false => {
-                let mut only = self.only.iter();
-                self.only.is_empty() || only.any(|only| only.name == workload.name)
-            }
+        let is_wanted = |workload: &&Workload| match &self.only[..] {
+            [] => !self.quick || QUICK.contains(&workload.name),
+            only => only.iter().any(|only| only.name == workload.name),
         };
         WORKLOADS.iter().filter(is_wanted).copied()
     }

@@ -209,7 +209,11 @@ impl<'a> ReportFiles<'a> {
         let text = format!("The run did not get to its end. Missing: {left}");
         let conclusion = Conclusion::new(ConclusionKind::NotRun, text);
         report.conclusions.push(conclusion);
-        self.write(&report, date).map(drop)
+        let files = self.write(&report, date)?;
+        if let [file, ..] = &files[..] {
+            output::message(&format!("saved so far: {}", file.display()));
+        }
+        Ok(())
     }
 
     fn write(&mut self, report: &Report, date: &str) -> Result<Vec<PathBuf>, String> {
