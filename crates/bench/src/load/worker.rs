@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{ClientConnection, ClientError, ConnectOptions, counters, sleep, spawn};
+use blitz_http::{ClientConnection, ClientError, ConnectOptions, Protocol, counters, sleep, spawn};
 
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, Line};
@@ -63,6 +63,7 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
     };
     let worker = Rc::new(Worker::new(plan, control, index, pacer));
     let plan = &worker.plan;
+    let mut lines = Vec::new();
     for _ in (index..plan.connections).step_by(plan.cores) {
         let line = Rc::new(Line::new());
         for _ in 0..plan.streams {
@@ -71,6 +72,7 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
             worker.outstanding.borrow_mut().push(None);
             spawn(run_stream(Rc::clone(&worker), Rc::clone(&line), stream));
         }
+        lines.push(line);
     }
     if plan.rate.is_some() {
         worker.arrivals(&queue).await;
@@ -84,7 +86,15 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
             sleep(LOOK_EVERY).await;
         }
     }
-    worker.finish(&queue)
+    let result = worker.finish(&queue);
+    if plan.protocol == Protocol::Http3 {
+        // The kernel closes those of TCP. A server would keep these until they time out.
+        for line in &lines {
+            line.close(&worker);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    result
 }
 
 impl Worker {
