@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use blitz_http::{ClientConnection, Protocol};
 
+use super::by_request::{self, RequestFigures};
 use crate::distribution::{Distribution, Recorder};
 use crate::load_result::{Connects, Counts, Interval, Times};
 
@@ -78,6 +79,7 @@ pub(super) struct CoreResult {
     pub(super) connects: Connects,
     pub(super) lag: Distribution,
     pub(super) timeline: Vec<Interval>,
+    pub(super) by_request: Vec<RequestFigures>,
     /// Length of the measured time.
     pub(super) length: Duration,
     /// Requests that ended after the planned end of it.
@@ -245,6 +247,7 @@ impl CoreRecorder {
             },
             lag: self.lag.distribution(),
             timeline,
+            by_request: Vec::new(),
             length: end,
             late: self.late,
         }
@@ -345,6 +348,7 @@ impl CoreResult {
     /// Adds what another core has recorded.
     pub(super) fn merge(&mut self, other: CoreResult) {
         self.counts.merge(other.counts);
+        by_request::merge(&mut self.by_request, other.by_request);
         self.times.latency.merge(&other.times.latency);
         self.times.service.merge(&other.times.service);
         self.times.first_byte.merge(&other.times.first_byte);

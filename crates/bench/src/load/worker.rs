@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{ClientConnection, ClientError, ConnectOptions, Protocol, counters, sleep, spawn};
 
+use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, Line};
 use super::control::{Control, Progress};
@@ -43,6 +44,7 @@ pub(super) struct Worker {
     /// Requests that were chosen.
     chosen: Cell<u64>,
     pub(super) recorder: RefCell<CoreRecorder>,
+    by_request: RefCell<ByRequest>,
     /// Responses with surplus bytes before the run.
     unexpected_before: u64,
     /// Streams that have not ended.
@@ -108,6 +110,7 @@ impl Worker {
             order: RefCell::new(Order::new(&specs, seed)),
             random: RefCell::new(Random::new(seed)),
             recorder: RefCell::new(CoreRecorder::new(plan.interval, plan.duration)),
+            by_request: RefCell::new(ByRequest::new(plan.requests.len())),
             chosen: Cell::new(0),
             unexpected_before: counters().upstream_unexpected_bytes,
             running: Cell::new(0),
@@ -179,6 +182,7 @@ impl Worker {
             .recorder
             .replace(CoreRecorder::new(self.plan.interval, None));
         let mut result = recorder.finish(length);
+        result.by_request = self.by_request.borrow().finish();
         result.add_unfinished(self.unfinished(&result, queue));
         let unexpected = counters().upstream_unexpected_bytes - self.unexpected_before;
         if unexpected > 0 {
@@ -243,27 +247,31 @@ impl Worker {
     /// A connection could not be opened, or carries no request.
     #[cold]
     pub(super) fn failed_to_connect(&self, error: String) {
-        self.failed(error, Instant::now());
+        self.failed(None, error, Instant::now());
     }
 
-    /// A request failed now, which was planned then.
+    /// A request failed now, which was planned then; `None` without one.
     #[cold]
-    fn failed(&self, error: String, planned: Instant) {
+    fn failed(&self, request: Option<usize>, error: String, planned: Instant) {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
         if self.counts(planned, now) {
             self.recorder.borrow_mut().failed(error, self.measured(now));
+            if let Some(request) = request {
+                self.by_request.borrow_mut().failed(request);
+            }
         }
     }
 
     #[cold]
-    fn wrong(&self, wrong: Wrong, evidence: Evidence, planned: Instant) {
+    fn wrong(&self, request: usize, (wrong, evidence): (Wrong, Evidence), planned: Instant) {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
         if self.counts(planned, now) {
             self.recorder
                 .borrow_mut()
                 .wrong(wrong.name(), self.measured(now));
+            self.by_request.borrow_mut().failed(request);
         }
         if !self.plan.keep_going {
             self.control.stop_with(evidence);
@@ -326,7 +334,8 @@ async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
             match ended {
                 Err(Refused) if repeats < REPEATS_MAX => worker.repeated(planned),
                 Err(Refused) => {
-                    worker.failed(ClientError::Unprocessed.to_string(), planned);
+                    let error = ClientError::Unprocessed.to_string();
+                    worker.failed(Some(request.index), error, planned);
                     break Some(Instant::now());
                 }
                 Ok(end) => break Some(end),
@@ -366,18 +375,23 @@ async fn send_request(
         Err(_) => Instant::now(),
     };
     match outcome {
-        Ok(received) => record(worker, &received, (planned, sent, end)),
+        Ok(received) => record(worker, index, &received, (planned, sent, end)),
         Err(Failure::Wrong { wrong, evidence }) => {
-            let name = worker.requests.borrow()[index].name.clone();
-            worker.wrong(wrong, evidence.of_request(&name), planned);
+            let name = worker.plan.requests[index].0.name();
+            worker.wrong(index, (wrong, evidence.of_request(&name)), planned);
         }
         Err(Failure::Request(ClientError::Unprocessed)) => return Err(Refused),
-        Err(failure) => worker.failed(failure.to_string(), planned),
+        Err(failure) => worker.failed(Some(index), failure.to_string(), planned),
     }
     Ok(end)
 }
 
-fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, Instant, Instant)) {
+fn record(
+    worker: &Worker,
+    request: usize,
+    received: &Received,
+    (planned, sent, end): (Instant, Instant, Instant),
+) {
     let progress = worker.progress();
     Progress::add(&progress.completed, 1);
     Progress::add(&progress.bytes, received.content_bytes);
@@ -397,4 +411,5 @@ fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, 
     let mut recorder = worker.recorder.borrow_mut();
     recorder.status(received.status);
     recorder.completed(&times, received.content_bytes, received.sent_bytes);
+    worker.by_request.borrow_mut().completed(request, latency);
 }

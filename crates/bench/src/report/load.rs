@@ -1,6 +1,7 @@
 //! The report of one run of the generator.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::model::{
     Column, Conclusion, ConclusionKind, FactGroup, LatencySet, NamedDistribution, Report, Section,
@@ -8,8 +9,8 @@ use super::model::{
 };
 use crate::distribution::Distribution;
 use crate::invocation;
-use crate::load_result::{Affects, LoadResult};
-use crate::number::{bytes, count, duration, fixed, percentile, significant};
+use crate::load_result::{Affects, LoadResult, RequestResult};
+use crate::number::{NONE, bytes, count, duration, fixed, percentile, significant};
 
 /// Percentiles of the first answer, the highest that the samples carry.
 const HEADLINE_PERCENTILES: [f64; 3] = [0.999, 0.99, 0.5];
@@ -120,7 +121,10 @@ fn requests(result: &LoadResult) -> Section {
             timelines: vec![Timeline::of_intervals(&result.target.protocol, &result.timeline)],
             ..TimelineSet::default()
         }],
-        tables: vec![responses(result)],
+        tables: [Some(responses(result)), each_request(result)]
+            .into_iter()
+            .flatten()
+            .collect(),
         ..Section::default()
     }
 }
@@ -152,6 +156,37 @@ fn responses(result: &LoadResult) -> Table {
         columns: vec![Column::text("outcome"), Column::number("requests")],
         rows,
     }
+}
+
+/// The latency of each request of a mix; `None` if there is only one.
+fn each_request(result: &LoadResult) -> Option<Table> {
+    let time = |time: Option<Duration>| match time {
+        Some(time) => duration(time.as_nanos() as f64),
+        None => NONE.to_owned(),
+    };
+    let row = |request: &RequestResult| {
+        let latency = &request.latency;
+        let longest = (latency.count > 0).then(|| Duration::from_nanos(latency.max_ns));
+        let mut row = vec![
+            request.name.clone(),
+            count(latency.count),
+            count(request.errors),
+            time(latency.mean()),
+        ];
+        row.extend([0.5, 0.9, 0.99].map(|quantile| time(latency.percentile(quantile))));
+        row.push(time(longest));
+        row
+    };
+    (!result.requests.is_empty()).then(|| Table {
+        caption: "Latency of each request".to_owned(),
+        columns: [Column::text("request")]
+            .into_iter()
+            .chain(
+                ["requests", "errors", "mean", "p50", "p90", "p99", "longest"].map(Column::number),
+            )
+            .collect(),
+        rows: result.requests.iter().map(row).collect(),
+    })
 }
 
 /// The section of new connections; `None` if there were none.
