@@ -137,7 +137,7 @@ const LOAD_TIPS: &[(&[&str], &str)] = &[
     (&["--h2c", "--http2", "--h2"], "write --http 2"),
     (&["--h3", "--http3"], "write --http 3"),
     (
-        &["--no-tui", "--no-color", "-q"],
+        &["--no-tui", "--no-color"],
         "write --quiet to print no progress",
     ),
     (
