@@ -98,7 +98,7 @@ async fn run(
     let tls = connection.tls().as_deref().map(describe);
     let mut samples: Vec<Vec<Sample>> = plan.requests.iter().map(|_| Vec::new()).collect();
     let mut room = CONTENTS_BYTES_MAX;
-    let mut numbers = 0..;
+    let mut number = 0;
     for _ in 0..SAMPLES {
         for ((spec, _), samples) in plan.requests.iter().zip(&mut samples) {
             if !is_safe(spec) {
@@ -112,9 +112,9 @@ async fn run(
             if ready.is_err() {
                 connection = connect(plan, &address, &[protocol]).await?;
             }
-            let number = numbers.next().unwrap_or_default();
             let sample = sample(&connection, (spec, number), plan.timeout, &mut room);
             samples.push(sample.await?);
+            number += 1;
         }
         sleep(APART).await;
     }

@@ -150,9 +150,9 @@ const REQUESTS_MAX: usize = 20;
 
 /// What each request of a mix took.
 fn requests(result: &LoadResult, line: &mut impl FnMut(String)) {
-    let Some(more) = result.requests.len().checked_sub(1).filter(|&more| more > 0) else {
+    if result.requests.is_empty() {
         return;
-    };
+    }
     line(format!(
         "{:>12}{:>10}{:>10}{:>10}{:>10}  Latency of each request",
         "requests", "errors", "50", "99", "max"
@@ -160,8 +160,8 @@ fn requests(result: &LoadResult, line: &mut impl FnMut(String)) {
     for request in result.requests.iter().take(REQUESTS_MAX) {
         let latency = &request.latency;
         let longest = (latency.count > 0).then(|| Duration::from_nanos(latency.max_ns));
-        let [half, tail, longest] = [latency.percentile(0.5), latency.percentile(0.99), longest]
-            .map(|time| time.map_or(number::NONE.to_owned(), |time| number::duration(time.as_nanos() as f64)));
+        let times = [latency.percentile(0.5), latency.percentile(0.99), longest];
+        let [half, tail, longest] = times.map(shown);
         line(format!(
             "{:>12}{:>10}{half:>10}{tail:>10}{longest:>10}  {}",
             number::count(latency.count),
@@ -169,8 +169,8 @@ fn requests(result: &LoadResult, line: &mut impl FnMut(String)) {
             request.name
         ));
     }
-    if more >= REQUESTS_MAX {
-        let more = more + 1 - REQUESTS_MAX;
+    let more = result.requests.len().saturating_sub(REQUESTS_MAX);
+    if more > 0 {
         line(format!("  and {more} more, which --json and --html have"));
     }
     line(String::new());
@@ -178,16 +178,19 @@ fn requests(result: &LoadResult, line: &mut impl FnMut(String)) {
 
 /// Percentiles as far as the samples carry them.
 fn row(name: &str, distribution: &Distribution, line: &mut impl FnMut(String)) {
-    let show = |duration: Option<Duration>| match duration {
-        Some(duration) => number::duration(duration.as_nanos() as f64),
-        None => number::NONE.to_owned(),
-    };
     let ends = |nanoseconds| (distribution.count > 0).then(|| Duration::from_nanos(nanoseconds));
-    let mut text = format!("{name:<22}{:>10}", show(ends(distribution.min_ns)));
+    let mut text = format!("{name:<22}{:>10}", shown(ends(distribution.min_ns)));
     for quantile in PERCENTILES {
-        text.push_str(&format!("{:>10}", show(distribution.percentile(quantile))));
+        text.push_str(&format!("{:>10}", shown(distribution.percentile(quantile))));
     }
-    line(format!("{text}{:>10}", show(ends(distribution.max_ns))));
+    line(format!("{text}{:>10}", shown(ends(distribution.max_ns))));
+}
+
+fn shown(time: Option<Duration>) -> String {
+    match time {
+        Some(time) => number::duration(time.as_nanos() as f64),
+        None => number::NONE.to_owned(),
+    }
 }
 
 fn generator(result: &LoadResult, line: &mut impl FnMut(String)) {
