@@ -32,7 +32,9 @@ impl RunFolder {
         let path = parent.join(format!("{PREFIX}{number:016x}"));
         let created = DirBuilder::new().mode(0o711).create(&path);
         created.map_err(|error| format!("{}: {error}", path.display()))?;
-        let lock = File::open(&path).ok().filter(|lock| lock.try_lock().is_ok());
+        let lock = File::open(&path)
+            .ok()
+            .filter(|lock| lock.try_lock().is_ok());
         Ok(RunFolder { path, _lock: lock })
     }
 

@@ -104,7 +104,10 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
             line(format!("  {:>12}  status {status}", number::count(*count)));
         }
     }
-    let redirects = counts.statuses.iter().filter(|(status, _)| REDIRECTS.contains(status));
+    let redirects = counts
+        .statuses
+        .iter()
+        .filter(|(status, _)| REDIRECTS.contains(status));
     let redirects: u64 = redirects.map(|(_, count)| count).sum();
     if redirects > 0 {
         line(format!(

@@ -144,7 +144,10 @@ fn responses(result: &LoadResult) -> Table {
     rows.extend(by_name("failed", &counts.failed));
     rows.push(row("unfinished at the end".to_owned(), counts.unfinished));
     if counts.repeated > 0 {
-        rows.push(row("sent again after a refusal".to_owned(), counts.repeated));
+        rows.push(row(
+            "sent again after a refusal".to_owned(),
+            counts.repeated,
+        ));
     }
     let statuses = counts
         .statuses
@@ -360,6 +363,14 @@ pub(super) mod tests {
                 resume: false,
                 seed: 7,
             },
+            requests: vec![
+                RequestResult::default(),
+                RequestResult {
+                    name: "GET http://localhost/b".to_owned(),
+                    errors: 3,
+                    latency: latency.clone(),
+                },
+            ],
             started_at: 0.0,
             duration_s: 2.0,
             warm_up_s: 1.0,
@@ -400,6 +411,8 @@ pub(super) mod tests {
             1,
             "no section without new connections"
         );
+        let each = &report.sections[0].tables[1];
+        assert_eq!(each.rows[1][..3], ["GET http://localhost/b", "10,000", "3"]);
     }
 
     #[test]
