@@ -14,6 +14,7 @@ bench() {
 }
 bench protocols --only page,handshakes --rounds 6 --seconds 1
 bench local
+bench models --quick
 python3 "$here/laboratory.py" reports "$scratch/results"
 page=$(ls "$scratch"/results/*-protocols.json)
 bench regression "$page" "$page"
