@@ -1,7 +1,7 @@
 //! One core of the generator: connections, the streams on them, and the requests that these send.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,8 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
             worker.outstanding.borrow_mut().push(None);
             spawn(run_stream(Rc::clone(&worker), Rc::clone(&line), stream));
         }
-        lines.push(line);
+        // A connection is closed with the last stream that uses it.
+        lines.push(Rc::downgrade(&line));
     }
     if plan.rate.is_some() {
         worker.arrivals(&queue).await;
@@ -91,7 +92,7 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
     let result = worker.finish(&queue);
     if plan.protocol == Protocol::Http3 {
         // The kernel closes those of TCP. A server would keep these until they time out.
-        for line in &lines {
+        for line in lines.iter().filter_map(Weak::upgrade) {
             line.close(&worker);
         }
         sleep(LOOK_EVERY).await;
