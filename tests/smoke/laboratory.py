@@ -76,5 +76,22 @@ def agreement(binary, url):
     )
 
 
+def refused(binary, url, log):
+    """Requests that the server refuses are sent again, and each is processed once."""
+    count = 4000
+    command = [binary, "load", "--json", "-", "--quiet", "-t", "1", "--http", "2", "-c", "4", "-m", "16"]
+    command += ["-n", str(count), "-H", "x-id: {{n}}", url]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode in (0, 75), result.stderr
+    counts = json.loads(result.stdout)["counts"]
+    assert counts["completed"] == count and not counts["failed"], counts
+    assert counts["repeated"] > 0, "nginx has refused nothing"
+    processed = sorted(pathlib.Path(log).read_text().split("\n")[:-1])
+    first_requests = 2
+    expected = sorted(f"200 {number}" for number in range(count + first_requests))
+    assert processed == expected, "requests were lost or sent twice"
+    print(f"nginx has refused {counts['repeated']} requests, and processed each once")
+
+
 if __name__ == "__main__":
-    {"reports": reports, "agreement": agreement}[sys.argv[1]](*sys.argv[2:])
+    {"reports": reports, "agreement": agreement, "refused": refused}[sys.argv[1]](*sys.argv[2:])

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The laboratory: reports of two benchmarks, and the agreement of `blitz load` with wrk and h2load. The figures depend on
-# the machine and are not judged here; those of the delay do not, because the server waits for 5 ms.
+# The laboratory: reports of two benchmarks, the agreement of `blitz load` with wrk and h2load, and requests that nginx
+# refuses. The figures depend on the machine and are not judged here; those of the delay do not, because the server waits
+# for 5 ms.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"
@@ -13,6 +14,7 @@ bench() {
 }
 bench protocols --only page,handshakes --rounds 6 --seconds 1
 bench local
+bench models --quick
 python3 "$here/laboratory.py" reports "$scratch/results"
 page=$(ls "$scratch"/results/*-protocols.json)
 bench regression "$page" "$page"
@@ -21,3 +23,16 @@ port=$(free_port)
 start_blitz server "$port"
 "$BLITZ" bench tuning >"$scratch/tuning.txt"
 python3 "$here/laboratory.py" agreement "$BLITZ" "http://127.0.0.1:$port/delay?ms=5"
+
+# nginx ends each connection after 50 requests, and refuses those that are on their way.
+port=$(free_port)
+start_nginx limited "$port" <<CONF
+  log_format ids '\$status \$http_x_id';
+  server {
+    listen 127.0.0.1:$port http2;
+    keepalive_requests 50;
+    access_log $scratch/ids ids;
+    location / { return 200 "Hello, World!"; }
+  }
+CONF
+python3 "$here/laboratory.py" refused "$BLITZ" "http://127.0.0.1:$port/" "$scratch/ids"

@@ -15,7 +15,7 @@ use crate::scenario::{
     self, all, bulk, compare, framework, gateway, generator, idle, models, protocols, regression,
     start, suite,
 };
-use crate::supervised::{end_with_the_input, run_supervised};
+use crate::supervised::{end_with_the_input, exit_code, run_supervised};
 use crate::tuning;
 
 const EXAMPLES: &str = "\
@@ -51,7 +51,7 @@ Servers and load tools that are not installed are named and left out. In the
 repository of Blitz, cargo xtask bench also builds and runs the limit programs.
 
 Exit codes: 0 every goal is met, 1 a goal is missed or the measurement failed,
-2 usage error, 75 the set is void: repeat it.";
+2 usage error, 75 the set is void: repeat it, 130 interrupted, 143 terminated.";
 
 /// The exit code of usage errors, as clap's.
 const USAGE: u8 = 2;
@@ -183,6 +183,7 @@ pub fn run(
             ExitCode::from(VOID)
         }
         Ok(Outcome::Unusable) => ExitCode::from(USAGE),
+        Ok(Outcome::Interrupted(signal)) => exit_code(signal),
         Err(message) => failed(&message),
     }
 }

@@ -11,6 +11,7 @@ const LOWEST_NS: u64 = 100;
 /// The longest duration; longer ones count as this one.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
+const COARSE_DIGITS: u8 = 2;
 
 /// Samples beyond a percentile that it takes for an estimate.
 const SAMPLES_BEYOND_MIN: f64 = 10.0;
@@ -46,6 +47,12 @@ impl Recorder {
     #[must_use]
     pub fn new() -> Recorder {
         let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS);
+        Recorder(histogram.expect("the bounds are valid"))
+    }
+
+    /// An empty recorder with a relative error of 1 % in a tenth of the memory.
+    pub(crate) fn coarse() -> Recorder {
+        let histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, COARSE_DIGITS);
         Recorder(histogram.expect("the bounds are valid"))
     }
 

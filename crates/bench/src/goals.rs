@@ -1,5 +1,6 @@
 //! Goals, verdicts, and the reasons that make a set of runs void.
 
+use blitz_http::Signal;
 use serde::Serialize;
 
 use crate::group::PlausibleRatio;
@@ -42,6 +43,8 @@ pub(crate) enum Outcome {
     Void,
     /// What the command line names cannot be used. The reason is printed.
     Unusable,
+    /// A signal has ended the run.
+    Interrupted(Signal),
 }
 
 impl Outcome {

@@ -1,6 +1,7 @@
 //! The generator: requests to a server, and the times of its responses.
 
 mod arguments;
+mod by_request;
 mod check;
 mod comparable;
 mod connection;

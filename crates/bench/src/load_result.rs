@@ -32,6 +32,9 @@ pub struct LoadResult {
     pub counts: Counts,
     /// Times of requests.
     pub times: Times,
+    /// Each of several requests, in their order; none of a single one, nor of more than 256.
+    #[serde(default)]
+    pub requests: Vec<RequestResult>,
     /// Times of new connections.
     pub connects: Connects,
     /// One entry for each interval of the measured time.
@@ -93,6 +96,9 @@ pub struct Counts {
     /// Requests that had no response at the end: in an open loop all that were planned for the measured time, in a closed
     /// loop those that had waited much longer than others took.
     pub unfinished: u64,
+    /// How often a request was sent again because the server had refused it with GOAWAY, REFUSED_STREAM or
+    /// H3_REQUEST_REJECTED. Its latency has the time of all attempts.
+    pub repeated: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes of content received.
@@ -113,6 +119,17 @@ pub struct Times {
     pub service: Distribution,
     /// From the moment in which the request was sent to the head of the response.
     pub first_byte: Distribution,
+}
+
+/// One request of several.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestResult {
+    /// Method and URL, placeholders included.
+    pub name: String,
+    /// Wrong responses and failures.
+    pub errors: u64,
+    /// Latency of correct responses, as [`Times::latency`], with a relative error of 1 %.
+    pub latency: Distribution,
 }
 
 /// Times of new connections, each from the start of its step.

@@ -85,7 +85,7 @@ impl NoiseWatch {
     }
 
     /// `preemptions` is what each server has suffered, per second.
-    pub(crate) fn finish(self, preemptions: BTreeMap<String, f64>) -> Noise {
+    pub(crate) fn finish(&self, preemptions: BTreeMap<String, f64>) -> Noise {
         let seconds = self.begun.elapsed().as_secs_f64();
         let governors = files_of_cores("cpufreq/scaling_governor");
         let governors = governors
@@ -98,7 +98,7 @@ impl NoiseWatch {
             frequency_mhz: least.zip(self.frequencies_khz.iter().max().map(mhz)),
             governors: governors.map(|text| text.trim().to_owned()).collect(),
             preemptions,
-            ..between(self.before, Counters::read(), seconds)
+            ..between(&self.before, &Counters::read(), seconds)
         }
     }
 }
@@ -135,7 +135,7 @@ impl Counters {
 }
 
 /// What the counters alone show.
-fn between(before: Counters, after: Counters, seconds: f64) -> Noise {
+fn between(before: &Counters, after: &Counters, seconds: f64) -> Noise {
     let throttles = before.throttles.zip(after.throttles);
     Noise {
         seconds,
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_quiet_machine_has_no_reasons_and_no_notes() {
         let counters = Counters::parse(STAT, VMSTAT);
-        let noise = between(counters, counters, 60.0);
+        let noise = between(&counters, &counters, 60.0);
         assert!(noise.void_reasons().is_empty() && noise.notes().is_empty());
     }
 
@@ -264,7 +264,7 @@ mod tests {
             swapped_pages: before.swapped_pages + 300,
             throttles: Some(9),
         };
-        let reasons = between(before, after, 60.0).void_reasons();
+        let reasons = between(&before, &after, 60.0).void_reasons();
         let expected = [
             "the hypervisor took 10 % of a core (steal)",
             "300 pages were swapped: memory is short",
@@ -281,7 +281,7 @@ mod tests {
             frequency_mhz: Some((1200, 3600)),
             governors: ["performance", "powersave"].map(str::to_owned).into(),
             preemptions: [("nginx".to_owned(), 250.0), ("h2o".to_owned(), 19.0)].into(),
-            ..between(counters, counters, 60.0)
+            ..between(&counters, &counters, 60.0)
         };
         assert!(noise.void_reasons().is_empty());
         let expected = [

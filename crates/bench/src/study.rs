@@ -24,4 +24,4 @@ pub(crate) use run::Run;
 pub(crate) use run::{Generator, Watched};
 pub(crate) use section::{Sentence, conclusion, measure, measure_beyond, section};
 pub(crate) use stage::{Contender, Stage};
-pub(crate) use surroundings::{Surroundings, Watch, finish};
+pub(crate) use surroundings::{ReportFiles, Surroundings, Watch, finish, finish_files};

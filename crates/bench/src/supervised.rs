@@ -117,26 +117,25 @@ pub(crate) fn run_supervised() -> io::Result<ExitCode> {
         signal = signals.wait(LOOK_EVERY);
     }
     let status = supervised.end()?;
-    let number = match signal {
-        Some(signal) => {
-            output::message("blitz bench: interrupted; nothing was saved");
-            Some(number_of(signal))
-        }
-        None => status.signal(),
-    };
-    let code = number.map(|number| SIGNALLED + number).or(status.code());
+    if let Some(signal) = signal {
+        output::message("blitz bench: interrupted; what was not saved before is lost");
+        return Ok(exit_code(signal));
+    }
+    let killed = status.signal().map(|number| SIGNALLED + number);
+    let code = killed.or(status.code());
     let code = code.and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn number_of(signal: Signal) -> i32 {
+/// The exit code of a benchmark that a signal has ended: 130 for INT, 143 for TERM.
+pub(crate) fn exit_code(signal: Signal) -> ExitCode {
     let signal = match signal {
         Signal::Hangup => process::Signal::HUP,
         Signal::Quit => process::Signal::QUIT,
         Signal::Terminate => process::Signal::TERM,
         _ => process::Signal::INT,
     };
-    signal.as_raw()
+    u8::try_from(SIGNALLED + signal.as_raw()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 /// When the input ends, all processes of this process group are killed: servers and generators too. The process that

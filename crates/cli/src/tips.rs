@@ -1,4 +1,4 @@
-//! Tips for usage errors: for URLs without their flag, and for arguments of nginx, Caddy and curl.
+//! Tips for usage errors: for URLs without their flag, and for arguments of nginx, Caddy, curl and load generators.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -119,16 +119,53 @@ const TIPS: &[(&[&str], &str)] = &[
     ),
 ];
 
+/// Arguments of other load generators, and the tip for them in `blitz load`.
+const LOAD_TIPS: &[(&[&str], &str)] = &[
+    (
+        &["-k"],
+        "write --insecure to accept any certificate; connections are kept alive without a flag",
+    ),
+    (
+        &["-s", "--script"],
+        "there are no scripts; -i FILE has a list of requests with weights, or a HAR file",
+    ),
+    (
+        &["-p", "-T", "--data", "--post-file", "--data-binary"],
+        "write -b TEXT or -b @FILE for the content, -H 'Content-Type: …' for its type, -m N for streams",
+    ),
+    (&["--h1", "--http1.1"], "write --http 1.1"),
+    (&["--h2c", "--http2", "--h2"], "write --http 2"),
+    (&["--h3", "--http3"], "write --http 3"),
+    (
+        &["--no-tui", "--no-color"],
+        "write --quiet to print no progress",
+    ),
+    (
+        &["-a", "-A", "-u", "--user"],
+        "write -H 'Authorization: Basic …' with the credentials in Base64",
+    ),
+    (
+        &["-L", "--location", "--redirect"],
+        "redirects are not followed; name the URL that they lead to",
+    ),
+    (
+        &["-o", "--output", "--output-format"],
+        "write --json FILE, --csv FILE, --markdown FILE or --html FILE",
+    ),
+];
+
 /// Adds a tip to a usage error, if there is one for the unexpected argument.
 pub(crate) fn add(error: &mut clap::Error, arguments: &[String]) {
     let Some(unexpected) = unexpected(error) else {
         return;
     };
-    // The tips are about serving.
-    if arguments.get(1).is_some_and(|command| command == "bench") {
-        return;
-    }
-    if let Some(tip) = tip(&unexpected, arguments) {
+    let tip = match arguments.get(1).map(String::as_str) {
+        Some("bench") => None,
+        Some("load") => find(LOAD_TIPS, &unexpected),
+        // The others are about serving.
+        _ => tip(&unexpected, arguments),
+    };
+    if let Some(tip) = tip {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
         // The flag with a similar name is another one, and the usage is of that flag.
@@ -174,7 +211,11 @@ fn tip(unexpected: &str, arguments: &[String]) -> Option<String> {
         .iter()
         .any(|end| unexpected.ends_with(end));
     let argument = if is_file { "--config" } else { unexpected };
-    let known = TIPS.iter().find(|(known, _)| known.contains(&argument));
+    find(TIPS, argument)
+}
+
+fn find(tips: &[(&[&str], &str)], argument: &str) -> Option<String> {
+    let known = tips.iter().find(|(known, _)| known.contains(&argument));
     known.map(|(_, tip)| (*tip).to_owned())
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use blitz_http::{Address, ClientOptions, ConnectOptions, IoChoice, Protocol, UpstreamTls};
 
 use super::check::Expected;
+use super::probe::{SAMPLES, is_safe};
 use super::rate::{RateProfile, Spacing};
 use super::request::RequestSpec;
 
@@ -61,6 +62,12 @@ impl LoadPlan {
         Some(count / cores + u64::from((index as u64) < count % cores))
     }
 
+    /// The requests that [`probe`](super::probe::probe) sends before the run.
+    pub(super) fn first_requests(&self) -> u64 {
+        let safe = self.requests.iter().filter(|(spec, _)| is_safe(spec));
+        SAMPLES * safe.count() as u64
+    }
+
     /// How a core connects.
     pub(super) fn connect_options(&self) -> ConnectOptions {
         let mut client = ClientOptions {
@@ -72,6 +79,7 @@ impl LoadPlan {
         client.limits.tls_handshake_timeout = self.timeout;
         // Small frames are a cost to a gateway, and here what is measured.
         client.limits.small_data_frames_max = 1_000_000_000;
+        client.limits.window_updates_max = 1_000_000_000;
         ConnectOptions {
             protocol: self.protocol,
             tls: self.tls.clone(),

@@ -19,6 +19,9 @@ use super::template::Values;
 const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CONTENTS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// How often each request is sent before the run.
+pub(super) const SAMPLES: u64 = 2;
+
 /// The time between two responses to one request, so that contents with a time differ.
 const APART: Duration = Duration::from_millis(30);
 
@@ -95,7 +98,8 @@ async fn run(
     let tls = connection.tls().as_deref().map(describe);
     let mut samples: Vec<Vec<Sample>> = plan.requests.iter().map(|_| Vec::new()).collect();
     let mut room = CONTENTS_BYTES_MAX;
-    for number in 0..2 {
+    let mut number = 0;
+    for _ in 0..SAMPLES {
         for ((spec, _), samples) in plan.requests.iter().zip(&mut samples) {
             if !is_safe(spec) {
                 continue;
@@ -110,6 +114,7 @@ async fn run(
             }
             let sample = sample(&connection, (spec, number), plan.timeout, &mut room);
             samples.push(sample.await?);
+            number += 1;
         }
         sleep(APART).await;
     }

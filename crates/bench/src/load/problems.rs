@@ -82,8 +82,8 @@ fn of_errors(counts: &Counts) -> String {
         .contains_key(&ClientError::Unprocessed.to_string())
     {
         message.push_str(
-            " The server refused some while it ended a connection (GOAWAY) or had no stream for them (REFUSED_STREAM); \
-             browsers send such requests again. Raise its limit of requests in a connection, which is 1,000 in nginx \
+            " The server refused some of them each time that they were sent: it ended the connection (GOAWAY), or had no \
+             stream for them (REFUSED_STREAM). Raise its limit of requests in a connection, which is 1,000 in nginx \
              (keepalive_requests), or use fewer streams (-m).",
         );
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use blitz_http::{ClientConnection, Protocol};
 
+use super::by_request::{self, RequestFigures};
 use crate::distribution::{Distribution, Recorder};
 use crate::load_result::{Connects, Counts, Interval, Times};
 
@@ -18,6 +19,7 @@ pub(super) struct CoreRecorder {
     completed: u64,
     wrong: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
+    repeated: u64,
     /// Counts of a few statuses; there is hardly ever more than one.
     statuses: Vec<(u16, u64)>,
     content_bytes_received: u64,
@@ -77,6 +79,7 @@ pub(super) struct CoreResult {
     pub(super) connects: Connects,
     pub(super) lag: Distribution,
     pub(super) timeline: Vec<Interval>,
+    pub(super) by_request: Vec<RequestFigures>,
     /// Length of the measured time.
     pub(super) length: Duration,
     /// Requests that ended after the planned end of it.
@@ -115,6 +118,7 @@ impl CoreRecorder {
             completed: 0,
             wrong: BTreeMap::new(),
             failed: BTreeMap::new(),
+            repeated: 0,
             statuses: Vec::new(),
             content_bytes_received: 0,
             content_bytes_sent: 0,
@@ -170,6 +174,11 @@ impl CoreRecorder {
         self.timeline.errors += 1;
     }
 
+    #[cold]
+    pub(super) fn repeated(&mut self) {
+        self.repeated += 1;
+    }
+
     pub(super) fn lag(&mut self, lag: Duration) {
         self.lag.record(lag);
     }
@@ -217,6 +226,7 @@ impl CoreRecorder {
                 wrong: self.wrong.into_iter().map(owned).collect(),
                 failed: self.failed,
                 unfinished: 0,
+                repeated: self.repeated,
                 statuses: self.statuses.into_iter().collect(),
                 content_bytes_received: self.content_bytes_received,
                 content_bytes_sent: self.content_bytes_sent,
@@ -237,6 +247,7 @@ impl CoreRecorder {
             },
             lag: self.lag.distribution(),
             timeline,
+            by_request: Vec::new(),
             length: end,
             late: self.late,
         }
@@ -337,6 +348,7 @@ impl CoreResult {
     /// Adds what another core has recorded.
     pub(super) fn merge(&mut self, other: CoreResult) {
         self.counts.merge(other.counts);
+        by_request::merge(&mut self.by_request, other.by_request);
         self.times.latency.merge(&other.times.latency);
         self.times.service.merge(&other.times.service);
         self.times.first_byte.merge(&other.times.first_byte);
@@ -357,6 +369,7 @@ impl Counts {
     fn merge(&mut self, other: Counts) {
         self.completed += other.completed;
         self.unfinished += other.unfinished;
+        self.repeated += other.repeated;
         self.content_bytes_received += other.content_bytes_received;
         self.content_bytes_sent += other.content_bytes_sent;
         for (name, count) in other.wrong {

@@ -40,8 +40,6 @@ pub(super) struct PreparedRequest {
     head: RequestHead,
     content: PreparedContent,
     templates: Option<Templates>,
-    /// For messages: method and URL.
-    pub(super) name: String,
 }
 
 enum PreparedContent {
@@ -77,6 +75,11 @@ impl ContentToSend {
 }
 
 impl RequestSpec {
+    /// Method and URL, for messages and results.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.method, self.url)
+    }
+
     /// A GET of a URL, whose fragment is not sent (RFC 9110, section 4.2.5).
     pub(super) fn get(url: &str) -> RequestSpec {
         let url = url.split_once('#').map_or(url, |(url, _)| url);
@@ -178,7 +181,6 @@ impl RequestSpec {
         Ok(PreparedRequest {
             head,
             content,
-            name: format!("{} {}", self.method, self.url),
             templates: (!templates.are_constant()).then_some(templates),
         })
     }

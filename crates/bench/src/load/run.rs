@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use blitz_http::{Config, Cores, Pinning, Signal, Signals, precise_sleep_until, sleep, start};
 
-use super::check::Evidence;
+use super::by_request::RequestFigures;
+use super::check::{Evidence, Expected};
 use super::control::Control;
 use super::live_view::LiveView;
 use super::machine_time::{Usage, UsageSince};
@@ -14,9 +15,12 @@ use super::plan::{LoadPlan, STEADY_WITHIN, WarmUp};
 use super::probe::Probed;
 use super::problems::{self, Course};
 use super::recorder::CoreResult;
+use super::request::RequestSpec;
 use super::steady::is_steady;
 use super::worker;
-use crate::load_result::{GeneratorFacts, LoadResult, PlanFacts, RESULT_VERSION, TargetFacts};
+use crate::load_result::{
+    GeneratorFacts, LoadResult, PlanFacts, RESULT_VERSION, RequestResult, TargetFacts,
+};
 
 /// Time for the cores to open before the run begins.
 const OPENING: Duration = Duration::from_millis(50);
@@ -284,6 +288,7 @@ fn put_together(
         warm_up_s: 0.0,
         counts: merged.counts,
         times: merged.times,
+        requests: requests(plan, merged.by_request),
         connects: merged.connects,
         timeline: merged.timeline,
         generator: GeneratorFacts {
@@ -298,6 +303,18 @@ fn put_together(
         },
         problems: Vec::new(),
     }
+}
+
+fn requests(plan: &LoadPlan, figures: Vec<RequestFigures>) -> Vec<RequestResult> {
+    let named = plan.requests.iter().zip(figures);
+    let result = |((spec, _), (latency, errors)): (&(RequestSpec, Expected), RequestFigures)| {
+        RequestResult {
+            name: spec.name(),
+            errors,
+            latency,
+        }
+    };
+    named.map(result).collect()
 }
 
 fn target_facts(plan: &LoadPlan, probed: &Probed) -> TargetFacts {

@@ -7,7 +7,7 @@ use crate::load_result::{Affects, LoadResult};
 use crate::number;
 use crate::report::terminal_text;
 
-const PERCENTILES: [f64; 6] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
+const PERCENTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
 /// The result as text, without colour.
 pub(super) fn summary(result: &LoadResult) -> String {
@@ -20,6 +20,7 @@ pub(super) fn summary(result: &LoadResult) -> String {
     heading(result, &mut line);
     counts(result, &mut line);
     times(result, &mut line);
+    requests(result, &mut line);
     generator(result, &mut line);
     for problem in &result.problems {
         let affects = match problem.affects {
@@ -92,13 +93,33 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
             number::count(counts.unfinished)
         ));
     }
+    if counts.repeated > 0 {
+        line(format!(
+            "  {:>12}  sent again: the server had refused them (GOAWAY, REFUSED_STREAM)",
+            number::count(counts.repeated)
+        ));
+    }
     if counts.statuses.len() > 1 {
         for (status, count) in &counts.statuses {
             line(format!("  {:>12}  status {status}", number::count(*count)));
         }
     }
+    let redirects = counts
+        .statuses
+        .iter()
+        .filter(|(status, _)| REDIRECTS.contains(status));
+    let redirects: u64 = redirects.map(|(_, count)| count).sum();
+    if redirects > 0 {
+        line(format!(
+            "  {:>12}  redirects, which are not followed: is it the URL that you mean to measure?",
+            number::count(redirects)
+        ));
+    }
     line(String::new());
 }
+
+/// Statuses that send a client to another URL (RFC 9110, section 15.4).
+const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
 fn times(result: &LoadResult, line: &mut impl FnMut(String)) {
     let times = &result.times;
@@ -127,18 +148,52 @@ fn times(result: &LoadResult, line: &mut impl FnMut(String)) {
     line(String::new());
 }
 
+/// Requests of a mix that are shown.
+const REQUESTS_MAX: usize = 20;
+
+/// What each request of a mix took.
+fn requests(result: &LoadResult, line: &mut impl FnMut(String)) {
+    if result.requests.is_empty() {
+        return;
+    }
+    line(format!(
+        "{:>12}{:>10}{:>10}{:>10}{:>10}  Latency of each request",
+        "requests", "errors", "50", "99", "max"
+    ));
+    for request in result.requests.iter().take(REQUESTS_MAX) {
+        let latency = &request.latency;
+        let longest = (latency.count > 0).then(|| Duration::from_nanos(latency.max_ns));
+        let times = [latency.percentile(0.5), latency.percentile(0.99), longest];
+        let [half, tail, longest] = times.map(shown);
+        line(format!(
+            "{:>12}{:>10}{half:>10}{tail:>10}{longest:>10}  {}",
+            number::count(latency.count),
+            number::count(request.errors),
+            request.name
+        ));
+    }
+    let more = result.requests.len().saturating_sub(REQUESTS_MAX);
+    if more > 0 {
+        line(format!("  and {more} more, which --json and --html have"));
+    }
+    line(String::new());
+}
+
 /// Percentiles as far as the samples carry them.
 fn row(name: &str, distribution: &Distribution, line: &mut impl FnMut(String)) {
-    let show = |duration: Option<Duration>| match duration {
-        Some(duration) => number::duration(duration.as_nanos() as f64),
-        None => number::NONE.to_owned(),
-    };
     let ends = |nanoseconds| (distribution.count > 0).then(|| Duration::from_nanos(nanoseconds));
-    let mut text = format!("{name:<22}{:>10}", show(ends(distribution.min_ns)));
+    let mut text = format!("{name:<22}{:>10}", shown(ends(distribution.min_ns)));
     for quantile in PERCENTILES {
-        text.push_str(&format!("{:>10}", show(distribution.percentile(quantile))));
+        text.push_str(&format!("{:>10}", shown(distribution.percentile(quantile))));
     }
-    line(format!("{text}{:>10}", show(ends(distribution.max_ns))));
+    line(format!("{text}{:>10}", shown(ends(distribution.max_ns))));
+}
+
+fn shown(time: Option<Duration>) -> String {
+    match time {
+        Some(time) => number::duration(time.as_nanos() as f64),
+        None => number::NONE.to_owned(),
+    }
 }
 
 fn generator(result: &LoadResult, line: &mut impl FnMut(String)) {
@@ -160,12 +215,44 @@ fn generator(result: &LoadResult, line: &mut impl FnMut(String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load_result::RequestResult;
 
     #[test]
     fn a_run_that_ends_in_its_warm_up_has_no_rates() {
         let text = summary(&LoadResult::default());
         assert!(text.contains("ended before its measured time"), "{text}");
         assert!(!text.contains("/s"), "{text}");
+    }
+
+    #[test]
+    fn redirects_are_named() {
+        let mut result = LoadResult::default();
+        result.counts.statuses = [(200, 5), (302, 1_000)].into();
+        let text = summary(&result);
+        assert!(text.contains("1,000  redirects"), "{text}");
+        result.counts.statuses = [(304, 5)].into();
+        assert!(!summary(&result).contains("redirects"));
+    }
+
+    #[test]
+    fn each_of_several_requests_has_its_line() {
+        let mut recorder = crate::distribution::Recorder::new();
+        (1..=100).for_each(|ms| recorder.record(Duration::from_millis(ms)));
+        let one = |index: u32| RequestResult {
+            name: format!("GET /{index}"),
+            errors: 7,
+            latency: recorder.distribution(),
+        };
+        let result = LoadResult {
+            requests: (0..25).map(one).collect(),
+            ..LoadResult::default()
+        };
+        let text = summary(&result);
+        let line = text.lines().find(|line| line.ends_with("  GET /3"));
+        let words: Vec<&str> = line.unwrap().split_whitespace().take(3).collect();
+        assert_eq!(words, ["100", "7", "50.0"], "{text}");
+        assert!(text.contains("and 5 more"), "{text}");
+        assert!(!text.contains("GET /20"), "{text}");
     }
 
     #[test]

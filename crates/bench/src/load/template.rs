@@ -17,7 +17,7 @@ enum Piece {
 
 /// The values of the placeholders of one request.
 pub(super) struct Values {
-    /// Counts the requests of all cores: no two of a run have the same.
+    /// Counts the first requests, and then those of all cores: no two of a run have the same.
     pub(super) number: u64,
     pub(super) random: u64,
 }

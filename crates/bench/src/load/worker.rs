@@ -1,12 +1,13 @@
 //! One core of the generator: connections, the streams on them, and the requests that these send.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{ClientConnection, ConnectOptions, counters, sleep, spawn};
+use blitz_http::{ClientConnection, ClientError, ConnectOptions, Protocol, counters, sleep, spawn};
 
+use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, Line};
 use super::control::{Control, Progress};
@@ -24,6 +25,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long requests of an open loop that are in flight at the end may take.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How often a request is sent again that the server has refused.
+const REPEATS_MAX: u32 = 3;
+
 /// In a closed loop a request may be stuck that has waited for so long, or half of the run.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
@@ -37,8 +41,10 @@ pub(super) struct Worker {
     requests: RefCell<Vec<PreparedRequest>>,
     order: RefCell<Order>,
     random: RefCell<Random>,
-    sent: Cell<u64>,
+    /// Requests that were chosen.
+    chosen: Cell<u64>,
     pub(super) recorder: RefCell<CoreRecorder>,
+    by_request: RefCell<ByRequest>,
     /// Responses with surplus bytes before the run.
     unexpected_before: u64,
     /// Streams that have not ended.
@@ -59,6 +65,7 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
     };
     let worker = Rc::new(Worker::new(plan, control, index, pacer));
     let plan = &worker.plan;
+    let mut lines = Vec::new();
     for _ in (index..plan.connections).step_by(plan.cores) {
         let line = Rc::new(Line::new());
         for _ in 0..plan.streams {
@@ -67,6 +74,8 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
             worker.outstanding.borrow_mut().push(None);
             spawn(run_stream(Rc::clone(&worker), Rc::clone(&line), stream));
         }
+        // A connection is closed with the last stream that uses it.
+        lines.push(Rc::downgrade(&line));
     }
     if plan.rate.is_some() {
         worker.arrivals(&queue).await;
@@ -80,7 +89,15 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
             sleep(LOOK_EVERY).await;
         }
     }
-    worker.finish(&queue)
+    let result = worker.finish(&queue);
+    if plan.protocol == Protocol::Http3 {
+        // The kernel closes those of TCP. A server would keep these until they time out.
+        for line in lines.iter().filter_map(Weak::upgrade) {
+            line.close(&worker);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    result
 }
 
 impl Worker {
@@ -94,7 +111,8 @@ impl Worker {
             order: RefCell::new(Order::new(&specs, seed)),
             random: RefCell::new(Random::new(seed)),
             recorder: RefCell::new(CoreRecorder::new(plan.interval, plan.duration)),
-            sent: Cell::new(0),
+            by_request: RefCell::new(ByRequest::new(plan.requests.len())),
+            chosen: Cell::new(0),
             unexpected_before: counters().upstream_unexpected_bytes,
             running: Cell::new(0),
             outstanding: RefCell::default(),
@@ -165,6 +183,7 @@ impl Worker {
             .recorder
             .replace(CoreRecorder::new(self.plan.interval, None));
         let mut result = recorder.finish(length);
+        result.by_request = self.by_request.borrow().finish();
         result.add_unfinished(self.unfinished(&result, queue));
         let unexpected = counters().upstream_unexpected_bytes - self.unexpected_before;
         if unexpected > 0 {
@@ -229,81 +248,121 @@ impl Worker {
     /// A connection could not be opened, or carries no request.
     #[cold]
     pub(super) fn failed_to_connect(&self, error: String) {
-        self.failed(error, Instant::now());
+        self.failed(None, error, Instant::now());
     }
 
-    /// A request failed now, which was planned then.
+    /// A request failed now, which was planned then; `None` without one.
     #[cold]
-    fn failed(&self, error: String, planned: Instant) {
+    fn failed(&self, request: Option<usize>, error: String, planned: Instant) {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
         if self.counts(planned, now) {
             self.recorder.borrow_mut().failed(error, self.measured(now));
+            if let Some(request) = request {
+                self.by_request.borrow_mut().failed(request);
+            }
         }
     }
 
     #[cold]
-    fn wrong(&self, wrong: Wrong, evidence: Evidence, planned: Instant) {
+    fn wrong(&self, request: usize, (wrong, evidence): (Wrong, Evidence), planned: Instant) {
         let now = Instant::now();
         Progress::add(&self.progress().errors, 1);
         if self.counts(planned, now) {
             self.recorder
                 .borrow_mut()
                 .wrong(wrong.name(), self.measured(now));
+            self.by_request.borrow_mut().failed(request);
         }
         if !self.plan.keep_going {
             self.control.stop_with(evidence);
         }
     }
 
-    /// Values that no other request of the run has.
-    fn values(&self) -> Values {
-        let sent = self.sent.get();
-        self.sent.set(sent + 1);
-        Values {
-            number: sent * self.plan.cores as u64 + self.index as u64,
-            random: self.random.borrow_mut().bits(),
+    /// The server refused a request that was planned then, and it is sent again.
+    #[cold]
+    fn repeated(&self, planned: Instant) {
+        if self.counts(planned, Instant::now()) {
+            self.recorder.borrow_mut().repeated();
+        }
+    }
+
+    /// The next request, with values that no other one has.
+    fn choose(&self) -> Chosen {
+        let chosen = self.chosen.get();
+        self.chosen.set(chosen + 1);
+        let number = chosen * self.plan.cores as u64 + self.index as u64;
+        Chosen {
+            index: self.order.borrow_mut().next(),
+            values: Values {
+                number: self.plan.first_requests() + number,
+                random: self.random.borrow_mut().bits(),
+            },
         }
     }
 }
 
+/// A request of the mix, and the values of its placeholders.
+struct Chosen {
+    index: usize,
+    values: Values,
+}
+
 /// Sends requests on one stream of a connection until there are no more.
 async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
+    let is_new = worker.plan.new_connections;
     let mut previous = None;
-    while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
+    'requests: while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
         worker.set_outstanding(stream, Some(planned));
-        previous = match line.connection(&worker).await {
-            Attempt::Ready(connection) => {
-                Some(send_request(&worker, &connection, planned, previous).await)
+        let mut chosen = None;
+        let mut repeats = 0;
+        previous = loop {
+            let connection = match line.connection(&worker).await {
+                Attempt::Ready(connection) => connection,
+                Attempt::Failed => break None,
+                Attempt::Over => break 'requests,
+            };
+            let request = chosen.get_or_insert_with(|| worker.choose());
+            // Nothing lies between the end of the previous request and this one if the connection was there.
+            let sent = match previous {
+                Some(previous) if previous == planned && !is_new && repeats == 0 => planned,
+                _ => Instant::now(),
+            };
+            let ended = send_request(&worker, &connection, request, (planned, sent)).await;
+            if is_new {
+                line.close(&worker);
             }
-            Attempt::Failed => None,
-            Attempt::Over => break,
+            match ended {
+                Err(Refused) if repeats < REPEATS_MAX => worker.repeated(planned),
+                Err(Refused) => {
+                    let error = ClientError::Unprocessed.to_string();
+                    worker.failed(Some(request.index), error, planned);
+                    break Some(Instant::now());
+                }
+                Ok(end) => break Some(end),
+            }
+            repeats += 1;
         };
         worker.set_outstanding(stream, None);
-        if worker.plan.new_connections {
-            line.close(&worker);
-        }
     }
     worker.running.set(worker.running.get() - 1);
 }
+
+/// The server did not process a request, and any request may be sent again then (RFC 9113, section 8.7; RFC 9114,
+/// section 4.1.1).
+struct Refused;
 
 /// Sends one request and records its response. Returns when it ended.
 async fn send_request(
     worker: &Worker,
     connection: &ClientConnection,
-    planned: Instant,
-    previous: Option<Instant>,
-) -> Instant {
-    // Nothing lies between the end of the previous request and this one if the connection was there.
-    let sent = match previous {
-        Some(previous) if previous == planned && !worker.plan.new_connections => planned,
-        _ => Instant::now(),
-    };
-    let index = worker.order.borrow_mut().next();
+    &Chosen { index, ref values }: &Chosen,
+    (planned, sent): (Instant, Instant),
+) -> Result<Instant, Refused> {
     let expected = &worker.plan.requests[index].1;
     let started = {
         let mut requests = worker.requests.borrow_mut();
-        let (head, content) = requests[index].next(&worker.values());
+        let (head, content) = requests[index].next(values);
         connection
             .request(head, content.length())
             .map(|(body, response)| (body, response, content))
@@ -317,17 +376,23 @@ async fn send_request(
         Err(_) => Instant::now(),
     };
     match outcome {
-        Ok(received) => record(worker, &received, (planned, sent, end)),
+        Ok(received) => record(worker, index, &received, (planned, sent, end)),
         Err(Failure::Wrong { wrong, evidence }) => {
-            let name = worker.requests.borrow()[index].name.clone();
-            worker.wrong(wrong, evidence.of_request(&name), planned);
+            let name = worker.plan.requests[index].0.name();
+            worker.wrong(index, (wrong, evidence.of_request(&name)), planned);
         }
-        Err(failure) => worker.failed(failure.to_string(), planned),
+        Err(Failure::Request(ClientError::Unprocessed)) => return Err(Refused),
+        Err(failure) => worker.failed(Some(index), failure.to_string(), planned),
     }
-    end
+    Ok(end)
 }
 
-fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, Instant, Instant)) {
+fn record(
+    worker: &Worker,
+    request: usize,
+    received: &Received,
+    (planned, sent, end): (Instant, Instant, Instant),
+) {
     let progress = worker.progress();
     Progress::add(&progress.completed, 1);
     Progress::add(&progress.bytes, received.content_bytes);
@@ -347,4 +412,5 @@ fn record(worker: &Worker, received: &Received, (planned, sent, end): (Instant, 
     let mut recorder = worker.recorder.borrow_mut();
     recorder.status(received.status);
     recorder.completed(&times, received.content_bytes, received.sent_bytes);
+    worker.by_request.borrow_mut().completed(request, latency);
 }

@@ -1,6 +1,7 @@
 //! The report of one run of the generator.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::model::{
     Column, Conclusion, ConclusionKind, FactGroup, LatencySet, NamedDistribution, Report, Section,
@@ -8,8 +9,8 @@ use super::model::{
 };
 use crate::distribution::Distribution;
 use crate::invocation;
-use crate::load_result::{Affects, LoadResult};
-use crate::number::{bytes, count, duration, fixed, percentile, significant};
+use crate::load_result::{Affects, LoadResult, RequestResult};
+use crate::number::{NONE, bytes, count, duration, fixed, percentile, significant};
 
 /// Percentiles of the first answer, the highest that the samples carry.
 const HEADLINE_PERCENTILES: [f64; 3] = [0.999, 0.99, 0.5];
@@ -120,7 +121,10 @@ fn requests(result: &LoadResult) -> Section {
             timelines: vec![Timeline::of_intervals(&result.target.protocol, &result.timeline)],
             ..TimelineSet::default()
         }],
-        tables: vec![responses(result)],
+        tables: [Some(responses(result)), each_request(result)]
+            .into_iter()
+            .flatten()
+            .collect(),
         ..Section::default()
     }
 }
@@ -139,6 +143,12 @@ fn responses(result: &LoadResult) -> Table {
     rows.extend(by_name("wrong", &counts.wrong));
     rows.extend(by_name("failed", &counts.failed));
     rows.push(row("unfinished at the end".to_owned(), counts.unfinished));
+    if counts.repeated > 0 {
+        rows.push(row(
+            "sent again after a refusal".to_owned(),
+            counts.repeated,
+        ));
+    }
     let statuses = counts
         .statuses
         .iter()
@@ -149,6 +159,37 @@ fn responses(result: &LoadResult) -> Table {
         columns: vec![Column::text("outcome"), Column::number("requests")],
         rows,
     }
+}
+
+/// The latency of each request of a mix; `None` if there is only one.
+fn each_request(result: &LoadResult) -> Option<Table> {
+    let time = |time: Option<Duration>| match time {
+        Some(time) => duration(time.as_nanos() as f64),
+        None => NONE.to_owned(),
+    };
+    let row = |request: &RequestResult| {
+        let latency = &request.latency;
+        let longest = (latency.count > 0).then(|| Duration::from_nanos(latency.max_ns));
+        let mut row = vec![
+            request.name.clone(),
+            count(latency.count),
+            count(request.errors),
+            time(latency.mean()),
+        ];
+        row.extend([0.5, 0.9, 0.99].map(|quantile| time(latency.percentile(quantile))));
+        row.push(time(longest));
+        row
+    };
+    (!result.requests.is_empty()).then(|| Table {
+        caption: "Latency of each request".to_owned(),
+        columns: [Column::text("request")]
+            .into_iter()
+            .chain(
+                ["requests", "errors", "mean", "p50", "p90", "p99", "longest"].map(Column::number),
+            )
+            .collect(),
+        rows: result.requests.iter().map(row).collect(),
+    })
 }
 
 /// The section of new connections; `None` if there were none.
@@ -322,6 +363,14 @@ pub(super) mod tests {
                 resume: false,
                 seed: 7,
             },
+            requests: vec![
+                RequestResult::default(),
+                RequestResult {
+                    name: "GET http://localhost/b".to_owned(),
+                    errors: 3,
+                    latency: latency.clone(),
+                },
+            ],
             started_at: 0.0,
             duration_s: 2.0,
             warm_up_s: 1.0,
@@ -362,6 +411,8 @@ pub(super) mod tests {
             1,
             "no section without new connections"
         );
+        let each = &report.sections[0].tables[1];
+        assert_eq!(each.rows[1][..3], ["GET http://localhost/b", "10,000", "3"]);
     }
 
     #[test]

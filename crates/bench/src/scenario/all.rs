@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use blitz_http::Signal;
 use clap::{Args, Command};
 
 use crate::goals::Outcome;
@@ -64,7 +65,7 @@ struct Step {
 
 /// Why a run stops before its end.
 #[derive(Debug)]
-struct Interrupted;
+struct Interrupted(Signal);
 
 /// Runs a step, and shows this line meanwhile. An error ends the run.
 type RunStep<'a> = &'a mut dyn FnMut(&Step, &str) -> Result<Result<Ended, Interrupted>, String>;
@@ -140,7 +141,11 @@ pub(crate) fn run(
         steps: steps.iter().map(|step| step.words.join(" ")).collect(),
     };
     let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-    let file = folder.join("state.json");
+    // A choice of benchmarks has a state of its own, and leaves that of all alone.
+    let file = folder.join(match arguments.only.is_empty() {
+        true => "state.json".to_owned(),
+        false => format!("state-{}.json", names.join("-")),
+    });
     let mut state = State::open(&file, (key, &names), arguments.restart)?;
     if let count @ 1.. = state.ended().len() {
         output::message(&format!(
@@ -158,8 +163,9 @@ pub(crate) fn run(
     let ended = run_steps(&steps, &mut state, &mut |step, line| {
         starter.run(step, line)
     })?;
-    if ended.is_err() {
-        return Err("interrupted; the same command continues".to_owned());
+    if let Err(Interrupted(signal)) = ended {
+        output::message("blitz bench: interrupted; the same command continues");
+        return Ok(Outcome::Interrupted(signal));
     }
     let outcome = summary::outcome(state.ended());
     summary::finish(&state, &folder, !arguments.quick, invocation)?;
@@ -256,7 +262,7 @@ mod tests {
         let mut run = Vec::new();
         let result = run_steps(&named(&["a", "b", "c"]), state, &mut |step, _| {
             if step.name == interrupt {
-                return Ok(Err(Interrupted));
+                return Ok(Err(Interrupted(Signal::Interrupt)));
             }
             run.push(step.name.clone());
             Ok(Ok(Ended {

@@ -15,7 +15,7 @@ use crate::number;
 use crate::output;
 use crate::programs::locate;
 use crate::run_folder::RunFolder;
-use crate::study::{Length, Watch, finish};
+use crate::study::{Length, ReportFiles, Watch, finish_files};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
 use groups::{CompareGroup, GROUPS, QUICK, SYSTEMS};
@@ -77,7 +77,14 @@ pub(crate) fn run(
     let groups = arguments.groups();
     let most = number::long_time(arguments.longest(&groups).as_secs_f64());
     output::message(&format!("{} groups, at most {most}", groups.len()));
+    let mut files = (!arguments.quick).then(|| ReportFiles::new("compare", invocation));
     let mut all = Vec::new();
+    let report_of = |all: &[MeasuredGroup]| {
+        let cases = all.iter().flat_map(MeasuredGroup::cases);
+        let surroundings = watch.finish(&invocation.revision, [], cases);
+        let report = Findings::new(all).report(&invocation.command, &surroundings, arguments);
+        (report, surroundings.facts.date)
+    };
     for (index, group) in groups.iter().enumerate() {
         output::message(&format!(
             "group {} of {}: {} …",
@@ -86,12 +93,17 @@ pub(crate) fn run(
             group.title
         ));
         all.push(measure(arguments, invocation, group, (&folder, &tls))?);
+        let left = &groups[index + 1..];
+        if let Some(files) = &mut files
+            && !left.is_empty()
+        {
+            let (report, date) = report_of(&all);
+            let left: Vec<&str> = left.iter().map(|group| group.title).collect();
+            files.write_part(report, &date, &left.join(", "))?;
+        }
     }
-    let cases = all.iter().flat_map(MeasuredGroup::cases);
-    let surroundings = watch.finish(&invocation.revision, [], cases);
-    let report = Findings::new(&all).report(&invocation.command, &surroundings, arguments);
-    let date = &surroundings.facts.date;
-    finish(&report, "compare", date, !arguments.quick, invocation)
+    let (report, date) = report_of(&all);
+    finish_files(&report, &date, files)
 }
 
 impl CompareArguments {

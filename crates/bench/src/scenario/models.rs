@@ -57,7 +57,7 @@ const REACTORS_EPOLL: &str = "reactor per core, epoll";
 const REACTORS_URING: &str = "reactor per core, io_uring";
 const NGINX: &str = "nginx";
 
-static BACKEND: System = system("backend", h1::PROXY, Kind::Blitz { io: EPOLL });
+static BACKEND: System = system("backend", h1::FIXED, Kind::Blitz { io: EPOLL });
 
 /// In the order of the tables.
 static PROXIES: &[System] = &[

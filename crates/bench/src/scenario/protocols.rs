@@ -14,12 +14,12 @@ use crate::invocation::Invocation;
 use crate::link::Link;
 use crate::output;
 use crate::programs::{Example, locate};
-use crate::report::{Conclusion, ConclusionKind};
+use crate::report::{Conclusion, ConclusionKind, Report};
 use crate::run_folder::RunFolder;
-use crate::study::{MEGABYTES_PER_SECOND, P99, Watch, finish};
+use crate::study::{MEGABYTES_PER_SECOND, P99, ReportFiles, Watch, finish_files};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
-use series::{NamedLink, OnNetwork, Series};
+use series::{NamedLink, OnNetwork, Series, name_of};
 use stage::Stage;
 use workload::{WORKLOADS, Workload};
 
@@ -40,8 +40,8 @@ pub(crate) struct ProtocolsArguments {
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
     link: Vec<NamedLink>,
-    /// Six rounds of the workloads single, high and large, with warm runs of a second
-    #[arg(long, conflicts_with_all = ["rounds", "only"])]
+    /// Six rounds of the workloads single, high and large, or of those of --only, with warm runs of a second; not saved
+    #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     /// The seed of orders and links
     #[arg(long, default_value_t = 1)]
@@ -69,40 +69,57 @@ pub(crate) fn run(
 ) -> Result<Outcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
-    let mut measured = Vec::new();
-    let mut not_run = Vec::new();
-    for (link, workloads) in arguments.networks() {
-        // Without the privilege for links, workloads that need one are left out, unless links are what was asked for.
-        let obstacle = match (&link, arguments.link.is_empty()) {
-            (Some(link), true) => Link::start(&link.spec, arguments.seed).err(),
-            _ => None,
-        };
-        match obstacle {
-            Some(error) => not_run.push(format!("{}: not run. {error}", titles(&workloads))),
-            None => measured.push(measure(arguments, invocation, link, &workloads)?),
-        }
-    }
-    let series = measured.iter().flat_map(|network| &network.series);
-    let cases = series.map(|series| &series.measured);
-    let surroundings = watch.finish(&invocation.revision, [], cases);
-    let findings = Findings::new(&measured);
-    let mut report = findings.report(&invocation.command, &surroundings, arguments.rounds());
-    let not_run = not_run
-        .into_iter()
-        .map(|text| Conclusion::new(ConclusionKind::NotRun, text));
-    report.conclusions.extend(not_run);
     let name = match arguments.link.is_empty() {
         true => "protocols",
         false => "protocols-link",
     };
-    let is_saved = !arguments.quick;
-    finish(
-        &report,
-        name,
-        &surroundings.facts.date,
-        is_saved,
-        invocation,
-    )
+    let mut files = (!arguments.quick).then(|| ReportFiles::new(name, invocation));
+    let mut measured = Vec::new();
+    let mut not_run: Vec<Conclusion> = Vec::new();
+    let networks = arguments.networks();
+    for (index, (link, workloads)) in networks.iter().enumerate() {
+        // Without the privilege for links, workloads that need one are left out, unless links are what was asked for.
+        let obstacle = match (link, arguments.link.is_empty()) {
+            (Some(link), true) => Link::start(&link.spec, arguments.seed).err(),
+            _ => None,
+        };
+        match obstacle {
+            Some(error) => {
+                let text = format!("{}: not run. {error}", titles(workloads));
+                not_run.push(Conclusion::new(ConclusionKind::NotRun, text));
+            }
+            None => measured.push(measure(arguments, invocation, link.clone(), workloads)?),
+        }
+        let left = &networks[index + 1..];
+        if let Some(files) = &mut files
+            && !left.is_empty()
+        {
+            let (report, date) = report_of(arguments, invocation, &watch, (&measured, &not_run));
+            let left: Vec<String> = left
+                .iter()
+                .map(|(link, _)| name_of(link.as_ref()))
+                .collect();
+            files.write_part(report, &date, &left.join(", "))?;
+        }
+    }
+    let (report, date) = report_of(arguments, invocation, &watch, (&measured, &not_run));
+    finish_files(&report, &date, files)
+}
+
+/// The report of what is measured so far, and its date.
+fn report_of(
+    arguments: &ProtocolsArguments,
+    invocation: &Invocation,
+    watch: &Watch,
+    (measured, not_run): (&[OnNetwork], &[Conclusion]),
+) -> (Report, String) {
+    let series = measured.iter().flat_map(|network| &network.series);
+    let cases = series.map(|series| &series.measured);
+    let surroundings = watch.finish(&invocation.revision, [], cases);
+    let findings = Findings::new(measured);
+    let mut report = findings.report(&invocation.command, &surroundings, arguments.rounds());
+    report.conclusions.extend_from_slice(not_run);
+    (report, surroundings.facts.date)
 }
 
 impl ProtocolsArguments {
@@ -115,18 +132,16 @@ impl ProtocolsArguments {
         let length = Duration::from_secs(if self.quick { 1 } else { self.seconds });
         match workload.figure.unit {
             unit if is_link && unit == MEGABYTES_PER_SECOND.unit => length * 4,
-            unit if unit == P99.unit => length * 4,
+            // Ten samples have to lie beyond the percentile in each run.
+            unit if unit == P99.unit => length * if is_link { 8 } else { 4 },
             _ => length,
         }
     }
 
     fn workloads(&self) -> impl Iterator<Item = Workload> {
-        let is_wanted = |workload: &&Workload| match self.quick {
-            true => QUICK.contains(&workload.name),
-            false => {
-                let mut only = self.only.iter();
-                self.only.is_empty() || only.any(|only| only.name == workload.name)
-            }
+        let is_wanted = |workload: &&Workload| match &self.only[..] {
+            [] => !self.quick || QUICK.contains(&workload.name),
+            only => only.iter().any(|only| only.name == workload.name),
         };
         WORKLOADS.iter().filter(is_wanted).copied()
     }
@@ -176,9 +191,7 @@ fn measure(
     let tls = TlsFiles::create(folder.path(), programs)?;
     let spec = link.as_ref().map(|link| &link.spec);
     let stage = Stage::start(programs, &folder, &tls, spec, arguments.seed)?;
-    let network = link
-        .as_ref()
-        .map_or("loopback".to_owned(), |link| link.text.clone());
+    let network = name_of(link.as_ref());
     let mut series = Vec::new();
     for &workload in workloads {
         for &mode in workload.modes {

@@ -1,6 +1,7 @@
 //! When and where a study was made, and its report in all forms.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::case::Measured;
@@ -11,7 +12,7 @@ use crate::machine::{FOREIGN_SHARE_MAX, Facts, current_foreign_share, warn_of_fo
 use crate::noise::{Noise, NoiseWatch};
 use crate::number;
 use crate::output;
-use crate::report::{FactGroup, Report, Step, Terminal};
+use crate::report::{Conclusion, ConclusionKind, FactGroup, Report, Step, Terminal};
 use crate::results::free_name;
 
 /// Runs of so many seconds show what other programs used.
@@ -53,9 +54,9 @@ impl Watch {
         }
     }
 
-    /// At the end of the last run. `programs` are the installed programs that ran, `cases` what was measured.
+    /// At the end of the last run so far. `programs` are the installed programs that ran, `cases` what was measured.
     pub(crate) fn finish<'a>(
-        self,
+        &self,
         revision: &str,
         programs: impl IntoIterator<Item = &'static str>,
         cases: impl IntoIterator<Item = &'a Measured>,
@@ -151,15 +152,27 @@ fn foreign_share<'a>(cases: impl IntoIterator<Item = &'a Measured>) -> f64 {
 /// Prints the report and, unless the run was a quick one, saves it as JSON, Markdown and HTML.
 pub(crate) fn finish(
     report: &Report,
-    name: &str,
+    name: &'static str,
     date: &str,
     is_saved: bool,
     invocation: &Invocation,
 ) -> Result<Outcome, String> {
+    let files = is_saved.then(|| ReportFiles::new(name, invocation));
+    finish_files(report, date, files)
+}
+
+/// As [`finish`], with files that may already have an earlier state of the report.
+pub(crate) fn finish_files(
+    report: &Report,
+    date: &str,
+    files: Option<ReportFiles<'_>>,
+) -> Result<Outcome, String> {
     // The results are saved even if nobody can read the text.
     let printed = output::print(&report.text(&Terminal::of_stdout()));
-    if is_saved {
-        save(report, name, date, invocation)?;
+    if let Some(mut files) = files {
+        for file in files.write(report, date)? {
+            output::message(&format!("saved {}", file.display()));
+        }
     }
     printed?;
     match report.problems.is_empty() {
@@ -168,22 +181,63 @@ pub(crate) fn finish(
     }
 }
 
-fn save(report: &Report, name: &str, date: &str, invocation: &Invocation) -> Result<(), String> {
-    let folder = &invocation.out;
-    let error = |error| format!("{}: {error}", folder.display());
-    fs::create_dir_all(folder).map_err(error)?;
-    let name = free_name(folder, date, name)?;
-    let json = serde_json::to_string(report).map_err(|error| error.to_string())? + "\n";
-    for (form, text) in [
-        ("json", json),
-        ("md", report.markdown()),
-        ("html", report.html()),
-    ] {
-        let file = folder.join(format!("{name}.{form}"));
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-        output::message(&format!("saved {}", file.display()));
+/// The files of a report. They keep their name while it grows, so that a study of hours which is interrupted leaves what
+/// it has measured.
+pub(crate) struct ReportFiles<'a> {
+    name: &'static str,
+    folder: &'a Path,
+    /// The date, the name, and a number if there was such a report before; `None` until the first state is written.
+    free_name: Option<String>,
+}
+
+impl<'a> ReportFiles<'a> {
+    pub(crate) fn new(name: &'static str, invocation: &'a Invocation) -> ReportFiles<'a> {
+        ReportFiles {
+            name,
+            folder: &invocation.out,
+            free_name: None,
+        }
     }
-    Ok(())
+
+    /// Writes a report that is not complete, and says so: `left` names the parts that were not run.
+    pub(crate) fn write_part(
+        &mut self,
+        mut report: Report,
+        date: &str,
+        left: &str,
+    ) -> Result<(), String> {
+        let text = format!("The run did not get to its end. Missing: {left}");
+        let conclusion = Conclusion::new(ConclusionKind::NotRun, text);
+        report.conclusions.push(conclusion);
+        let files = self.write(&report, date)?;
+        if let [file, ..] = &files[..] {
+            output::message(&format!("saved so far: {}", file.display()));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, report: &Report, date: &str) -> Result<Vec<PathBuf>, String> {
+        let folder = self.folder;
+        let error = |error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(folder).map_err(error)?;
+        let name = match self.free_name.take() {
+            Some(name) => name,
+            None => free_name(folder, date, self.name)?,
+        };
+        let json = serde_json::to_string(report).map_err(|error| error.to_string())? + "\n";
+        let mut files = Vec::new();
+        for (form, text) in [
+            ("json", json),
+            ("md", report.markdown()),
+            ("html", report.html()),
+        ] {
+            let file = folder.join(format!("{name}.{form}"));
+            fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+            files.push(file);
+        }
+        self.free_name = Some(name);
+        Ok(files)
+    }
 }
 
 #[cfg(test)]

@@ -124,11 +124,29 @@ fn a_signal_ends_the_benchmark_as_well_and_the_next_run_continues() {
     let step = place.process();
     let status = Command::new("kill").arg(run.id().to_string()).status();
     assert!(status.unwrap().success());
-    assert_eq!(run.wait().unwrap().code(), Some(1));
+    assert_eq!(run.wait().unwrap().code(), Some(143));
     wait_for(|| !step.exists());
     fs::remove_file(place.0.join("blocked")).unwrap();
     place.run(&[]);
     assert_eq!(place.started(), ["h1", "h2", "h3", "h3"]);
+}
+
+#[test]
+fn a_choice_of_benchmarks_leaves_the_progress_of_others() {
+    let place = Place::new("choice");
+    let mut run = place.run_until("h2");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    fs::remove_file(place.0.join("blocked")).unwrap();
+    let mut other = Command::new(env!("CARGO_BIN_EXE_blitz"));
+    other
+        .args(["bench", "all", "--quick", "--only", "h3", "--out"])
+        .arg(place.0.join("out"))
+        .arg("--step-program")
+        .arg(place.0.join("step"));
+    assert!(other.output().unwrap().status.success());
+    place.run(&[]);
+    assert_eq!(place.started(), ["h1", "h2", "h3", "h2", "h3"]);
 }
 
 #[test]

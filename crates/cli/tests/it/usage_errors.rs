@@ -340,6 +340,8 @@ const TIPS: &[(&[&str], &str)] = &[
     (&["-c", "a.conf"], "no configuration file"),
     (&["/etc/blitz.conf"], "no configuration file"),
     (&["--cores", "1", "run"], "write run first"),
+    (&["load", "-k", "http://a:1/"], "write --insecure"),
+    (&["load", "-s", "post.lua", "http://a:1/"], "-i FILE"),
 ];
 
 #[test]

@@ -1,17 +1,14 @@
 //! Limits that protect a core and the connections of others.
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quinn::TransportConfig;
-use tokio::net::UdpSocket;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{CONTROL, RawClient, SETTINGS, data, frame, request};
+use crate::h3_relay::Relay;
 use crate::h3_support::{Client, connect, get, pause, with_options};
-use crate::support::SOON;
 
 /// At the limit of connections, one that has nothing to do is closed for a new one, and none that has.
 #[test]
@@ -130,56 +127,4 @@ fn a_close_is_not_held_back_by_what_is_not_acknowledged() {
         assert_eq!(client.quic.close_code().await, 0x107);
         assert_eq!(server.counters().send_stalls, 1);
     });
-}
-
-/// Passes datagrams on in both directions, and notes the connection ID of the client's packets.
-struct Relay {
-    address: SocketAddr,
-    to_server: Arc<UdpSocket>,
-    id: Arc<Mutex<Option<[u8; 8]>>>,
-    /// Those of the client that have hardly more than acknowledgements are lost.
-    drops_short: Arc<AtomicBool>,
-}
-
-/// Acknowledgements alone take less.
-const SHORT: usize = 40;
-
-impl Relay {
-    async fn start(server: SocketAddr) -> Relay {
-        let to_client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let to_server = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-        to_server.connect(server).await.unwrap();
-        let relay = Relay {
-            address: to_client.local_addr().unwrap(),
-            to_server: Arc::clone(&to_server),
-            id: Arc::default(),
-            drops_short: Arc::default(),
-        };
-        let (id, drops_short) = (Arc::clone(&relay.id), Arc::clone(&relay.drops_short));
-        let pass_on = async move {
-            let mut client = None;
-            let (mut from_client, mut from_server) = ([0; 2_048], [0; 2_048]);
-            loop {
-                tokio::select! {
-                    got = to_client.recv_from(&mut from_client) => {
-                        let Ok((len, from)) = got else { return };
-                        client = Some(from);
-                        if let [0..0x80, rest @ ..] = &from_client[..len] {
-                            *id.lock().unwrap() = rest.first_chunk().copied();
-                        }
-                        if len < SHORT && drops_short.load(Ordering::Relaxed) {
-                            continue;
-                        }
-                        let _ = to_server.send(&from_client[..len]).await;
-                    }
-                    got = to_server.recv(&mut from_server) => {
-                        let (Ok(len), Some(client)) = (got, client) else { return };
-                        let _ = to_client.send_to(&from_server[..len], client).await;
-                    }
-                }
-            }
-        };
-        tokio::spawn(tokio::time::timeout(6 * SOON, pass_on));
-        relay
-    }
 }

@@ -47,8 +47,8 @@ impl Starter<'_> {
             .map_err(failed)?;
         let code = self.wait(&mut supervised, line, begun);
         let status = supervised.end().map_err(failed)?;
-        if code.is_err() {
-            return Ok(Err(Interrupted));
+        if let Err(interrupted) = code {
+            return Ok(Err(interrupted));
         }
         let text = fs::read(&log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -108,8 +108,8 @@ impl Starter<'_> {
             if begun.elapsed() > STEP_MAX {
                 break;
             }
-            if self.signals.wait(LOOK_EVERY).is_some() {
-                result = Err(Interrupted);
+            if let Some(signal) = self.signals.wait(LOOK_EVERY) {
+                result = Err(Interrupted(signal));
                 break;
             }
         }

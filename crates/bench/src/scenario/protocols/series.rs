@@ -62,7 +62,11 @@ impl OnNetwork {
 
     /// In words.
     pub(super) fn name(&self) -> String {
-        let link = self.link.as_ref();
-        link.map_or("Loopback".to_owned(), |link| link.text.clone())
+        name_of(self.link.as_ref())
     }
+}
+
+/// The network in words.
+pub(super) fn name_of(link: Option<&NamedLink>) -> String {
+    link.map_or("Loopback".to_owned(), |link| link.text.clone())
 }

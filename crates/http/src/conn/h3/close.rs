@@ -35,6 +35,7 @@ impl<R: Role> Driver<R> {
     /// Writes what is due beside the requests, and sets the next deadline.
     pub(super) fn settle(&mut self) {
         self.flush_own();
+        R::before_sending(self);
         let is_idle = self.streams.is_empty() && self.unacknowledged.is_empty();
         match is_idle {
             false => {

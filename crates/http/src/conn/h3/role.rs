@@ -45,6 +45,9 @@ pub(crate) trait Role: Sized + 'static {
     /// The peer has opened streams.
     fn all_opened(_: &mut Driver<Self>) {}
 
+    /// All that has come is handled.
+    fn before_sending(_: &mut Driver<Self>) {}
+
     /// The peer allows more streams.
     fn streams_available(_: &mut Driver<Self>) {}
 

@@ -11,7 +11,7 @@ use blitz_proto::{
     BodyLength, Error, ErrorKind, Limits, Method, RequestHead, ResponseHead, Version,
 };
 use blitz_quic::Connection;
-use blitz_quic::quinn_proto::{self, ConnectionError, Dir};
+use blitz_quic::quinn_proto::{ConnectionError, Dir, VarInt};
 use blitz_reactor::Chunk;
 
 use super::driver::{Conn, Driver, RequestStream, Shared};
@@ -238,6 +238,10 @@ impl Role for Server {
         driver.make_room();
     }
 
+    fn before_sending(driver: &mut Driver<Server>) {
+        driver.return_credit();
+    }
+
     fn head_arrived(
         driver: &mut Driver<Server>,
         id: StreamId,
@@ -437,8 +441,32 @@ impl Driver<Server> {
         while open >= *streams_max / 2 && *streams_max < limit {
             *streams_max = (*streams_max * 2).min(limit);
         }
-        let allowed = quinn_proto::VarInt::from_u32(*streams_max);
+        let allowed = VarInt::from_u32(*streams_max);
         self.quic(|quic| quic.set_max_concurrent_streams(Dir::Bi, allowed));
+    }
+
+    /// QUIC counts a stream until its response is acknowledged, so that a client which waits for credit would wait a
+    /// round trip too long. The limit is one of requests that have not ended: each that has gives its credit back at
+    /// once. QUIC may then hold twice as many streams.
+    fn return_credit(&self) {
+        let streams_max = self.role.streams_max;
+        let open = self.streams.len() as u64;
+        let Some(quic) = &self.quic else {
+            return;
+        };
+        quic.look(|quic| {
+            let held = quic.streams().remote_open_streams(Dir::Bi);
+            if held < u64::from(streams_max / 2) {
+                return;
+            }
+            let ended = u32::try_from(held.saturating_sub(open)).unwrap_or(u32::MAX);
+            let allowed = streams_max.saturating_add(ended.min(streams_max));
+            if quic.max_concurrent_streams(Dir::Bi) < u64::from(allowed) {
+                quic.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(allowed));
+                // The acknowledgement of the response is no second credit.
+                quic.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(streams_max));
+            }
+        });
     }
 
     /// Answers a request that exceeds a limit.
