@@ -309,7 +309,9 @@ fn of_rounds(rounds: Rounds) -> Saved {
     let scenario = scenario_of(&rounds.command);
     let section_of = |system: &RoundsSystem| match (&system.group, rounds.connections) {
         (Some(group), _) => {
-            let size = system.size.map(|bytes| format!(", {} bytes", number::count(bytes)));
+            let size = system
+                .size
+                .map(|bytes| format!(", {} bytes", number::count(bytes)));
             format!("{scenario}, {group}{}", size.unwrap_or_default())
         }
         (None, 0) => scenario.to_owned(),
@@ -498,7 +500,10 @@ mod tests {
         let mut count = 0;
         for entry in fs::read_dir(results()).unwrap() {
             let file = entry.unwrap().path();
-            if file.extension().is_some_and(|extension| extension == "json") {
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
                 let saved = read(&file).unwrap();
                 assert!(!saved.series.is_empty(), "{}", file.display());
                 let keys: Vec<&Key> = saved.series.iter().map(|series| &series.key).collect();
