@@ -14,6 +14,7 @@ use super::exchange::Upload;
 use super::plan::LoadPlan;
 use super::request::RequestSpec;
 use super::template::Values;
+use crate::output;
 
 /// The most content of a response that is compared byte by byte, and of all first responses.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -75,14 +76,17 @@ pub(super) fn probe(
         ..Config::default()
     };
     let probed = block_on(&config, async {
-        let mut attempts = if wanted.keep_going { ATTEMPTS } else { 1 };
-        loop {
-            attempts -= 1;
-            let probed = run(plan, addresses, protocols, wanted).await;
-            if probed.is_ok() || attempts == 0 {
-                break probed;
+        let attempts = if wanted.keep_going { ATTEMPTS } else { 1 };
+        for attempt in 1..attempts {
+            match run(plan, addresses, protocols, wanted).await {
+                Ok(probed) => return Ok(probed),
+                // Each may take as long as the timeout.
+                Err(error) => output::message(&format!(
+                    "blitz load: the first requests failed, attempt {attempt} of {attempts}: {error}"
+                )),
             }
         }
+        run(plan, addresses, protocols, wanted).await
     });
     probed.map_err(|error| format!("the I/O driver cannot be opened: {error}"))?
 }

@@ -97,6 +97,7 @@ impl<'a> Findings<'a> {
                 conclusions.push(Conclusion::new(ConclusionKind::NoDifference, text));
             }
         }
+        conclusions.extend(self.controls());
         conclusions.extend(self.without_verdict());
         let only = [
             (&self.comparison.only_in_base, self.base),
@@ -107,6 +108,19 @@ impl<'a> Findings<'a> {
                 .filter_map(|(keys, saved)| only_in(keys, &saved.name)),
         );
         conclusions
+    }
+
+    /// What other programs say about the machine.
+    fn controls(&self) -> Option<Conclusion> {
+        let found = self.comparison.with(Finding::ControlChanged);
+        let most = found.first()?;
+        let text = format!(
+            "{} figures of other programs have changed significantly, most of all {}. The machine, or their versions, were \
+             not the same: part of each change above may be theirs.",
+            found.len(),
+            change_sentence(most)
+        );
+        Some(Conclusion::new(ConclusionKind::Figure, text))
     }
 
     fn without_verdict(&self) -> Option<Conclusion> {
@@ -198,8 +212,8 @@ impl<'a> Findings<'a> {
         };
         vec![
             format!(
-                "A regression is a figure that is significantly worse by more than {percent}. Figures are matched by the \
-                 names of section, measure and system."
+                "A regression is a figure of Blitz that is significantly worse by more than {percent}. Figures are matched \
+                 by the names of section, measure and system."
             ),
             test.to_owned(),
             "Rounds of resident memory are those of one process: a verdict about them says that these two processes differ, \
@@ -385,6 +399,7 @@ fn words(compared: &Compared) -> &'static str {
         Finding::Regression => "REGRESSION",
         Finding::SlightlyWorse => "slightly worse",
         Finding::Better => "better",
+        Finding::ControlChanged => "another program",
         Finding::NoDifference => "no significant difference",
         Finding::NoVerdict if compared.is_single() => "single runs: no verdict",
         Finding::NoVerdict => "no verdict",

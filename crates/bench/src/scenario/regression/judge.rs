@@ -34,6 +34,8 @@ pub(super) enum Finding {
     /// Significantly worse, by no more than the threshold.
     SlightlyWorse,
     Better,
+    /// Another program has changed significantly: the machine, or its version, was another one.
+    ControlChanged,
     NoDifference,
     /// Too few rounds, or values that cannot be compared: no verdict.
     NoVerdict,
@@ -120,6 +122,7 @@ impl Compared {
         };
         match (comparison.difference, self.worse_by()) {
             (Difference::NotSignificant, _) => Finding::NoDifference,
+            _ if self.key.is_control() => Finding::ControlChanged,
             (_, worse) if worse > at_most => Finding::Regression,
             (_, worse) if worse > 0.0 => Finding::SlightlyWorse,
             _ => Finding::Better,
@@ -151,6 +154,24 @@ impl Compared {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    #[test]
+    fn another_program_that_has_changed_is_no_regression() {
+        let of = |system: &str| {
+            let named = |value| {
+                let mut saved = saved(&[("cpu", Direction::Lower, value)]);
+                saved.series[0].key.system = system.to_owned();
+                saved
+            };
+            Comparison::of(&named(10.0), &named(20.0), Rounds::Apart, 0.05).compared[0].finding
+        };
+        for control in ["nginx", "nginx-proxy", "limit-epoll", "h2o", "h3 and quinn"] {
+            assert_eq!(of(control), Finding::ControlChanged, "{control}");
+        }
+        for own in ["blitz-uring", "h2", "h2-over-tls", "HTTP/2", "limited"] {
+            assert_eq!(of(own), Finding::Regression, "{own}");
+        }
+    }
 
     /// A result with one figure for each name: 15 rounds around a value.
     pub(crate) fn saved(figures: &[(&str, Direction, f64)]) -> Saved {

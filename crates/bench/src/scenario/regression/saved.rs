@@ -45,6 +45,40 @@ pub(super) struct Key {
     pub(super) system: String,
 }
 
+/// Programs that are measured beside Blitz. What has changed about them says something about the machine.
+const CONTROLS: [&str; 20] = [
+    "actix-web",
+    "axum",
+    "blocking thread",
+    "caddy",
+    "direct",
+    "envoy",
+    "h2load",
+    "h2o",
+    "h3 and quinn",
+    "haproxy",
+    "limit",
+    "nginx",
+    "oha",
+    "quic-go",
+    "relay-large",
+    "relay-splice",
+    "thread pool",
+    "varnish",
+    "varnish-cached",
+    "wrk",
+];
+
+impl Key {
+    /// Whether the system is another program than Blitz, or one of its forms: `nginx-proxy`, `limit-epoll`.
+    pub(super) fn is_control(&self) -> bool {
+        CONTROLS.iter().any(|control| {
+            let form = self.system.strip_prefix(control);
+            form.is_some_and(|form| form.is_empty() || form.starts_with('-'))
+        })
+    }
+}
+
 /// Limits of a result: the length of its file, its rounds, and its figures.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const ROUNDS_MAX: usize = 1_000;
@@ -124,13 +158,14 @@ fn parse(text: &str) -> Result<Saved, String> {
         return Err("written by a newer version of Blitz".to_owned());
     }
     let has = |field: &str| json.get(field).is_some();
-    let kind = (has("sections"), has("measured"), has("counts"));
+    let kind = ["sections", "measured", "rows", "counts"].map(has);
     let wrong = |error: serde_json::Error| format!("{UNKNOWN}: {error}");
     let of_load = |result: LoadResult| result.check().map(|()| of_load(&result));
     match kind {
-        (true, _, _) => serde_json::from_value(json).map(of_report).map_err(wrong),
-        (_, true, _) => serde_json::from_value(json).map(of_rounds).map_err(wrong),
-        (_, _, true) => serde_json::from_value(json)
+        [true, ..] => serde_json::from_value(json).map(of_report).map_err(wrong),
+        [_, true, ..] => serde_json::from_value(json).map(of_rounds).map_err(wrong),
+        [_, _, true, _] => serde_json::from_value(json).map(of_rows).map_err(wrong),
+        [.., true] => serde_json::from_value(json)
             .map_err(wrong)
             .and_then(of_load),
         _ => Err(UNKNOWN.to_owned()),
@@ -199,7 +234,11 @@ struct RoundsFacts {
 
 #[derive(Debug, Deserialize)]
 struct RoundsSystem {
+    #[serde(alias = "program")]
     name: String,
+    /// The load and the size of its contents, where a result has several.
+    group: Option<String>,
+    size: Option<u64>,
     runs: Vec<RoundsRun>,
 }
 
@@ -258,15 +297,25 @@ const ROUNDS_FIGURES: [RoundsFigure; 6] = [
     ),
 ];
 
-fn of_rounds(rounds: Rounds) -> Saved {
-    let mut words = rounds
-        .command
+/// The benchmark in a command.
+fn scenario_of(command: &str) -> &str {
+    let mut words = command
         .split_whitespace()
         .skip_while(|word| *word != "bench");
-    let scenario = words.nth(1).unwrap_or("rounds");
-    let section = match rounds.connections {
-        0 => scenario.to_owned(),
-        connections => format!("{scenario}, {connections} connections"),
+    words.nth(1).unwrap_or("rounds")
+}
+
+fn of_rounds(rounds: Rounds) -> Saved {
+    let scenario = scenario_of(&rounds.command);
+    let section_of = |system: &RoundsSystem| match (&system.group, rounds.connections) {
+        (Some(group), _) => {
+            let size = system
+                .size
+                .map(|bytes| format!(", {} bytes", number::count(bytes)));
+            format!("{scenario}, {group}{}", size.unwrap_or_default())
+        }
+        (None, 0) => scenario.to_owned(),
+        (None, connections) => format!("{scenario}, {connections} connections"),
     };
     let mut saved = Saved {
         revision: Some(rounds.facts.revision),
@@ -281,7 +330,7 @@ fn of_rounds(rounds: Rounds) -> Saved {
             if !values.is_empty() {
                 saved.series.push(Series {
                     key: Key {
-                        section: section.clone(),
+                        section: section_of(system),
                         measure: measure.to_owned(),
                         system: system.name.clone(),
                     },
@@ -291,6 +340,64 @@ fn of_rounds(rounds: Rounds) -> Saved {
                 });
             }
         }
+    }
+    saved
+}
+
+/// The results of `start` and `idle`: one row for each system.
+#[derive(Debug, Deserialize)]
+struct Rows {
+    command: String,
+    facts: RoundsFacts,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    name: String,
+    #[serde(default)]
+    starts_ms: Vec<f64>,
+    kib_per_connection: Option<f64>,
+    resident_mib: Option<f64>,
+}
+
+fn of_rows(rows: Rows) -> Saved {
+    let section = scenario_of(&rows.command);
+    let mut saved = Saved {
+        revision: Some(rows.facts.revision),
+        processor: Some(rows.facts.cpu),
+        ..Saved::default()
+    };
+    for row in rows.rows {
+        let single = |value: Option<f64>| value.into_iter().collect();
+        let figures = [
+            ("time from start to first response", "ms", row.starts_ms),
+            (
+                "memory of an idle connection",
+                "KiB",
+                single(row.kib_per_connection),
+            ),
+            (
+                "resident memory of the server",
+                "MiB",
+                single(row.resident_mib),
+            ),
+        ];
+        let with_values = figures
+            .into_iter()
+            .filter(|(_, _, values)| !values.is_empty());
+        saved
+            .series
+            .extend(with_values.map(|(measure, unit, values)| Series {
+                key: Key {
+                    section: section.to_owned(),
+                    measure: measure.to_owned(),
+                    system: row.name.clone(),
+                },
+                unit: unit.to_owned(),
+                better: Direction::Lower,
+                values,
+            }));
     }
     saved
 }
@@ -386,6 +493,27 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn every_committed_result_can_be_read() {
+        let mut count = 0;
+        for entry in fs::read_dir(results()).unwrap() {
+            let file = entry.unwrap().path();
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
+                let saved = read(&file).unwrap();
+                assert!(!saved.series.is_empty(), "{}", file.display());
+                let keys: Vec<&Key> = saved.series.iter().map(|series| &series.key).collect();
+                for (index, key) in keys.iter().enumerate() {
+                    assert!(!keys[..index].contains(key), "{}: {key:?}", file.display());
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 30);
     }
 
     #[test]
