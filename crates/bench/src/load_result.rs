@@ -98,6 +98,7 @@ pub struct Counts {
     pub unfinished: u64,
     /// How often a request was sent again because the server had refused it with GOAWAY, REFUSED_STREAM or
     /// H3_REQUEST_REJECTED. Its latency has the time of all attempts.
+    #[serde(default)]
     pub repeated: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,

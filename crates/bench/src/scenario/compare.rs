@@ -99,7 +99,7 @@ pub(crate) fn run(
         {
             let (report, date) = report_of(&all);
             let left: Vec<&str> = left.iter().map(|group| group.title).collect();
-            files.write_part(report, &date, &left.join(", "))?;
+            files.write_part(report, &date, &left.join(", "));
         }
     }
     let (report, date) = report_of(&all);

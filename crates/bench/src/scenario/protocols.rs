@@ -99,7 +99,7 @@ pub(crate) fn run(
                 .iter()
                 .map(|(link, _)| name_of(link.as_ref()))
                 .collect();
-            files.write_part(report, &date, &left.join(", "))?;
+            files.write_part(report, &date, &left.join(", "));
         }
     }
     let (report, date) = report_of(arguments, invocation, &watch, (&measured, &not_run));

@@ -199,31 +199,28 @@ impl<'a> ReportFiles<'a> {
         }
     }
 
-    /// Writes a report that is not complete, and says so: `left` names the parts that were not run.
-    pub(crate) fn write_part(
-        &mut self,
-        mut report: Report,
-        date: &str,
-        left: &str,
-    ) -> Result<(), String> {
+    /// Writes a report that is not complete, and says so: `left` names the parts that were not run. The run goes on if
+    /// that fails.
+    pub(crate) fn write_part(&mut self, mut report: Report, date: &str, left: &str) {
         let text = format!("The run did not get to its end. Missing: {left}");
         let conclusion = Conclusion::new(ConclusionKind::NotRun, text);
         report.conclusions.push(conclusion);
-        let files = self.write(&report, date)?;
-        if let [file, ..] = &files[..] {
-            output::message(&format!("saved so far: {}", file.display()));
+        match self.write(&report, date).as_deref() {
+            Ok([file, ..]) => output::message(&format!("saved so far: {}", file.display())),
+            Ok([]) => {}
+            Err(error) => output::message(&format!("not saved so far: {error}")),
         }
-        Ok(())
     }
 
     fn write(&mut self, report: &Report, date: &str) -> Result<Vec<PathBuf>, String> {
         let folder = self.folder;
         let error = |error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder).map_err(error)?;
-        let name = match self.free_name.take() {
-            Some(name) => name,
+        let name = match &self.free_name {
+            Some(name) => name.clone(),
             None => free_name(folder, date, self.name)?,
         };
+        self.free_name = Some(name.clone());
         let json = serde_json::to_string(report).map_err(|error| error.to_string())? + "\n";
         let mut files = Vec::new();
         for (form, text) in [
@@ -232,10 +229,13 @@ impl<'a> ReportFiles<'a> {
             ("html", report.html()),
         ] {
             let file = folder.join(format!("{name}.{form}"));
-            fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+            // Killed while it writes, the process leaves the earlier state.
+            let next = folder.join(format!("{name}.{form}.part"));
+            fs::write(&next, text)
+                .and_then(|()| fs::rename(&next, &file))
+                .map_err(|error| format!("{}: {error}", file.display()))?;
             files.push(file);
         }
-        self.free_name = Some(name);
         Ok(files)
     }
 }
@@ -243,7 +243,31 @@ impl<'a> ReportFiles<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_folder::TestFolder;
     use crate::study::{MeasuredSubject, Run};
+
+    #[test]
+    fn a_report_that_grows_keeps_its_files() {
+        let folder = TestFolder::create();
+        let mut files = ReportFiles {
+            name: "study",
+            folder: folder.path(),
+            free_name: None,
+        };
+        let report = || Report::new("Title", "Question?", "blitz bench study");
+        files.write_part(report(), "2026-01-01", "the second link");
+        let read = || fs::read_to_string(folder.path().join("2026-01-01-study.md")).unwrap();
+        assert!(read().contains("Missing: the second link"), "{}", read());
+        files.write(&report(), "2026-01-02").unwrap();
+        assert!(!read().contains("Missing"));
+        let mut names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let expected = ["html", "json", "md"].map(|form| format!("2026-01-01-study.{form}"));
+        assert_eq!(names, expected);
+    }
 
     fn case(runs: &[(f64, f64)]) -> Measured {
         let run = |&(foreign_s, elapsed_s): &(f64, f64)| Run {

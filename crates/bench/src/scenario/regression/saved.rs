@@ -561,6 +561,15 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_an_earlier_version_can_be_read() {
+        let mut json = serde_json::to_value(LoadResult::default()).unwrap();
+        assert!(json.as_object_mut().unwrap().remove("requests").is_some());
+        let counts = json["counts"].as_object_mut().unwrap();
+        assert!(counts.remove("repeated").is_some());
+        parse(&json.to_string()).unwrap();
+    }
+
+    #[test]
     fn a_damaged_result_is_refused_and_not_compared() {
         let read = |damage: fn(&mut LoadResult)| {
             let mut result = LoadResult {
