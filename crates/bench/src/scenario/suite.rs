@@ -55,6 +55,9 @@ pub(crate) struct ProductionArguments {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     latency_seconds: u64,
     /// The constant rate, as a share of the capacity of the slowest server, in percent
+    ///
+    /// It is lowered where the generator would be the bottleneck: requests at planned times wake it more often than those
+    /// of a closed loop.
     #[arg(long, default_value_t = 75, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=95))]
     load: u32,
     /// Connections of HTTP/1.1
@@ -76,6 +79,22 @@ pub(crate) struct ProductionArguments {
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "latency_seconds"])]
     quick: bool,
 }
+
+/// A run that finds out whether the generator can send at a rate.
+const TRIAL: Length = Length::Time {
+    measured: Duration::from_secs(1),
+    warm_up: Duration::from_millis(200),
+};
+
+/// The largest share of the time in which a core of the generator may run in a trial. It is below the share that makes a run
+/// void, because runs differ.
+const BUSY_MAX: f64 = 0.85;
+
+/// The next rate is this share of one that was too high.
+const LOWER: f64 = 0.75;
+
+/// The last rate is 0.08 of the wanted one. It is measured as it is, and the result may be void.
+const TRIALS_MAX: u32 = 9;
 
 /// What a run of the suite does.
 struct Plan {
@@ -221,7 +240,7 @@ fn measure_capacity(
     plan.rows.iter().map(measure).collect()
 }
 
-/// An open loop for each row with peers, at a share of the capacity of its slowest server.
+/// An open loop for each row that has one, at a share of the capacity of its slowest server.
 fn measure_latency(
     plan: &Plan,
     stage: &Stage,
@@ -237,10 +256,36 @@ fn measure_latency(
             continue;
         };
         output::message(&format!("{} at a constant rate …", row.title()));
-        let case = row.case(plan, stage, length, Some(slowest * share));
-        all.push(case.run(generator, plan.rounds, plan.seed)?);
+        let case = |length, rate| row.case(plan, stage, length, Some(rate));
+        let rate = sustainable_rate(slowest * share, |rate| {
+            let measured = case(TRIAL, rate).run(generator, 1, plan.seed)?;
+            Ok(busiest_core(&measured))
+        })?;
+        all.push(case(length, rate).run(generator, plan.rounds, plan.seed)?);
     }
     Ok(all)
+}
+
+/// The rate, or the first of lower ones at which the generator is not too busy. `busiest_core` measures a rate.
+fn sustainable_rate(
+    wanted: f64,
+    mut busiest_core: impl FnMut(f64) -> Result<f64, String>,
+) -> Result<f64, String> {
+    let mut rate = wanted;
+    for _ in 0..TRIALS_MAX {
+        if busiest_core(rate)? <= BUSY_MAX {
+            break;
+        }
+        rate *= LOWER;
+    }
+    Ok(rate)
+}
+
+/// The share of the time in which the generator's busiest core ran, in the run in which it was the largest.
+fn busiest_core(measured: &Measured) -> f64 {
+    let runs = measured.subjects.iter().flat_map(|subject| &subject.runs);
+    let shares = runs.map(|run| run.result.generator.busiest_core);
+    shares.fold(0.0, f64::max)
 }
 
 /// Requests per second of the slowest server of a case.
@@ -312,6 +357,22 @@ mod tests {
         ];
         assert_eq!(slowest(&measured(all)), Some(2002.5));
         assert_eq!(slowest(&measured(vec![subject("blitz", 1, true)])), None);
+    }
+
+    #[test]
+    fn a_rate_is_lowered_until_the_generator_is_not_too_busy() {
+        let found = |limit: f64| {
+            let mut trials = 0;
+            let rate = sustainable_rate(1000.0, |rate| {
+                trials += 1;
+                Ok(rate / limit)
+            });
+            (rate.unwrap().round(), trials)
+        };
+        assert_eq!(found(1200.0), (1000.0, 1));
+        assert_eq!(found(700.0), (563.0, 3));
+        assert_eq!(found(1.0), (75.0, 9));
+        assert!(sustainable_rate(1.0, |_| Err("no response".to_owned())).is_err());
     }
 
     #[test]

@@ -135,7 +135,8 @@ fn added_table(cases: &[&Measured]) -> Table {
     });
     Table {
         caption: "Latency added by the proxy: that of the requests through it, less that of the same load sent directly \
-                  to the backend in the same round; medians of the rounds"
+                  to the backend in the same round; medians of the rounds. It is negative where requests wait longer in a \
+                  backend that is asked directly"
             .to_owned(),
         rows: rows.collect(),
         columns,

@@ -57,7 +57,8 @@ impl Findings<'_> {
             report.sections.push(of(
                 "Latency at a constant rate",
                 "An open loop, as wrk2 has it: requests are planned at a constant rate, a share of what the slowest \
-                 server of the row answers, and latency counts from the planned time.",
+                 server of the row answers, or less where the generator would be the bottleneck. Latency counts from the \
+                 planned time.",
                 self.latency,
                 LATENCY,
             ));
@@ -87,7 +88,8 @@ impl Findings<'_> {
 
     /// The figures of Blitz in each row, then the comparisons with peers.
     fn conclusions(&self) -> Vec<Conclusion> {
-        let mut conclusions: Vec<Conclusion> = self.capacity.iter().filter_map(figures).collect();
+        let all = self.capacity.iter().chain(self.latency);
+        let mut conclusions: Vec<Conclusion> = all.filter_map(figures).collect();
         for (cases, figure, verb, object) in [
             (
                 self.capacity,
@@ -97,7 +99,12 @@ impl Findings<'_> {
             ),
             (self.latency, &P99, "has", "the p99 of"),
         ] {
-            for case in cases {
+            // `figures` says why a case is void.
+            let of_blitz = |case: &&Measured| {
+                case.subject(BLITZ)
+                    .is_some_and(|blitz| blitz.void.is_none())
+            };
+            for case in cases.iter().filter(of_blitz) {
                 for base in [NGINX, HAPROXY] {
                     let Some(_) = case.subject(base) else {
                         continue;
