@@ -104,25 +104,39 @@ impl Emulator {
             if ready.stop {
                 return Ok(());
             }
-            let Emulator {
-                clock,
-                buffer,
-                moves,
-                lateness,
-                ..
-            } = self;
-            if ready.server {
-                receive(&self.server, &mut self.down, *clock, buffer, |_, _| ())?;
+            // What is due does not wait until all packets were read, which may take a millisecond.
+            for _ in 0..BATCH {
+                let has_received = self.receive(&ready)?;
+                self.deliver_due()?;
+                if !has_received {
+                    break;
+                }
             }
-            if ready.client {
-                let leave = |now, packet: &mut [u8]| moves.leave(now, packet);
-                receive(&self.client, &mut self.up, *clock, buffer, leave)?;
-            }
-            let arrive = |now, packet: &mut [u8]| moves.arrive(now, packet);
-            deliver(&mut self.down, &self.client, *clock, lateness, arrive)?;
-            deliver(&mut self.up, &self.server, *clock, lateness, |_, _| true)?;
             self.publish();
         }
+    }
+
+    /// Reads a packet of each device; whether there was one.
+    fn receive(&mut self, ready: &Ready) -> io::Result<bool> {
+        let Emulator { clock, moves, .. } = self;
+        let buffer = &mut self.buffer;
+        let leave = |now, packet: &mut [u8]| moves.leave(now, packet);
+        let has_down =
+            ready.server && receive(&self.server, &mut self.down, *clock, buffer, |_, _| ())?;
+        let has_up = ready.client && receive(&self.client, &mut self.up, *clock, buffer, leave)?;
+        Ok(has_down || has_up)
+    }
+
+    fn deliver_due(&mut self) -> io::Result<()> {
+        let Emulator {
+            clock,
+            moves,
+            lateness,
+            ..
+        } = self;
+        let arrive = |now, packet: &mut [u8]| moves.arrive(now, packet);
+        deliver(&mut self.down, &self.client, *clock, lateness, arrive)?;
+        deliver(&mut self.up, &self.server, *clock, lateness, |_, _| true)
     }
 
     /// Waits until a device has a packet, a packet is nearly due, or the link is stopped.
@@ -173,23 +187,21 @@ struct Ready {
     stop: bool,
 }
 
-/// Gives packets of a device to the model, after they were changed.
+/// Gives a packet of a device to the model, after it was changed; whether there was one.
 fn receive(
     device: &Device,
     model: &mut Direction,
     clock: Clock,
     buffer: &mut [u8],
     change: impl Fn(Duration, &mut [u8]),
-) -> io::Result<()> {
-    for _ in 0..BATCH {
-        let Some(length) = device.receive(buffer)? else {
-            break;
-        };
-        let now = clock.now();
-        change(now, &mut buffer[..length]);
-        model.handle_packet(now, buffer[..length].into());
-    }
-    Ok(())
+) -> io::Result<bool> {
+    let Some(length) = device.receive(buffer)? else {
+        return Ok(false);
+    };
+    let now = clock.now();
+    change(now, &mut buffer[..length]);
+    model.handle_packet(now, buffer[..length].into());
+    Ok(true)
 }
 
 /// Gives packets that are due to the other device, unless it refuses them.
