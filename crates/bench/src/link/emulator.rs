@@ -18,7 +18,8 @@ use super::device::Device;
 use super::model::Direction;
 use super::moves::Moves;
 
-/// Packets of one direction that a turn reads, and delivers, before the other direction has its turn.
+/// Packets of one direction that are delivered before the other direction has its turn, and that are read before the thread
+/// looks whether it is stopped.
 const BATCH: usize = 16;
 
 /// The thread wakes up this much before a packet is due at most, and polls for the rest of the time.
