@@ -101,15 +101,15 @@ impl Emulator {
 
     fn work(&mut self) -> io::Result<()> {
         loop {
-            let ready = self.wait()?;
+            let mut ready = self.wait()?;
             if ready.stop {
                 return Ok(());
             }
-            // What is due does not wait until all packets were read, which may take a millisecond.
+            // What is due does not wait until a batch was read.
             for _ in 0..BATCH {
-                let has_received = self.receive(&ready)?;
+                self.receive(&mut ready)?;
                 self.deliver_due()?;
-                if !has_received {
+                if !ready.server && !ready.client {
                     break;
                 }
             }
@@ -117,15 +117,15 @@ impl Emulator {
         }
     }
 
-    /// Reads a packet of each device; whether there was one.
-    fn receive(&mut self, ready: &Ready) -> io::Result<bool> {
+    /// Reads a packet of each device that is ready; one without a packet is so no longer.
+    fn receive(&mut self, ready: &mut Ready) -> io::Result<()> {
         let Emulator { clock, moves, .. } = self;
         let buffer = &mut self.buffer;
         let leave = |now, packet: &mut [u8]| moves.leave(now, packet);
-        let has_down =
+        ready.server =
             ready.server && receive(&self.server, &mut self.down, *clock, buffer, |_, _| ())?;
-        let has_up = ready.client && receive(&self.client, &mut self.up, *clock, buffer, leave)?;
-        Ok(has_down || has_up)
+        ready.client = ready.client && receive(&self.client, &mut self.up, *clock, buffer, leave)?;
+        Ok(())
     }
 
     fn deliver_due(&mut self) -> io::Result<()> {

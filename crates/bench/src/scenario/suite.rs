@@ -15,6 +15,7 @@ use clap::Args;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::load_result::{Affects, Problem};
+use crate::number;
 use crate::output;
 use crate::process::Switches;
 use crate::programs::locate;
@@ -257,10 +258,17 @@ fn measure_latency(
         };
         output::message(&format!("{} at a constant rate …", row.title()));
         let case = |length, rate| row.case(plan, stage, length, Some(rate));
-        let rate = sustainable_rate(slowest * share, |rate| {
+        let wanted = slowest * share;
+        let rate = sustainable_rate(wanted, |rate| {
             let measured = case(TRIAL, rate).run(generator, 1, plan.seed)?;
             Ok(busiest_core(&measured))
         })?;
+        if rate < wanted {
+            let [rate, wanted] = [rate, wanted].map(|rate| number::count(rate as u64));
+            output::message(&format!(
+                "the generator would be the bottleneck at {wanted} requests/s: the rate is {rate}"
+            ));
+        }
         all.push(case(length, rate).run(generator, plan.rounds, plan.seed)?);
     }
     Ok(all)

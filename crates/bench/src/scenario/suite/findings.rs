@@ -186,8 +186,7 @@ mod tests {
     use crate::study::Watch;
     use crate::tuning::Tuning;
 
-    #[test]
-    fn the_report_has_figures_comparisons_and_what_was_not_valid() {
+    fn report(capacity: &[Measured], latency: &[Measured]) -> Report {
         let plan = Plan {
             name: "local",
             rows: LOCAL,
@@ -200,20 +199,38 @@ mod tests {
             is_tuned: false,
             is_saved: false,
         };
+        let findings = Findings {
+            plan: &plan,
+            capacity,
+            latency,
+            machine: &MachineFacts::read(&Tuning::read(Path::new("/"))),
+            surroundings: &Watch::start().finish("test", [], []),
+        };
+        findings.report("blitz bench local")
+    }
+
+    #[test]
+    fn a_void_row_is_told_once_and_one_without_peers_has_figures() {
+        let void = vec![
+            subject(BLITZ, 20_000, true),
+            subject(NGINX, 10_000, false),
+            subject(HAPROXY, 10_000, false),
+        ];
+        let alone = vec![subject(BLITZ, 20_000, false)];
+        let conclusions = report(&[], &[measured(void), measured(alone)]).conclusions;
+        let kinds: Vec<ConclusionKind> = conclusions.iter().map(|one| one.kind).collect();
+        assert_eq!(kinds, [ConclusionKind::Void, ConclusionKind::Figure]);
+    }
+
+    #[test]
+    fn the_report_has_figures_comparisons_and_what_was_not_valid() {
         let all = vec![
             subject(BLITZ, 20_000, false),
             subject(NGINX, 10_000, false),
             subject(HAPROXY, 10_000, true),
         ];
         let capacity = [measured(all)];
-        let findings = Findings {
-            plan: &plan,
-            capacity: &capacity,
-            latency: &[],
-            machine: &MachineFacts::read(&Tuning::read(Path::new("/"))),
-            surroundings: &Watch::start().finish("test", [], []),
-        };
-        let report = findings.report("blitz bench local");
+        let report = report(&capacity, &[]);
         let texts: Vec<&str> = report
             .conclusions
             .iter()
