@@ -152,7 +152,7 @@ scenarios! {
                 }
                 // What comes later is not even received.
                 peer.wait(Duration::from_millis(500));
-                for _ in 0..20 {
+                for _ in 0..60 {
                     thread::sleep(Duration::from_millis(300));
                     if credit > 0 {
                         // WINDOW_UPDATE for the connection.
@@ -163,7 +163,8 @@ scenarios! {
             });
             let proxy = Proxy::to(io, &[&upstream.url]);
             let stalled = use_up_window(&proxy);
-            thread::sleep(Duration::from_millis(1_500));
+            // The proxy waits for a second from when the window is used up, which takes long on a busy machine.
+            thread::sleep(Duration::from_secs(4));
             assert_eq!(upstream.accepted(), 1);
             let mut client = proxy.client();
             for _ in 0..2 {
@@ -182,7 +183,7 @@ scenarios! {
                 let streams: Vec<_> = (0..uploads_per_window())
                     .map(|_| peer.head().0)
                     .collect();
-                peer.wait(Duration::from_millis(1_500));
+                peer.wait(Duration::from_secs(3));
                 for stream in streams {
                     let received = peer.until(stream, |_| true).content.len();
                     peer.machine.release(stream, received, &mut peer.out);
@@ -193,7 +194,7 @@ scenarios! {
         });
         let proxy = Proxy::to(io, &[&upstream.url]);
         let mut stalled = use_up_window(&proxy);
-        thread::sleep(Duration::from_millis(2_500));
+        thread::sleep(Duration::from_secs(6));
         // The connection is still in use, because the uploads are not complete.
         let mut client = proxy.client();
         upload(&mut client, 70_000);
