@@ -40,16 +40,16 @@ pub(super) fn disable_link_local(index: u32) -> io::Result<()> {
     request(message)
 }
 
-/// Gives an interface an address.
+/// Gives an interface an address, which can be bound at once: the kernel does not look for duplicates first.
 pub(super) fn add_address(index: u32, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
-    let (family, bytes) = match address {
-        IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),
-        IpAddr::V6(address) => (AF_INET6, address.octets().to_vec()),
+    let (family, ifa_flags, bytes) = match address {
+        IpAddr::V4(address) => (AF_INET, 0, address.octets().to_vec()),
+        IpAddr::V6(address) => (AF_INET6, IFA_F_NODAD, address.octets().to_vec()),
     };
     let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
     let mut message = Message::new(RTM_NEWADDR, flags);
     // struct ifaddrmsg
-    message.bytes.extend([family, prefix_bits, 0, 0]);
+    message.bytes.extend([family, prefix_bits, ifa_flags, 0]);
     message.bytes.extend(index.to_ne_bytes());
     message.attribute(IFA_LOCAL, &bytes);
     message.attribute(IFA_ADDRESS, &bytes);
@@ -69,6 +69,7 @@ const IFLA_TXQLEN: u16 = 13;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
+const IFA_F_NODAD: u8 = 0x2;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const AF_INET: u8 = 2;

@@ -14,9 +14,8 @@ use crate::support::{Server, on_each_driver, options as serve_options, run};
 /// Requests per round. An allocation per request is counted at least as often.
 const REQUESTS: usize = 500;
 
-/// Allocations that a request may cause over HTTP/2: content that comes in one piece with its head is copied out of the
-/// receive buffer (rule 3), which takes two.
-const MULTIPLEXED_BOUND: usize = 4;
+/// Allocations that a request may cause over HTTP/2.
+const MULTIPLEXED_BOUND: usize = 0;
 
 /// The same over HTTP/3 at both ends; most are in the library of QUIC.
 const QUIC_BOUND: usize = 20;

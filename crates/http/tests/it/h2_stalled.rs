@@ -246,3 +246,31 @@ fn large_heads_are_bounded_and_others_are_served() {
         }
     });
 }
+
+/// Short content that came with its end, and that nobody takes, occupies no receive buffer (rule 3).
+#[test]
+fn short_content_without_a_reader_is_copied() {
+    const CLIENTS: usize = 60;
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut clients: Vec<_> = (0..CLIENTS)
+            .map(|_| Client::connect(server.address))
+            .collect();
+        for client in &mut clients {
+            assert_eq!(client.get("/hello").content, b"hello");
+        }
+        let idle = server.ask(blitz_reactor::fair_share);
+        for client in &mut clients {
+            let stream = client.request(Method::Post, "/never", BodyLength::Known(10));
+            client.send(stream, b"0123456789", true);
+        }
+        server.until("received", |counters| {
+            counters.requests == 2 * CLIENTS as u64
+        });
+        // As many occupied buffers would take about 1,300 bytes of it.
+        let until = Instant::now() + Duration::from_secs(2);
+        while server.ask(blitz_reactor::fair_share) + 200 < idle {
+            assert!(Instant::now() < until, "the buffers stay occupied");
+        }
+    });
+}

@@ -88,7 +88,11 @@ impl<R: Role> Conn<R> {
 
     fn poll_drive(&self, start: &impl Fn(R::Arrived), cx: &mut Context<'_>) -> Poll<Disposition> {
         self.is_driven.set(true);
-        self.driver.borrow_mut().update_time();
+        {
+            let mut driver = self.driver.borrow_mut();
+            driver.update_time();
+            driver.copy_waiting();
+        }
         let taken = self.process_input(start, cx);
         self.is_driven.set(false);
         let mut driver = self.driver.borrow_mut();
@@ -353,6 +357,10 @@ impl<R: Role> Driver<R> {
         if is_idle {
             R::await_request(self);
         }
+        if !self.in_buffer.is_empty() {
+            // Behind the readers, which were woken before.
+            cx.waker().wake_by_ref();
+        }
         self.note_held();
         note(&mut self.task, cx);
         Poll::Pending
@@ -437,6 +445,7 @@ impl<R: Role> Driver<R> {
     fn shrink(&mut self) {
         self.pending = None;
         self.streams.shrink_to(STREAMS_KEPT);
+        self.in_buffer = Vec::new();
         self.role.shrink();
     }
 

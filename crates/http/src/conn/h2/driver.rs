@@ -47,6 +47,8 @@ pub(crate) struct Driver<R: Role> {
     pub(super) unsent: usize,
     /// Streams whose writers wait because the core is short of memory.
     pub(super) awaiting_memory: Vec<StreamId>,
+    /// Streams whose content lies in a receive buffer, from its arrival until the connection's task runs again.
+    pub(super) in_buffer: Vec<StreamId>,
     /// Nothing was read when it was tried last, since too much is held.
     pub(super) was_held_back: bool,
     /// Unread content had used up the window of the connection then.
@@ -240,6 +242,7 @@ impl<R: Role> Conn<R> {
             streams_peak: 0,
             unsent: 0,
             awaiting_memory: Vec::new(),
+            in_buffer: Vec::new(),
             was_held_back: false,
             was_used_up: false,
             held_noted: 0,

@@ -14,17 +14,36 @@ use crate::exchange::{Body, ExchangeState, Fill, Framing, ReceivedContent, Sent,
 use crate::input::KEPT_MIN;
 use crate::recycle::Pooled;
 
+/// What became of content that has arrived.
+enum Pushed {
+    /// It has no reader.
+    Unwanted,
+    Kept,
+    /// It is small, and lies in the receive buffer until its reader has had its turn.
+    InBuffer,
+}
+
 impl Stream {
-    /// Keeps content for its reader, if there is one; whether that was so.
-    fn push_data(&mut self, slice: Slice, has_ended: bool) -> bool {
+    /// Keeps content for its reader, if there is one.
+    fn push_data(&mut self, slice: Slice, has_ended: bool) -> Pushed {
         let receiving = &mut self.exchange.receiving;
-        let is_wanted = matches!(receiving.body, Body::Open);
-        if is_wanted && !slice.is_empty() {
+        let mut pushed = match receiving.body {
+            Body::Open => Pushed::Kept,
+            _ => Pushed::Unwanted,
+        };
+        if let Pushed::Kept = pushed
+            && !slice.is_empty()
+        {
             receiving.pace.bytes += slice.len() as u64;
-            if receiving.reader.is_none() && slice.len() < KEPT_MIN {
-                push_kept(&mut self.parts, slice);
-            } else {
-                self.parts.push_back(slice);
+            let is_small = receiving.reader.is_none() && slice.len() < KEPT_MIN;
+            match is_small {
+                // Most readers take short content whole as soon as they were woken for its head.
+                true if has_ended && self.parts.is_empty() => {
+                    pushed = Pushed::InBuffer;
+                    self.parts.push_back(slice);
+                }
+                true => push_kept(&mut self.parts, slice),
+                false => self.parts.push_back(slice),
             }
         }
         if has_ended && !matches!(receiving.body, Body::Failed(_)) {
@@ -34,7 +53,7 @@ impl Stream {
         if has_ended || self.exchange.is_tunnel {
             self.exchange.wake_task();
         }
-        is_wanted
+        pushed
     }
 }
 
@@ -53,16 +72,29 @@ impl<R: Role> Driver<R> {
         if bytes > 0 {
             self.received.add(bytes);
         }
-        let state = self.stream(stream);
-        let is_wanted = state.is_some_and(|state| state.push_data(slice, has_ended));
+        let pushed = self
+            .stream(stream)
+            .map_or(Pushed::Unwanted, |state| state.push_data(slice, has_ended));
         if has_ended {
             self.role.message_received();
         }
-        if !is_wanted && bytes > 0 {
-            self.discard_arrived(stream, bytes);
+        match pushed {
+            Pushed::Unwanted if bytes > 0 => self.discard_arrived(stream, bytes),
+            Pushed::InBuffer => self.in_buffer.push(stream),
+            Pushed::Unwanted | Pushed::Kept => {}
         }
         if self.stream(stream).is_some_and(|state| state.is_lingering) {
             R::data_after_response(self, stream, bytes, has_ended);
+        }
+    }
+
+    /// Copies content that its reader has not taken when it had its turn: a small piece must not occupy a receive
+    /// buffer for long (rule 3).
+    pub(super) fn copy_waiting(&mut self) {
+        for stream in self.in_buffer.drain(..) {
+            if let Some(state) = self.streams.get_mut(&stream) {
+                state.parts.iter_mut().for_each(Slice::keep);
+            }
         }
     }
 
