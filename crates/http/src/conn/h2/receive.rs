@@ -35,15 +35,14 @@ impl Stream {
             && !slice.is_empty()
         {
             receiving.pace.bytes += slice.len() as u64;
-            let is_small = receiving.reader.is_none() && slice.len() < KEPT_MIN;
-            match is_small {
+            if receiving.reader.is_some() || slice.len() >= KEPT_MIN {
+                self.parts.push_back(slice);
+            } else if has_ended && self.parts.is_empty() {
                 // Most readers take short content whole as soon as they were woken for its head.
-                true if has_ended && self.parts.is_empty() => {
-                    pushed = Pushed::InBuffer;
-                    self.parts.push_back(slice);
-                }
-                true => push_kept(&mut self.parts, slice),
-                false => self.parts.push_back(slice),
+                self.parts.push_back(slice);
+                pushed = Pushed::InBuffer;
+            } else {
+                push_kept(&mut self.parts, slice);
             }
         }
         if has_ended && !matches!(receiving.body, Body::Failed(_)) {
