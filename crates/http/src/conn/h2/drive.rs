@@ -445,7 +445,8 @@ impl<R: Role> Driver<R> {
     fn shrink(&mut self) {
         self.pending = None;
         self.streams.shrink_to(STREAMS_KEPT);
-        self.in_buffer = Vec::new();
+        self.in_buffer.clear();
+        self.in_buffer.shrink_to(STREAMS_KEPT);
         self.role.shrink();
     }
 
