@@ -23,6 +23,9 @@ const SKIPPED_FOLDERS: &[&str] = &[
     "coverage",
 ];
 
+/// States and outputs of `blitz bench all`, which name paths of this machine and are not committed.
+const SKIPPED_RESULTS: [&str; 2] = ["benchmarks/results/all", "benchmarks/results/all-quick"];
+
 /// Endings of the checked files.
 const ENDINGS: &[&str] = &[
     ".rs",
@@ -63,7 +66,11 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
             if path.is_dir() && !path.is_symlink() {
                 // A module may have the name of a generated folder.
                 let is_module = folder.components().any(|part| part.as_os_str() == "src");
-                if is_module || !SKIPPED_FOLDERS.contains(&name.as_ref()) {
+                let is_skipped = SKIPPED_FOLDERS.contains(&name.as_ref())
+                    || SKIPPED_RESULTS
+                        .iter()
+                        .any(|skipped| path == root.join(skipped));
+                if is_module || !is_skipped {
                     folders.push(path);
                 }
                 continue;
