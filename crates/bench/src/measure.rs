@@ -13,7 +13,7 @@ use crate::process::{
     LOAD_CORE, SERVER_CORE, Server, Switches, Workers, busy_seconds, free_address, own_cpu_seconds,
 };
 use crate::programs::Programs;
-use crate::rounds::{RoundsPlan, WARM_UP};
+use crate::rounds::RoundsPlan;
 use crate::stats::{Median, order};
 use crate::system::{Kind, System};
 use crate::tls_files::TlsFiles;
@@ -83,7 +83,7 @@ struct RunningSystem {
 }
 
 impl<'a> Bench<'a> {
-    /// Starts all systems and warms them up. `folder` is empty and exists until the end.
+    /// Starts all systems and warms them up if the plan says so. `folder` is empty and exists until the end.
     pub(crate) fn start(
         plan: &'a RoundsPlan,
         programs: &'a Programs,
@@ -106,9 +106,11 @@ impl<'a> Bench<'a> {
             let running = RunningSystem::new(system, servers, bench.tls.as_ref(), &bench.tools)?;
             bench.running.push(running);
         }
-        for index in 0..bench.running.len() {
-            bench.run(index, 0, WARM_UP)?;
-            bench.running[index].measured.runs.clear();
+        if let Some(warm_up) = plan.warm_up {
+            for index in 0..bench.running.len() {
+                bench.run(index, 0, warm_up)?;
+                bench.running[index].measured.runs.clear();
+            }
         }
         Ok(bench)
     }

@@ -32,7 +32,7 @@ pub(crate) struct RoundsArguments {
     /// Seed of the order in which the systems of a round run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Three rounds of one second; the set is void and not saved
+    /// Three rounds of one second without a warm-up; the set is void and not saved
     #[arg(long)]
     quick: bool,
 }
@@ -70,6 +70,8 @@ impl Backend {
 pub(crate) struct RoundsPlan {
     pub(crate) rounds: u32,
     pub(crate) run: Duration,
+    /// The run of each system before the first round, which does not count; none with `--quick`.
+    pub(crate) warm_up: Option<Duration>,
     pub(crate) connections: u32,
     /// Requests in flight on each.
     pub(crate) streams: u32,
@@ -84,7 +86,6 @@ pub(crate) struct RoundsPlan {
     pub(crate) save: bool,
 }
 
-/// One run per system before the first round; it does not count.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 impl RoundsPlan {
@@ -99,6 +100,7 @@ impl RoundsPlan {
         let mut plan = RoundsPlan {
             rounds: if quick { 3 } else { arguments.rounds },
             run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
+            warm_up: (!quick).then_some(WARM_UP),
             connections: arguments.connections.unwrap_or(scenario.connections),
             streams: scenario.streams,
             seed: arguments.seed,

@@ -117,10 +117,7 @@ impl FrameworkArguments {
     /// The loads, in the order in which they run.
     fn works(&self) -> Vec<(Group, Work)> {
         let length = match self.quick {
-            true => Length::Time {
-                measured: Duration::from_millis(400),
-                warm_up: Duration::from_millis(100),
-            },
+            true => Length::quick(250),
             false => Length::Time {
                 measured: Duration::from_secs(self.seconds),
                 warm_up: Duration::from_millis(500),

@@ -163,10 +163,7 @@ impl GatewayArguments {
 
     fn length(&self) -> Length {
         match self.quick {
-            true => Length::Time {
-                measured: Duration::from_millis(200),
-                warm_up: Duration::from_millis(100),
-            },
+            true => Length::quick(200),
             false => Length::warm(Duration::from_secs(self.seconds)),
         }
     }

@@ -141,10 +141,7 @@ impl ModelsArguments {
 
     fn length(&self) -> Length {
         match self.quick {
-            true => Length::Time {
-                measured: Duration::from_millis(400),
-                warm_up: Duration::from_millis(100),
-            },
+            true => Length::quick(300),
             false => Length::Time {
                 measured: Duration::from_secs(self.seconds),
                 warm_up: WARM_UP,

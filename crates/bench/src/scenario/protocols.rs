@@ -16,7 +16,7 @@ use crate::output;
 use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind, Report};
 use crate::run_folder::RunFolder;
-use crate::study::{MEGABYTES_PER_SECOND, P99, ReportFiles, Watch, finish_files};
+use crate::study::{Length, MEGABYTES_PER_SECOND, P99, ReportFiles, Watch, finish_files};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
 use series::{NamedLink, OnNetwork, Series, name_of};
@@ -40,7 +40,7 @@ pub(crate) struct ProtocolsArguments {
     /// A profile, such as 4g, or settings, such as rtt=50ms,loss=1%. Needs root, or user namespaces.
     #[arg(long, value_name = "LINK")]
     link: Vec<NamedLink>,
-    /// Six rounds of the workloads single, high and large, or of those of --only, with warm runs of a second; not saved
+    /// Six rounds of the workloads single, high and large, or of those of --only, with short warm runs; not saved
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     /// The seed of orders and links
@@ -128,13 +128,24 @@ impl ProtocolsArguments {
     }
 
     /// The length of a warm run. Contents over links take seconds each, and percentiles need many round trips.
-    fn length(&self, workload: &Workload, is_link: bool) -> Duration {
-        let length = Duration::from_secs(if self.quick { 1 } else { self.seconds });
-        match workload.figure.unit {
-            unit if is_link && unit == MEGABYTES_PER_SECOND.unit => length * 4,
+    fn length(&self, workload: &Workload, is_link: bool) -> Length {
+        let factor = match workload.figure.unit {
+            unit if is_link && unit == MEGABYTES_PER_SECOND.unit => 4,
             // Ten samples have to lie beyond the percentile in each run.
-            unit if unit == P99.unit => length * if is_link { 8 } else { 4 },
-            _ => length,
+            unit if unit == P99.unit => {
+                if is_link {
+                    8
+                } else {
+                    4
+                }
+            }
+            _ => 1,
+        };
+        match (self.quick, is_link) {
+            (true, false) => Length::quick(500 * factor),
+            // A warm-up over a link has to last many round trips.
+            (true, true) => Length::warm(Duration::from_secs(factor)),
+            (false, _) => Length::warm(Duration::from_secs(self.seconds * factor)),
         }
     }
 

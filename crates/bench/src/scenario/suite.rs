@@ -81,12 +81,6 @@ pub(crate) struct ProductionArguments {
     quick: bool,
 }
 
-/// A run that finds out whether the generator can send at a rate.
-const TRIAL: Length = Length::Time {
-    measured: Duration::from_secs(1),
-    warm_up: Duration::from_millis(200),
-};
-
 /// The largest share of the time in which a core of the generator may run in a trial. It is below the share that makes a run
 /// void, because runs differ.
 const BUSY_MAX: f64 = 0.85;
@@ -97,14 +91,22 @@ const LOWER: f64 = 0.75;
 /// The last rate is 0.08 of the wanted one. It is measured as it is, and the result may be void.
 const TRIALS_MAX: u32 = 9;
 
+/// Runs at a constant rate.
+struct ConstantRate {
+    /// A run that finds out whether the generator can send at a rate.
+    trial: Length,
+    length: Length,
+    /// The wanted share of the capacity.
+    share: f64,
+}
+
 /// What a run of the suite does.
 struct Plan {
     name: &'static str,
     rows: &'static [Row],
     rounds: u32,
     capacity: Length,
-    /// Length and share of the capacity of runs at a constant rate.
-    latency: Option<(Length, f64)>,
+    latency: Option<ConstantRate>,
     connections: u32,
     seed: u64,
     placement: Placement,
@@ -143,8 +145,8 @@ pub(crate) fn run_production(
 ) -> Result<Outcome, String> {
     let quick = arguments.quick;
     let seconds = |seconds| match quick {
-        true => Duration::from_millis(600),
-        false => Duration::from_secs(seconds),
+        true => Length::quick(400),
+        false => length(Duration::from_secs(seconds)),
     };
     let share = f64::from(arguments.load) / 100.0;
     run(
@@ -152,8 +154,12 @@ pub(crate) fn run_production(
             name: "production",
             rows: PRODUCTION,
             rounds: if quick { 6 } else { arguments.rounds },
-            capacity: length(seconds(arguments.seconds)),
-            latency: Some((length(seconds(arguments.latency_seconds)), share)),
+            capacity: seconds(arguments.seconds),
+            latency: Some(ConstantRate {
+                trial: seconds(1),
+                length: seconds(arguments.latency_seconds),
+                share,
+            }),
             connections: arguments.connections,
             seed: arguments.seed,
             placement: Placement::of_machine(arguments.server_cores)?,
@@ -248,7 +254,7 @@ fn measure_latency(
     generator: &Generator<'_>,
     capacity: &[Measured],
 ) -> Result<Vec<Measured>, String> {
-    let Some((length, share)) = plan.latency else {
+    let Some(constant) = &plan.latency else {
         return Ok(Vec::new());
     };
     let mut all = Vec::new();
@@ -258,9 +264,9 @@ fn measure_latency(
         };
         output::message(&format!("{} at a constant rate …", row.title()));
         let case = |length, rate| row.case(plan, stage, length, Some(rate));
-        let wanted = slowest * share;
+        let wanted = slowest * constant.share;
         let rate = sustainable_rate(wanted, |rate| {
-            let measured = case(TRIAL, rate).run(generator, 1, plan.seed)?;
+            let measured = case(constant.trial, rate).run(generator, 1, plan.seed)?;
             Ok(busiest_core(&measured))
         })?;
         if rate < wanted {
@@ -269,7 +275,7 @@ fn measure_latency(
                 "the generator would be the bottleneck at {wanted} requests/s: the rate is {rate}"
             ));
         }
-        all.push(case(length, rate).run(generator, plan.rounds, plan.seed)?);
+        all.push(case(constant.length, rate).run(generator, plan.rounds, plan.seed)?);
     }
     Ok(all)
 }

@@ -147,6 +147,15 @@ impl Length {
         }
     }
 
+    /// A run of `--quick`: a first impression, after a short warm-up.
+    pub(crate) fn quick(milliseconds: u64) -> Length {
+        let measured = Duration::from_millis(milliseconds);
+        Length::Time {
+            measured,
+            warm_up: measured / 4,
+        }
+    }
+
     /// Warm-up and measured time, where they are known.
     pub(crate) fn planned(self) -> Duration {
         match self {

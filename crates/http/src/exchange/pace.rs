@@ -118,7 +118,7 @@ impl Pace {
     fn allowed(&self, grace: Duration, limits: &Limits) -> Duration {
         let rate = limits.body_rate_min.max(1);
         let bytes = self.bytes.max(self.bytes_shared);
-        let earned = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let earned = Duration::from_micros(bytes.saturating_mul(1_000_000) / rate);
         (grace + earned).saturating_sub(self.waited)
     }
 }

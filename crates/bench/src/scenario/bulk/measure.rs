@@ -21,7 +21,6 @@ use crate::process::{
     LOAD_CORE, SERVER_CORE, Server, Switches, busy_seconds, free_address, own_cpu_seconds,
 };
 use crate::programs::{Example, Programs};
-use crate::rounds::WARM_UP;
 use crate::stats::{Median, order};
 use crate::tls_files::TlsFiles;
 
@@ -108,7 +107,7 @@ struct RunningServer {
 }
 
 impl<'a> Bench<'a> {
-    /// Starts all servers and warms them up.
+    /// Starts all servers and warms them up if the plan says so.
     pub(crate) fn start(
         plan: &'a BulkPlan,
         size: ContentSize,
@@ -141,10 +140,11 @@ impl<'a> Bench<'a> {
             let server = bench.start_server(row)?;
             bench.running.push(server);
         }
-        let warm_up = WARM_UP.max(BulkPlan::length_min(size));
-        for index in 0..bench.running.len() {
-            bench.run(index, 0, warm_up)?;
-            bench.running[index].measured.runs.clear();
+        if let Some(warm_up) = plan.warm_up(size) {
+            for index in 0..bench.running.len() {
+                bench.run(index, 0, warm_up)?;
+                bench.running[index].measured.runs.clear();
+            }
         }
         Ok(bench)
     }

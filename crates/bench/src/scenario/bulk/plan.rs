@@ -9,6 +9,7 @@ use super::size::ContentSize;
 use crate::load_tool;
 use crate::not_run::{self, NotRun};
 use crate::programs::{Example, Programs, missing};
+use crate::rounds::WARM_UP;
 
 /// Flags of `blitz bench bulk`.
 #[derive(Debug, Args)]
@@ -34,7 +35,7 @@ pub(crate) struct BulkArguments {
     /// Seed of the order in which the programs of a round run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Three rounds of one second; the set is void and not saved
+    /// Three rounds of one second without a warm-up; the set is void and not saved
     #[arg(long)]
     quick: bool,
 }
@@ -49,6 +50,7 @@ pub(crate) struct BulkPlan {
     pub(crate) sizes: Vec<ContentSize>,
     pub(crate) rounds: u32,
     run: Duration,
+    warms_up: bool,
     connections: Option<u32>,
     /// Requests in flight on each connection of HTTP/2.
     pub(crate) streams: u32,
@@ -73,6 +75,7 @@ impl BulkPlan {
             sizes: sizes(&arguments.size)?,
             rounds: if quick { 3 } else { arguments.rounds },
             run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
+            warms_up: !quick,
             connections: arguments.connections,
             streams: arguments.streams,
             seed: arguments.seed,
@@ -87,8 +90,14 @@ impl BulkPlan {
         self.run.max(BulkPlan::length_min(size))
     }
 
+    /// The run of each program before the first round, which does not count; none with `--quick`.
+    pub(crate) fn warm_up(&self, size: ContentSize) -> Option<Duration> {
+        self.warms_up
+            .then(|| WARM_UP.max(BulkPlan::length_min(size)))
+    }
+
     /// Every run of this size lasts at least this long, warm-up included.
-    pub(crate) fn length_min(size: ContentSize) -> Duration {
+    fn length_min(size: ContentSize) -> Duration {
         match size.is_huge() {
             true => LENGTH_HUGE_MIN,
             false => Duration::ZERO,

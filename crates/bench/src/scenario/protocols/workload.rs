@@ -1,7 +1,6 @@
 //! The workloads: those of a comparison of HTTP/2 with HTTP/3 that is often cited, and those that it leaves out.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::not_run::NotRun;
 use crate::study::{
@@ -346,18 +345,18 @@ impl Workload {
         first.into_iter().chain(letters).collect()
     }
 
-    /// The workload in one mode, on the server at `base`. A warm run takes so `long`.
+    /// The workload in one mode, on the server at `base`. `warm` is the length of a warm run.
     /// `go` is the program with Go's clients, or the reason why there is none.
     pub(super) fn case(
         &self,
         mode: Mode,
         (base, watched): (&str, &Watched),
         go: &Result<PathBuf, String>,
-        long: Duration,
+        warm: Length,
     ) -> Case {
         let length = match mode {
             Mode::Cold => Length::Requests(self.requests),
-            Mode::Warm => Length::warm(long),
+            Mode::Warm => warm,
         };
         let mut clients = self.clients(mode);
         let mut not_run = Vec::new();
