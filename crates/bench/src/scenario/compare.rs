@@ -113,7 +113,7 @@ impl CompareArguments {
 
     fn length(&self) -> Length {
         match self.quick {
-            true => Length::quick(200),
+            true => Length::quick(150),
             false => Length::warm(Duration::from_secs(self.seconds)),
         }
     }

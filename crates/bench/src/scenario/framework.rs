@@ -117,7 +117,7 @@ impl FrameworkArguments {
     /// The loads, in the order in which they run.
     fn works(&self) -> Vec<(Group, Work)> {
         let length = match self.quick {
-            true => Length::quick(250),
+            true => Length::quick(150),
             false => Length::Time {
                 measured: Duration::from_secs(self.seconds),
                 warm_up: Duration::from_millis(500),

@@ -145,7 +145,7 @@ pub(crate) fn run_production(
 ) -> Result<Outcome, String> {
     let quick = arguments.quick;
     let seconds = |seconds| match quick {
-        true => Length::quick(400),
+        true => Length::quick(250),
         false => length(Duration::from_secs(seconds)),
     };
     let share = f64::from(arguments.load) / 100.0;
