@@ -10,7 +10,7 @@ use super::code::Code;
 use super::floods::Floods;
 use super::frame::{self, INTEGER_MAX, write_integer};
 use super::qpack::{Decoder, Encoder};
-use super::section::RepeatedRequest;
+use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings};
 use super::stream::{Parsing, Receiving, Sending, Stream, Streams};
 use super::unidirectional::{self, Purpose};
@@ -37,6 +37,7 @@ pub struct Connection {
     limits: ReceiveLimits,
     decoder: Decoder,
     repeated_request: RepeatedRequest,
+    repeated_response: RepeatedResponse,
     encoder: Encoder,
     streams: Streams,
     /// Streams that wait for instructions.
@@ -133,6 +134,7 @@ impl Connection {
             },
             decoder: Decoder::new(own.table_capacity_max),
             repeated_request: RepeatedRequest::new(),
+            repeated_response: RepeatedResponse::new(),
             encoder: Encoder::default(),
             streams: Streams::default(),
             blocked: Vec::new(),
@@ -388,6 +390,7 @@ impl Connection {
     pub fn memory(&self) -> usize {
         self.decoder.memory()
             + self.repeated_request.memory()
+            + self.repeated_response.memory()
             + self.partial_memory()
             + self.streams.capacity() * size_of::<(u64, Box<Stream>)>()
             + self.streams.len() * size_of::<Stream>()

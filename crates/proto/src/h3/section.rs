@@ -1,4 +1,4 @@
-//! Decodes field sections of HTTP/3 into heads and trailers.
+//! Decodes field sections of HTTP/3 into heads and trailers. Sections of heads that repeat are not decoded again.
 
 use super::qpack::{Decoder, Prefix, SectionLines};
 use crate::error::ErrorKind;
@@ -13,6 +13,9 @@ const SECTION_MAX: usize = 128;
 
 /// A request that was received before, with its facts.
 pub(crate) type RepeatedRequest = Repeat<(RequestHead, RequestFacts), SECTION_MAX>;
+
+/// A response that was received before, with the length that it declared.
+pub(crate) type RepeatedResponse = Repeat<(ResponseHead, Option<u64>), SECTION_MAX>;
 
 /// Decodes a request head.
 pub(crate) fn request(
@@ -50,8 +53,26 @@ fn new_request(
 /// Decodes a response head; returns the length that it declares.
 pub(crate) fn response(
     decoder: &Decoder,
-    prefix: &Prefix,
-    section: &[u8],
+    repeat: &mut RepeatedResponse,
+    (prefix, section): (&Prefix, &[u8]),
+    limits: &FieldSectionLimits,
+    head: &mut ResponseHead,
+) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
+    let version = decoder.version();
+    if let Some((known, length)) = repeat.find(section, version) {
+        head.assign(known);
+        return Ok(Ok(*length));
+    }
+    let length = new_response(decoder, (prefix, section), limits, head)?;
+    if let Ok(length) = length {
+        repeat.note(section, version, || (head.clone(), length));
+    }
+    Ok(length)
+}
+
+fn new_response(
+    decoder: &Decoder,
+    (prefix, section): (&Prefix, &[u8]),
     limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {

@@ -464,6 +464,60 @@ fn responses_of_all_forms_arrive() {
     }
 }
 
+/// From the third on, the sections of equal heads are not decoded.
+#[test]
+fn a_response_that_repeats_is_checked_as_the_first() {
+    let head = |length| {
+        headers(&format!(
+            ":status: 200\ncontent-length: {length}\nx-name: yes"
+        ))
+    };
+    let mut end = End::client(&Limits::default());
+    (0..7).for_each(|stream| end.request(stream * 4));
+    for stream in 0..4 {
+        end.received.response.fields.clear();
+        end.arrive(&last(stream * 4, [head(5), data("hello")].concat()));
+        let fields = &end.received.response.fields;
+        assert_eq!(fields.get_str("x-name"), Some("yes"), "{stream}");
+    }
+    end.log.clear();
+    end.arrive(&last(16, [head(5), data("hell")].concat()));
+    end.arrive(&last(20, [head(4), data("hell")].concat()));
+    let hints = headers(":status: 103").repeat(Limits::default().informational_max + 1);
+    end.arrive(&more(24, hints));
+    let (said, expected) = (
+        end.log.replace("24 103 Empty | ", ""),
+        "16 200 Known(5) | 16 reset content-length-mismatch H3_MESSAGE_ERROR | 20 200 Known(4) | \
+         20 \"hell\" end | 24 reset too-many-informational H3_EXCESSIVE_LOAD",
+    );
+    assert_eq!(said, expected);
+}
+
+/// A section means something else once the table has changed.
+#[test]
+fn a_repeated_response_with_references_follows_the_table() {
+    let mut end = End::client(&Limits::default());
+    (0..4).for_each(|stream| end.request(stream * 4));
+    let mut section = section(":status: 200");
+    section[0] = 2;
+    section.push(0x80);
+    let response = frame(HEADERS, &section);
+    end.arrive(&more(SERVER_ENCODER, insertion()));
+    for stream in 0..3 {
+        end.arrive(&last(stream * 4, response.clone()));
+        let fields = &end.received.response.fields;
+        assert_eq!(fields.get_str("x-name"), Some("value"), "{stream}");
+    }
+    // Without room, the entry is gone.
+    end.arrive(&more(SERVER_ENCODER, vec![0x20]));
+    end.arrive(&last(12, response));
+    assert!(
+        end.log.ends_with("compression QPACK_DECOMPRESSION_FAILED"),
+        "{}",
+        end.log
+    );
+}
+
 #[test]
 fn clients_refuse_what_a_server_must_not() {
     let begun = |bytes: &[u8]| more(SERVER_CONTROL, [control(), bytes.to_vec()].concat());

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use blitz_proto::Limits;
 use blitz_proto::h3::qpack::Encoder;
 use blitz_proto::h3::{Code, Connection, Event, Received, StreamId};
+use blitz_proto::{BodyLength, Limits, Method, RequestHead};
 
 /// The client's first request, and its streams in one direction.
 pub(crate) const REQUEST: u64 = 0;
@@ -14,6 +14,7 @@ pub(crate) const CLIENT_CONTROL: u64 = 2;
 pub(crate) const CLIENT_ENCODER: u64 = 6;
 pub(crate) const CLIENT_DECODER: u64 = 10;
 pub(crate) const SERVER_CONTROL: u64 = 3;
+pub(crate) const SERVER_ENCODER: u64 = 7;
 
 /// Types of frames.
 pub(crate) const DATA: u64 = 0x0;
@@ -113,6 +114,17 @@ impl End {
             now: Duration::from_secs(1_000),
             piece: usize::MAX,
         }
+    }
+
+    /// Sends a request without content, as a client.
+    pub(crate) fn request(&mut self, stream: u64) {
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.set_authority("a");
+        let (stream, mut out) = (StreamId::new(stream), Vec::new());
+        let has_ended = self
+            .machine
+            .send_request(stream, &head, BodyLength::Empty, &mut out);
+        assert!(has_ended);
     }
 
     pub(crate) fn say(&mut self, text: &str) {
@@ -280,17 +292,9 @@ pub(crate) fn server(arrivals: &[Arrival]) -> String {
 
 /// What a client says that has sent a request on stream 0.
 pub(crate) fn client(arrivals: &[Arrival]) -> String {
-    use blitz_proto::{BodyLength, Method, RequestHead};
     let begin = || {
         let mut end = End::client(&Limits::default());
-        let mut head = RequestHead::new(Method::Get, "/");
-        head.set_authority("a");
-        let mut out = Vec::new();
-        let request = StreamId::new(REQUEST);
-        assert!(
-            end.machine
-                .send_request(request, &head, BodyLength::Empty, &mut out)
-        );
+        end.request(REQUEST);
         end
     };
     said(begin, arrivals)

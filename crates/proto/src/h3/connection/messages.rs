@@ -304,7 +304,8 @@ impl Connection {
             }
             (Receiving::Head, Role::Client) => {
                 let head = &mut received.response;
-                let declared = section::response(decoder, prefix, section, limits, head)?;
+                let repeat = &mut self.repeated_response;
+                let declared = section::response(decoder, repeat, (prefix, section), limits, head)?;
                 self.decoder
                     .acknowledge(prefix, id, &mut self.decoder_output);
                 let outcome =
