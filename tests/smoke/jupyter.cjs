@@ -45,6 +45,7 @@ async function run(page) {
   const cell = '.jp-Notebook .jp-Cell .cm-content';
   await page.waitForSelector(cell, { visible: true });
   await page.waitForSelector('.jp-Notebook-ExecutionIndicator[data-status="idle"]');
+  await greeted(sockets);
 
   // The text of the cell does not contain what it prints, in two parts and one after the other.
   await page.click(cell);
@@ -81,6 +82,15 @@ async function run(page) {
   assert.deepStrictEqual([...new Set(protocols)], [protocol]);
   assert.ok(sockets.kernel > 5, `the WebSocket of the kernel has received ${sockets.kernel} messages`);
   assert.deepStrictEqual(failures.filter((failure) => !failure.includes('ERR_ABORTED')), []);
+}
+
+// JupyterLab drops what it executes while it still greets its kernel: waits until the kernel has said nothing for a second.
+async function greeted(sockets) {
+  for (let deadline = Date.now() + 30_000, before = 0; sockets.kernel === 0 || sockets.kernel > before;) {
+    assert.ok(Date.now() < deadline, `the kernel has sent ${sockets.kernel} messages`);
+    before = sockets.kernel;
+    await new Promise((resolve) => { setTimeout(resolve, 1_000); });
+  }
 }
 
 function outputs(page) {
