@@ -11,6 +11,7 @@ use blitz_http::{
 
 use crate::client_connection::{ask, connect, fetch, options, pause, trusting, until};
 use crate::client_exchange::get;
+use crate::h3_frames::{frame, headers};
 use crate::h3_peer::{OK, Peer, accept, data, incoming};
 use crate::h3_support::{QuicServer, pattern, soon};
 use crate::support::{
@@ -144,6 +145,57 @@ fn interim_responses_and_trailers_are_passed_on() {
             }
         }
         assert_eq!(received, b"content");
+    });
+}
+
+#[test]
+fn only_content_of_one_frame_is_taken_whole() {
+    let head = headers(&[(":status", "200"), ("content-length", "5")]);
+    let answers = [
+        (data(b"hello"), Some("hello"), Ok("")),
+        ([data(b"he"), data(b"llo")].concat(), None, Ok("hello")),
+        (
+            [frame(0x21, b"x"), data(b"hello")].concat(),
+            None,
+            Ok("hello"),
+        ),
+        (
+            [data(b"hello"), headers(&[("a", "b")])].concat(),
+            None,
+            Ok("hello"),
+        ),
+        (data(b"hell"), None, Err(())),
+        (data(b"hello!"), None, Err(())),
+        (data(b""), None, Err(())),
+    ];
+    on_each_driver(|io| {
+        let script = {
+            let (head, answers) = (head.clone(), answers.clone());
+            async move |endpoint: quinn::Endpoint| {
+                let raw = accept(&endpoint).await;
+                for (frames, _, _) in answers {
+                    let (mut send, _) = raw.whole_request().await;
+                    send.write_all(&[&head[..], &frames].concat())
+                        .await
+                        .unwrap();
+                    send.finish().unwrap();
+                }
+                assert_eq!(raw.close_code().await, 0x100);
+            }
+        };
+        with_peer(Peer::new(), io, script, async |address, options| {
+            let connection = connect(&address, &options).await;
+            for (frames, whole, rest) in &answers {
+                let mut response = ask(&connection, "/").await.unwrap();
+                let taken = response.body.take_whole();
+                assert_eq!(taken.as_deref(), whole.map(str::as_bytes), "{frames:?}");
+                assert_eq!(response.body.is_done(), taken.is_some(), "{frames:?}");
+                let rest = rest.map(|rest| rest.as_bytes().to_vec());
+                let read = content(&mut response).await.map_err(|_| ());
+                assert_eq!(read, rest, "{frames:?}");
+            }
+            connection.close();
+        });
     });
 }
 

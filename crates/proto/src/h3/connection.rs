@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::code::Code;
 use super::floods::Floods;
-use super::frame::{self, INTEGER_MAX, write_integer};
+use super::frame::{self, Header, INTEGER_MAX, Kind, Partial, write_integer};
 use super::qpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings};
@@ -171,7 +171,7 @@ impl Connection {
         if !stream.is_request() {
             // A server must not open streams in both directions; that is found at their first byte.
             self.unidirectional
-                .push((stream.0, Purpose::Unknown(frame::Partial::EMPTY)));
+                .push((stream.0, Purpose::Unknown(Partial::EMPTY)));
             return Ok(());
         }
         self.floods.stream_opened();
@@ -376,6 +376,20 @@ impl Connection {
     #[must_use]
     pub fn priority(&self, stream: StreamId) -> Option<Priority> {
         Some(self.streams.get(&stream.0)?.priority)
+    }
+
+    /// Whether these bytes, the last of their stream, are all of the content: one frame of this length, which is not 0.
+    #[must_use]
+    pub fn is_whole_content(&self, stream: StreamId, bytes: &[u8], length: u64) -> bool {
+        let is_next = self.streams.get(&stream.0).is_some_and(|state| {
+            let is_between_frames =
+                matches!(&state.parsing, Parsing::Header(partial) if partial.is_empty());
+            is_between_frames && state.receiving == Receiving::Body
+        });
+        let mut header = Partial::EMPTY;
+        let (len, header) = header.header(bytes);
+        let (kind, rest) = (Kind::Data, (bytes.len() - len) as u64);
+        is_next && length > 0 && rest == length && header == Some(Header { kind, len: length })
     }
 
     /// Bytes of field sections that have not come completely, or wait for instructions.

@@ -450,46 +450,9 @@ impl<R: Role> Driver<R> {
             .filter(|content| !content.is_empty())
             .map(Slice::from_buffer))
     }
-}
 
-impl RequestStream {
-    /// Whether its reader gets more. RFC 9114, section 4.1: "Receipt of an invalid sequence of frames MUST be treated
-    /// as a connection error of type H3_FRAME_UNEXPECTED", for which what is behind trailers is read as well.
-    fn may_have_more(&self) -> bool {
-        match self.state.exchange.receiving.body {
-            Body::Open => true,
-            Body::Done => !self.has_fin,
-            _ => false,
-        }
-    }
-
-    fn take_trailers(&mut self, trailers: Pooled<Fields>) {
-        let receiving = &mut self.state.exchange.receiving;
-        if matches!(receiving.body, Body::Open) {
-            self.state.trailers = Some(trailers);
-        }
-        if !matches!(receiving.body, Body::Failed(_)) {
-            receiving.body = Body::Done;
-        }
-    }
-}
-
-impl<R: Role> Framing for Driver<R> {
-    type Id = StreamId;
-    type Side = R::Side;
-
-    #[inline]
-    fn exchange(&mut self, id: StreamId) -> Option<&mut ExchangeState> {
-        self.stream(id).map(|stream| &mut stream.exchange)
-    }
-
-    #[inline]
-    fn exchange_and_limits(&mut self, id: StreamId) -> Option<(&mut ExchangeState, &Limits)> {
-        let stream = self.streams.get_mut(&id)?;
-        Some((&mut stream.state.exchange, self.shared.limits()))
-    }
-
-    fn poll_fill(&mut self, id: StreamId, _: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
+    /// The next part of a message for its reader.
+    fn poll_next_part(&mut self, id: StreamId) -> Poll<Result<Fill, BodyError>> {
         let filled = match self.streams.get(&id) {
             None => return Poll::Ready(Err(BodyError::Cancelled)),
             Some(stream) if stream.may_have_more() => self.fill(id),
@@ -530,10 +493,61 @@ impl<R: Role> Framing for Driver<R> {
         }
         Poll::Pending
     }
+}
 
-    fn take_whole(&mut self, _: StreamId, _: u64) -> Option<Slice> {
-        // It is read into one piece by `poll_fill`.
-        None
+impl RequestStream {
+    /// Whether its reader gets more. RFC 9114, section 4.1: "Receipt of an invalid sequence of frames MUST be treated
+    /// as a connection error of type H3_FRAME_UNEXPECTED", for which what is behind trailers is read as well.
+    fn may_have_more(&self) -> bool {
+        match self.state.exchange.receiving.body {
+            Body::Open => true,
+            Body::Done => !self.has_fin,
+            _ => false,
+        }
+    }
+
+    fn take_trailers(&mut self, trailers: Pooled<Fields>) {
+        let receiving = &mut self.state.exchange.receiving;
+        if matches!(receiving.body, Body::Open) {
+            self.state.trailers = Some(trailers);
+        }
+        if !matches!(receiving.body, Body::Failed(_)) {
+            receiving.body = Body::Done;
+        }
+    }
+}
+
+impl<R: Role> Framing for Driver<R> {
+    type Id = StreamId;
+    type Side = R::Side;
+
+    #[inline]
+    fn exchange(&mut self, id: StreamId) -> Option<&mut ExchangeState> {
+        self.stream(id).map(|stream| &mut stream.exchange)
+    }
+
+    #[inline]
+    fn exchange_and_limits(&mut self, id: StreamId) -> Option<(&mut ExchangeState, &Limits)> {
+        let stream = self.streams.get_mut(&id)?;
+        Some((&mut stream.state.exchange, self.shared.limits()))
+    }
+
+    fn poll_fill(&mut self, id: StreamId, _: &mut Context<'_>) -> Poll<Result<Fill, BodyError>> {
+        self.poll_next_part(id)
+    }
+
+    fn take_whole(&mut self, id: StreamId, length: u64) -> Option<Slice> {
+        let stream = self.streams.get(&id)?;
+        let is_last = stream.has_fin && stream.input.len() == 1;
+        let last = stream.input.front().filter(|_| is_last)?;
+        if !self.machine.is_whole_content(id, last, length) {
+            return None;
+        }
+        match self.poll_next_part(id) {
+            Poll::Ready(Ok(Fill::Data(content))) => Some(content),
+            // The reader finds out itself what it is.
+            _ => None,
+        }
     }
 
     fn poll_room(&mut self, id: StreamId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {

@@ -1,9 +1,9 @@
 //! Encoded lines that are likely to be needed again: without a dynamic table, each response would encode its date
-//! and its media type anew.
+//! and its media type anew, and each request its host.
 
 use std::ops::RangeInclusive;
 
-use crate::field_section::LineName;
+use crate::field_section::{LineName, Pseudo};
 use crate::message::Name;
 
 /// Lengths of values that are kept, in bytes: shorter ones are encoded as fast, longer ones are rare.
@@ -23,18 +23,20 @@ struct Line {
     value_len: usize,
 }
 
-/// Fields of a response whose values hardly change, each with its place.
+/// Fields whose values hardly change, each with its place.
 const fn place(name: LineName) -> Option<usize> {
     match name {
         LineName::Field(Name::Date) => Some(0),
         LineName::Field(Name::ContentType) => Some(1),
         LineName::Field(Name::Server) => Some(2),
         LineName::Field(Name::CacheControl) => Some(3),
+        LineName::Pseudo(Pseudo::Authority) => Some(4),
+        LineName::Field(Name::UserAgent) => Some(5),
         _ => None,
     }
 }
 
-const PLACES: usize = 4;
+const PLACES: usize = 6;
 
 impl RepeatedLines {
     /// The line with this value, if it was the last with its name.
