@@ -129,16 +129,12 @@ impl ProtocolsArguments {
 
     /// The length of a warm run. Contents over links take seconds each, and percentiles need many round trips.
     fn length(&self, workload: &Workload, is_link: bool) -> Length {
-        let factor = match workload.figure.unit {
-            unit if is_link && unit == MEGABYTES_PER_SECOND.unit => 4,
+        let unit = workload.figure.unit;
+        let factor = match is_link {
+            true if unit == MEGABYTES_PER_SECOND.unit => 4,
             // Ten samples have to lie beyond the percentile in each run.
-            unit if unit == P99.unit => {
-                if is_link {
-                    8
-                } else {
-                    4
-                }
-            }
+            true if unit == P99.unit => 8,
+            false if unit == P99.unit => 4,
             _ => 1,
         };
         match (self.quick, is_link) {
