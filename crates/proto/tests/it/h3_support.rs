@@ -59,6 +59,13 @@ pub(crate) fn headers(lines: &str) -> Vec<u8> {
 pub(crate) const GET: &str = ":method: GET\n:scheme: https\n:authority: a\n:path: /";
 pub(crate) const POST: &str = ":method: POST\n:scheme: https\n:authority: a\n:path: /up";
 
+/// Instructions that insert `x-name: value`, behind the type of the stream.
+pub(crate) fn insertion() -> Vec<u8> {
+    let mut bytes = vec![2, 0x3f, 0xe1, 0x1f, 0x46];
+    bytes.extend_from_slice(b"x-name\x05value");
+    bytes
+}
+
 /// A control stream up to the end of SETTINGS.
 pub(crate) fn control() -> Vec<u8> {
     [integer(0), frame(SETTINGS, &[])].concat()

@@ -19,6 +19,7 @@ mod h2_support;
 mod h2_windows;
 mod h3_conformity;
 mod h3_exchanges;
+mod h3_responses;
 mod h3_support;
 mod hostile_requests;
 mod hpack_follows_its_rfc;
