@@ -86,6 +86,7 @@ pub(crate) struct RoundsPlan {
     pub(crate) save: bool,
 }
 
+/// The usual length of a run before the first round.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 impl RoundsPlan {

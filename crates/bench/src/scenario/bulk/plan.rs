@@ -50,7 +50,7 @@ pub(crate) struct BulkPlan {
     pub(crate) sizes: Vec<ContentSize>,
     pub(crate) rounds: u32,
     run: Duration,
-    warms_up: bool,
+    warm_up: Option<Duration>,
     connections: Option<u32>,
     /// Requests in flight on each connection of HTTP/2.
     pub(crate) streams: u32,
@@ -75,7 +75,7 @@ impl BulkPlan {
             sizes: sizes(&arguments.size)?,
             rounds: if quick { 3 } else { arguments.rounds },
             run: Duration::from_secs(if quick { 1 } else { arguments.seconds }),
-            warms_up: !quick,
+            warm_up: (!quick).then_some(WARM_UP),
             connections: arguments.connections,
             streams: arguments.streams,
             seed: arguments.seed,
@@ -92,8 +92,8 @@ impl BulkPlan {
 
     /// The run of each program before the first round, which does not count; none with `--quick`.
     pub(crate) fn warm_up(&self, size: ContentSize) -> Option<Duration> {
-        self.warms_up
-            .then(|| WARM_UP.max(BulkPlan::length_min(size)))
+        self.warm_up
+            .map(|warm_up| warm_up.max(BulkPlan::length_min(size)))
     }
 
     /// Every run of this size lasts at least this long, warm-up included.
