@@ -92,6 +92,31 @@ fn our_ends_understand_each_other() {
     assert_eq!(client.machine.stream_count(), 0);
 }
 
+/// Lines of the last request are kept in their encoded form.
+#[test]
+fn each_request_has_its_own_host_and_user_agent() {
+    let (mut client, mut server) = settled();
+    let (one, other) = ("one.example", "two.example");
+    let requests = [(one, other), (one, other), (other, one), (one, one)];
+    for (stream, (host, agent)) in (0..).step_by(4).zip(requests) {
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.set_authority(host);
+        head.fields.append("user-agent", agent);
+        let (id, mut out) = (StreamId::new(stream), Vec::new());
+        client
+            .machine
+            .send_request(id, &head, BodyLength::Empty, &mut out);
+        server.arrive(&last(stream, out));
+        let received = &server.received.request;
+        assert_eq!(received.authority(), Some(host), "{stream}");
+        assert_eq!(
+            received.fields.get_str("user-agent"),
+            Some(agent),
+            "{stream}"
+        );
+    }
+}
+
 #[test]
 fn wrong_content_of_ours_is_refused() {
     let mut end = End::server(&Limits::default());
