@@ -354,7 +354,9 @@ impl Ledger {
                 // The content of a waiting request may use up the window of its connection.
                 let most = self.silence_max(*id) + self.waiting_max();
                 if now - last > most {
-                    last = self.last_pulse_before(*id, &entries).max(last);
+                    let awaited = self.awaited_by(*id, &entries);
+                    let pulses = awaited.iter().filter_map(|entry| entry.last_pulse());
+                    last = pulses.fold(last, Duration::max);
                 }
                 (now - last > most).then(|| {
                     format!(
@@ -381,18 +383,31 @@ impl Ledger {
         SILENCE_MAX + more.unwrap_or_default()
     }
 
-    /// When a byte moved last of the requests that this one is pipelined behind: it waits for them, and
-    /// they may wait for an upstream connection.
-    fn last_pulse_before(&self, id: u64, entries: &BTreeMap<u64, Entry>) -> Duration {
-        let client = self.client_of(id);
-        client
-            .filter(|client| client.version == Version::Raw)
-            .into_iter()
-            .flat_map(|client| &client.requests)
-            .take_while(|request| request.id != id)
-            .filter_map(|request| entries.get(&request.id)?.last_pulse())
-            .max()
-            .unwrap_or_default()
+    /// The requests that this one may wait for, because it is pipelined behind them, or because they have
+    /// all streams that its client may open. They may wait for an upstream connection, or be slow.
+    fn awaited_by<'e>(&self, id: u64, entries: &'e BTreeMap<u64, Entry>) -> Vec<&'e Entry> {
+        let Some(client) = self.client_of(id) else {
+            return Vec::new();
+        };
+        let ids = client.requests.iter().map(|request| request.id);
+        match client.version {
+            Version::Raw => {
+                let earlier = ids.take_while(|earlier| *earlier != id);
+                earlier.filter_map(|id| entries.get(&id)).collect()
+            }
+            Version::Http2 | Version::Http3 => {
+                let others = ids.filter(|other| *other != id);
+                let others = others.filter_map(|id| entries.get(&id));
+                let open: Vec<&Entry> = others
+                    .filter(|entry| entry.began.is_some() && !entry.ended)
+                    .collect();
+                match open.len() >= self.plan.limits.concurrent_streams_max as usize {
+                    true => open,
+                    false => Vec::new(),
+                }
+            }
+            Version::Http1 | Version::RawHttp2 => Vec::new(),
+        }
     }
 
     fn entry<R>(&self, id: u64, f: impl FnOnce(&mut Entry) -> R) -> R {

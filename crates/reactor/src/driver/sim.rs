@@ -182,6 +182,8 @@ impl Sim {
         self.network.borrow_mut().connect(number(handle));
     }
 
+    /// Never inlined, as [`turn`](Self::turn).
+    #[inline(never)]
     pub(super) fn receive_now(
         &mut self,
         handle: Handle,
@@ -237,7 +239,9 @@ impl Sim {
         }
     }
 
-    /// Tries the operations that may complete.
+    /// Tries the operations that may complete. Never inlined, so that a profiler can leave out the
+    /// simulated network.
+    #[inline(never)]
     pub(super) fn turn(&mut self, pool: &Rc<Pool>, counters: &CounterCells) {
         counters.enters.add(1);
         counters.cqes.add(std::mem::take(&mut self.reported));
