@@ -33,6 +33,7 @@ mod h3_drain;
 mod h3_failure_log;
 mod h3_frames;
 mod h3_hostile;
+mod h3_merged;
 mod h3_peer;
 mod h3_raw;
 mod h3_relay;

@@ -210,6 +210,10 @@ pub(crate) async fn answer(mut exchange: Exchange) {
             blitz_http::sleep(Duration::from_millis(100)).await;
             say(exchange, "slow");
         }
+        "/after-content" => {
+            blitz_http::sleep(Duration::from_secs(6)).await;
+            whole(exchange).await;
+        }
         "/late-whole" => {
             blitz_http::sleep(Duration::from_millis(200)).await;
             whole(exchange).await;

@@ -34,7 +34,7 @@ pub(crate) fn request(
     if let Ok(facts) = facts
         && decoder.version() == version
     {
-        repeat.note(block, version, || (head.clone(), facts));
+        repeat.note(block, version, head.text_len(), || (head.clone(), facts));
     }
     Ok(facts)
 }
@@ -68,7 +68,9 @@ pub(crate) fn response(
     if let Ok(length) = length
         && decoder.version() == version
     {
-        repeat.note(block, version, || (head.clone(), length));
+        repeat.note(block, version, head.fields.text_len(), || {
+            (head.clone(), length)
+        });
     }
     Ok(length)
 }

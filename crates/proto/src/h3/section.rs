@@ -32,7 +32,7 @@ pub(crate) fn request(
     }
     let facts = new_request(decoder, (prefix, section), limits, head)?;
     if let Ok(facts) = facts {
-        repeat.note(section, version, || (head.clone(), facts));
+        repeat.note(section, version, head.text_len(), || (head.clone(), facts));
     }
     Ok(facts)
 }
@@ -65,7 +65,9 @@ pub(crate) fn response(
     }
     let length = new_response(decoder, (prefix, section), limits, head)?;
     if let Ok(length) = length {
-        repeat.note(section, version, || (head.clone(), length));
+        repeat.note(section, version, head.fields.text_len(), || {
+            (head.clone(), length)
+        });
     }
     Ok(length)
 }

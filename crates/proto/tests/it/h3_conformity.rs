@@ -611,6 +611,32 @@ fn flood(what: &str, stream: u64, bytes: &[u8], rule: &str) {
     assert!(end.machine.memory() < 256 * 1024, "{what}");
 }
 
+/// Seven references to a value of 4,000 bytes are a short section, but a head of 28 KB: it is not kept for the case
+/// that it repeats.
+#[test]
+fn a_repeated_head_of_references_occupies_no_memory() {
+    let mut end = End::server(&Limits::default());
+    let long = vec![b'a'; 4_000];
+    let insertion = [
+        &[2, 0x3f, 0xe1, 0x1f, 0x41, b'x', 0x7f, 0xa1, 0x1e],
+        &long[..],
+    ]
+    .concat();
+    end.arrive(&more(2, insertion));
+    let mut section = section(GET);
+    section[0] = 2;
+    section.extend_from_slice(&[0x80; 7]);
+    let mut memory = Vec::new();
+    for stream in [0, 4, 8] {
+        end.arrive(&last(stream, frame(HEADERS, &section)));
+        assert!(end.failure.is_none(), "{}", end.log);
+        end.received = Default::default();
+        memory.push(end.machine.memory());
+    }
+    // Only the streams take more.
+    assert!(memory[2] < memory[0] + 500, "{memory:?}");
+}
+
 /// RFC 9204, section 7.1: one byte duplicates an entry. Clients that use the whole table for each request may go on.
 #[test]
 fn instructions_are_limited_by_requests() {

@@ -164,7 +164,7 @@ impl<R: Role> Driver<R> {
                 Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
             };
             while stream.input.len() < pieces {
-                match chunks.next(usize::MAX) {
+                match chunks.next(FILL_BYTES_MAX) {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
                         stream.read_to = chunk.offset + chunk.bytes.len() as u64;
