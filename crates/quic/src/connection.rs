@@ -352,14 +352,15 @@ impl<P: Protocol> Connection<P> {
         let mut frames = self.frames.borrow_mut();
         let datagram = self.datagrams.get().wrapping_add(1);
         self.datagrams.set(datagram);
-        let datagram_bytes = u32::try_from(datagram_bytes).unwrap_or(u32::MAX);
-        packet_key::for_each_frame(|stream, content| {
+        let datagram_bytes = packet_key::short(datagram_bytes);
+        packet_key::for_each_frame(|frame| {
             frames.push(StreamFrame {
-                stream,
-                offset: content.start,
-                end: content.end,
+                stream: frame.stream,
+                offset: frame.content.start,
+                end: frame.content.end,
                 datagram,
                 datagram_bytes,
+                packet_bytes: frame.packet_bytes,
             });
         });
     }

@@ -22,12 +22,22 @@ pub struct StreamFrame {
     /// The number of its datagram in the connection, which begins again after 2³² of them.
     pub datagram: u32,
     /// Bytes of the datagram, all of which is held as long as a part of it is.
-    pub datagram_bytes: u32,
+    pub datagram_bytes: u16,
+    /// Bytes of the decrypted packet without its padding, which QUIC takes for those of the datagram.
+    pub packet_bytes: u16,
+}
+
+/// A frame of a packet that was decrypted.
+#[derive(Debug)]
+pub(crate) struct PacketFrame {
+    pub(crate) stream: u64,
+    pub(crate) content: Range<u64>,
+    pub(crate) packet_bytes: u16,
 }
 
 thread_local! {
-    /// The frames of streams with content, as streams and offsets, in the packets that were decrypted last.
-    static FRAMES: RefCell<Vec<(u64, Range<u64>)>> = const { RefCell::new(Vec::new()) };
+    /// The frames of streams with content in the packets that were decrypted last.
+    static FRAMES: RefCell<Vec<PacketFrame>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Forgets the frames of earlier packets.
@@ -35,13 +45,9 @@ pub(crate) fn forget_frames() {
     FRAMES.with_borrow_mut(Vec::clear);
 }
 
-/// Calls `each` with the stream and the offsets of each frame of the packets since [`forget_frames`].
-pub(crate) fn for_each_frame(mut each: impl FnMut(u64, &Range<u64>)) {
-    FRAMES.with_borrow(|frames| {
-        for (stream, content) in frames {
-            each(*stream, content);
-        }
-    });
+/// Calls `each` with each frame of the packets since [`forget_frames`].
+pub(crate) fn for_each_frame(each: impl FnMut(&PacketFrame)) {
+    FRAMES.with_borrow(|frames| frames.iter().for_each(each));
 }
 
 /// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
@@ -61,7 +67,18 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
     ) -> Result<(), CryptoError> {
         self.0.decrypt(packet, header, payload)?;
         let len = FRAMES.with_borrow_mut(|frames| {
-            read_frames(payload, |stream, content| frames.push((stream, content)))
+            let before = frames.len();
+            let len = read_frames(payload, |stream, content| {
+                frames.push(PacketFrame {
+                    stream,
+                    content,
+                    packet_bytes: 0,
+                });
+            });
+            let packet_bytes = short(len);
+            let new = frames.iter_mut().skip(before);
+            new.for_each(|frame| frame.packet_bytes = packet_bytes);
+            len
         });
         payload.truncate(len);
         Ok(())
@@ -78,6 +95,11 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
     fn integrity_limit(&self) -> u64 {
         self.0.integrity_limit()
     }
+}
+
+/// The length of a datagram, or of a part of it.
+pub(crate) fn short(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(u16::MAX)
 }
 
 /// Calls `each` for each frame with content of a stream: others make nobody hold anything. Returns the length of the

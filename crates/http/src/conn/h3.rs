@@ -8,6 +8,7 @@
 mod client;
 mod close;
 mod driver;
+mod held;
 mod listener;
 mod protocol;
 mod receive;

@@ -210,14 +210,8 @@ pub(crate) async fn answer(mut exchange: Exchange) {
             blitz_http::sleep(Duration::from_millis(100)).await;
             say(exchange, "slow");
         }
-        "/after-content" => {
-            blitz_http::sleep(Duration::from_secs(6)).await;
-            whole(exchange).await;
-        }
-        "/late-whole" => {
-            blitz_http::sleep(Duration::from_millis(200)).await;
-            whole(exchange).await;
-        }
+        "/late-whole" => late_whole(exchange, Duration::from_millis(200)).await,
+        "/after-content" => late_whole(exchange, Duration::from_secs(6)).await,
         "/late-echo" => {
             blitz_http::sleep(Duration::from_millis(200)).await;
             echo(exchange).await;
@@ -251,6 +245,11 @@ pub(crate) async fn answer(mut exchange: Exchange) {
         "/ticks" => ticks(exchange).await,
         _ => say_status(exchange, Status::NOT_FOUND, "nothing here"),
     }
+}
+
+async fn late_whole(exchange: Exchange, after: Duration) {
+    blitz_http::sleep(after).await;
+    whole(exchange).await;
 }
 
 fn say(exchange: Exchange, content: &'static str) {

@@ -8,6 +8,7 @@ use blitz_proto::h3::{Code, Event, StreamId};
 use blitz_proto::{Error, Fields, Limits};
 use blitz_quic::quinn_proto::{self, Dir, ReadError, ReadableError};
 use blitz_reactor::{Buffer, Chunk, Slice};
+use bytes::Bytes;
 
 use super::driver::{Driver, RequestStream, id_of, stream_of};
 use super::role::Role;
@@ -155,6 +156,8 @@ impl<R: Role> Driver<R> {
         if stream.has_fin || stream.input.len() >= pieces {
             return Ok(());
         }
+        // A piece that waits here would keep all that it was merged with.
+        let copies = self.unread.is_merged(id);
         let mut read = 0;
         let mut reset = None;
         quic.with(|quic| {
@@ -168,7 +171,10 @@ impl<R: Role> Driver<R> {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
                         stream.read_to = chunk.offset + chunk.bytes.len() as u64;
-                        stream.input.push(chunk.bytes);
+                        stream.input.push(match copies {
+                            true => Bytes::copy_from_slice(&chunk.bytes),
+                            false => chunk.bytes,
+                        });
                     }
                     Ok(None) => {
                         stream.has_fin = true;
@@ -318,7 +324,7 @@ impl<R: Role> Driver<R> {
                     self.unread.read_beside(id, end);
                     chunk.bytes
                 }
-                Ok(None) => bytes::Bytes::new(),
+                Ok(None) => Bytes::new(),
                 Err(ReadError::Blocked) => break,
                 Err(ReadError::Reset(code)) => {
                     self.unread.close_beside(id);

@@ -9,6 +9,7 @@ use blitz_quic::StreamFrame;
 use blitz_quic::quinn_proto::Dir;
 
 use super::driver::{Driver, stream_of};
+use super::held::{Held, HeldMemory, StreamInput};
 use super::role::Role;
 use crate::conn::streams::stream::Streams;
 
@@ -17,10 +18,6 @@ const HEADS_ROOM: usize = 16 * 1024;
 
 /// QUIC tells the client what was read when it is this part of the window, and not before.
 const ANNOUNCED_PARTS: usize = 8;
-
-/// Frames of a stream from which on QUIC merges those that touch, and copies them out of their datagrams:
-/// `quinn-proto` does so above this number, and earlier if they are small parts of their datagrams.
-const MERGED_ABOVE: usize = 2_048;
 
 /// Memory of a frame beside its datagram: an entry of QUIC and one of ours, each in a heap that may have grown to twice
 /// of what it has.
@@ -31,11 +28,6 @@ const FRAME_CONTENT_BYTES: u64 = 512;
 
 /// Memory beyond its window that each connection may hold, beside what all share.
 const EXCESS_BYTES_FREE: u64 = 32 * 1024;
-
-/// A frame is small, and a stream has many, if QUIC takes long to find a place for it: it goes through all of the stream
-/// for each 32 KiB of datagrams that have hardly any content.
-const SMALL_FRAME_BYTES: u64 = 256;
-const MANY_FRAMES: usize = 128;
 
 /// Small frames out of order among many, in [`Limits::frames_window`](blitz_proto::Limits::frames_window).
 const DISORDERED_MAX: u32 = 8_192;
@@ -57,139 +49,9 @@ pub(super) struct Unread {
     spare: Vec<BinaryHeap<Reverse<Held>>>,
 }
 
-/// The unread part of a stream.
-#[derive(Default)]
-struct StreamInput {
-    come_to: u64,
-    read_to: u64,
-    /// The one with the lowest end first. A client chooses the order in which they come, so no insertion may be slow.
-    held: BinaryHeap<Reverse<Held>>,
-    /// Bytes of all of them, also of those that came twice.
-    held_bytes: u64,
-    /// Frames that were left when they were merged last.
-    merged: usize,
-}
-
-/// A frame of which a part is unread, or several that QUIC has merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
-    /// The offset behind its content.
-    end: u64,
-    offset: u64,
-    /// `None` once it was copied.
-    datagram: Option<u32>,
-}
-
-/// What QUIC holds for all streams.
-#[derive(Default)]
-struct HeldMemory {
-    /// Datagrams of which something is unread, by their numbers.
-    datagrams: Streams<u32, Datagram>,
-    /// Bytes of these, and of content that was copied out of others.
-    bytes: u64,
-    frames: u64,
-}
-
-/// A datagram, which is held until its last frame was read.
-struct Datagram {
-    /// Frames that are unread.
-    frames: u32,
-    bytes: u64,
-}
-
 /// The memory of this many streams is kept for those to come, if they are short.
 const SPARE_MAX: usize = 32;
 const SPARE_FRAMES_MAX: usize = 16;
-
-impl Held {
-    fn len(&self) -> u64 {
-        self.end - self.offset
-    }
-}
-
-impl StreamInput {
-    /// Content that has come and is unread: neither what came twice, nor the gaps before what came.
-    fn content(&self) -> u64 {
-        let distance = self.come_to.saturating_sub(self.read_to);
-        distance.min(self.held_bytes)
-    }
-
-    /// Whether a frame has to be sorted in among many others, and is too small to be worth that.
-    fn is_disordered(&self, frame: &StreamFrame) -> bool {
-        self.held.len() >= MANY_FRAMES
-            && frame.offset != self.come_to
-            && frame.offset > self.read_to
-            && frame.end - frame.offset < SMALL_FRAME_BYTES
-    }
-
-    fn push(&mut self, held: Held) {
-        self.held_bytes += held.len();
-        self.held.push(Reverse(held));
-    }
-
-    /// Takes the next frame that was read completely.
-    fn pop_read(&mut self) -> Option<Held> {
-        self.held.peek().filter(|held| held.0.end <= self.read_to)?;
-        let held = self.held.pop()?.0;
-        self.held_bytes -= held.len();
-        Some(held)
-    }
-
-    /// Cuts off the part of a copy that was read, and returns its length.
-    fn cut_read(&mut self) -> u64 {
-        let Some(mut next) = self.held.peek_mut() else {
-            return 0;
-        };
-        let held = &mut next.0;
-        if held.datagram.is_some() || held.offset >= self.read_to {
-            return 0;
-        }
-        let cut = self.read_to - held.offset;
-        held.offset = self.read_to;
-        self.held_bytes -= cut;
-        cut
-    }
-}
-
-impl HeldMemory {
-    /// Notes a frame of a datagram.
-    fn hold(&mut self, frame: &StreamFrame) {
-        self.frames += 1;
-        let bytes = &mut self.bytes;
-        let datagram = self.datagrams.entry(frame.datagram).or_insert_with(|| {
-            let frame_bytes = u64::from(frame.datagram_bytes);
-            *bytes += frame_bytes;
-            Datagram {
-                frames: 0,
-                bytes: frame_bytes,
-            }
-        });
-        datagram.frames += 1;
-    }
-
-    /// Notes merged frames that were copied.
-    fn hold_copy(&mut self, held: &Held) {
-        self.frames += 1;
-        self.bytes += held.len();
-    }
-
-    /// A frame is no longer held.
-    fn release(&mut self, held: Held) {
-        self.frames -= 1;
-        let Some(number) = held.datagram else {
-            self.bytes -= held.len();
-            return;
-        };
-        let Some(datagram) = self.datagrams.get_mut(&number) else {
-            return;
-        };
-        datagram.frames -= 1;
-        if datagram.frames == 0 {
-            self.bytes -= datagram.bytes;
-            self.datagrams.remove(&number);
-        }
-    }
-}
 
 impl Unread {
     /// A frame of a stream has come that was read until `read_to`.
@@ -198,25 +60,14 @@ impl Unread {
             return;
         }
         let spare = &mut self.spare;
-        let stream = self.streams.entry(id).or_insert_with(|| StreamInput {
-            held: spare.pop().unwrap_or_default(),
-            ..StreamInput::default()
-        });
+        let stream = self.streams.entry(id);
+        let stream = stream.or_insert_with(|| StreamInput::new(spare.pop().unwrap_or_default()));
         self.content -= stream.content();
-        stream.read_to = stream.read_to.max(read_to);
+        stream.read(read_to, &mut self.held);
         if stream.is_disordered(frame) {
             self.disordered += 1;
         }
-        stream.come_to = stream.come_to.max(frame.end);
-        stream.push(Held {
-            end: frame.end,
-            offset: frame.offset,
-            datagram: Some(frame.datagram),
-        });
-        self.held.hold(frame);
-        if stream.held.len() > stream.merged + MERGED_ABOVE {
-            merge(stream, &mut self.held);
-        }
+        stream.come(frame, &mut self.held);
         self.content += stream.content();
     }
 
@@ -229,13 +80,14 @@ impl Unread {
             return self.forget(id);
         }
         self.content -= stream.content();
-        stream.read_to = stream.read_to.max(read_to);
-        while let Some(held) = stream.pop_read() {
-            self.held.release(held);
-        }
-        stream.merged = stream.merged.min(stream.held.len());
-        self.held.bytes -= stream.cut_read();
+        stream.read(read_to, &mut self.held);
         self.content += stream.content();
+    }
+
+    /// Whether the content of a stream shares memory with other content of it, which may be read much later.
+    pub(super) fn is_merged(&self, id: StreamId) -> bool {
+        let stream = self.streams.get(&id);
+        stream.is_some_and(|stream| stream.is_merged)
     }
 
     /// QUIC holds nothing more of a stream.
@@ -245,7 +97,7 @@ impl Unread {
         };
         self.content -= stream.content();
         for Reverse(held) in stream.held.drain() {
-            self.held.release(held);
+            self.held.release(&held);
         }
         if self.spare.len() < SPARE_MAX && stream.held.capacity() <= SPARE_FRAMES_MAX {
             self.spare.push(stream.held);
@@ -260,7 +112,7 @@ impl Unread {
     /// Gives back memory that there is nothing for.
     pub(super) fn shrink(&mut self) {
         self.streams.shrink_to_fit();
-        self.held.datagrams.shrink_to_fit();
+        self.held.allocations.shrink_to_fit();
         self.spare = Vec::new();
         self.beside.shrink_to_fit();
     }
@@ -283,36 +135,6 @@ impl Unread {
         self.beside.retain(|(other, _)| *other != id);
         self.forget(id);
     }
-}
-
-/// Merges the frames of a stream that touch or overlap, as QUIC does.
-#[cold]
-fn merge(stream: &mut StreamInput, memory: &mut HeldMemory) {
-    let mut frames: Vec<Held> = stream.held.drain().map(|held| held.0).collect();
-    stream.held_bytes = 0;
-    frames.sort_unstable_by_key(|held| held.offset);
-    let mut merged: Option<Held> = None;
-    for held in frames {
-        memory.release(held);
-        match &mut merged {
-            Some(before) if held.offset <= before.end => before.end = before.end.max(held.end),
-            _ => {
-                let next = Held {
-                    datagram: None,
-                    ..held
-                };
-                if let Some(before) = merged.replace(next) {
-                    memory.hold_copy(&before);
-                    stream.push(before);
-                }
-            }
-        }
-    }
-    if let Some(last) = merged {
-        memory.hold_copy(&last);
-        stream.push(last);
-    }
-    stream.merged = stream.held.len();
 }
 
 impl<R: Role> Driver<R> {
@@ -416,8 +238,9 @@ impl<R: Role> Driver<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conn::h3::held::{MANY_FRAMES, MERGED_ABOVE};
 
-    const BYTES: u32 = 1_200;
+    const BYTES: u16 = 1_200;
     /// Content of each frame, at most.
     const PIECE: u64 = 600;
 
@@ -429,6 +252,7 @@ mod tests {
             datagram,
             offset: end.saturating_sub(PIECE),
             datagram_bytes: BYTES,
+            packet_bytes: BYTES - 40,
         }
     }
 
@@ -449,19 +273,19 @@ mod tests {
         assert_eq!(sums(&unread), (20, 1_200, 1));
         unread.read(id, 40);
         assert_eq!(sums(&unread), (0, 0, 0));
-        assert!(unread.held.datagrams.is_empty());
+        assert!(unread.held.allocations.is_empty());
     }
 
     #[test]
     fn a_gap_keeps_what_is_behind_it() {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
-        for number in (1..100).rev() {
+        for number in (1..20).rev() {
             unread.come(id, &frame(number, u64::from(number) * 2), 0);
         }
-        assert_eq!(sums(&unread), (198, 99 * 1_200, 99));
+        assert_eq!(sums(&unread), (38, 19 * 1_200, 19));
         // Out of order as they came.
-        unread.read(id, 100);
-        assert_eq!(sums(&unread), (98, 49 * 1_200, 49));
+        unread.read(id, 20);
+        assert_eq!(sums(&unread), (18, 9 * 1_200, 9));
         unread.forget(id);
         assert_eq!(sums(&unread), (0, 0, 0));
     }
@@ -526,16 +350,64 @@ mod tests {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
         for offset in 0..10_000 {
             unread.come(id, &byte(offset), 0);
-            assert!(unread.held.frames <= MERGED_ABOVE as u64 + 1);
+            // Until then 32 KiB of datagrams are wasted; merged content of 128 bytes stays as it is.
+            assert!(
+                unread.held.frames <= 40 + 10_000 / 128,
+                "{:?}",
+                sums(&unread)
+            );
         }
-        // 2,049 are merged four times, with those before, and the rest is as it came.
-        assert_eq!(sums(&unread), (10_000, 8_196 + 1_804 * 1_200, 1_805));
-        unread.read(id, 5_000);
-        assert_eq!(sums(&unread), (5_000, 3_196 + 1_804 * 1_200, 1_805));
-        unread.read(id, 9_999);
-        assert_eq!(sums(&unread), (1, 1_200, 1));
+        assert_eq!(unread.content, 10_000);
+        assert!(unread.held.bytes < 10_000 + 40 * 1_200);
         unread.forget(id);
         assert_eq!(sums(&unread), (0, 0, 0));
+    }
+
+    /// A frame of 600 bytes in a datagram of its own, which has hardly more.
+    fn full(offset: u64) -> StreamFrame {
+        StreamFrame {
+            offset,
+            datagram: offset as u32,
+            datagram_bytes: 640,
+            packet_bytes: 610,
+            ..frame(0, offset + PIECE)
+        }
+    }
+
+    /// Merged content is one allocation, which lasts until the last of it was read.
+    #[test]
+    fn merged_content_behind_a_gap_keeps_what_was_read() {
+        let (id, mut unread) = (StreamId::new(0), Unread::default());
+        let frames = MERGED_ABOVE as u64 + 1;
+        // The last one lies behind a gap.
+        let gap = |number| if number + 1 == frames { 100 } else { 0 };
+        for number in 0..frames {
+            assert!(!unread.is_merged(id));
+            unread.come(id, &full(number * PIECE + gap(number)), 0);
+        }
+        assert!(unread.is_merged(id));
+        assert_eq!(sums(&unread), (frames * PIECE, frames * PIECE, 2));
+        unread.read(id, (frames - 1) * PIECE);
+        assert_eq!(sums(&unread), (PIECE, frames * PIECE, 1));
+        unread.read(id, frames * PIECE + 100);
+        assert_eq!(sums(&unread), (0, 0, 0));
+        assert!(unread.held.allocations.is_empty());
+    }
+
+    /// Long content is merged once, and stays when more is merged.
+    #[test]
+    fn merged_content_is_not_copied_again() {
+        let (id, mut unread) = (StreamId::new(0), Unread::default());
+        for number in 0..10_000 {
+            unread.come(id, &full(number * PIECE), 0);
+            assert!(unread.held.frames <= MERGED_ABOVE as u64 + 1);
+        }
+        let first = (MERGED_ABOVE as u64 + 1) * PIECE;
+        let before = unread.held.bytes;
+        unread.read(id, first - 1);
+        assert_eq!(unread.held.bytes, before);
+        unread.read(id, first);
+        assert_eq!(unread.held.bytes, before - first);
     }
 
     #[test]
