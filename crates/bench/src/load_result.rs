@@ -129,7 +129,7 @@ pub struct RequestResult {
     pub name: String,
     /// Wrong responses and failures.
     pub errors: u64,
-    /// Latency of correct responses, as [`Times::latency`], with a relative error of 1 %.
+    /// Latency as [`Times::latency`], which counts unfinished requests as well, with a relative error of 1 %.
     pub latency: Distribution,
 }
 

@@ -8,6 +8,7 @@ use crate::distribution::{Distribution, Recorder};
 const REQUESTS_MAX: usize = 256;
 
 /// Figures of each request, if there are several.
+#[derive(Default)]
 pub(super) struct ByRequest(Vec<OneRequest>);
 
 struct OneRequest {
@@ -35,6 +36,13 @@ impl ByRequest {
     pub(super) fn completed(&mut self, request: usize, latency: Duration) {
         if let Some(one) = self.0.get_mut(request) {
             one.latency.record(latency);
+        }
+    }
+
+    /// A request that has waited for so long has no response. It counts with that time, as in the latency of all.
+    pub(super) fn unfinished(&mut self, request: Option<usize>, waited: Duration) {
+        if let Some(request) = request {
+            self.completed(request, waited);
         }
     }
 

@@ -25,7 +25,11 @@ pub(super) struct Line {
 
 /// What a stream gets that wants to send a request.
 pub(super) enum Attempt {
-    Ready(ClientConnection),
+    /// `has_waited` if it was not there at once.
+    Ready {
+        connection: ClientConnection,
+        has_waited: bool,
+    },
     /// There is no connection, and this counts as one of a limited number of requests.
     Failed,
     /// The run is over.
@@ -59,14 +63,18 @@ impl Line {
     /// A connection that takes a request now.
     pub(super) async fn connection(&self, worker: &Worker) -> Attempt {
         let is_counted = worker.plan.request_count.is_some();
+        let mut has_waited = false;
         while !worker.control.is_stopped() {
-            let has_failed = match self.next_step().await {
+            let has_failed = match self.next_step(&mut has_waited).await {
                 Step::Connect { has_ended } => {
                     Progress::subtract(&worker.progress().connections, has_ended.into());
                     !self.connect(worker).await
                 }
                 Step::Use(connection) if connection.requests_available() > 0 => {
-                    return Attempt::Ready(connection);
+                    return Attempt::Ready {
+                        connection,
+                        has_waited,
+                    };
                 }
                 // If none will be taken, the connection is no longer open, and another one follows.
                 Step::Use(connection) => {
@@ -78,6 +86,7 @@ impl Line {
                     ready.is_err()
                 }
             };
+            has_waited = true;
             if has_failed && is_counted {
                 return Attempt::Failed;
             }
@@ -94,7 +103,7 @@ impl Line {
     }
 
     /// One of the streams connects, the others wait.
-    async fn next_step(&self) -> Step {
+    async fn next_step(&self, has_waited: &mut bool) -> Step {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
             match &*state {
@@ -107,6 +116,7 @@ impl Line {
                     Poll::Ready(Step::Connect { has_ended })
                 }
                 State::Connecting => {
+                    *has_waited = true;
                     self.waiting.borrow_mut().push(cx.waker().clone());
                     Poll::Pending
                 }

@@ -336,10 +336,10 @@ impl Timeline {
 impl CoreResult {
     /// Requests without a response count with the time for which they have waited, which their latency exceeds: left
     /// out, they would make percentiles too low.
-    pub(super) fn add_unfinished(&mut self, waited: Vec<Duration>) {
-        self.counts.unfinished += waited.len() as u64;
+    pub(super) fn add_unfinished(&mut self, waited: impl Iterator<Item = Duration>) {
         let mut recorder = Recorder::new();
         for waited in waited {
+            self.counts.unfinished += 1;
             recorder.record(waited);
         }
         self.times.latency.merge(&recorder.distribution());
@@ -428,7 +428,7 @@ mod tests {
         }
         recorder.wrong("status", Duration::from_millis(360));
         let mut result = recorder.finish(Duration::from_millis(420));
-        result.add_unfinished(vec![Duration::from_secs(6); 3]);
+        result.add_unfinished([Duration::from_secs(6); 3].into_iter());
         let completed: Vec<u64> = result.timeline.iter().map(|it| it.completed).collect();
         assert_eq!(completed, [2, 1, 0, 2, 0]);
         assert_eq!(result.timeline[3].errors, 1);

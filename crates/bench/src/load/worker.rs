@@ -50,7 +50,7 @@ pub(super) struct Worker {
     /// Streams that have not ended.
     running: Cell<usize>,
     /// The planned time of each stream's request, from then until it has ended: also while it waits for a connection.
-    outstanding: RefCell<Vec<Option<Instant>>>,
+    outstanding: RefCell<Vec<Option<Outstanding>>>,
 }
 
 /// Runs core `index` until the run is over.
@@ -124,8 +124,8 @@ impl Worker {
         }
     }
 
-    fn set_outstanding(&self, stream: usize, planned: Option<Instant>) {
-        self.outstanding.borrow_mut()[stream] = planned;
+    fn set_outstanding(&self, stream: usize, outstanding: Option<Outstanding>) {
+        self.outstanding.borrow_mut()[stream] = outstanding;
     }
 
     pub(super) fn progress(&self) -> &Progress {
@@ -183,8 +183,13 @@ impl Worker {
             .recorder
             .replace(CoreRecorder::new(self.plan.interval, None));
         let mut result = recorder.finish(length);
-        result.by_request = self.by_request.borrow().finish();
-        result.add_unfinished(self.unfinished(&result, queue));
+        let unfinished = self.unfinished(&result, queue);
+        let mut by_request = self.by_request.take();
+        for &(request, waited) in &unfinished {
+            by_request.unfinished(request, waited);
+        }
+        result.by_request = by_request.finish();
+        result.add_unfinished(unfinished.into_iter().map(|(_, waited)| waited));
         let unexpected = counters().upstream_unexpected_bytes - self.unexpected_before;
         if unexpected > 0 {
             let error = "more bytes behind a response".to_owned();
@@ -197,30 +202,24 @@ impl Worker {
         result
     }
 
-    /// How long requests without a response have waited. In an open loop these are all that were planned for the measured
+    /// Requests without a response, if it is known which, and how long they have waited. In an open loop these are all that were planned for the measured
     /// time. In a closed loop each stream has one in flight at the end; those count that have waited for much longer than
     /// all others took.
-    fn unfinished(&self, result: &CoreResult, queue: &Queue) -> Vec<Duration> {
-        let mut outstanding: Vec<Instant> = self
-            .outstanding
-            .borrow()
-            .iter()
-            .copied()
-            .flatten()
-            .collect();
+    fn unfinished(&self, result: &CoreResult, queue: &Queue) -> Vec<(Option<usize>, Duration)> {
+        let outstanding = self.outstanding.borrow();
+        let mut outstanding: Vec<Outstanding> = outstanding.iter().copied().flatten().collect();
         let now = Instant::now();
+        let waited = |one: &Outstanding| (one.request, now - one.planned);
         if self.plan.rate.is_some() {
-            outstanding.extend(queue.take_waiting());
-            outstanding.retain(|&planned| self.counts(planned, planned));
-            return outstanding
-                .into_iter()
-                .map(|planned| now - planned)
-                .collect();
+            let waiting = queue.take_waiting().into_iter();
+            outstanding.extend(waiting.map(Outstanding::planned));
+            outstanding.retain(|one| self.counts(one.planned, one.planned));
+            return outstanding.iter().map(waited).collect();
         }
         let longest = Duration::from_nanos(result.times.latency.max_ns);
         let usual = (longest * 2).max(STUCK_AFTER.min(result.length / 2));
-        let waited = outstanding.into_iter().map(|planned| now - planned);
-        waited.filter(|&waited| waited > usual).collect()
+        let waited = outstanding.iter().map(waited);
+        waited.filter(|(_, waited)| *waited > usual).collect()
     }
 
     /// Whether a request counts: by its end in a closed loop, by its planned start in an open one, because there
@@ -302,6 +301,23 @@ impl Worker {
     }
 }
 
+/// A request without a response.
+#[derive(Clone, Copy)]
+struct Outstanding {
+    planned: Instant,
+    /// Its number in the mix, once it is chosen.
+    request: Option<usize>,
+}
+
+impl Outstanding {
+    fn planned(planned: Instant) -> Outstanding {
+        Outstanding {
+            planned,
+            request: None,
+        }
+    }
+}
+
 /// A request of the mix, and the values of its placeholders.
 struct Chosen {
     index: usize,
@@ -313,19 +329,27 @@ async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
     let is_new = worker.plan.new_connections;
     let mut previous = None;
     'requests: while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
-        worker.set_outstanding(stream, Some(planned));
+        worker.set_outstanding(stream, Some(Outstanding::planned(planned)));
         let mut chosen = None;
         let mut repeats = 0;
         previous = loop {
-            let connection = match line.connection(&worker).await {
-                Attempt::Ready(connection) => connection,
+            let (connection, has_waited) = match line.connection(&worker).await {
+                Attempt::Ready {
+                    connection,
+                    has_waited,
+                } => (connection, has_waited),
                 Attempt::Failed => break None,
                 Attempt::Over => break 'requests,
             };
             let request = chosen.get_or_insert_with(|| worker.choose());
+            let outstanding = Outstanding {
+                planned,
+                request: Some(request.index),
+            };
+            worker.set_outstanding(stream, Some(outstanding));
             // Nothing lies between the end of the previous request and this one if the connection was there.
             let sent = match previous {
-                Some(previous) if previous == planned && !is_new && repeats == 0 => planned,
+                Some(previous) if previous == planned && !has_waited && repeats == 0 => planned,
                 _ => Instant::now(),
             };
             let ended = send_request(&worker, &connection, request, (planned, sent)).await;

@@ -99,6 +99,23 @@ fn connections_that_hang_in_a_closed_loop_are_told() {
 }
 
 #[test]
+fn requests_of_a_list_that_hang_count_in_their_rows() {
+    let list = std::env::temp_dir().join(format!("blitz-hanging-{}", std::process::id()));
+    let address = server(|number| (!(5..8).contains(&number)).then(good).flatten());
+    std::fs::write(&list, format!("http://{address}/a\nhttp://{address}/b\n")).unwrap();
+    let arguments = format!("-c 6 -d 3s --warm-up 0s -t 1 -i {}", list.display());
+    let (result, _) = load_on(address, &arguments);
+    std::fs::remove_file(&list).unwrap();
+    let rows = result["requests"].as_array().unwrap();
+    let counts = rows
+        .iter()
+        .map(|row| row["latency"]["count"].as_u64().unwrap());
+    let counted = result["times"]["latency"]["count"].as_u64().unwrap();
+    assert_eq!((rows.len(), counts.sum::<u64>()), (2, counted));
+    assert_eq!(result["counts"]["unfinished"], 3, "{}", result["counts"]);
+}
+
+#[test]
 fn a_server_that_always_fails_has_no_correct_response() {
     let failure = "HTTP/1.1 500 Failed\r\nContent-Length: 1\r\n\r\nx";
     let address = server(move |_| Some(failure.to_owned()));

@@ -211,7 +211,7 @@ pub(crate) async fn answer(mut exchange: Exchange) {
             say(exchange, "slow");
         }
         "/late-whole" => late_whole(exchange, Duration::from_millis(200)).await,
-        "/after-content" => late_whole(exchange, Duration::from_secs(6)).await,
+        "/after-content" => late_whole(exchange, Duration::from_secs(4)).await,
         "/late-echo" => {
             blitz_http::sleep(Duration::from_millis(200)).await;
             echo(exchange).await;
