@@ -62,6 +62,8 @@ pub(super) struct HeldMemory {
     pub(super) allocations: Streams<u32, Allocation>,
     /// Bytes of these.
     pub(super) bytes: u64,
+    /// Those of merged content that was read since.
+    read_bytes: u64,
     pub(super) frames: u64,
     /// The last number of merged content.
     merged: u32,
@@ -144,7 +146,9 @@ impl StreamInput {
         if self.held.peek().is_some_and(|next| next.0.offset < read_to)
             && let Some(mut next) = self.held.peek_mut()
         {
-            self.held_bytes -= read_to - next.0.offset;
+            let read = read_to - next.0.offset;
+            self.held_bytes -= read;
+            memory.note_read(&next.0, read);
             next.0.offset = read_to;
         }
     }
@@ -159,11 +163,13 @@ impl StreamInput {
         let (mut position, mut spans): (u64, Vec<Held>) = (0, Vec::new());
         let number = memory.next_merged();
         for mut held in frames {
-            held.offset = held.offset.max(position);
-            if held.offset >= held.end {
+            if held.end <= position {
                 memory.release(&held);
                 continue;
             }
+            let twice = position.saturating_sub(held.offset);
+            memory.note_read(&held, twice);
+            held.offset += twice;
             position = held.end;
             held.is_kept |= held.len() * 6 / 5 >= u64::from(held.occupied);
             if held.is_kept {
@@ -208,6 +214,18 @@ impl HeldMemory {
         allocation.frames += frames;
     }
 
+    /// Bytes without those that were read.
+    pub(super) fn unread_bytes(&self) -> u64 {
+        self.bytes - self.read_bytes
+    }
+
+    /// A part of a frame was read, or has come twice.
+    fn note_read(&mut self, held: &Held, bytes: u64) {
+        if held.allocation & MERGED != 0 {
+            self.read_bytes += bytes;
+        }
+    }
+
     /// A number for merged content.
     fn next_merged(&mut self) -> u32 {
         self.merged = self.merged.wrapping_add(1) | MERGED;
@@ -217,12 +235,16 @@ impl HeldMemory {
     /// A frame is no longer held.
     pub(super) fn release(&mut self, held: &Held) {
         self.frames -= 1;
+        self.note_read(held, held.len());
         let Some(allocation) = self.allocations.get_mut(&held.allocation) else {
             return;
         };
         allocation.frames -= 1;
         if allocation.frames == 0 {
             self.bytes -= allocation.bytes;
+            if held.allocation & MERGED != 0 {
+                self.read_bytes -= allocation.bytes;
+            }
             self.allocations.remove(&held.allocation);
         }
     }

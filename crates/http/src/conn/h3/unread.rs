@@ -206,7 +206,7 @@ impl<R: Role> Driver<R> {
         let content = (unread.content as usize).min(limits.window_bytes_max);
         let window = self.window.bytes.max(content);
         // Headers and repetitions are less than a quarter of what is received.
-        unread.held.bytes / 4 * 3 > (window + limits.unread_excess_bytes_max) as u64
+        unread.held.unread_bytes() / 4 * 3 > (window + limits.unread_excess_bytes_max) as u64
             || unread.held.frames > self.frames_max(window)
             || unread.memory() > room
     }
@@ -389,6 +389,7 @@ mod tests {
         assert_eq!(sums(&unread), (frames * PIECE, frames * PIECE, 2));
         unread.read(id, (frames - 1) * PIECE);
         assert_eq!(sums(&unread), (PIECE, frames * PIECE, 1));
+        assert_eq!(unread.held.unread_bytes(), PIECE);
         unread.read(id, frames * PIECE + 100);
         assert_eq!(sums(&unread), (0, 0, 0));
         assert!(unread.held.allocations.is_empty());
@@ -406,6 +407,7 @@ mod tests {
         let before = unread.held.bytes;
         unread.read(id, first - 1);
         assert_eq!(unread.held.bytes, before);
+        assert_eq!(unread.held.unread_bytes(), before - first + 1);
         unread.read(id, first);
         assert_eq!(unread.held.bytes, before - first);
     }
