@@ -58,7 +58,10 @@ macro_rules! core_local {
 
 pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
-pub use driver::{DriverKind, IoChoice, LocalShortage, Steering, open_tun, probe, set_real_time};
+pub use driver::{
+    DriverKind, IoChoice, LocalShortage, Steering, open_tun, prepare_descriptors, probe,
+    set_real_time,
+};
 pub use executor::{
     PoolFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission, spawn,
     spawn_now, yield_now,

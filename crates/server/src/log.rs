@@ -44,6 +44,8 @@ where
 {
     if !tracing::dispatcher::has_been_set() {
         let queue = Arc::clone(&STDERR);
+        // With this thread it would delay the start of the cores.
+        blitz_http::prepare_descriptors();
         thread::Builder::new()
             .name("blitz-log".into())
             .spawn(move || queue.write_to(io::stderr()))?;
@@ -245,6 +247,19 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// The kernel enlarges that of a process with several threads slowly.
+    #[test]
+    fn the_table_of_descriptors_is_enlarged_with_the_log() {
+        if !blitz_testing::is_alone() {
+            return;
+        }
+        let _guard = to_stderr(tracing::level_filters::LevelFilter::OFF).unwrap();
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+        let size: u64 = size.unwrap().trim().parse().unwrap();
+        assert!(size >= 1_024, "{size}");
     }
 
     fn start() -> (Arc<Queue>, Receiver<Vec<u8>>) {

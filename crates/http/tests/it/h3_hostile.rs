@@ -1,12 +1,11 @@
 //! Limits that protect a core and the connections of others.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quinn::TransportConfig;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{CONTROL, RawClient, SETTINGS, data, frame, request};
+use crate::h3_frames::{RawClient, data, request};
 use crate::h3_relay::Relay;
 use crate::h3_support::{Client, connect, get, pause, with_options};
 
@@ -114,13 +113,9 @@ fn a_close_is_not_held_back_by_what_is_not_acknowledged() {
     with_options(options, async |server| {
         let relay = Relay::start(server.address).await;
         let transport = TransportConfig::default();
-        let quic = connect(&server.outside(), transport, relay.address, "localhost").await;
-        let quic = quic.unwrap();
-        let mut control = quic.stream(CONTROL).await;
-        control.write_all(&frame(SETTINGS, [])).await.unwrap();
-        let client = RawClient::over(quic, control);
+        let client = RawClient::connect_through(server, &relay, transport).await;
         client.hello().await;
-        relay.drops_short.store(true, Ordering::Relaxed);
+        relay.lose(SHORT);
         let mut exchange = client.exchange(request("POST", "/echo")).await;
         exchange.write(data(vec![b'x'; 50_000])).await;
         exchange.send.finish().unwrap();

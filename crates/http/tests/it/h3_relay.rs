@@ -1,7 +1,7 @@
 //! Datagrams between a client and the server, some of which are lost.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tokio::net::UdpSocket;
@@ -13,12 +13,11 @@ pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     pub(crate) to_server: Arc<UdpSocket>,
     pub(crate) id: Arc<Mutex<Option<[u8; 8]>>>,
-    /// Those of the client that have hardly more than acknowledgements are lost.
-    pub(crate) drops_short: Arc<AtomicBool>,
+    lost: Arc<Mutex<Range<usize>>>,
 }
 
-/// Acknowledgements alone take less.
-const SHORT: usize = 40;
+/// Datagrams that have hardly more than acknowledgements.
+pub(crate) const SHORT: Range<usize> = 0..40;
 
 impl Relay {
     pub(crate) async fn start(server: SocketAddr) -> Relay {
@@ -29,9 +28,9 @@ impl Relay {
             address: to_client.local_addr().unwrap(),
             to_server: Arc::clone(&to_server),
             id: Arc::default(),
-            drops_short: Arc::default(),
+            lost: Arc::default(),
         };
-        let (id, drops_short) = (Arc::clone(&relay.id), Arc::clone(&relay.drops_short));
+        let (id, lost) = (Arc::clone(&relay.id), Arc::clone(&relay.lost));
         let pass_on = async move {
             let mut client = None;
             let (mut from_client, mut from_server) = ([0; 2_048], [0; 2_048]);
@@ -43,7 +42,7 @@ impl Relay {
                         if let [0..0x80, rest @ ..] = &from_client[..len] {
                             *id.lock().unwrap() = rest.first_chunk().copied();
                         }
-                        if len < SHORT && drops_short.load(Ordering::Relaxed) {
+                        if lost.lock().unwrap().contains(&len) {
                             continue;
                         }
                         let _ = to_server.send(&from_client[..len]).await;
@@ -57,5 +56,10 @@ impl Relay {
         };
         tokio::spawn(tokio::time::timeout(6 * SOON, pass_on));
         relay
+    }
+
+    /// From now on, the client's datagrams of these lengths are lost.
+    pub(crate) fn lose(&self, bytes: Range<usize>) {
+        *self.lost.lock().unwrap() = bytes;
     }
 }

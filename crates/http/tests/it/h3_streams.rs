@@ -1,15 +1,14 @@
 //! How many streams a client may open.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use blitz_http::ServeOptions;
 use quinn::TransportConfig;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{CONTROL, RawClient, SETTINGS, frame, request};
+use crate::h3_frames::{RawClient, request};
 use crate::h3_relay::Relay;
-use crate::h3_support::{connect, soon, with_options};
+use crate::h3_support::{soon, with_options};
 
 const STREAMS_MAX: usize = 16;
 /// Credit is announced when so much of it has come together.
@@ -50,13 +49,9 @@ fn the_next_requests_do_not_wait_until_responses_are_acknowledged() {
     with_options(options, async |server| {
         let relay = Relay::start(server.address).await;
         let transport = TransportConfig::default();
-        let quic = connect(&server.outside(), transport, relay.address, "localhost").await;
-        let quic = quic.unwrap();
-        let mut control = quic.stream(CONTROL).await;
-        control.write_all(&frame(SETTINGS, [])).await.unwrap();
-        let client = RawClient::over(quic, control);
+        let client = RawClient::connect_through(server, &relay, transport).await;
         client.hello().await;
-        relay.drops_short.store(true, Ordering::Relaxed);
+        relay.lose(SHORT);
         ask_in_parallel(&client).await;
         let mut open = Vec::new();
         for _ in 0..STREAMS_MAX - UNANNOUNCED_MAX {

@@ -206,6 +206,11 @@ pub(crate) async fn answer(mut exchange: Exchange) {
             }
             never(exchange).await;
         }
+        "/read-once-later" => {
+            until_later().await;
+            let _ = exchange.body.next().await;
+            never(exchange).await;
+        }
         "/slow" => {
             blitz_http::sleep(Duration::from_millis(100)).await;
             say(exchange, "slow");
@@ -500,11 +505,15 @@ thread_local! {
     pub(crate) static IS_LATER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Responds with the length of the content, once it may read.
-async fn later(mut exchange: Exchange) {
+async fn until_later() {
     while !IS_LATER.get() {
         blitz_http::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Responds with the length of the content, once it may read.
+async fn later(mut exchange: Exchange) {
+    until_later().await;
     let mut bytes = 0;
     while let Ok(Some(Part::Data(slice))) = exchange.body.next().await {
         bytes += slice.len();

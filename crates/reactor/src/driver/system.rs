@@ -36,11 +36,11 @@ pub(crate) use self::datagram::{
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::{Mapping, trim_heap};
-pub use self::process::set_real_time;
 pub(crate) use self::process::{
     ThreadTime, check_descriptors, enlarge_descriptor_table, pin_to, processors,
     raise_descriptor_limit,
 };
+pub use self::process::{prepare_descriptors, set_real_time};
 pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors, send_now};

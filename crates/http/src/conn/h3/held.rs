@@ -226,6 +226,11 @@ impl HeldMemory {
         }
     }
 
+    /// Whether content of any stream was ever merged.
+    pub(super) fn has_merged(&self) -> bool {
+        self.merged != 0
+    }
+
     /// A number for merged content.
     fn next_merged(&mut self) -> u32 {
         self.merged = self.merged.wrapping_add(1) | MERGED;

@@ -27,6 +27,10 @@ const PIECES_OF_HEAD: usize = 2;
 const PIECES_OF_CONTENT: usize = 24;
 const FILL_BYTES_MAX: usize = 32 * 1024;
 
+/// Bytes of a piece, which waits here for its reader and is no longer held back by a window. Only merged content could
+/// have more: no datagram has.
+const PIECE_BYTES_MAX: usize = 2 * 1024;
+
 /// A peer that acknowledges late does not get a larger window for it.
 const RTT_MAX: Duration = Duration::from_millis(500);
 
@@ -167,7 +171,7 @@ impl<R: Role> Driver<R> {
                 Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
             };
             while stream.input.len() < pieces {
-                match chunks.next(FILL_BYTES_MAX) {
+                match chunks.next(PIECE_BYTES_MAX) {
                     Ok(Some(chunk)) => {
                         read += chunk.bytes.len();
                         stream.read_to = chunk.offset + chunk.bytes.len() as u64;

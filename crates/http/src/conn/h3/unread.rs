@@ -86,8 +86,7 @@ impl Unread {
 
     /// Whether the content of a stream shares memory with other content of it, which may be read much later.
     pub(super) fn is_merged(&self, id: StreamId) -> bool {
-        let stream = self.streams.get(&id);
-        stream.is_some_and(|stream| stream.is_merged)
+        self.held.has_merged() && self.streams.get(&id).is_some_and(|stream| stream.is_merged)
     }
 
     /// QUIC holds nothing more of a stream.

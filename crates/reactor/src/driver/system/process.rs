@@ -15,7 +15,7 @@ const DESCRIPTOR_TABLE_MIN: u64 = 65_536;
 /// Makes the kernel enlarge the process's table of descriptors.
 ///
 /// Called before the first core's thread starts. In a process with several threads the kernel waits for
-/// all processors each time that the table doubles (`synchronize_rcu`): 10 to 40 ms, in which a core that
+/// all processors each time that the table grows (`synchronize_rcu`): 10 to 40 ms, in which a core that
 /// accepts or connects serves no request.
 pub(crate) fn enlarge_descriptor_table() {
     let last = nofile()
@@ -35,6 +35,14 @@ pub(crate) fn enlarge_descriptor_table() {
             drop(OwnedFd::from_raw_fd(highest));
         }
     }
+}
+
+/// Raises the limit of descriptors and makes the kernel enlarge the process's table of them, as starting cores does.
+/// It takes microseconds in a process without other threads, and 10 to 40 ms in one that has some, so a program that
+/// starts threads of its own calls it before them.
+pub fn prepare_descriptors() {
+    raise_descriptor_limit();
+    enlarge_descriptor_table();
 }
 
 /// Checks that this process can open so many more descriptors.
