@@ -330,17 +330,17 @@ impl<P: Protocol> Connection<P> {
         self.handshake.take()
     }
 
-    /// The frames with content of streams that have come since it was asked last, also those that came twice.
-    pub fn take_frames(&self) -> Vec<StreamFrame> {
-        self.frames_passed.set(self.frames_taken.get());
-        self.frames.take()
+    /// Adds the frames of streams that have come since it was asked last, also those that came twice.
+    pub fn take_frames(&self, to: &mut Vec<StreamFrame>) {
+        let mut frames = self.frames.borrow_mut();
+        to.append(&mut frames);
+        // A burst of them leaves no more than usual.
+        frames.shrink_to(FRAMES_KEPT);
     }
 
-    /// Takes back the memory of frames; a burst of them leaves no more than usual.
-    pub fn recycle_frames(&self, mut frames: Vec<StreamFrame>) {
-        frames.clear();
-        frames.shrink_to(FRAMES_KEPT);
-        *self.frames.borrow_mut() = frames;
+    /// The protocol has seen everything that has come.
+    pub fn note_passed(&self) {
+        self.frames_passed.set(self.frames_taken.get());
     }
 
     /// Notes a datagram that the library has handled, after which it has taken so many frames of streams. Those of

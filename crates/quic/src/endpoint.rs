@@ -33,6 +33,11 @@ const TRAINS_PER_POLL: usize = 16;
 /// Trains that one connection sends before others have their turn.
 const TRAINS_PER_CONNECTION: usize = 4;
 
+/// Bytes of a datagram, as both ends announce (`max_udp_payload_size` in RFC 9000, section 18.2): of an Ethernet frame
+/// without the heads of IPv4 and UDP. Longer ones are ignored. The library counts the whole packet for each frame in it,
+/// and goes through a stream's content again and again if that is much, so one of 60 KB took half a second.
+const DATAGRAM_BYTES_MAX: u16 = 1_472;
+
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -136,6 +141,8 @@ impl<P: Protocol> Endpoint<P> {
         config
             .cid_generator(move || Box::new(Ids::new(&ids, core, number)))
             .supported_versions(vec![VERSION_1])
+            .max_udp_payload_size(DATAGRAM_BYTES_MAX)
+            .expect("it is long enough")
             .rng_seed(Some(keys.seed(number)));
         let quinn = quinn_proto::Endpoint::new(Arc::new(config), server_config, true, None);
         Endpoint(Rc::new(Shared {
@@ -313,6 +320,10 @@ impl<P: Protocol> Shared<P> {
     /// Gives the datagrams of a train to their connections.
     fn receive(self: &Rc<Self>, train: &Train, now: Instant) {
         for (number, datagram) in train.datagrams().enumerate() {
+            if datagram.len() > usize::from(DATAGRAM_BYTES_MAX) {
+                self.counters.too_long.add(1);
+                continue;
+            }
             match self.other_core(datagram) {
                 Some(core) => {
                     self.counters.misdelivered.add(1);

@@ -2,15 +2,18 @@
 //! nor which streams a packet was for.
 //!
 //! Padding at the end of a packet is cut off. The machine takes each byte of it for a frame, and clients fill their
-//! first packets and their probes of the path with a thousand: that took a seventh of a handshake.
+//! first packets and their probes of the path with a thousand: that took a seventh of a handshake. What is left of a
+//! packet with much padding gets memory of its own: the machine would hold all of the datagram with its content, and
+//! take it for as little as it sees.
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Buf, BytesMut};
 use quinn_proto::crypto::{CryptoError, PacketKey};
 
-/// A frame with content of a stream that has come (RFC 9000, section 19.8).
+/// A frame of a stream that has come (RFC 9000, section 19.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamFrame {
     /// The number of the stream.
@@ -36,7 +39,7 @@ pub(crate) struct PacketFrame {
 }
 
 thread_local! {
-    /// The frames of streams with content in the packets that were decrypted last.
+    /// The frames of streams in the packets that were decrypted last.
     static FRAMES: RefCell<Vec<PacketFrame>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -50,13 +53,33 @@ pub(crate) fn for_each_frame(each: impl FnMut(&PacketFrame)) {
     FRAMES.with_borrow(|frames| frames.iter().for_each(each));
 }
 
+/// Packets with this much padding are copied without it.
+const PADDING_COPIED_MIN: usize = 128;
+
+/// CRYPTO frames of all packets of a key; packets with further ones are ignored. A handshake has some tens of them.
+const CRYPTO_FRAMES_MAX: u32 = 512;
+
 /// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
 #[derive(Debug)]
-pub struct ReceivingKey<K>(pub K);
+pub struct ReceivingKey<K> {
+    key: K,
+    /// The library wants keys that threads share; no other one uses it.
+    crypto_frames: AtomicU32,
+}
+
+impl<K> ReceivingKey<K> {
+    /// A key of the TLS library.
+    pub fn new(key: K) -> ReceivingKey<K> {
+        ReceivingKey {
+            key,
+            crypto_frames: AtomicU32::new(0),
+        }
+    }
+}
 
 impl<K: PacketKey> PacketKey for ReceivingKey<K> {
     fn encrypt(&self, packet: u64, buffer: &mut [u8], header_len: usize) {
-        self.0.encrypt(packet, buffer, header_len);
+        self.key.encrypt(packet, buffer, header_len);
     }
 
     fn decrypt(
@@ -65,35 +88,46 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
         header: &[u8],
         payload: &mut BytesMut,
     ) -> Result<(), CryptoError> {
-        self.0.decrypt(packet, header, payload)?;
+        self.key.decrypt(packet, header, payload)?;
+        let before = FRAMES.with_borrow(Vec::len);
+        let mut crypto_frames = 0;
         let len = FRAMES.with_borrow_mut(|frames| {
-            let before = frames.len();
-            let len = read_frames(payload, |stream, content| {
-                frames.push(PacketFrame {
+            let len = read_frames(payload, |frame| match frame {
+                Frame::Stream(stream, content) => frames.push(PacketFrame {
                     stream,
                     content,
                     packet_bytes: 0,
-                });
+                }),
+                Frame::Crypto => crypto_frames += 1,
             });
             let packet_bytes = short(len);
             let new = frames.iter_mut().skip(before);
             new.for_each(|frame| frame.packet_bytes = packet_bytes);
             len
         });
-        payload.truncate(len);
+        let crypto_frames = self.crypto_frames.load(Ordering::Relaxed) + crypto_frames;
+        if crypto_frames > CRYPTO_FRAMES_MAX {
+            FRAMES.with_borrow_mut(|frames| frames.truncate(before));
+            return Err(CryptoError);
+        }
+        self.crypto_frames.store(crypto_frames, Ordering::Relaxed);
+        match payload.len() - len >= PADDING_COPIED_MIN {
+            true => *payload = BytesMut::from(&payload[..len]),
+            false => payload.truncate(len),
+        }
         Ok(())
     }
 
     fn tag_len(&self) -> usize {
-        self.0.tag_len()
+        self.key.tag_len()
     }
 
     fn confidentiality_limit(&self) -> u64 {
-        self.0.confidentiality_limit()
+        self.key.confidentiality_limit()
     }
 
     fn integrity_limit(&self) -> u64 {
-        self.0.integrity_limit()
+        self.key.integrity_limit()
     }
 }
 
@@ -102,10 +136,17 @@ pub(crate) fn short(bytes: usize) -> u16 {
     u16::try_from(bytes).unwrap_or(u16::MAX)
 }
 
-/// Calls `each` for each frame with content of a stream: others make nobody hold anything. Returns the length of the
-/// payload without the PADDING at its end. One such frame stays, because a packet needs a frame. What is malformed stays
-/// as it is: the machine rejects it.
-fn read_frames(payload: &[u8], mut each: impl FnMut(u64, Range<u64>)) -> usize {
+/// A frame whose content the machine may hold.
+#[derive(Debug, PartialEq, Eq)]
+enum Frame {
+    /// The stream, and the offsets of the content in it.
+    Stream(u64, Range<u64>),
+    Crypto,
+}
+
+/// Calls `each` for each frame of a stream or of CRYPTO. Returns the length of the payload without the PADDING at its end. One such
+/// frame stays, because a packet needs a frame. What is malformed stays as it is: the machine rejects it.
+fn read_frames(payload: &[u8], mut each: impl FnMut(Frame)) -> usize {
     let mut rest = payload;
     loop {
         let len = payload.len() - rest.len();
@@ -116,8 +157,7 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(u64, Range<u64>)) -> usize {
                 None => return len + 1,
             },
             _ => match read_frame(&mut rest) {
-                Some(Some((_, content))) if content.is_empty() => {}
-                Some(Some((stream, content))) => each(stream, content),
+                Some(Some(frame)) => each(frame),
                 Some(None) => {}
                 None => return payload.len(),
             },
@@ -125,10 +165,9 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(u64, Range<u64>)) -> usize {
     }
 }
 
-/// The stream of a frame, and the offsets of its content, if it is of a stream. `None` if the frame is malformed or
-/// unknown (RFC 9000, section 19).
+/// A frame of a stream or of CRYPTO, if it is one. `None` if it is malformed or unknown (RFC 9000, section 19).
 #[inline]
-fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, Range<u64>)>> {
+fn read_frame(rest: &mut &[u8]) -> Option<Option<Frame>> {
     let kind = integer(rest)?;
     match kind {
         // PING, HANDSHAKE_DONE, and IMMEDIATE_ACK as `quinn` numbers it.
@@ -152,12 +191,13 @@ fn read_frame(rest: &mut &[u8]) -> Option<Option<(u64, Range<u64>)>> {
                 _ => integer(rest)?,
             };
             skip(rest, len)?;
-            return Some(Some((stream, offset..offset + len)));
+            return Some(Some(Frame::Stream(stream, offset..offset + len)));
         }
         // CRYPTO, and NEW_TOKEN.
         0x06 => {
             integer(rest)?;
             skip_counted(rest)?;
+            return Some(Some(Frame::Crypto));
         }
         0x07 => skip_counted(rest)?,
         // RESET_STREAM; STOP_SENDING, MAX_STREAM_DATA and STREAM_DATA_BLOCKED; and those with one number.
@@ -218,8 +258,65 @@ fn integer(rest: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// Decrypts nothing.
+    #[derive(Debug)]
+    struct Clear;
+
+    impl PacketKey for Clear {
+        fn encrypt(&self, _: u64, _: &mut [u8], _: usize) {}
+
+        fn decrypt(&self, _: u64, _: &[u8], _: &mut BytesMut) -> Result<(), CryptoError> {
+            Ok(())
+        }
+
+        fn tag_len(&self) -> usize {
+            0
+        }
+
+        fn confidentiality_limit(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn integrity_limit(&self) -> u64 {
+            u64::MAX
+        }
+    }
+
+    /// CRYPTO with a byte.
+    const CRYPTO: [u8; 4] = [6, 5, 1, 7];
+
+    #[test]
+    fn a_packet_without_its_padding_does_not_hold_its_datagram() {
+        let key = ReceivingKey::new(Clear);
+        let mut datagram = BytesMut::from(&[&CRYPTO[..], &[0; 1_100]].concat()[..]);
+        let mut payload = datagram.split_off(0);
+        key.decrypt(0, &[], &mut payload).unwrap();
+        // A byte of it stays.
+        assert_eq!(payload[..4], CRYPTO);
+        assert!(payload.capacity() < 100);
+    }
+
+    #[test]
+    fn packets_with_too_many_crypto_frames_are_ignored() {
+        let key = ReceivingKey::new(Clear);
+        forget_frames();
+        let stream: &[u8] = &[0x0a, 0, 1, 7];
+        let packet = [stream, &CRYPTO.repeat(128)].concat();
+        let mut decrypted = (0..6).map(|number| {
+            let decrypted = key.decrypt(number, &[], &mut BytesMut::from(&packet[..]));
+            decrypted.is_ok()
+        });
+        assert!(decrypted.by_ref().take(4).all(|is_ok| is_ok));
+        assert!(!decrypted.any(|is_ok| is_ok));
+        let mut frames = 0;
+        for_each_frame(|_| frames += 1);
+        assert_eq!(frames, 4);
+        // Others are not.
+        assert!(key.decrypt(7, &[], &mut BytesMut::from(stream)).is_ok());
+    }
+
     fn stripped(frames: &[&[u8]]) -> usize {
-        read_frames(&frames.concat(), |_, _| {})
+        read_frames(&frames.concat(), |_| {})
     }
 
     #[test]
@@ -235,9 +332,13 @@ mod tests {
         ];
         let payload = payload.concat();
         let mut found = Vec::new();
-        let len = read_frames(&payload, |stream, content| found.push((stream, content)));
+        let len = read_frames(&payload, |frame| found.push(frame));
         assert_eq!(len, payload.len());
-        assert_eq!(found, [(4, 10..13), (12, 0..5)]);
+        let expected = [(4, 10..13), (4, 13..13), (12, 0..5)];
+        assert_eq!(
+            found,
+            expected.map(|(id, content)| Frame::Stream(id, content))
+        );
     }
 
     #[test]
@@ -270,7 +371,7 @@ mod tests {
             &[2, 7, 0, 1, 2, 0, 0],
             &[0, 1, 0x08, 0, 5, 0, 0, 0],
         ] {
-            assert_eq!(read_frames(frames, |_, _| {}), frames.len());
+            assert_eq!(read_frames(frames, |_| {}), frames.len());
         }
     }
 
@@ -280,7 +381,7 @@ mod tests {
         let ack: &[u8] = &[2, 7, 0, 0x80, 0xff, 0xff, 0xff, 0, 0, 0, 0];
         let stream: &[u8] = &[0x0a, 4, 9, 1, 0];
         for frames in [crypto, ack, stream, &[6][..], &[2, 0xc0, 0], &[0x21, 0]] {
-            assert_eq!(read_frames(frames, |_, _| {}), frames.len());
+            assert_eq!(read_frames(frames, |_| {}), frames.len());
         }
     }
 

@@ -116,6 +116,33 @@ def gaps_in_one_packet(peer):
             peer.queue_frames(h3.stream_frame(stream, 1 + number * 2, b"x"))
 
 
+def merged_content_behind_gaps(peer):
+    """Content that is read except for a byte behind a gap, with which QUIC has merged most of it: it holds the memory."""
+    peer.keeps_content = False
+    begin = h3.head("POST", "/echo") + h3.frame(h3.DATA, bytes(10_000_000))[:5]
+    # A third of its packet each: QUIC merges 400 of them last, and the others before.
+    frame_bytes, frames = 380, 620
+    for _ in range(60):
+        stream = peer.request(b"", fin=False)
+        used = peer.credit_used
+
+        def send(offset, content):
+            peer.credit_used = max(peer.credit_used, used + offset + len(content))
+            if room_of(peer) < 0:
+                peer.until(lambda: room_of(peer) >= 0)
+            peer.queue_frames(h3.stream_frame(stream, offset, content))
+
+        # Nothing is read before the first byte has come.
+        send(1, begin[1:])
+        for number in range(frames):
+            if number == frames - 60:
+                send(len(begin) + frames * frame_bytes + 1, b"x")
+            send(len(begin) + number * frame_bytes, bytes(frame_bytes))
+        peer.settle()
+        peer.send(h3.stream_frame(stream, 0, begin[:1]))
+        peer.settle()
+
+
 def no_credit(peer):
     """Large responses without any credit."""
     for _ in range(STREAMS):
@@ -146,6 +173,7 @@ CASES = {
     "a gap in content": (gap_in_content, 100, {}),
     "a gap in each stream": (gaps, 50, {}),
     "500 gaps in each stream": (gaps_in_one_packet, 30, {}),
+    "merged content behind a gap in each stream": (merged_content_behind_gaps, 10, {}),
     "no credit for streams": (no_credit, 50, {"stream_window": 0}),
     "a byte of credit for streams": (no_credit, 50, {"stream_window": 1}),
     "no credit for the connection": (no_credit, 50, {"window": 0}),

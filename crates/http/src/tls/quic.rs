@@ -307,7 +307,7 @@ impl crypto::Session for QuicSession {
         let keys = self.next_secrets.as_mut()?.next_packet_keys();
         Some(KeyPair {
             local: Box::new(keys.local),
-            remote: Box::new(ReceivingKey(keys.remote)),
+            remote: Box::new(ReceivingKey::new(keys.remote)),
         })
     }
 
@@ -355,7 +355,7 @@ fn keys(keys: quic::Keys) -> Keys {
         },
         packet: KeyPair {
             local: Box::new(keys.local.packet),
-            remote: Box::new(ReceivingKey(keys.remote.packet)),
+            remote: Box::new(ReceivingKey::new(keys.remote.packet)),
         },
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn allocations() -> usize {
 }
 
 /// Bytes of memory that the process has in use.
-pub(crate) fn bytes_in_use() -> usize {
+fn bytes_in_use() -> usize {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated - stats.bytes_deallocated
 }

@@ -6,7 +6,7 @@ use quinn::TransportConfig;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{RawClient, data, request};
-use crate::h3_relay::Relay;
+use crate::h3_relay::{Relay, SHORT};
 use crate::h3_support::{Client, connect, get, pause, with_options};
 
 /// At the limit of connections, one that has nothing to do is closed for a new one, and none that has.

@@ -7,7 +7,7 @@ use quinn::TransportConfig;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{RawClient, request};
-use crate::h3_relay::Relay;
+use crate::h3_relay::{Relay, SHORT};
 use crate::h3_support::{soon, with_options};
 
 const STREAMS_MAX: usize = 16;

@@ -207,7 +207,7 @@ fn small_pieces_that_nobody_reads_are_held_back() {
 /// What connections hold beyond their windows is limited for all of them together.
 #[test]
 fn small_pieces_on_many_connections_are_limited_together() {
-    let options = || limits(|limits| limits.core_buffer_bytes_max = 256 * 1024);
+    let options = || limits(|limits| limits.core_buffer_bytes_max = 512 * 1024);
     with_options(options, async |server| {
         let mut uploads = tokio::task::JoinSet::new();
         for _ in 0..6 {

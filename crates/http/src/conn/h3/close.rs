@@ -53,7 +53,7 @@ impl<R: Role> Driver<R> {
             }
             true => {}
         }
-        if is_idle && R::is_over(self) {
+        if is_idle && (R::is_over(self) || self.unread.keeps_much()) {
             return self.close(Code::NO_ERROR);
         }
         self.note_come(is_idle);
@@ -156,7 +156,7 @@ impl<R: Role> Driver<R> {
         let unsent = state.sending.queued;
         self.shared.spare.keep(stream.state);
         self.schedule.remove(id);
-        self.unread.forget(id);
+        self.unread.close(id);
         self.note_unsent(unsent);
         if !stream.is_finished {
             self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED));

@@ -2,8 +2,10 @@
 //! frames that are small parts of their datagrams, or very many, are merged. Their content is copied into one
 //! allocation then, which lasts until all of it was read, also what lies behind a gap.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::mem;
 
 use blitz_quic::StreamFrame;
 
@@ -27,13 +29,13 @@ pub(super) const MANY_FRAMES: usize = 128;
 /// Marks the numbers of allocations with merged content; the others are those of datagrams.
 const MERGED: u32 = 1 << 31;
 
-/// The unread part of a stream.
+/// The unread part of a stream: each frame and each piece that is read does here what it does in the library, in the
+/// same order, because both decide what is merged.
 #[derive(Default)]
 pub(super) struct StreamInput {
-    pub(super) come_to: u64,
+    come_to: u64,
     pub(super) read_to: u64,
-    /// The one with the lowest end first. A client chooses the order in which they come, so no insertion may be slow.
-    pub(super) held: BinaryHeap<Reverse<Held>>,
+    pub(super) held: BinaryHeap<Held>,
     /// Bytes of all of them, also of those that came twice.
     held_bytes: u64,
     /// Bytes of their datagrams, as QUIC counts them: again for each frame.
@@ -43,17 +45,38 @@ pub(super) struct StreamInput {
 }
 
 /// A frame of which a part is unread, or several that QUIC has merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
-    /// The offset behind its content.
-    end: u64,
     offset: u64,
+    bytes: u64,
     allocation: u32,
     /// Bytes of its datagram as QUIC counts them, or of its content if QUIC has found that to be most of it.
     occupied: u32,
     /// QUIC copies it only if it is short.
     is_kept: bool,
 }
+
+/// In the order of QUIC: the greatest is read first, which has the lowest offset and is the longest there.
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> Ordering {
+        let by_offset = other.offset.cmp(&self.offset);
+        by_offset.then(self.bytes.cmp(&other.bytes))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Held {}
 
 /// What QUIC holds for all streams.
 #[derive(Default)]
@@ -76,16 +99,12 @@ pub(super) struct Allocation {
     bytes: u64,
 }
 
-impl Held {
-    fn len(&self) -> u64 {
-        self.end - self.offset
-    }
-}
-
 impl StreamInput {
-    /// With memory for its frames.
-    pub(super) fn new(held: BinaryHeap<Reverse<Held>>) -> StreamInput {
+    /// Of a stream that was read until `read_to`, with memory for its frames.
+    pub(super) fn new(read_to: u64, held: BinaryHeap<Held>) -> StreamInput {
         StreamInput {
+            come_to: read_to,
+            read_to,
             held,
             ..StreamInput::default()
         }
@@ -93,8 +112,12 @@ impl StreamInput {
 
     /// Content that has come and is unread: neither what came twice, nor the gaps before what came.
     pub(super) fn content(&self) -> u64 {
-        let distance = self.come_to.saturating_sub(self.read_to);
-        distance.min(self.held_bytes)
+        self.held_bytes.min(self.come_to - self.read_to)
+    }
+
+    /// Whether QUIC holds nothing of it, and no empty frame has come from beyond a gap.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.come_to == self.read_to
     }
 
     /// Whether a frame has to be sorted in among many others, and is too small to be worth that.
@@ -105,101 +128,155 @@ impl StreamInput {
             && frame.end - frame.offset < SMALL_FRAME_BYTES
     }
 
-    /// A frame has come that is unread.
+    /// A frame has come.
     pub(super) fn come(&mut self, frame: &StreamFrame, memory: &mut HeldMemory) {
-        let datagram = frame.datagram & !MERGED;
-        memory.hold(datagram, u64::from(frame.datagram_bytes), 1);
+        if frame.end <= self.read_to && frame.offset < self.read_to {
+            return;
+        }
         self.come_to = self.come_to.max(frame.end);
-        self.push(Held {
-            end: frame.end,
-            offset: frame.offset.max(self.read_to),
-            allocation: datagram,
-            occupied: frame.packet_bytes.into(),
-            is_kept: false,
-        });
-        let content = self.content();
-        let waste = self.occupied.saturating_sub(content);
-        if waste > WASTE_MAX.max(content * 3 / 2) || self.held.len() > MERGED_ABOVE {
+        let offset = frame.offset.max(self.read_to);
+        if frame.end > offset {
+            let datagram = frame.datagram & !MERGED;
+            memory.hold(datagram, u64::from(frame.datagram_bytes), 1);
+            self.push(Held {
+                offset,
+                bytes: frame.end - offset,
+                allocation: datagram,
+                occupied: frame.packet_bytes.into(),
+                is_kept: false,
+            });
+        }
+        if wastes(self.occupied, self.content()) || self.held.len() > MERGED_ABOVE {
             self.merge(memory);
         }
     }
 
     fn push(&mut self, held: Held) {
-        self.held_bytes += held.len();
+        self.held_bytes += held.bytes;
         self.occupied += u64::from(held.occupied);
-        self.held.push(Reverse(held));
+        self.held.push(held);
     }
 
-    /// It was read until `read_to`.
-    pub(super) fn read(&mut self, read_to: u64, memory: &mut HeldMemory) {
-        self.read_to = self.read_to.max(read_to);
-        while let Some(Reverse(held)) = self.held.peek().copied() {
-            if held.end > self.read_to {
-                break;
+    /// A piece of at most so many bytes is read; returns its length. Without one, a gap is next. What came twice is
+    /// dropped before it.
+    pub(super) fn next(&mut self, bytes_max: u64, memory: &mut HeldMemory) -> Option<u64> {
+        loop {
+            let mut next = self.held.peek_mut()?;
+            if next.offset > self.read_to {
+                return None;
             }
-            self.held.pop();
-            self.held_bytes -= held.len();
-            self.occupied -= u64::from(held.occupied);
-            memory.release(&held);
-        }
-        let read_to = self.read_to;
-        if self.held.peek().is_some_and(|next| next.0.offset < read_to)
-            && let Some(mut next) = self.held.peek_mut()
-        {
-            let read = read_to - next.0.offset;
-            self.held_bytes -= read;
-            memory.note_read(&next.0, read);
-            next.0.offset = read_to;
+            let twice = next.bytes.min(self.read_to - next.offset);
+            if twice > 0 {
+                memory.note_read(&next, twice);
+                next.offset += twice;
+                next.bytes -= twice;
+                self.held_bytes -= twice;
+            }
+            let bytes = next.bytes.min(bytes_max);
+            self.read_to += bytes;
+            self.held_bytes -= bytes;
+            if bytes < next.bytes {
+                memory.note_read(&next, bytes);
+                next.offset += bytes;
+                next.bytes -= bytes;
+                return Some(bytes);
+            }
+            let next = PeekMut::pop(next);
+            self.occupied -= u64::from(next.occupied);
+            memory.release(&next);
+            if bytes > 0 {
+                return Some(bytes);
+            }
         }
     }
 
-    /// Merges the frames that touch or overlap, as QUIC does.
+    /// Merges the frames that touch or overlap.
     #[cold]
     fn merge(&mut self, memory: &mut HeldMemory) {
         let kept_bytes = self.held_bytes.div_ceil(KEPT_PARTS).max(KEPT_BYTES);
-        let mut frames: Vec<Held> = self.held.drain().map(|held| held.0).collect();
-        frames.sort_unstable_by_key(|held| (held.offset, Reverse(held.end)));
-        (self.held_bytes, self.occupied) = (0, 0);
-        let (mut position, mut spans): (u64, Vec<Held>) = (0, Vec::new());
-        let number = memory.next_merged();
-        for mut held in frames {
-            if held.end <= position {
-                memory.release(&held);
+        let mut frames = mem::take(&mut self.held).into_sorted_vec();
+        let (mut end, mut merged_bytes) = (0, 0);
+        for held in frames.iter_mut().rev() {
+            let twice = held.bytes.min(end - end.min(held.offset));
+            memory.note_read(held, twice);
+            held.offset = end.max(held.offset);
+            held.bytes -= twice;
+            if held.bytes == 0 {
+                memory.release(held);
                 continue;
             }
-            let twice = position.saturating_sub(held.offset);
-            memory.note_read(&held, twice);
-            held.offset += twice;
-            position = held.end;
-            held.is_kept |= held.len() * 6 / 5 >= u64::from(held.occupied);
+            end = held.offset + held.bytes;
+            held.is_kept |= held.bytes * 6 / 5 >= u64::from(held.occupied);
             if held.is_kept {
-                held.occupied = held.len() as u32;
+                held.occupied = held.bytes as u32;
             }
-            if held.is_kept && held.len() >= kept_bytes {
+            if !held.is_kept || held.bytes < kept_bytes {
+                merged_bytes += held.bytes;
+            }
+        }
+        (self.held_bytes, self.occupied) = (0, 0);
+        let allocation = memory.next_merged();
+        let mut span = Held {
+            offset: 0,
+            bytes: 0,
+            allocation,
+            occupied: 0,
+            is_kept: true,
+        };
+        let mut spans = 0;
+        for held in frames.into_iter().rev().filter(|held| held.bytes > 0) {
+            if held.is_kept && held.bytes >= kept_bytes {
                 self.push(held);
                 continue;
             }
             memory.release(&held);
-            match spans.last_mut() {
-                Some(span) if span.end == held.offset => {
-                    span.end = held.end;
-                    span.occupied = span.len() as u32;
-                }
-                _ => spans.push(Held {
-                    allocation: number,
-                    occupied: held.len() as u32,
-                    is_kept: true,
-                    ..held
-                }),
+            if held.offset != span.offset + span.bytes {
+                spans += self.push_span(span);
+                (span.offset, span.bytes) = (held.offset, 0);
             }
+            span.bytes += held.bytes;
         }
-        let bytes = spans.iter().map(Held::len).sum();
-        if !spans.is_empty() {
-            memory.hold(number, bytes, spans.len() as u32);
+        spans += self.push_span(span);
+        if spans > 0 {
+            memory.hold(allocation, merged_bytes, spans);
             self.is_merged = true;
         }
-        spans.into_iter().for_each(|span| self.push(span));
     }
+
+    /// Holds merged content; returns 1 if there is some.
+    fn push_span(&mut self, mut span: Held) -> u32 {
+        if span.bytes == 0 {
+            return 0;
+        }
+        span.occupied = span.bytes as u32;
+        self.push(span);
+        1
+    }
+}
+
+/// Whether so much more is held than there is content that QUIC merges it.
+fn wastes(occupied: u64, content: u64) -> bool {
+    occupied - content > WASTE_MAX.max(content * 3 / 2)
+}
+
+/// Whether QUIC merges nothing of these frames of a stream of which it held nothing, and which was read until
+/// `read_to`. Then the offset behind them, if none of them came twice or before another.
+pub(super) fn end_if_unmerged<'a>(
+    read_to: u64,
+    frames: impl Iterator<Item = &'a StreamFrame>,
+) -> Option<u64> {
+    let (mut end, mut occupied, mut count) = (read_to, 0, 0);
+    for frame in frames {
+        if frame.offset != end {
+            return None;
+        }
+        end = frame.end;
+        occupied += u64::from(frame.packet_bytes);
+        count += 1;
+    }
+    let is_unmerged =
+        occupied - (end - read_to).min(occupied) <= WASTE_MAX && count <= MERGED_ABOVE;
+    is_unmerged.then_some(end)
 }
 
 impl HeldMemory {
@@ -226,21 +303,16 @@ impl HeldMemory {
         }
     }
 
-    /// Whether content of any stream was ever merged.
-    pub(super) fn has_merged(&self) -> bool {
-        self.merged != 0
-    }
-
     /// A number for merged content.
     fn next_merged(&mut self) -> u32 {
         self.merged = self.merged.wrapping_add(1) | MERGED;
         self.merged
     }
 
-    /// A frame is no longer held.
+    /// A frame, or what is left of it, is no longer held.
     pub(super) fn release(&mut self, held: &Held) {
         self.frames -= 1;
-        self.note_read(held, held.len());
+        self.note_read(held, held.bytes);
         let Some(allocation) = self.allocations.get_mut(&held.allocation) else {
             return;
         };

@@ -151,18 +151,20 @@ impl<R: Role> Driver<R> {
 
     /// Reads from QUIC, until so many pieces wait for the machine.
     fn refill(&mut self, id: StreamId, pieces: usize) -> Result<(), Error> {
+        self.take_frames();
         let Some(quic) = &self.quic else {
             return Ok(());
         };
         let Some(stream) = self.streams.get_mut(&id) else {
             return Ok(());
         };
-        if stream.has_fin || stream.input.len() >= pieces {
+        let before = stream.read_to;
+        if stream.has_fin || stream.input.len() >= pieces || before == u64::MAX {
             return Ok(());
         }
         // A piece that waits here would keep all that it was merged with.
-        let copies = self.unread.is_merged(id);
-        let mut read = 0;
+        let copies = self.unread.before_reading(id, before);
+        let mut tried = 0;
         let mut reset = None;
         quic.with(|quic| {
             let mut receiving = quic.recv_stream(stream_of(id));
@@ -171,9 +173,9 @@ impl<R: Role> Driver<R> {
                 Err(ReadableError::ClosedStream | ReadableError::IllegalOrderedRead) => return,
             };
             while stream.input.len() < pieces {
+                tried += 1;
                 match chunks.next(PIECE_BYTES_MAX) {
                     Ok(Some(chunk)) => {
-                        read += chunk.bytes.len();
                         stream.read_to = chunk.offset + chunk.bytes.len() as u64;
                         stream.input.push(match copies {
                             true => Bytes::copy_from_slice(&chunk.bytes),
@@ -194,9 +196,13 @@ impl<R: Role> Driver<R> {
             // The endpoint sends whatever is due.
             let _ = chunks.finalize();
         });
+        let range = before..stream.read_to;
+        let read = range.end - range.start;
+        if tried > 0 && reset.is_none() {
+            self.unread.read(id, range, tried, PIECE_BYTES_MAX);
+        }
         if read > 0 {
-            self.unread.read(id, stream.read_to);
-            self.note_read(read);
+            self.note_read(read as usize);
         }
         match reset {
             Some(code) => self.handle_reset(id, code),
@@ -311,6 +317,7 @@ impl<R: Role> Driver<R> {
     fn read_beside(&mut self, stream: quinn_proto::StreamId) -> Result<(), Error> {
         let id = id_of(stream);
         let now = self.shared.now();
+        self.take_frames();
         loop {
             let next = self.quic(|quic| {
                 let mut receiving = quic.recv_stream(stream);
@@ -325,11 +332,14 @@ impl<R: Role> Driver<R> {
             let bytes = match next {
                 Ok(Some(chunk)) => {
                     let end = chunk.offset + chunk.bytes.len() as u64;
-                    self.unread.read_beside(id, end);
+                    self.unread.read_beside(id, Some(end));
                     chunk.bytes
                 }
                 Ok(None) => Bytes::new(),
-                Err(ReadError::Blocked) => break,
+                Err(ReadError::Blocked) => {
+                    self.unread.read_beside(id, None);
+                    break;
+                }
                 Err(ReadError::Reset(code)) => {
                     self.unread.close_beside(id);
                     self.machine

@@ -1,7 +1,8 @@
 //! What QUIC holds of streams because nobody has read it: content that waits for its reader, or behind a gap.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::mem;
+use std::ops::Range;
 use std::time::Instant;
 
 use blitz_proto::h3::StreamId;
@@ -9,7 +10,7 @@ use blitz_quic::StreamFrame;
 use blitz_quic::quinn_proto::Dir;
 
 use super::driver::{Driver, stream_of};
-use super::held::{Held, HeldMemory, StreamInput};
+use super::held::{Held, HeldMemory, StreamInput, end_if_unmerged};
 use super::role::Role;
 use crate::conn::streams::stream::Streams;
 
@@ -26,16 +27,30 @@ const FRAME_BYTES: u64 = 128;
 /// Content for which one more frame may wait.
 const FRAME_CONTENT_BYTES: u64 = 512;
 
+/// Frames whose memory is kept for those of the next turn.
+const FRESH_KEPT: usize = 64;
+
 /// Memory beyond its window that each connection may hold, beside what all share.
 const EXCESS_BYTES_FREE: u64 = 32 * 1024;
 
 /// Small frames out of order among many, in [`Limits::frames_window`](blitz_proto::Limits::frames_window).
 const DISORDERED_MAX: u32 = 8_192;
 
+/// A place for a frame in a heap of QUIC.
+const PLACE_BYTES: u64 = 56;
+
+/// Fewer places of a stream are not noted.
+const PLACES_MIN: usize = 16;
+
+/// Bytes of heaps that QUIC keeps for an idle connection, which is closed beyond them.
+const IDLE_PLACES_BYTES_MAX: u64 = 256 * 1024;
+
 /// The unread input of a connection.
 #[derive(Default)]
 pub(super) struct Unread {
-    /// Streams of which something is unread.
+    /// Frames that have come, in their order, and are not in `streams` yet.
+    fresh: Vec<StreamFrame>,
+    /// Streams of which QUIC holds something, without those that `fresh` alone is of.
     streams: Streams<StreamId, StreamInput>,
     held: HeldMemory,
     /// The unread content of all streams.
@@ -46,47 +61,122 @@ pub(super) struct Unread {
     /// Until where the open streams beside the requests were read.
     beside: Vec<(StreamId, u64)>,
     /// Memory for the streams to come.
-    spare: Vec<BinaryHeap<Reverse<Held>>>,
+    spare: Vec<BinaryHeap<Held>>,
+    places: Places,
+}
+
+/// Heaps of QUIC for the frames of streams, which it keeps for other streams as long as the connection lives.
+#[derive(Default)]
+struct Places {
+    /// Of open streams that have many.
+    streams: Streams<StreamId, usize>,
+    /// The most that streams have had, added up and of one.
+    sum: u64,
+    most: u64,
+    /// The most streams at one time.
+    heaps: u64,
 }
 
 /// The memory of this many streams is kept for those to come, if they are short.
 const SPARE_MAX: usize = 32;
 const SPARE_FRAMES_MAX: usize = 16;
 
+impl Places {
+    /// A stream has had so many frames at a time.
+    fn note(&mut self, id: StreamId, frames: usize) {
+        let places = frames.next_power_of_two();
+        let noted = self.streams.entry(id).or_default();
+        if places > *noted {
+            self.sum += (places - *noted) as u64;
+            self.most = self.most.max(places as u64);
+            *noted = places;
+        }
+    }
+
+    /// The most that QUIC may keep: no stream has another heap than the ones before it, or one of its own.
+    fn bytes(&self) -> u64 {
+        self.sum.min(self.heaps * self.most) * PLACE_BYTES
+    }
+}
+
 impl Unread {
     /// A frame of a stream has come that was read until `read_to`.
     fn come(&mut self, id: StreamId, frame: &StreamFrame, read_to: u64) {
-        if frame.end <= read_to {
+        if frame.end <= read_to && !self.streams.contains_key(&id) {
             return;
         }
         let spare = &mut self.spare;
         let stream = self.streams.entry(id);
-        let stream = stream.or_insert_with(|| StreamInput::new(spare.pop().unwrap_or_default()));
+        let stream =
+            stream.or_insert_with(|| StreamInput::new(read_to, spare.pop().unwrap_or_default()));
         self.content -= stream.content();
-        stream.read(read_to, &mut self.held);
         if stream.is_disordered(frame) {
             self.disordered += 1;
         }
         stream.come(frame, &mut self.held);
         self.content += stream.content();
+        if stream.held.len() > PLACES_MIN {
+            self.places.note(id, stream.held.len());
+        }
     }
 
-    /// A stream was read until `read_to`.
-    pub(super) fn read(&mut self, id: StreamId, read_to: u64) {
+    /// The frames of a stream that have come are in its input.
+    fn take_fresh(&mut self, id: StreamId, read_to: u64) {
+        let mut fresh = mem::take(&mut self.fresh);
+        fresh.retain(|frame| {
+            let is_other = frame.stream != id.get();
+            if !is_other {
+                self.come(id, frame, read_to);
+            }
+            is_other
+        });
+        self.fresh = fresh;
+    }
+
+    fn fresh_end(&self, id: StreamId, read_to: u64) -> Option<u64> {
+        let fresh = self.fresh.iter().filter(|frame| frame.stream == id.get());
+        end_if_unmerged(read_to, fresh)
+    }
+
+    /// A stream that was read until `read_to` is about to be read. Whether its content shares memory with other content
+    /// of it, which may be read much later.
+    pub(super) fn before_reading(&mut self, id: StreamId, read_to: u64) -> bool {
+        if self.streams.contains_key(&id) || self.fresh_end(id, read_to).is_none() {
+            self.take_fresh(id, read_to);
+        }
+        let stream = self.streams.get(&id);
+        stream.is_some_and(|stream| stream.is_merged)
+    }
+
+    /// A stream was read from one offset until another, in pieces of at most `piece_bytes`. `pieces` counts the last one
+    /// as well, which did not come.
+    pub(super) fn read(
+        &mut self,
+        id: StreamId,
+        range: Range<u64>,
+        pieces: usize,
+        piece_bytes: usize,
+    ) {
+        if !self.streams.contains_key(&id) {
+            if self.fresh_end(id, range.start) == Some(range.end) {
+                return self.fresh.retain(|frame| frame.stream != id.get());
+            }
+            self.take_fresh(id, range.start);
+        }
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if read_to >= stream.come_to {
-            return self.forget(id);
-        }
         self.content -= stream.content();
-        stream.read(read_to, &mut self.held);
+        for _ in 0..pieces {
+            if stream.next(piece_bytes as u64, &mut self.held).is_none() {
+                break;
+            }
+        }
         self.content += stream.content();
-    }
-
-    /// Whether the content of a stream shares memory with other content of it, which may be read much later.
-    pub(super) fn is_merged(&self, id: StreamId) -> bool {
-        self.held.has_merged() && self.streams.get(&id).is_some_and(|stream| stream.is_merged)
+        debug_assert_eq!(stream.read_to, range.end, "QUIC merges otherwise");
+        if stream.is_empty() {
+            self.forget(id);
+        }
     }
 
     /// QUIC holds nothing more of a stream.
@@ -95,7 +185,7 @@ impl Unread {
             return;
         };
         self.content -= stream.content();
-        for Reverse(held) in stream.held.drain() {
+        for held in stream.held.drain() {
             self.held.release(&held);
         }
         if self.spare.len() < SPARE_MAX && stream.held.capacity() <= SPARE_FRAMES_MAX {
@@ -103,9 +193,21 @@ impl Unread {
         }
     }
 
+    /// A stream has ended.
+    pub(super) fn close(&mut self, id: StreamId) {
+        self.forget(id);
+        self.places.streams.remove(&id);
+    }
+
     /// The memory that it takes.
     fn memory(&self) -> u64 {
-        self.held.bytes.max(self.content) + self.held.frames * FRAME_BYTES
+        let frames = self.held.frames * FRAME_BYTES + self.places.bytes();
+        self.held.bytes.max(self.content) + frames
+    }
+
+    /// Whether QUIC keeps so much of an idle connection that it is to be closed.
+    pub(super) fn keeps_much(&self) -> bool {
+        self.places.bytes() > IDLE_PLACES_BYTES_MAX
     }
 
     /// Gives back memory that there is nothing for.
@@ -113,6 +215,7 @@ impl Unread {
         self.streams.shrink_to_fit();
         self.held.allocations.shrink_to_fit();
         self.spare = Vec::new();
+        self.fresh = Vec::new();
         self.beside.shrink_to_fit();
     }
 
@@ -121,44 +224,62 @@ impl Unread {
         self.beside.push((id, 0));
     }
 
-    /// A stream beside the requests was read until `read_to`.
-    pub(super) fn read_beside(&mut self, id: StreamId, read_to: u64) {
-        if let Some(stream) = self.beside.iter_mut().find(|(other, _)| *other == id) {
-            stream.1 = read_to;
-        }
-        self.read(id, read_to);
+    /// A piece of any length of a stream beside the requests was read, or none, until this offset.
+    pub(super) fn read_beside(&mut self, id: StreamId, read_to: Option<u64>) {
+        let Some(stream) = self.beside.iter_mut().find(|(other, _)| *other == id) else {
+            return;
+        };
+        let before = stream.1;
+        stream.1 = read_to.unwrap_or(before);
+        let range = before..stream.1;
+        self.before_reading(id, before);
+        self.read(id, range, 1, usize::MAX);
     }
 
     /// A stream beside the requests has ended, or nobody reads it.
     pub(super) fn close_beside(&mut self, id: StreamId) {
         self.beside.retain(|(other, _)| *other != id);
-        self.forget(id);
+        self.close(id);
     }
 }
 
 impl<R: Role> Driver<R> {
+    /// Takes the frames that have come since the last time.
+    pub(super) fn take_frames(&mut self) {
+        let Some(quic) = &self.quic else { return };
+        let before = self.unread.fresh.len();
+        quic.take_frames(&mut self.unread.fresh);
+        self.window.frames += self.unread.fresh.len() - before;
+    }
+
     /// Notes what has come. What is of a stream that was closed or stopped is not held.
     pub(super) fn note_come(&mut self, is_idle: bool) {
-        let Some(quic) = &self.quic else { return };
-        let frames = quic.take_frames();
-        self.window.frames += frames.len();
-        for frame in &frames {
+        self.take_frames();
+        if let Some(quic) = &self.quic {
+            quic.note_passed();
+        }
+        let unread = &mut self.unread;
+        let heaps = self.streams.len() + unread.beside.len();
+        unread.places.heaps = unread.places.heaps.max(heaps as u64);
+        let mut fresh = mem::take(&mut unread.fresh);
+        for frame in fresh.drain(..) {
             let id = StreamId::new(frame.stream);
             let read_to = match stream_of(id).dir() {
                 Dir::Bi => self.streams.get(&id).map(|stream| stream.read_to),
                 Dir::Uni => {
-                    let mut beside = self.unread.beside.iter();
+                    let mut beside = unread.beside.iter();
                     beside
                         .find(|(other, _)| *other == id)
                         .map(|stream| stream.1)
                 }
             };
             if let Some(read_to) = read_to {
-                self.unread.come(id, frame, read_to);
+                unread.come(id, &frame, read_to);
             }
         }
         if !is_idle {
-            quic.recycle_frames(frames);
+            fresh.shrink_to(FRESH_KEPT);
+            unread.fresh = fresh;
         }
     }
 
@@ -255,6 +376,23 @@ mod tests {
         }
     }
 
+    /// Reads until an offset or a gap, and drops what came twice.
+    fn read(unread: &mut Unread, id: StreamId, read_to: u64) {
+        let Some(stream) = unread.streams.get_mut(&id) else {
+            return;
+        };
+        unread.content -= stream.content();
+        let held = &mut unread.held;
+        while stream.read_to < read_to && stream.next(read_to - stream.read_to, held).is_some() {}
+        for _ in 0..stream.held.len() {
+            stream.next(0, held);
+        }
+        unread.content += stream.content();
+        if stream.is_empty() {
+            unread.forget(id);
+        }
+    }
+
     /// Content, bytes of datagrams, frames.
     fn sums(unread: &Unread) -> (u64, u64, u64) {
         (unread.content, unread.held.bytes, unread.held.frames)
@@ -268,9 +406,9 @@ mod tests {
         unread.come(id, &frame(2, 20), 10);
         unread.come(id, &frame(3, 40), 10);
         assert_eq!(sums(&unread), (30, 2_400, 2));
-        unread.read(id, 20);
+        read(&mut unread, id, 20);
         assert_eq!(sums(&unread), (20, 1_200, 1));
-        unread.read(id, 40);
+        read(&mut unread, id, 40);
         assert_eq!(sums(&unread), (0, 0, 0));
         assert!(unread.held.allocations.is_empty());
     }
@@ -283,7 +421,7 @@ mod tests {
         }
         assert_eq!(sums(&unread), (38, 19 * 1_200, 19));
         // Out of order as they came.
-        unread.read(id, 20);
+        read(&mut unread, id, 20);
         assert_eq!(sums(&unread), (18, 9 * 1_200, 9));
         unread.forget(id);
         assert_eq!(sums(&unread), (0, 0, 0));
@@ -296,13 +434,12 @@ mod tests {
         let mut unread = Unread::default();
         for datagram in 1..10_000 {
             let end = u64::from(datagram) * 600;
-            for id in ids {
-                unread.come(id, &frame(datagram, end), end.saturating_sub(1_200));
-            }
+            unread.come(ids[0], &frame(datagram, end), end - 600);
+            unread.come(ids[1], &frame(datagram, end), end.saturating_sub(1_200));
             // The first one was read, and a datagram is held for the second.
-            unread.read(ids[0], end);
+            read(&mut unread, ids[0], end);
             assert!(unread.held.bytes <= 2_400, "{:?}", sums(&unread));
-            unread.read(ids[1], end - 600);
+            read(&mut unread, ids[1], end - 600);
             assert_eq!(sums(&unread), (600, 1_200, 1));
         }
     }
@@ -312,7 +449,7 @@ mod tests {
         let (id, mut unread) = (StreamId::new(2), Unread::default());
         unread.open_beside(id);
         unread.come(id, &frame(1, 10), 0);
-        unread.read_beside(id, 10);
+        unread.read_beside(id, Some(10));
         assert_eq!(
             (sums(&unread), &*unread.beside),
             ((0, 0, 0), &[(id, 10)][..])
@@ -333,14 +470,19 @@ mod tests {
     #[test]
     fn a_gap_is_no_content() {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
-        unread.come(id, &byte(500_000), 0);
+        unread.come(id, &byte(500), 0);
         assert_eq!(sums(&unread), (1, 1_200, 1));
         // What comes twice is held twice, and may have filled the gap.
-        unread.come(id, &byte(500_000), 0);
+        unread.come(id, &byte(500), 0);
         assert_eq!(sums(&unread), (2, 1_200, 2));
-        unread.read(id, 500_000);
+        let filling = StreamFrame {
+            offset: 0,
+            ..frame(1, 500)
+        };
+        unread.come(id, &filling, 0);
+        read(&mut unread, id, 500);
         assert_eq!(sums(&unread), (1, 1_200, 2));
-        unread.read(id, 500_001);
+        read(&mut unread, id, 501);
         assert_eq!(sums(&unread), (0, 0, 0));
     }
 
@@ -381,15 +523,20 @@ mod tests {
         // The last one lies behind a gap.
         let gap = |number| if number + 1 == frames { 100 } else { 0 };
         for number in 0..frames {
-            assert!(!unread.is_merged(id));
+            assert!(!unread.before_reading(id, 0));
             unread.come(id, &full(number * PIECE + gap(number)), 0);
         }
-        assert!(unread.is_merged(id));
+        assert!(unread.before_reading(id, 0));
         assert_eq!(sums(&unread), (frames * PIECE, frames * PIECE, 2));
-        unread.read(id, (frames - 1) * PIECE);
+        read(&mut unread, id, (frames - 1) * PIECE);
         assert_eq!(sums(&unread), (PIECE, frames * PIECE, 1));
         assert_eq!(unread.held.unread_bytes(), PIECE);
-        unread.read(id, frames * PIECE + 100);
+        let filling = StreamFrame {
+            offset: (frames - 1) * PIECE,
+            ..frame(1, (frames - 1) * PIECE + 100)
+        };
+        unread.come(id, &filling, 0);
+        read(&mut unread, id, frames * PIECE + 100);
         assert_eq!(sums(&unread), (0, 0, 0));
         assert!(unread.held.allocations.is_empty());
     }
@@ -404,10 +551,10 @@ mod tests {
         }
         let first = (MERGED_ABOVE as u64 + 1) * PIECE;
         let before = unread.held.bytes;
-        unread.read(id, first - 1);
+        read(&mut unread, id, first - 1);
         assert_eq!(unread.held.bytes, before);
         assert_eq!(unread.held.unread_bytes(), before - first + 1);
-        unread.read(id, first);
+        read(&mut unread, id, first);
         assert_eq!(unread.held.bytes, before - first);
     }
 
@@ -419,7 +566,64 @@ mod tests {
         }
         assert_eq!(unread.held.frames, 3_000);
         assert_eq!(unread.disordered, 3_000 - MANY_FRAMES as u32);
-        unread.read(id, 6_000);
+        unread.forget(id);
         assert_eq!(sums(&unread), (0, 0, 0));
+    }
+
+    /// Frames that are read in the turn in which they come are not held, if QUIC merges none of them.
+    #[test]
+    fn what_is_read_at_once_is_not_held_unless_it_was_merged() {
+        let (id, mut unread) = (StreamId::new(0), Unread::default());
+        for number in 0..20 {
+            unread.fresh.push(full(number * PIECE));
+        }
+        assert!(!unread.before_reading(id, 0));
+        unread.read(id, 0..20 * PIECE, 21, 2_048);
+        assert!(unread.fresh.is_empty() && unread.streams.is_empty());
+        // Single bytes in datagrams of their own, and one behind a gap.
+        let from = 20 * PIECE;
+        for offset in (from..from + 100).chain([from + 101]) {
+            unread.fresh.push(byte(offset));
+        }
+        assert!(unread.before_reading(id, from));
+        unread.read(id, from..from + 100, 100, 2_048);
+        assert_eq!(sums(&unread).2, 1);
+        assert!(unread.held.bytes > 1);
+    }
+
+    /// What came twice is dropped when it is reached, and may have more merged until then.
+    #[test]
+    fn what_came_twice_is_held_until_it_is_reached() {
+        let (id, mut unread) = (StreamId::new(0), Unread::default());
+        unread.come(id, &full(0), 0);
+        for _ in 0..3 {
+            unread.come(id, &full(PIECE), 0);
+        }
+        unread.read(id, 0..PIECE, 1, 2_048);
+        assert_eq!(sums(&unread), (PIECE, 640, 3));
+        unread.read(id, PIECE..2 * PIECE, 1, 2_048);
+        assert_eq!(sums(&unread), (0, 640, 2));
+        unread.read(id, 2 * PIECE..2 * PIECE, 1, 2_048);
+        assert_eq!(sums(&unread), (0, 0, 0));
+    }
+
+    /// QUIC keeps the heaps of streams that have ended.
+    #[test]
+    fn places_of_ended_streams_count() {
+        let mut unread = Unread::default();
+        unread.places.heaps = 2;
+        for number in 0..50 {
+            let id = StreamId::new(number * 4);
+            for offset in 0..1_000 {
+                unread.come(id, &byte(offset * 2), 0);
+            }
+            unread.close(id);
+        }
+        // Two streams at a time have two heaps.
+        assert_eq!(unread.memory(), 2 * 1_024 * PLACE_BYTES);
+        assert!(!unread.keeps_much());
+        unread.places.heaps = 50;
+        assert!(unread.keeps_much());
+        assert!(unread.places.streams.is_empty());
     }
 }
