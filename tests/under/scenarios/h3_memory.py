@@ -116,31 +116,65 @@ def gaps_in_one_packet(peer):
             peer.queue_frames(h3.stream_frame(stream, 1 + number * 2, b"x"))
 
 
-def merged_content_behind_gaps(peer):
-    """Content that is read except for a byte behind a gap, with which QUIC has merged most of it: it holds the memory."""
+def merged_content_that_came_twice(peer):
+    """Content that is read except for a byte behind a gap, with which QUIC has merged all of it: it holds the memory. QUIC
+    merges because content comes again that is read meanwhile; a head that waits for QPACK has the server stop there."""
     peer.keeps_content = False
-    begin = h3.head("POST", "/echo") + h3.frame(h3.DATA, bytes(10_000_000))[:5]
-    # A third of its packet each: QUIC merges 400 of them last, and the others before.
-    frame_bytes, frames = 380, 620
-    for _ in range(60):
+    encoder = peer.open(h3.ENCODER, h3.capacity(4_096))
+    frame_bytes = 500
+    for number in range(90):
         stream = peer.request(b"", fin=False)
+        fields = b"".join(h3.literal(*field) for field in h3.request("POST", "/echo"))
+        head = h3.frame(h3.HEADERS, bytes([(number + 1) % 256 + 1, 0]) + fields + b"\x80")
+        begin = head + h3.frame(h3.DATA, bytes(10_000_000))[:5] + bytes(700)
         used = peer.credit_used
 
         def send(offset, content):
+            """In a packet of its own, which is full."""
             peer.credit_used = max(peer.credit_used, used + offset + len(content))
             if room_of(peer) < 0:
                 peer.until(lambda: room_of(peer) >= 0)
-            peer.queue_frames(h3.stream_frame(stream, offset, content))
+            frame = h3.stream_frame(stream, offset, content)
+            peer.send(bytes(1_160 - len(frame)) + frame)
 
-        # Nothing is read before the first byte has come.
         send(1, begin[1:])
-        for number in range(frames):
-            if number == frames - 60:
-                send(len(begin) + frames * frame_bytes + 1, b"x")
-            send(len(begin) + number * frame_bytes, bytes(frame_bytes))
+        end = len(begin) + 700
+        for offset in range(end, end + 500 * frame_bytes, frame_bytes):
+            send(offset, bytes(frame_bytes))
+        for _ in range(15):
+            send(len(begin), bytes(700))
+        end += 500 * frame_bytes
         peer.settle()
-        peer.send(h3.stream_frame(stream, 0, begin[:1]))
+        send(0, begin[:1])
         peer.settle()
+        for offset in [end + 27, *range(end, end + 26)]:
+            send(offset, b"x")
+        peer.write(encoder, h3.insertion("x-a", "v"))
+        peer.settle()
+
+
+def crypto_bytes(peer):
+    """A byte of CRYPTO, with a gap before it, in each packet."""
+    peer.retransmits = False
+    for number in range(2_040):
+        peer.send_packet((b"\x06" + h3.varint(1 + number * 2) + b"\x01x").ljust(h3.PAYLOAD_BYTES, b"\0"))
+        if number % 100 == 99:
+            peer.receive(0.002)
+
+
+def places_for_frames(peer):
+    """Requests whose content comes in single bytes at first: QUIC keeps its room for so many frames."""
+    for _ in range(9):
+        content = h3.head("POST", "/echo") + h3.frame(0x21, bytes(1_700)) + h3.frame(h3.DATA, b"x" * 30)
+        stream = peer.request(b"", fin=False)
+        for offset in range(1, len(content), 2):
+            peer.queue_frames(h3.stream_frame(stream, offset, content[offset:offset + 1]))
+        peer.flush()
+        peer.credit_used += len(content)
+        for offset in range(0, len(content), 1_100):
+            part = content[offset:offset + 1_100]
+            peer.queue_frames(h3.stream_frame(stream, offset, part, offset + len(part) == len(content)))
+        assert peer.response(stream) == (200, b"x" * 30)
 
 
 def no_credit(peer):
@@ -173,7 +207,9 @@ CASES = {
     "a gap in content": (gap_in_content, 100, {}),
     "a gap in each stream": (gaps, 50, {}),
     "500 gaps in each stream": (gaps_in_one_packet, 30, {}),
-    "merged content behind a gap in each stream": (merged_content_behind_gaps, 10, {}),
+    "merged content that came twice": (merged_content_that_came_twice, 6, {}),
+    "a byte of CRYPTO in each packet": (crypto_bytes, 40, {}),
+    "room for frames of ended streams": (places_for_frames, 150, {}),
     "no credit for streams": (no_credit, 50, {"stream_window": 0}),
     "a byte of credit for streams": (no_credit, 50, {"stream_window": 1}),
     "no credit for the connection": (no_credit, 50, {"window": 0}),

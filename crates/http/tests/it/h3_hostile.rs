@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use blitz_http::Counters;
 use quinn::TransportConfig;
 
 use crate::deadlines::limits;
@@ -121,5 +122,20 @@ fn a_close_is_not_held_back_by_what_is_not_acknowledged() {
         exchange.send.finish().unwrap();
         assert_eq!(client.quic.close_code().await, 0x107);
         assert_eq!(server.counters().send_stalls, 1);
+    });
+}
+
+/// No packet of QUIC is so long, and what is in one may cost far more than in several.
+#[test]
+fn long_datagrams_are_ignored() {
+    with_options(Default::default, async |server| {
+        let client = server.connect().await;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for bytes in [1_473, 60_000] {
+            socket.send_to(&vec![0xC0; bytes], server.address).unwrap();
+        }
+        assert_eq!(client.get("/hello").await.content, b"hello");
+        let ignored = |counters: &Counters| counters.quic.too_long == 2;
+        server.when("ignored", ignored).await;
     });
 }

@@ -43,7 +43,7 @@ const PLACE_BYTES: u64 = 56;
 const PLACES_MIN: usize = 16;
 
 /// Bytes of heaps that QUIC keeps for an idle connection, which is closed beyond them.
-const IDLE_PLACES_BYTES_MAX: u64 = 256 * 1024;
+const IDLE_PLACES_BYTES_MAX: u64 = 512 * 1024;
 
 /// The unread input of a connection.
 #[derive(Default)]
@@ -73,7 +73,7 @@ struct Places {
     /// The most that streams have had, added up and of one.
     sum: u64,
     most: u64,
-    /// The most streams at one time.
+    /// Streams that the peer may open, each of which has one; QUIC may have as many again that have ended.
     heaps: u64,
 }
 
@@ -93,7 +93,7 @@ impl Places {
         }
     }
 
-    /// The most that QUIC may keep: no stream has another heap than the ones before it, or one of its own.
+    /// The most that QUIC may keep.
     fn bytes(&self) -> u64 {
         self.sum.min(self.heaps * self.most) * PLACE_BYTES
     }
@@ -258,9 +258,12 @@ impl<R: Role> Driver<R> {
         if let Some(quic) = &self.quic {
             quic.note_passed();
         }
+        let streams = self
+            .streams
+            .len()
+            .max(self.limits().concurrent_streams_max as usize);
         let unread = &mut self.unread;
-        let heaps = self.streams.len() + unread.beside.len();
-        unread.places.heaps = unread.places.heaps.max(heaps as u64);
+        unread.places.heaps = unread.places.heaps.max(2 * streams as u64);
         let mut fresh = mem::take(&mut unread.fresh);
         for frame in fresh.drain(..) {
             let id = StreamId::new(frame.stream);
@@ -619,7 +622,7 @@ mod tests {
             }
             unread.close(id);
         }
-        // Two streams at a time have two heaps.
+        // Streams that the client may open have two heaps.
         assert_eq!(unread.memory(), 2 * 1_024 * PLACE_BYTES);
         assert!(!unread.keeps_much());
         unread.places.heaps = 50;
