@@ -75,9 +75,9 @@ pub mod reactor {
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Lingering, Listener,
     LocalShortage, Pinning, PoolFuture, PreciseTimer, Signal, Signals, Slice, TaskKey, Timer,
-    block_on, blocking, core_index, core_local, now, open_tun, precise_sleep_until, prepare_descriptors,
-    probe, random_u64, read_clock, set_real_time, sleep, sleep_until, spawn, start, timeout, wall_clock,
-    yield_now,
+    block_on, blocking, core_index, core_local, now, open_tun, precise_sleep_until,
+    prepare_descriptors, probe, random_u64, read_clock, set_real_time, sleep, sleep_until, spawn,
+    start, timeout, wall_clock, yield_now,
 };
 
 /// The limits of connections that are being closed, for [`Config::lingering`].

@@ -43,7 +43,7 @@ const PLACE_BYTES: u64 = 56;
 const PLACES_MIN: usize = 16;
 
 /// Bytes of heaps that QUIC keeps for an idle connection, which is closed beyond them.
-const IDLE_PLACES_BYTES_MAX: u64 = 512 * 1024;
+const IDLE_PLACES_BYTES_MAX: u64 = 256 * 1024;
 
 /// The unread input of a connection.
 #[derive(Default)]
