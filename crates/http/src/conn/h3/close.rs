@@ -53,7 +53,7 @@ impl<R: Role> Driver<R> {
             }
             true => {}
         }
-        if is_idle && (R::is_over(self) || self.unread.keeps_much()) {
+        if is_idle && (R::is_over(self) || self.keeps_too_much()) {
             return self.close(Code::NO_ERROR);
         }
         self.note_come(is_idle);

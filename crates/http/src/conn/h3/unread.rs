@@ -42,8 +42,10 @@ const PLACE_BYTES: u64 = 56;
 /// Fewer places of a stream are not noted.
 const PLACES_MIN: usize = 16;
 
-/// Bytes of heaps that QUIC keeps for an idle connection, which is closed beyond them.
+/// Bytes of heaps that QUIC keeps for an idle connection, which is closed beyond them while all connections together take
+/// more than this part of the memory that they share.
 const IDLE_PLACES_BYTES_MAX: u64 = 256 * 1024;
+const IDLE_PARTS: usize = 4;
 
 /// The unread input of a connection.
 #[derive(Default)]
@@ -83,7 +85,11 @@ const SPARE_FRAMES_MAX: usize = 16;
 
 impl Places {
     /// A stream has had so many frames at a time.
+    #[inline]
     fn note(&mut self, id: StreamId, frames: usize) {
+        if frames <= PLACES_MIN {
+            return;
+        }
         let places = frames.next_power_of_two();
         let noted = self.streams.entry(id).or_default();
         if places > *noted {
@@ -115,9 +121,7 @@ impl Unread {
         }
         stream.come(frame, &mut self.held);
         self.content += stream.content();
-        if stream.held.len() > PLACES_MIN {
-            self.places.note(id, stream.held.len());
-        }
+        self.places.note(id, stream.held.len());
     }
 
     /// The frames of a stream that have come are in its input.
@@ -159,7 +163,9 @@ impl Unread {
     ) {
         if !self.streams.contains_key(&id) {
             if self.fresh_end(id, range.start) == Some(range.end) {
-                return self.fresh.retain(|frame| frame.stream != id.get());
+                let before = self.fresh.len();
+                self.fresh.retain(|frame| frame.stream != id.get());
+                return self.places.note(id, before - self.fresh.len());
             }
             self.take_fresh(id, range.start);
         }
@@ -205,17 +211,12 @@ impl Unread {
         self.held.bytes.max(self.content) + frames
     }
 
-    /// Whether QUIC keeps so much of an idle connection that it is to be closed.
-    pub(super) fn keeps_much(&self) -> bool {
-        self.places.bytes() > IDLE_PLACES_BYTES_MAX
-    }
-
     /// Gives back memory that there is nothing for.
     pub(super) fn shrink(&mut self) {
         self.streams.shrink_to_fit();
         self.held.allocations.shrink_to_fit();
         self.spare = Vec::new();
-        self.fresh = Vec::new();
+        self.fresh.shrink_to_fit();
         self.beside.shrink_to_fit();
     }
 
@@ -332,6 +333,13 @@ impl<R: Role> Driver<R> {
         unread.held.unread_bytes() / 4 * 3 > (window + limits.unread_excess_bytes_max) as u64
             || unread.held.frames > self.frames_max(window)
             || unread.memory() > room
+    }
+
+    /// Whether QUIC keeps so much for an idle connection that others may need.
+    pub(super) fn keeps_too_much(&self) -> bool {
+        let shared = self.limits().core_buffer_bytes_max / IDLE_PARTS;
+        self.unread.places.bytes() > IDLE_PLACES_BYTES_MAX
+            && self.shared.windows_grown.get() > shared
     }
 
     /// Whether too many small frames have come out of order within a short time, each of which costs QUIC much more
@@ -624,9 +632,8 @@ mod tests {
         }
         // Streams that the client may open have two heaps.
         assert_eq!(unread.memory(), 2 * 1_024 * PLACE_BYTES);
-        assert!(!unread.keeps_much());
         unread.places.heaps = 50;
-        assert!(unread.keeps_much());
+        assert_eq!(unread.memory(), 50 * 1_024 * PLACE_BYTES);
         assert!(unread.places.streams.is_empty());
     }
 }
