@@ -367,6 +367,9 @@ impl<P: Protocol> Shared<P> {
                         connection.note_path(remote, now);
                         connection.note_received(bytes, frames);
                     }
+                    if packet_key::is_flooded() {
+                        return self.end_flood(&connection, now);
+                    }
                     self.list(&connection);
                     if connection.has_many_frames() {
                         self.hand_over(&connection);
@@ -516,6 +519,20 @@ impl<P: Protocol> Shared<P> {
         self.send_all(connection, now);
         self.lose(connection, &ConnectionError::TimedOut);
         self.forget(connection);
+    }
+
+    /// Ends a connection whose peer has sent far more CRYPTO frames than a handshake needs (RFC 9000, section 7.5).
+    #[cold]
+    fn end_flood(&self, connection: &Rc<Connection<P>>, now: Instant) {
+        const REASON: &[u8] = b"too many CRYPTO frames";
+        self.counters.violations.add(1);
+        if connection.handshake_due().is_some() {
+            return self.end_handshake(connection, REASON, now);
+        }
+        let reason = Bytes::from_static(REASON);
+        connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
+        self.lose(connection, &ConnectionError::LocallyClosed);
+        self.list(connection);
     }
 
     /// Calls the protocol. If it panics, its connection ends.

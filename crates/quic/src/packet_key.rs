@@ -6,7 +6,7 @@
 //! packet with much padding gets memory of its own: the machine would hold all of the datagram with its content, and
 //! take it for as little as it sees.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -41,11 +41,19 @@ pub(crate) struct PacketFrame {
 thread_local! {
     /// The frames of streams in the packets that were decrypted last.
     static FRAMES: RefCell<Vec<PacketFrame>> = const { RefCell::new(Vec::new()) };
+    /// One of these packets had too many CRYPTO frames.
+    static IS_FLOODED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Forgets the frames of earlier packets.
 pub(crate) fn forget_frames() {
     FRAMES.with_borrow_mut(Vec::clear);
+    IS_FLOODED.set(false);
+}
+
+/// Whether a packet since [`forget_frames`] had too many CRYPTO frames.
+pub(crate) fn is_flooded() -> bool {
+    IS_FLOODED.get()
 }
 
 /// Calls `each` with each frame of the packets since [`forget_frames`].
@@ -56,7 +64,8 @@ pub(crate) fn for_each_frame(each: impl FnMut(&PacketFrame)) {
 /// Packets with this much padding are copied without it.
 const PADDING_COPIED_MIN: usize = 128;
 
-/// CRYPTO frames of all packets of a key; packets with further ones are ignored. A handshake has some tens of them.
+/// CRYPTO frames of all packets of a key; beyond: the packet is ignored, and the connection ends. A handshake has some
+/// tens of them.
 const CRYPTO_FRAMES_MAX: u32 = 512;
 
 /// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
@@ -108,6 +117,7 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
         let crypto_frames = self.crypto_frames.load(Ordering::Relaxed) + crypto_frames;
         if crypto_frames > CRYPTO_FRAMES_MAX {
             FRAMES.with_borrow_mut(|frames| frames.truncate(before));
+            IS_FLOODED.set(true);
             return Err(CryptoError);
         }
         self.crypto_frames.store(crypto_frames, Ordering::Relaxed);
@@ -297,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_with_too_many_crypto_frames_are_ignored() {
+    fn packets_with_too_many_crypto_frames_are_a_flood() {
         let key = ReceivingKey::new(Clear);
         forget_frames();
         let stream: &[u8] = &[0x0a, 0, 1, 7];
@@ -307,7 +317,9 @@ mod tests {
             decrypted.is_ok()
         });
         assert!(decrypted.by_ref().take(4).all(|is_ok| is_ok));
+        assert!(!is_flooded());
         assert!(!decrypted.any(|is_ok| is_ok));
+        assert!(is_flooded());
         let mut frames = 0;
         for_each_frame(|_| frames += 1);
         assert_eq!(frames, 4);

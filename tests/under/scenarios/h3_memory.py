@@ -160,6 +160,7 @@ def crypto_bytes(peer):
         peer.send_packet((b"\x06" + h3.varint(1 + number * 2) + b"\x01x").ljust(h3.PAYLOAD_BYTES, b"\0"))
         if number % 100 == 99:
             peer.receive(0.002)
+            peer.check()
 
 
 def places_for_frames(peer):

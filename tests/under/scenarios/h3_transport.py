@@ -1,5 +1,5 @@
 """Frames of QUIC that cost a client nothing: the library has no limits for most of them, so that the server must
-bear a flood of each, and have nothing left to do afterwards."""
+bear a flood of each, or close the connection, and have nothing left to do afterwards."""
 
 import os
 
