@@ -1,9 +1,8 @@
 //! A client that writes the frames and field sections of HTTP/3 byte by byte.
 
-use quinn::{RecvStream, SendStream, TransportConfig};
+use quinn::{RecvStream, SendStream};
 
-use crate::h3_relay::Relay;
-use crate::h3_support::{Quic, QuicServer, connect, soon};
+use crate::h3_support::{Quic, QuicServer, soon};
 
 pub(crate) const DATA: u64 = 0x0;
 pub(crate) const HEADERS: u64 = 0x1;
@@ -130,17 +129,8 @@ impl RawClient {
         RawClient::begin(server.quic().await).await
     }
 
-    /// A client whose datagrams go through a relay.
-    pub(crate) async fn connect_through(
-        server: &QuicServer,
-        relay: &Relay,
-        transport: TransportConfig,
-    ) -> RawClient {
-        let quic = connect(&server.outside(), transport, relay.address, "localhost").await;
-        RawClient::begin(quic.unwrap()).await
-    }
-
-    async fn begin(quic: Quic) -> RawClient {
+    /// Opens the control stream.
+    pub(crate) async fn begin(quic: Quic) -> RawClient {
         let mut control = quic.stream(CONTROL).await;
         control.write_all(&frame(SETTINGS, [])).await.unwrap();
         RawClient::over(quic, control)

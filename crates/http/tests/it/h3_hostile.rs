@@ -113,8 +113,7 @@ fn a_close_is_not_held_back_by_what_is_not_acknowledged() {
     let options = || limits(|limits| limits.send_stall_timeout = Duration::from_millis(300));
     with_options(options, async |server| {
         let relay = Relay::start(server.address).await;
-        let transport = TransportConfig::default();
-        let client = RawClient::connect_through(server, &relay, transport).await;
+        let client = relay.connect(server).await;
         client.hello().await;
         relay.lose(SHORT);
         let mut exchange = client.exchange(request("POST", "/echo")).await;

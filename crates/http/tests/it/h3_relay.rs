@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use quinn::TransportConfig;
 use tokio::net::UdpSocket;
 
+use crate::h3_frames::RawClient;
+use crate::h3_support::{QuicServer, connect};
 use crate::support::SOON;
 
 /// Passes datagrams on in both directions, and notes the connection ID of the client's packets.
@@ -56,6 +59,13 @@ impl Relay {
         };
         tokio::spawn(tokio::time::timeout(6 * SOON, pass_on));
         relay
+    }
+
+    /// A client of a server behind it.
+    pub(crate) async fn connect(&self, server: &QuicServer) -> RawClient {
+        let transport = TransportConfig::default();
+        let quic = connect(&server.outside(), transport, self.address, "localhost").await;
+        RawClient::begin(quic.unwrap()).await
     }
 
     /// From now on, the client's datagrams of these lengths are lost.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use blitz_http::ServeOptions;
-use quinn::TransportConfig;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{RawClient, request};
@@ -48,8 +47,7 @@ async fn ask_in_parallel(client: &RawClient) {
 fn the_next_requests_do_not_wait_until_responses_are_acknowledged() {
     with_options(options, async |server| {
         let relay = Relay::start(server.address).await;
-        let transport = TransportConfig::default();
-        let client = RawClient::connect_through(server, &relay, transport).await;
+        let client = relay.connect(server).await;
         client.hello().await;
         relay.lose(SHORT);
         ask_in_parallel(&client).await;
