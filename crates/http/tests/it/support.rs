@@ -206,11 +206,7 @@ pub(crate) async fn answer(mut exchange: Exchange) {
             }
             never(exchange).await;
         }
-        "/read-once-later" => {
-            until_later().await;
-            let _ = exchange.body.next().await;
-            never(exchange).await;
-        }
+        "/read-once-later" => read_once_later(exchange).await,
         "/slow" => {
             blitz_http::sleep(Duration::from_millis(100)).await;
             say(exchange, "slow");
@@ -503,6 +499,13 @@ async fn urgent(exchange: Exchange) {
 thread_local! {
     /// Whether the core's `/later` may read.
     pub(crate) static IS_LATER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reads a part of the content, once it may read.
+async fn read_once_later(mut exchange: Exchange) {
+    until_later().await;
+    let _ = exchange.body.next().await;
+    never(exchange).await;
 }
 
 async fn until_later() {
