@@ -154,8 +154,8 @@ enum Frame {
     Crypto,
 }
 
-/// Calls `each` for each frame of a stream or of CRYPTO. Returns the length of the payload without the PADDING at its end. One such
-/// frame stays, because a packet needs a frame. What is malformed stays as it is: the machine rejects it.
+/// Calls `each` for each frame of a stream or of CRYPTO. Returns the length of the payload without the PADDING at its
+/// end. One such frame stays, because a packet needs a frame. What is malformed stays as it is: the machine rejects it.
 fn read_frames(payload: &[u8], mut each: impl FnMut(Frame)) -> usize {
     let mut rest = payload;
     loop {

@@ -258,3 +258,30 @@ fn echoed_uploads_are_never_closed() {
         nothing_was_cut(server);
     });
 }
+
+/// QUIC keeps its room for the frames of streams that have ended: an idle connection with much of it is closed, but only
+/// while memory is wanted.
+#[test]
+fn idle_connections_keep_little_room_for_frames_while_memory_is_wanted() {
+    for (bytes_max, closed) in [(512 * 1024, 1), (64 << 20, 0)] {
+        let options = move || limits(|limits| limits.core_buffer_bytes_max = bytes_max);
+        with_options(options, async |server| {
+            let client = RawClient::connect(server).await;
+            for _ in 0..3 {
+                let mut exchange = client.exchange(request("POST", "/never")).await;
+                // More than 1,024 places, of 56 bytes each.
+                for _ in 0..1_100 {
+                    exchange.write(data([b'x'; 8])).await;
+                    pause(1).await;
+                }
+                exchange.send.reset(0x10c_u32.into()).unwrap();
+                pause(50).await;
+            }
+            match closed {
+                0 => client.hello().await,
+                _ => assert_eq!(client.quic.close_code().await, 0x100),
+            }
+            assert_eq!(server.counters().refused_for("idle-memory"), closed);
+        });
+    }
+}

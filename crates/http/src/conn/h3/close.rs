@@ -53,7 +53,11 @@ impl<R: Role> Driver<R> {
             }
             true => {}
         }
-        if is_idle && (R::is_over(self) || self.keeps_too_much()) {
+        if is_idle && R::is_over(self) {
+            return self.close(Code::NO_ERROR);
+        }
+        if is_idle && self.keeps_too_much() {
+            R::note_end(self, "idle-memory");
             return self.close(Code::NO_ERROR);
         }
         self.note_come(is_idle);
