@@ -359,7 +359,10 @@ impl<P: Protocol> Connection<P> {
                 offset: frame.content.start,
                 end: frame.content.end,
                 datagram,
-                datagram_bytes,
+                datagram_bytes: match frame.is_copied {
+                    true => frame.packet_bytes,
+                    false => datagram_bytes,
+                },
                 packet_bytes: frame.packet_bytes,
             });
         });

@@ -48,6 +48,9 @@ pub trait Protocol: Sized + 'static {
     /// What it keeps for each connection.
     type State: 'static;
 
+    /// The code of CONNECTION_CLOSE for a peer that sends what nobody needs (RFC 9000, section 20.2).
+    const EXCESSIVE_LOAD: u32;
+
     /// A handshake is complete.
     fn connected(&self, connection: &Rc<Connection<Self>>) -> Self::State;
 
@@ -530,7 +533,8 @@ impl<P: Protocol> Shared<P> {
             return self.end_handshake(connection, REASON, now);
         }
         let reason = Bytes::from_static(REASON);
-        connection.guard(|quic| quic.close(now, VarInt::from_u32(0), reason));
+        let code = VarInt::from_u32(P::EXCESSIVE_LOAD);
+        connection.guard(|quic| quic.close(now, code, reason));
         self.lose(connection, &ConnectionError::LocallyClosed);
         self.list(connection);
     }

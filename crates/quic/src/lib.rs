@@ -29,5 +29,5 @@ pub use counters::Counters;
 pub use endpoint::{Endpoint, Protocol};
 pub use keys::{Keys, KeysError};
 pub use limits::Limits;
-pub use packet_key::{ReceivingKey, StreamFrame};
+pub use packet_key::{CryptoFrames, ReceivingKey, StreamFrame};
 pub use quinn_proto;

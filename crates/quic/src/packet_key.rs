@@ -3,11 +3,12 @@
 //!
 //! Padding at the end of a packet is cut off. The machine takes each byte of it for a frame, and clients fill their
 //! first packets and their probes of the path with a thousand: that took a seventh of a handshake. What is left of a
-//! packet with much padding gets memory of its own: the machine would hold all of the datagram with its content, and
-//! take it for as little as it sees.
+//! packet with much padding, and each packet of a handshake, gets memory of its own: the machine would hold all of the
+//! datagram with its content, also other packets in it, and take it for as little as it sees.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Buf, BytesMut};
@@ -24,7 +25,7 @@ pub struct StreamFrame {
     pub end: u64,
     /// The number of its datagram in the connection, which begins again after 2³² of them.
     pub datagram: u32,
-    /// Bytes of the datagram, all of which is held as long as a part of it is.
+    /// Bytes of the datagram, or of the packet if it was copied, all of which is held as long as a part of it is.
     pub datagram_bytes: u16,
     /// Bytes of the decrypted packet without its padding, which QUIC takes for those of the datagram.
     pub packet_bytes: u16,
@@ -36,6 +37,8 @@ pub(crate) struct PacketFrame {
     pub(crate) stream: u64,
     pub(crate) content: Range<u64>,
     pub(crate) packet_bytes: u16,
+    /// The packet has memory of its own.
+    pub(crate) is_copied: bool,
 }
 
 thread_local! {
@@ -64,24 +67,42 @@ pub(crate) fn for_each_frame(each: impl FnMut(&PacketFrame)) {
 /// Packets with this much padding are copied without it.
 const PADDING_COPIED_MIN: usize = 128;
 
-/// CRYPTO frames of all packets of a key; beyond: the packet is ignored, and the connection ends. A handshake has some
-/// tens of them.
+/// CRYPTO frames of all packets whose keys share a count; beyond: the packet is ignored, and the connection ends. A
+/// handshake has some tens of them.
 const CRYPTO_FRAMES_MAX: u32 = 512;
+
+/// The count of CRYPTO frames that have come, which clones share: the keys of a connection, also those after a key update.
+#[derive(Debug, Clone, Default)]
+pub struct CryptoFrames(
+    /// The library wants keys that threads share; no other one uses it.
+    Arc<AtomicU32>,
+);
+
+impl CryptoFrames {
+    /// Counts those of a packet. False if there are too many.
+    fn count(&self, of_packet: u32) -> bool {
+        let frames = self.0.load(Ordering::Relaxed) + of_packet;
+        let is_fine = frames <= CRYPTO_FRAMES_MAX;
+        if is_fine {
+            self.0.store(frames, Ordering::Relaxed);
+        }
+        is_fine
+    }
+}
 
 /// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
 #[derive(Debug)]
 pub struct ReceivingKey<K> {
     key: K,
-    /// The library wants keys that threads share; no other one uses it.
-    crypto_frames: AtomicU32,
+    crypto_frames: CryptoFrames,
 }
 
 impl<K> ReceivingKey<K> {
-    /// A key of the TLS library.
-    pub fn new(key: K) -> ReceivingKey<K> {
+    /// A key of the TLS library, with the count of the keys of its connection.
+    pub fn new(key: K, crypto_frames: &CryptoFrames) -> ReceivingKey<K> {
         ReceivingKey {
             key,
-            crypto_frames: AtomicU32::new(0),
+            crypto_frames: crypto_frames.clone(),
         }
     }
 }
@@ -100,30 +121,31 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
         self.key.decrypt(packet, header, payload)?;
         let before = FRAMES.with_borrow(Vec::len);
         let mut crypto_frames = 0;
-        let len = FRAMES.with_borrow_mut(|frames| {
+        let is_copied = FRAMES.with_borrow_mut(|frames| {
             let len = read_frames(payload, |frame| match frame {
                 Frame::Stream(stream, content) => frames.push(PacketFrame {
                     stream,
                     content,
                     packet_bytes: 0,
+                    is_copied: false,
                 }),
                 Frame::Crypto => crypto_frames += 1,
             });
+            let is_copied = crypto_frames > 0 || payload.len() - len >= PADDING_COPIED_MIN;
+            payload.truncate(len);
             let packet_bytes = short(len);
-            let new = frames.iter_mut().skip(before);
-            new.for_each(|frame| frame.packet_bytes = packet_bytes);
-            len
+            for frame in frames.iter_mut().skip(before) {
+                (frame.packet_bytes, frame.is_copied) = (packet_bytes, is_copied);
+            }
+            is_copied
         });
-        let crypto_frames = self.crypto_frames.load(Ordering::Relaxed) + crypto_frames;
-        if crypto_frames > CRYPTO_FRAMES_MAX {
+        if crypto_frames > 0 && !self.crypto_frames.count(crypto_frames) {
             FRAMES.with_borrow_mut(|frames| frames.truncate(before));
             IS_FLOODED.set(true);
             return Err(CryptoError);
         }
-        self.crypto_frames.store(crypto_frames, Ordering::Relaxed);
-        match payload.len() - len >= PADDING_COPIED_MIN {
-            true => *payload = BytesMut::from(&payload[..len]),
-            false => payload.truncate(len),
+        if is_copied {
+            *payload = BytesMut::from(&payload[..]);
         }
         Ok(())
     }
@@ -297,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_packet_without_its_padding_does_not_hold_its_datagram() {
-        let key = ReceivingKey::new(Clear);
+        let key = ReceivingKey::new(Clear, &CryptoFrames::default());
         let mut datagram = BytesMut::from(&[&CRYPTO[..], &[0; 1_100]].concat()[..]);
         let mut payload = datagram.split_off(0);
         key.decrypt(0, &[], &mut payload).unwrap();
@@ -306,9 +328,24 @@ mod tests {
         assert!(payload.capacity() < 100);
     }
 
+    /// Another packet may be most of the datagram.
+    #[test]
+    fn a_packet_of_a_handshake_does_not_hold_its_datagram() {
+        let key = ReceivingKey::new(Clear, &CryptoFrames::default());
+        let mut datagram = BytesMut::with_capacity(1_472);
+        datagram.extend_from_slice(&CRYPTO);
+        let mut payload = datagram.split_to(CRYPTO.len());
+        key.decrypt(0, &[], &mut payload).unwrap();
+        assert_eq!(payload[..], CRYPTO);
+        drop(payload);
+        // Nobody else holds it.
+        assert!(datagram.try_reclaim(1_472));
+    }
+
     #[test]
     fn packets_with_too_many_crypto_frames_are_a_flood() {
-        let key = ReceivingKey::new(Clear);
+        let count = CryptoFrames::default();
+        let key = ReceivingKey::new(Clear, &count);
         forget_frames();
         let stream: &[u8] = &[0x0a, 0, 1, 7];
         let packet = [stream, &CRYPTO.repeat(128)].concat();
@@ -323,8 +360,13 @@ mod tests {
         let mut frames = 0;
         for_each_frame(|_| frames += 1);
         assert_eq!(frames, 4);
-        // Others are not.
+        // Others are not, and neither is the packet of another connection; that of the same one with new keys is.
         assert!(key.decrypt(7, &[], &mut BytesMut::from(stream)).is_ok());
+        for (count, is_ok) in [(&count, false), (&CryptoFrames::default(), true)] {
+            let key = ReceivingKey::new(Clear, count);
+            let decrypted = key.decrypt(8, &[], &mut BytesMut::from(&packet[..]));
+            assert_eq!(decrypted.is_ok(), is_ok);
+        }
     }
 
     fn stripped(frames: &[&[u8]]) -> usize {

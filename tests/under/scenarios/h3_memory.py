@@ -9,6 +9,8 @@ import socket
 import time
 
 import h3
+from aioquic.quic.crypto import CryptoPair
+from aioquic.quic.packet import QuicProtocolVersion
 from attack import client_cpus
 from h3_attack import GROWTH_MAX, measure, running
 
@@ -163,6 +165,47 @@ def crypto_bytes(peer):
             peer.check()
 
 
+def crypto_bytes_beside_other_packets(peer):
+    """A byte of CRYPTO, with a gap before it, in a small packet of a large datagram; with several keys."""
+    peer.retransmits = False
+    for number in range(2_040):
+        if number % 500 == 499:
+            peer.settle()
+            peer.crypto._update_key("local_update")
+            peer.settle()
+        payload = b"\x06" + h3.varint(1 + number * 2) + b"\x01x"
+        header = bytes([0x41 | peer.crypto.key_phase << 2]) + peer.peer_id + (peer.number & 0xffff).to_bytes(2, "big")
+        packet = peer.crypto.encrypt_packet(header, payload, peer.number)
+        peer.number += 1
+        peer.send_datagram(long_header(peer.peer_id, 0xe1, 1_400, bytes(1_400)) + packet)
+        if number % 20 == 19:
+            peer.receive(0.002)
+            peer.check()
+
+
+def long_header(destination, first, length, content=b"", token=b""):
+    """A packet with a long header, of which so much follows."""
+    header = bytes([first]) + b"\0\0\0\1" + bytes([len(destination)]) + destination + b"\0" + token
+    return header + (0x4000 | length).to_bytes(2, "big") + content
+
+
+def incomplete_handshakes(peer):
+    """Clients that only send Initial packets: a byte of CRYPTO, with a gap before it, in a small packet of each datagram.
+    They are too few for Retry."""
+    for _ in range(4):
+        keys, destination = CryptoPair(), os.urandom(8)
+        keys.setup_initial(destination, is_client=True, version=QuicProtocolVersion.VERSION_1)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.connect(peer.socket.getpeername())
+            for number in range(511):
+                payload = b"\x06" + h3.varint(1 + number * 2) + b"\x01x"
+                header = long_header(destination, 0xc1, len(payload) + 18, token=b"\0") + number.to_bytes(2, "big")
+                packet = keys.encrypt_packet(header, payload, number)
+                client.send(packet + long_header(destination, 0xe1, 1_400, bytes(1_400)))
+                if number % 20 == 19:
+                    peer.receive(0.001)
+
+
 def places_for_frames(peer):
     """Requests whose content comes in single bytes at first: QUIC keeps its room for so many frames."""
     for _ in range(9):
@@ -210,6 +253,8 @@ CASES = {
     "500 gaps in each stream": (gaps_in_one_packet, 30, {}),
     "merged content that came twice": (merged_content_that_came_twice, 6, {}),
     "a byte of CRYPTO in each packet": (crypto_bytes, 40, {}),
+    "the same beside other packets": (crypto_bytes_beside_other_packets, 40, {}),
+    "incomplete handshakes": (incomplete_handshakes, 50, {}),
     "room for frames of ended streams": (places_for_frames, 150, {}),
     "no credit for streams": (no_credit, 50, {"stream_window": 0}),
     "a byte of credit for streams": (no_credit, 50, {"stream_window": 1}),

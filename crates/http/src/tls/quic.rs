@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use blitz_quic::ReceivingKey;
 use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
 use blitz_quic::quinn_proto::crypto::{
     self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
@@ -16,6 +15,7 @@ use blitz_quic::quinn_proto::transport_parameters::TransportParameters;
 use blitz_quic::quinn_proto::{
     ConnectError, ConnectionError, ConnectionId, Side, TransportError, TransportErrorCode,
 };
+use blitz_quic::{CryptoFrames, ReceivingKey};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::quic::{
@@ -70,11 +70,8 @@ impl crypto::ServerConfig for QuicTls {
         if version != 1 {
             return Err(UnsupportedVersion);
         }
-        Ok(keys(self.initial.keys(
-            id,
-            rustls::Side::Server,
-            Version::V1,
-        )))
+        let of_initial = self.initial.keys(id, rustls::Side::Server, Version::V1);
+        Ok(keys(of_initial, &CryptoFrames::default()))
     }
 
     fn retry_tag(&self, version: u32, id: &ConnectionId, packet: &[u8]) -> [u8; 16] {
@@ -163,6 +160,8 @@ struct QuicSession {
     side: Side,
     /// Keys of Initial packets.
     initial: Suite,
+    /// Those that have come behind the Initial packets.
+    crypto_frames: CryptoFrames,
     next_secrets: Option<Secrets>,
     is_reported: bool,
     /// Why the handshake has failed.
@@ -184,6 +183,7 @@ impl QuicSession {
             state,
             side,
             initial,
+            crypto_frames: CryptoFrames::default(),
             next_secrets: None,
             is_reported: false,
             error: None,
@@ -204,7 +204,8 @@ impl QuicSession {
 
 impl crypto::Session for QuicSession {
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> Keys {
-        keys(self.initial.keys(id, side.into(), Version::V1))
+        let of_initial = self.initial.keys(id, side.into(), Version::V1);
+        keys(of_initial, &CryptoFrames::default())
     }
 
     /// An `Rc<TlsInfo>`, once the handshake is complete; [`Unfinished`] before.
@@ -300,14 +301,14 @@ impl crypto::Session for QuicSession {
                 keys
             }
         };
-        Some(self::keys(keys))
+        Some(self::keys(keys, &self.crypto_frames))
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         let keys = self.next_secrets.as_mut()?.next_packet_keys();
         Some(KeyPair {
             local: Box::new(keys.local),
-            remote: Box::new(ReceivingKey::new(keys.remote)),
+            remote: Box::new(ReceivingKey::new(keys.remote, &self.crypto_frames)),
         })
     }
 
@@ -347,7 +348,8 @@ const RETRY_NONCE: [u8; 12] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
 ];
 
-fn keys(keys: quic::Keys) -> Keys {
+/// Those that are received with share the count.
+fn keys(keys: quic::Keys, crypto_frames: &CryptoFrames) -> Keys {
     Keys {
         header: KeyPair {
             local: Box::new(keys.local.header),
@@ -355,7 +357,7 @@ fn keys(keys: quic::Keys) -> Keys {
         },
         packet: KeyPair {
             local: Box::new(keys.local.packet),
-            remote: Box::new(ReceivingKey::new(keys.remote.packet)),
+            remote: Box::new(ReceivingKey::new(keys.remote.packet, crypto_frames)),
         },
     }
 }

@@ -25,6 +25,8 @@ struct Collect {
 impl Protocol for Collect {
     type State = RefCell<Vec<u8>>;
 
+    const EXCESSIVE_LOAD: u32 = 1;
+
     fn connected(&self, _: &Rc<Connection<Collect>>) -> RefCell<Vec<u8>> {
         RefCell::default()
     }

@@ -43,6 +43,8 @@ pub(crate) type Streams = RefCell<HashMap<StreamId, Waiting>>;
 impl Protocol for Echo {
     type State = Streams;
 
+    const EXCESSIVE_LOAD: u32 = 1;
+
     fn connected(&self, _: &Rc<Connection<Echo>>) -> Streams {
         Streams::default()
     }

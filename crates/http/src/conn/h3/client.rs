@@ -260,6 +260,12 @@ impl Role for Client {
         driver.role.is_retired || driver.machine.is_drained()
     }
 
+    fn retire_idle(driver: &mut Driver<Client>) {
+        Self::note_end(driver, "idle-memory");
+        driver.role.is_retired = true;
+        driver.settle_soon();
+    }
+
     fn note_end(driver: &Driver<Client>, rule: &'static str) {
         let server = driver.quic.as_ref().map(|quic| quic.remote());
         let server = server.map(tracing::field::display);

@@ -57,8 +57,7 @@ impl<R: Role> Driver<R> {
             return self.close(Code::NO_ERROR);
         }
         if is_idle && self.keeps_too_much() {
-            R::note_end(self, "idle-memory");
-            return self.close(Code::NO_ERROR);
+            R::retire_idle(self);
         }
         self.note_come(is_idle);
         self.keep_window_open();

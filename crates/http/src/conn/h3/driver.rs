@@ -120,6 +120,8 @@ impl Pieces {
 /// What the peer may send before it is read.
 pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
+    /// What QUIC takes for the window: what was granted and is not taken back yet comes on top.
+    pub(super) granted: usize,
     /// Memory beyond it that content takes which waits for its reader, as far as all connections share it.
     pub(super) beyond: usize,
     /// Bytes that were read since the last look at the clock, frames that came, and when that was.
@@ -195,6 +197,7 @@ impl<R: Role> Conn<R> {
             unread: Unread::default(),
             window: ReceiveWindow {
                 bytes: shared.limits().quic.window_bytes_min,
+                granted: shared.limits().quic.window_bytes_min,
                 beyond: 0,
                 read: 0,
                 frames: 0,

@@ -18,6 +18,8 @@ pub(crate) struct Http3<R: Role>(pub(crate) Rc<Shared<R>>);
 impl<R: Role> Protocol for Http3<R> {
     type State = Rc<Conn<R>>;
 
+    const EXCESSIVE_LOAD: u32 = Code::EXCESSIVE_LOAD.0 as u32;
+
     fn connected(&self, connection: &Rc<Connection<Http3<R>>>) -> Rc<Conn<R>> {
         R::connected(&self.0, connection)
     }

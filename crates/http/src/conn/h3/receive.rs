@@ -399,6 +399,7 @@ impl<R: Role> Driver<R> {
     /// Lets a peer send more while its content is read as fast as it comes, and less while the core is short of
     /// memory. Content in small frames is no reason: so many of them might wait as the window has room for.
     fn note_read(&mut self, bytes: usize) {
+        self.take_back(bytes);
         let window = &mut self.window;
         window.read += bytes;
         if window.read < window.bytes / 2 {
@@ -420,7 +421,20 @@ impl<R: Role> Driver<R> {
         self.set_window(wanted);
     }
 
-    /// Changes the window, as far as the memory allows: a quarter is left for what is held beyond windows.
+    /// Takes back credit beyond the window for content that was read. QUIC would take back all at once as well, but grant
+    /// the same again if the window grew before that is done, so that the credit of a client would grow without end.
+    fn take_back(&mut self, read: usize) {
+        let window = &mut self.window;
+        let excess = window.granted.saturating_sub(window.bytes);
+        if excess > 0 {
+            window.granted -= excess.min(read);
+            let granted = super::driver::var_int(window.granted as u64);
+            self.quic(|quic| quic.set_receive_window(granted));
+        }
+    }
+
+    /// Changes the window, as far as the memory allows: a quarter is left for what is held beyond windows. A smaller one
+    /// counts at once, but nobody can take back credit (RFC 9000, section 4.1) before it is used.
     pub(super) fn set_window(&mut self, wanted: usize) {
         let limits = self.limits();
         let first = limits.quic.window_bytes_min;
@@ -432,9 +446,11 @@ impl<R: Role> Driver<R> {
         };
         let bytes = wanted.clamp(first, bytes_max);
         self.shared.windows_grown.set(others + bytes - first);
-        if std::mem::replace(&mut self.window.bytes, bytes) != bytes {
-            let bytes = super::driver::var_int(bytes as u64);
-            self.quic(|quic| quic.set_receive_window(bytes));
+        self.window.bytes = bytes;
+        if bytes > self.window.granted {
+            self.window.granted = bytes;
+            let granted = super::driver::var_int(bytes as u64);
+            self.quic(|quic| quic.set_receive_window(granted));
         }
     }
 

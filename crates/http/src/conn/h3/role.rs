@@ -110,6 +110,9 @@ pub(crate) trait Role: Sized + 'static {
     /// One of these deadlines has passed.
     fn deadline(_: &mut Driver<Self>, _now: Instant) {}
 
+    /// A connection without requests takes memory that others want: the peer is asked to leave.
+    fn retire_idle(driver: &mut Driver<Self>);
+
     /// Notes that the connection is ended because the peer violates a rule.
     fn note_end(driver: &Driver<Self>, rule: &'static str);
 

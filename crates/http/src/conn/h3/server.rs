@@ -339,6 +339,12 @@ impl Role for Server {
         driver.server_deadline(now);
     }
 
+    fn retire_idle(driver: &mut Driver<Server>) {
+        if driver.drain_idle() {
+            Self::note_end(driver, "idle-memory");
+        }
+    }
+
     fn note_end(driver: &Driver<Server>, rule: &'static str) {
         let client = driver.role.peer.remote.map(tracing::field::display);
         tracing::debug!(cause = rule, client, "connection ended");

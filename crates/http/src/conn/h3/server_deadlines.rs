@@ -136,8 +136,7 @@ impl Driver<Server> {
         }
         self.end_rests(now, stall);
         if self.role.final_goaway.take_if(|due| *due <= now).is_some() {
-            self.machine.drain_now();
-            self.role.closes_from = Some(now + GOAWAY_PAUSE);
+            self.drain_now(now);
         }
     }
 
@@ -166,6 +165,23 @@ impl Driver<Server> {
                 }
             }
         }
+    }
+
+    /// Requests that arrive from now on are rejected, so that the client may send them elsewhere.
+    fn drain_now(&mut self, now: Instant) {
+        self.machine.drain_now();
+        self.role.final_goaway = None;
+        self.role.closes_from = Some(now + GOAWAY_PAUSE);
+    }
+
+    /// Drains a connection without requests for its memory, which must not grow meanwhile. False if it drains already.
+    pub(super) fn drain_idle(&mut self) -> bool {
+        let is_new = self.role.closes_from.is_none();
+        if is_new {
+            self.drain_now(blitz_reactor::now());
+            self.settle_soon();
+        }
+        is_new
     }
 
     fn drain(&mut self) {

@@ -42,10 +42,9 @@ const PLACE_BYTES: u64 = 56;
 /// Fewer places of a stream are not noted.
 const PLACES_MIN: usize = 16;
 
-/// Bytes of heaps that QUIC keeps for an idle connection, which is closed beyond them while all connections together take
-/// more than this part of the memory that they share.
+/// Bytes of heaps that QUIC keeps for an idle connection, which is drained beyond them while all connections together take
+/// more than a quarter of the memory that they share. Beyond half of it, idle ones may have nothing of it.
 const IDLE_PLACES_BYTES_MAX: u64 = 256 * 1024;
-const IDLE_PARTS: usize = 4;
 
 /// The unread input of a connection.
 #[derive(Default)]
@@ -337,9 +336,13 @@ impl<R: Role> Driver<R> {
 
     /// Whether QUIC keeps so much for an idle connection that others may need.
     pub(super) fn keeps_too_much(&self) -> bool {
-        let shared = self.limits().core_buffer_bytes_max / IDLE_PARTS;
-        self.unread.places.bytes() > IDLE_PLACES_BYTES_MAX
-            && self.shared.windows_grown.get() > shared
+        let shared = self.limits().core_buffer_bytes_max;
+        let bytes_max = match self.shared.windows_grown.get() {
+            taken if taken > shared / 2 => self.window.bytes as u64 + EXCESS_BYTES_FREE,
+            taken if taken > shared / 4 => IDLE_PLACES_BYTES_MAX,
+            _ => return false,
+        };
+        self.unread.places.bytes() > bytes_max
     }
 
     /// Whether too many small frames have come out of order within a short time, each of which costs QUIC much more
