@@ -1,41 +1,37 @@
 """A client of HTTP/3 that has been idle gets no credit on top of what it has not used: beyond the largest window it
-would be closed for content that it was allowed to send."""
+would be closed for content that it was allowed to send. Idle neighbours that have QUIC keep much memory do not take what
+it needs to use its credit."""
 
 import asyncio
+import contextlib
 import time
 
 import h3
 from h3_attack import running
 
-SECONDS = 120
+SECONDS = 200
+FILES = 2_048
 CYCLES = 4
 UPLOADS, SIZE = 18, 480_000
 # The largest window, and what was read just before the window became smaller.
 CREDIT_MAX = (16 << 20) + (512 << 10)
 # More than any credit.
 LAST_UPLOADS = 60
+# Together they would take more than all connections share.
+NEIGHBOURS, GAPS = 520, 1_010
 
 
 async def run(binary):
     async with running(binary) as (server, port):
-        return await asyncio.to_thread(use_credit, port)
+        note = await asyncio.to_thread(use_credit, port)
+    async with running(binary) as (server, port):
+        return f"{note}; {await asyncio.to_thread(use_beside_others, port)}"
 
 
 def use_credit(port):
-    credit = []
     # Nothing of a response is sent, so the server does not read on.
     with h3.Peer(port, stream_window=0, seconds=30) as peer:
-        for _ in range(CYCLES):
-            streams = [upload(peer) for _ in range(UPLOADS)]
-            wait(peer)
-            for stream in streams:
-                peer.queue_frames(h3.max_stream_data(stream, 1 << 40))
-            peer.flush()
-            for stream in streams:
-                status, content = peer.response(stream)
-                assert (status, len(content)) == (200, SIZE), (status, len(content))
-            wait(peer)
-            credit.append(peer.data_max - peer.credit_used)
+        credit = [get_credit(peer) for _ in range(CYCLES)]
         used = 0
         while used < LAST_UPLOADS and peer.data_max - peer.credit_used > SIZE + 100:
             upload(peer)
@@ -49,12 +45,59 @@ def use_credit(port):
     return note
 
 
-def upload(peer):
+def use_beside_others(port):
+    with h3.Peer(port, stream_window=0, seconds=30) as peer, contextlib.ExitStack() as stack:
+        get_credit(peer)
+        neighbours = [stack.enter_context(h3.Peer(port)) for _ in range(NEIGHBOURS)]
+        for neighbour in neighbours:
+            with contextlib.suppress(h3.ConnectionEnded):
+                leave_room(neighbour)
+        streams = [upload(peer, 100_000) for _ in range(4)]
+        wait(peer)
+        receive(peer, streams, 100_000)
+        for neighbour in neighbours:
+            with contextlib.suppress(h3.ConnectionEnded):
+                neighbour.receive()
+        return f"served beside {sum(neighbour.ended is None for neighbour in neighbours)} of {NEIGHBOURS} neighbours"
+
+
+def leave_room(peer):
+    """QUIC keeps its room for the frames of four streams that have ended."""
+    for _ in range(4):
+        stream = peer.request(b"", fin=False)
+        for number in range(GAPS):
+            peer.queue_frames(h3.stream_frame(stream, 1 + number * 2, b"x"))
+        peer.flush()
+        peer.settle()
+        peer.credit_used += 2 * GAPS
+        peer.send(h3.reset_stream(stream, 0x10c, 2 * GAPS))
+        peer.settle()
+
+
+def get_credit(peer):
+    """Uploads that wait for their reader, so that the window grows; returns what may be sent when all is read."""
+    streams = [upload(peer) for _ in range(UPLOADS)]
+    wait(peer)
+    receive(peer, streams)
+    wait(peer)
+    return peer.data_max - peer.credit_used
+
+
+def upload(peer, size=SIZE):
     stream = peer.request(b"", fin=False)
-    head = h3.head("POST", "/echo", ("content-length", str(SIZE)))
-    peer.write(stream, head + h3.frame(h3.DATA, bytes(SIZE)), True)
+    head = h3.head("POST", "/echo", ("content-length", str(size)))
+    peer.write(stream, head + h3.frame(h3.DATA, bytes(size)), True)
     peer.settle()
     return stream
+
+
+def receive(peer, streams, size=SIZE):
+    for stream in streams:
+        peer.queue_frames(h3.max_stream_data(stream, 1 << 40))
+    peer.flush()
+    for stream in streams:
+        status, content = peer.response(stream)
+        assert (status, len(content)) == (200, size), (status, len(content))
 
 
 def wait(peer, seconds=0.3):
