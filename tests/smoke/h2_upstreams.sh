@@ -81,6 +81,7 @@ done
 # The upload is stored: nginx 1.22 stops sending content to its own upstream for ever once a send to it has to
 # wait after the response began, so an echo behind it hangs now and then.
 port=$(free_port)
+brief=$(free_port)
 mkdir -p --mode=777 "$scratch/www/stored"
 head -c 8388608 /dev/urandom >"$scratch/www/file"
 start_nginx nginx "$port" <<CONF
@@ -93,6 +94,13 @@ start_nginx nginx "$port" <<CONF
     access_log $scratch/workers worker;
     location = /version { return 200 "\$server_protocol"; }
     location /stored/ { dav_methods PUT; }
+  }
+  server {
+    listen 127.0.0.1:$brief http2 $nginx_tls;
+    ssl_certificate ${pair[0]};
+    ssl_certificate_key ${pair[1]};
+    keepalive_requests 10;
+    location / { return 200; }
   }
 CONF
 pid=${started[-1]}
@@ -110,4 +118,12 @@ h2load --requests=500 --clients=4 --max-concurrent-streams=8 --threads=1 "$base/
 grep --quiet '500 succeeded, 0 failed, 0 errored' "$scratch/load" || fail "nginx: $(cat "$scratch/load")"
 grep --quiet 'status codes: 500 2xx' "$scratch/load" || fail "nginx: $(cat "$scratch/load")"
 reload_under_load nginx /version goaways_of_nginx "$pid"
+# Ten requests per connection, and 40 at once: GOAWAY refuses some of them two times and more.
+front brief "$brief"
+echo content >"$scratch/content"
+for round in $(seq 10); do
+  h2load --requests=40 --clients=1 --max-concurrent-streams=40 --threads=1 --data="$scratch/content" \
+    "http://127.0.0.1:$front/" >"$scratch/load"
+  grep --quiet 'status codes: 40 2xx' "$scratch/load" || fail "nginx, brief: $(cat "$scratch/load")"
+done
 echo "h2_upstream: $scheme to nginx passed"

@@ -16,6 +16,14 @@ pub(crate) struct TimeoutArguments {
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "4s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_connect: Duration,
 
+    /// How long a request tries to connect again while its upstream refuses connections, for example because
+    /// it restarts
+    ///
+    /// Write 500ms, 5s, 1m, or 0 to answer 502 at once. Only requests that the upstream has not received, or that
+    /// may be sent again, wait.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0", allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    connect_retry: Duration,
+
     /// How long to wait for the head of an upstream's response after the request
     ///
     /// Write 500ms, 60s, 5m or forever.
@@ -29,6 +37,14 @@ pub(crate) struct TimeoutArguments {
     #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "60s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     timeout_idle: Duration,
 
+    /// How long a connection to an upstream may be idle before it is closed
+    ///
+    /// Write 500ms, 55s or 5m: less than the upstream keeps idle connections open, so that no request meets a
+    /// connection that the upstream is closing. Where an upstream announces a time with Keep-Alive, that is
+    /// respected as well.
+    #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "55s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    upstream_idle: Duration,
+
     /// How long running requests and tunnels may take after TERM
     ///
     /// Write 500ms, 30s, 5m, forever, or 0 to end them immediately.
@@ -39,9 +55,11 @@ pub(crate) struct TimeoutArguments {
 impl TimeoutArguments {
     pub(crate) fn apply(&self, options: &mut Options) {
         options.drain_timeout = self.timeout_drain;
+        options.connect_retry = self.connect_retry;
         let client = &mut options.client;
         client.response_timeout = self.timeout_response;
         client.body_timeout = self.timeout_idle;
+        client.idle_timeout = self.upstream_idle;
         client.limits.connect_timeout = self.timeout_connect;
         // Other requests wait for a connection that is being made.
         let wait = &mut client.limits.upstream_wait_timeout;
@@ -124,8 +142,10 @@ mod tests {
     fn applied(connect: u64, idle: u64) -> Options {
         let arguments = TimeoutArguments {
             timeout_connect: Duration::from_secs(connect),
+            connect_retry: Duration::ZERO,
             timeout_response: Duration::from_secs(2),
             timeout_idle: Duration::from_secs(idle),
+            upstream_idle: Duration::from_secs(5),
             timeout_drain: Duration::from_secs(4),
         };
         let mut options = Options::default();

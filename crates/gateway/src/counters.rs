@@ -25,8 +25,10 @@ pub struct Counters {
     pub failures: [u64; Failure::ALL.len()],
     /// Addresses to which no connection could be made, even if another address was reached.
     pub connect_failures: u64,
-    /// Requests that were sent a second time (rule 13).
+    /// Requests that were sent again, however often (rule 13).
     pub retries: u64,
+    /// Requests that were not sent again because the upstream's budget was used up (rule 13).
+    pub retries_over_budget: u64,
     /// Responses that ended early, because the upstream's did or the client left.
     pub cut_off: u64,
     /// Requests whose content ended early, came too slowly or broke the rules, before a response.
@@ -49,6 +51,7 @@ impl Counters {
         failures: [0; Failure::ALL.len()],
         connect_failures: 0,
         retries: 0,
+        retries_over_budget: 0,
         cut_off: 0,
         client_faults: 0,
         tunnels: 0,
@@ -73,6 +76,7 @@ impl Counters {
         self.unrouted += other.unrouted;
         self.connect_failures += other.connect_failures;
         self.retries += other.retries;
+        self.retries_over_budget += other.retries_over_budget;
         self.cut_off += other.cut_off;
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;

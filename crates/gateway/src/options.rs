@@ -19,6 +19,9 @@ pub struct Options {
     /// direction (`stream_idle_timeout`) replace those for head and body, and for a body of type
     /// `text/event-stream` they replace that for the body.
     pub client: ClientOptions,
+    /// How long a request that was not sent tries to connect again after its first failure to connect, for
+    /// example while the upstream restarts; zero, which is not at all.
+    pub connect_retry: Duration,
     /// How long the gateway waits for an upstream to answer `Expect: 100-continue` before it sends
     /// `100 Continue` itself; 1 s. Old servers never send it, and careful clients wait for it.
     pub continue_timeout: Duration,
@@ -60,6 +63,7 @@ impl Default for Options {
         Options {
             limits: Limits::default(),
             client: ClientOptions::default(),
+            connect_retry: Duration::ZERO,
             continue_timeout: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(30),
             body_bytes_max: None,

@@ -5,6 +5,7 @@ mod connect;
 mod finish;
 mod policy;
 mod preflight;
+mod reconnect;
 mod relay;
 mod respond;
 mod retry;
@@ -27,6 +28,7 @@ use connect::{connect, pick};
 use finish::{finish, reject, respond_unrouted};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
+pub(crate) use reconnect::Reconnecting;
 use relay::relay;
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;
@@ -86,6 +88,7 @@ async fn attempt<S>(
     route: &Route,
     request: &mut Request<'_>,
 ) -> Result<Response, Ended> {
+    route.balancer.retries.note_request(request.record.started);
     loop {
         pick(gateway, route, request).await?;
         let Some(connection) = connect(route, request).await? else {
@@ -99,7 +102,7 @@ async fn attempt<S>(
                 if matches!(error, ClientError::Reset { .. }) {
                     route.balancer.without_response(blitz_http::now());
                 }
-                prepare_retry(request, &error)?;
+                prepare_retry(gateway, route, request, &error)?;
             }
         }
     }

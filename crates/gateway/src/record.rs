@@ -44,7 +44,7 @@ pub struct Record<'a> {
     pub connect_failures: u8,
     /// Whether the connection of the last attempt had carried a request before.
     pub is_connection_reused: bool,
-    /// Whether a second attempt was made (rule 13).
+    /// Whether it was sent again (rule 13).
     pub is_retried: bool,
     /// Whether the client got the head of the upstream's response. Otherwise the gateway responded,
     /// or there was no response.

@@ -1,4 +1,4 @@
-//! Content that is kept so that a request can be sent a second time (rule 13).
+//! Content that is kept so that a request can be sent again (rule 13).
 
 use blitz_http::{BodyLength, Buffer, Capabilities, RequestHead};
 
@@ -44,7 +44,7 @@ impl Replay {
         }
     }
 
-    /// Frees the copy when no second attempt will follow, since the response may take long.
+    /// Frees the copy when no further attempt will follow, since the response may take long.
     pub(crate) fn forget(&mut self) {
         *self = Replay::Gone;
     }
@@ -54,10 +54,14 @@ impl Replay {
         !matches!(self, Replay::Gone)
     }
 
-    /// What has to be sent again. Nothing is kept from now on, since there is only one retry.
-    pub(crate) fn again(&mut self) -> Option<Buffer> {
-        match std::mem::replace(self, Replay::Unsent) {
-            Replay::Kept(kept, _) if !kept.is_empty() => Some(kept),
+    /// A copy of what has to be sent again. It stays here, for further attempts.
+    pub(crate) fn sent(&self) -> Option<Buffer> {
+        match self {
+            Replay::Kept(kept, _) if !kept.is_empty() => {
+                let mut sent = Buffer::take();
+                sent.extend_from_slice(kept);
+                Some(sent)
+            }
             _ => None,
         }
     }
@@ -94,9 +98,9 @@ mod tests {
         replay
     }
 
-    fn kept(mut replay: Replay) -> Option<Vec<u8>> {
+    fn kept(replay: Replay) -> Option<Vec<u8>> {
         let complete = replay.is_complete();
-        complete.then(|| replay.again().map_or(Vec::new(), |kept| kept.to_vec()))
+        complete.then(|| replay.sent().map_or(Vec::new(), |kept| kept.to_vec()))
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use blitz_http::{BodyError, Drain, Exchange, Pooled, RequestHead, Responder, Upstream};
 
+use crate::phases::Reconnecting;
 use crate::proxy_status::Failure;
 use crate::record::{self, Ended, Record};
 use crate::request_kind::RequestKind;
@@ -17,9 +18,20 @@ pub(crate) struct Request<'a> {
     pub(crate) responder: Option<Responder>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
+    pub(crate) repeats: Repeats,
+    pub(crate) reconnecting: Reconnecting,
     /// Is reported if no other address can be connected to. Boxed, so that requests without one are small.
     pub(crate) connect_failure: Option<Box<ConnectFailure>>,
     pub(crate) record: Record<'a>,
+}
+
+/// How often a request was sent again (rule 13).
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    /// Because the upstream did not process it.
+    pub(crate) unprocessed: u8,
+    /// Although the upstream may have processed it.
+    pub(crate) perhaps_processed: bool,
 }
 
 /// A failure to connect to one address of the upstream.
@@ -56,6 +68,8 @@ impl<'a> Request<'a> {
             responder: Some(responder),
             kind,
             tried: Tried::default(),
+            repeats: Repeats::default(),
+            reconnecting: Reconnecting::default(),
             connect_failure: None,
             record,
         }

@@ -103,6 +103,7 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("request_content_failed", gateway.client_faults),
         ("connect_failures", gateway.connect_failures),
         ("retries", gateway.retries),
+        ("retries_over_budget", gateway.retries_over_budget),
         ("evicted", http.evicted),
         ("streams_shed", http.streams_shed),
         ("send_stalls", http.send_stalls),

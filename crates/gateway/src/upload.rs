@@ -53,12 +53,12 @@ impl Upload {
         self.flow.translation = Some(translation);
     }
 
-    /// Whether the content allows a second attempt.
+    /// Whether the content allows another attempt.
     pub(crate) fn can_repeat(&self) -> bool {
         self.replay.is_complete()
     }
 
-    /// No second attempt follows.
+    /// No further attempt follows.
     pub(crate) fn forget_replay(&mut self) {
         self.replay.forget();
     }
@@ -70,11 +70,11 @@ impl Upload {
         self.flow.to = Some(to).filter(|to| !to.is_discarding());
     }
 
-    /// Where the content goes in the second attempt, beginning with what was sent in the first.
+    /// Where the content goes in the next attempt, beginning with what was sent before.
     pub(crate) fn send_again_to(&mut self, mut to: SendBody) {
         // If the upstream is gone already, sending the rest fails too.
-        let _ = self.replay.again().map(|sent| to.queue(sent));
-        self.send_to(to, Replay::Unsent);
+        let _ = self.replay.sent().map(|sent| to.queue(sent));
+        self.flow.to = Some(to).filter(|to| !to.is_discarding());
     }
 
     /// Moves as much as possible; ready when the content is complete. An upstream that stops reading

@@ -124,7 +124,7 @@ impl Transport {
     pub(crate) fn expect_to_send_first(&mut self) {
         match self {
             Transport::Plain(socket) => socket.expect_to_send_first(),
-            Transport::Tls(secure) => secure.received_first = secure.tls.holds_content(),
+            Transport::Tls(secure) => secure.expect_to_send_first(),
         }
     }
 
@@ -136,6 +136,12 @@ impl Transport {
             Transport::Plain(socket) => socket.has_received_first(),
             Transport::Tls(secure) => secure.received_first,
         }
+    }
+
+    /// Whether the kernel has certainly taken no byte that was sent after
+    /// [`Transport::expect_to_send_first`]. Over TLS `false` also if a record arrived before that.
+    pub(crate) fn has_sent_nothing(&self) -> bool {
+        self.socket().has_sent_nothing()
     }
 
     /// Reports the bytes held for the connection outside of the socket.
@@ -360,6 +366,11 @@ impl TlsTransport {
         tls.send(socket, &chunk);
         // The encrypted copy is in the socket's queue.
         drop(chunk);
+    }
+
+    fn expect_to_send_first(&mut self) {
+        self.received_first = self.tls.holds_content();
+        self.socket.active().expect_to_send_first();
     }
 
     fn send_close_notify(&mut self) {

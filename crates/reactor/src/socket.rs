@@ -179,6 +179,11 @@ impl Socket {
         core::with(|core| core.sockets().has_received_first(self.key))
     }
 
+    /// Whether the kernel has certainly taken no byte that was sent after [`Socket::expect_to_send_first`].
+    pub fn has_sent_nothing(&self) -> bool {
+        core::with(|core| core.sockets().has_sent_nothing(self.key))
+    }
+
     /// Sets the number of received and queued bytes that the owner holds for this socket, in addition to
     /// those in the socket. When the core's memory is exhausted, the socket with the most is shed: its
     /// calls fail (rule 4).

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub use alone::is_alone;
 pub use client::{Client, Response};
 pub use log_lines::{keep_log_lines, log_lines};
-pub use refusing::refusing_address;
+pub use refusing::{LateListener, refusing_address};
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};
 pub use silent::silent_address;

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{IO_TIMEOUT, silent_address};
+use blitz_testing::{IO_TIMEOUT, LateListener, silent_address};
 
 use crate::run::Running;
 
@@ -77,6 +77,37 @@ fn timeout_idle_does_not_end_a_stream_of_events() {
     assert_eq!(silent, ErrorKind::WouldBlock);
     let received = String::from_utf8(received).unwrap();
     assert!(received.contains("data: 1\n\n"), "{received}");
+}
+
+#[test]
+fn connect_retry_waits_for_an_upstream_that_restarts() {
+    let late = LateListener::bind();
+    let target = format!("http://{}", late.address());
+    let running = Running::start(&["--to", &target, "--connect-retry", "5s"]);
+    let mut client = running.connect();
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    thread::sleep(Duration::from_millis(100));
+    let (mut stream, _) = late.listen().accept().unwrap();
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nback";
+    stream.write_all(response).unwrap();
+    assert_eq!(client.response().text(), "back");
+}
+
+#[test]
+fn upstream_idle_limits_idle_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    let running = Running::start(&["--to", &target, "--upstream-idle", "200ms"]);
+    let mut client = running.connect();
+    client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+    stream
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .unwrap();
+    assert_eq!(client.response().status, 204);
+    let mut request = Vec::new();
+    stream.read_to_end(&mut request).unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use blitz_http::{ClientError, Connection, LocalShortage, TlsError, Upstream};
 
+use super::reconnect::{reconnect, reconnect_unresolved};
 use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::{ConnectFailure, Request};
@@ -34,8 +35,17 @@ pub(super) async fn pick<S>(
                 request.record.upstream = Some(upstream);
                 return Ok(());
             }
-            Pick::Unresolved(failure) => return Err(Ended::Failed(failure.into())),
-            Pick::Exhausted => return exhausted(request),
+            Pick::Unresolved(failure) => {
+                if !reconnect_unresolved(gateway, request).await {
+                    return Err(Ended::Failed(failure.into()));
+                }
+            }
+            Pick::Exhausted if request.connect_failure.is_none() => return Ok(()),
+            Pick::Exhausted => {
+                if !reconnect(gateway, route, request).await {
+                    return exhausted(request);
+                }
+            }
             Pick::Pending if waited >= gateway.options.client.limits.connect_timeout => {
                 return Err(Ended::Failed(Failure::DnsTimeout));
             }
@@ -100,8 +110,9 @@ pub(super) async fn connect(
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             let is_of_address = matches!(health(&error), Health::Failed { .. });
-            record.connect_failures += u8::from(is_of_address);
+            record.connect_failures = record.connect_failures.saturating_add(is_of_address.into());
             note_failure(&route.balancer, upstream, &error);
+            request.reconnecting.note_failure(&error);
             let failure = Failure::of_connection(upstream.address(), &error);
             let known = request.connect_failure.as_ref().map(|known| known.failure);
             if is_reported(failure, known, request.tried.is_first(upstream)) {

@@ -1,6 +1,6 @@
 //! Phase `send`: the head leaves, and the content gets its way.
 
-use blitz_http::{Connection, ResponseStream};
+use blitz_http::{BodyLength, Connection, ResponseStream};
 
 use crate::record::Ended;
 use crate::replay::Replay;
@@ -38,10 +38,21 @@ pub(super) fn send<S>(
     if request.kind.is_call() {
         stream.disable_min_rate();
     }
-    let is_idempotent = || request.kind.is_idempotent(request.head.method);
-    let may_be_sent_again = !is_retry && (capabilities.refuses_unprocessed || is_idempotent());
+    // An idle connection may have ended before the head leaves.
+    let may_not_leave = request.record.is_connection_reused && has_no_content(length);
+    let may_be_sent_again = capabilities.refuses_unprocessed
+        || request.kind.is_idempotent(request.head.method)
+        || may_not_leave;
     if !may_be_sent_again {
+        request.upload.forget_replay();
         request.head.reduce();
     }
     Ok(stream)
+}
+
+fn has_no_content(length: BodyLength) -> bool {
+    matches!(
+        length,
+        BodyLength::Empty | BodyLength::Known(0) | BodyLength::NothingButTrailers
+    )
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
 
 use super::cooldown::Cooldowns;
-use super::resolve::{LookupResult, NameFailure, ResolvedName};
+use super::resolve::{LookupResult, NameFailure, NameState, ResolvedName};
+use super::retry_budget::RetryBudget;
 
 /// Addresses tried for one request.
 const TRIES_MAX: usize = 3;
@@ -30,6 +31,7 @@ pub(crate) struct Balancer {
     cooldowns: RefCell<Cooldowns>,
     /// Number of connections that ended without a response, and since when they are counted.
     resets: Cell<Option<(u32, Instant)>>,
+    pub(crate) retries: RetryBudget,
 }
 
 /// How connections to an upstream are made.
@@ -65,6 +67,8 @@ pub(crate) struct Tried {
     again: Option<u8>,
     /// Index of the first address in the list.
     first: Option<u32>,
+    /// The state of the name before the first address was picked.
+    name: Option<NameState>,
 }
 
 impl Tried {
@@ -126,6 +130,7 @@ impl Balancer {
             upstreams: RefCell::default(),
             cooldowns: RefCell::default(),
             resets: Cell::default(),
+            retries: RetryBudget::default(),
         }
     }
 
@@ -142,11 +147,32 @@ impl Balancer {
                 tried.first = Some(0);
                 self.pick_of(addresses, tried, now())
             }
-            AddressSource::Name(name) => match &**name.latest() {
-                LookupResult::Pending => Pick::Pending,
-                LookupResult::Failed(failure) => Pick::Unresolved(*failure),
-                LookupResult::Addresses(addresses) => self.pick_of(addresses, tried, now()),
-            },
+            AddressSource::Name(name) => {
+                tried.name.get_or_insert_with(|| name.state());
+                match &**name.latest() {
+                    LookupResult::Pending => Pick::Pending,
+                    LookupResult::Failed(failure) => Pick::Unresolved(*failure),
+                    LookupResult::Addresses(addresses) => self.pick_of(addresses, tried, now()),
+                }
+            }
+        }
+    }
+
+    /// Whether the name has got other addresses since the first of these was picked.
+    pub(crate) fn has_changed_since(&self, tried: &Tried) -> bool {
+        match (&self.source, tried.name) {
+            (AddressSource::Name(name), Some(then)) => name.has_changed_since(then),
+            _ => false,
+        }
+    }
+
+    /// Whether a look-up that began after the first of these was picked will end soon.
+    pub(crate) fn expects_look_up(&self, tried: &Tried) -> bool {
+        match (&self.source, tried.name) {
+            (AddressSource::Name(name), Some(then)) => {
+                name.looks_up_soon() && !name.is_newer_than(then)
+            }
+            _ => false,
         }
     }
 

@@ -14,6 +14,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -29,8 +30,10 @@ pub(crate) use failure::NameFailure;
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 /// Longest time between queries: changes of the hosts file apply within five minutes.
 const REFRESH_MAX: Duration = Duration::from_secs(300);
-/// Pause before a query after the first failure of a query or of a connection; it doubles with each
-/// further one that changes nothing.
+/// Pause before a query after the first failure of a connection, since the last query: requests wait for it.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// The same before the next one if that changed nothing, and after the first failure of a query; it doubles
+/// with each further one.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest of these pauses.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -57,6 +60,21 @@ pub(crate) struct ResolvedName {
     port: u16,
     latest: ArcSwap<LookupResult>,
     requests: Arc<RefreshRequests>,
+    /// Look-ups that have begun.
+    begun: AtomicU32,
+    /// How many of them have ended.
+    ended: AtomicU32,
+    /// How often the addresses have changed.
+    changes: AtomicU32,
+    /// See [`ResolvedName::looks_up_soon`].
+    looks_up_soon: AtomicBool,
+}
+
+/// What has become of a name until a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NameState {
+    begun: u32,
+    changes: u32,
 }
 
 /// Requests to query a name again before its TTL expires. Equal ones count as one.
@@ -90,8 +108,34 @@ impl ResolvedName {
         self.name == name && self.port == port
     }
 
-    /// Queries the name again within about a second, or later if the last such query changed
-    /// nothing. The known addresses stay in use meanwhile.
+    /// The state before a request uses the newest result.
+    #[inline]
+    pub(crate) fn state(&self) -> NameState {
+        NameState {
+            begun: self.begun.load(Ordering::Acquire),
+            changes: self.changes.load(Ordering::Acquire),
+        }
+    }
+
+    /// Whether the addresses have changed since then.
+    pub(crate) fn has_changed_since(&self, then: NameState) -> bool {
+        self.changes.load(Ordering::Acquire) != then.changes
+    }
+
+    /// Whether a look-up that has begun since then has ended.
+    pub(crate) fn is_newer_than(&self, then: NameState) -> bool {
+        let ended = self.ended.load(Ordering::Acquire);
+        ended.wrapping_sub(then.begun).cast_signed() > 0
+    }
+
+    /// Whether the name is queried within about a second of a failure to connect. While an upstream is down
+    /// for longer, this is not so, and no request waits for the query.
+    pub(crate) fn looks_up_soon(&self) -> bool {
+        self.looks_up_soon.load(Ordering::Acquire)
+    }
+
+    /// Queries the name again at once, or within about a second if the last such query changed nothing, and
+    /// later if that is repeated. The known addresses stay in use meanwhile.
     pub(crate) fn refresh_after_failure(&self) {
         self.requests.failure.notify_one();
     }
@@ -104,11 +148,19 @@ impl ResolvedName {
     /// A name with a result that never changes.
     #[cfg(test)]
     pub(crate) fn fixed(result: LookupResult) -> ResolvedName {
+        ResolvedName::new(String::new(), 0, result)
+    }
+
+    fn new(name: String, port: u16, result: LookupResult) -> ResolvedName {
         ResolvedName {
-            name: String::new(),
-            port: 0,
+            name,
+            port,
             latest: ArcSwap::from_pointee(result),
             requests: Arc::default(),
+            begun: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            changes: AtomicU32::new(0),
+            looks_up_soon: AtomicBool::new(true),
         }
     }
 
@@ -131,6 +183,7 @@ impl ResolvedName {
         if is_changed {
             self.latest
                 .store(Arc::new(LookupResult::Addresses(addresses)));
+            self.changes.fetch_add(1, Ordering::Release);
         }
         is_changed
     }
@@ -202,13 +255,11 @@ pub(crate) fn start(
     servers: &[SocketAddr],
 ) -> io::Result<Vec<Arc<ResolvedName>>> {
     let make = |(name, port): &(String, u16)| {
-        let latest = ArcSwap::from_pointee(LookupResult::Pending);
-        Arc::new(ResolvedName {
-            name: name.clone(),
-            port: *port,
-            latest,
-            requests: Arc::default(),
-        })
+        Arc::new(ResolvedName::new(
+            name.clone(),
+            *port,
+            LookupResult::Pending,
+        ))
     };
     let resolved: Vec<Arc<ResolvedName>> = names.iter().map(make).collect();
     if resolved.is_empty() {
@@ -239,18 +290,22 @@ pub(crate) fn start(
 async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {
     let mut trigger = Trigger::Expiry;
     let mut failure = None;
-    let mut pause = PAUSE_MIN;
+    let mut pause = PAUSE_FIRST;
     while let Some(resolved) = watched.upgrade() {
         let requests = resolved.requests();
         let is_reload = trigger == Trigger::Reload;
+        let begun = resolved
+            .begun
+            .fetch_add(1, Ordering::AcqRel)
+            .wrapping_add(1);
         let looked_up = look_up(&resolved.name, resolved.port, &servers).await;
         let expires = match looked_up {
             Ok(Found { addresses, ttl }) => {
                 let is_news = is_reload || failure.take().is_some();
                 let is_changed = resolved.publish(addresses, is_news);
                 pause = match trigger {
-                    Trigger::Failure if !is_changed => (pause * 2).min(PAUSE_MAX),
-                    _ => PAUSE_MIN,
+                    Trigger::Failure if !is_changed => longer(pause),
+                    _ => PAUSE_FIRST,
                 };
                 ttl.clamp(REFRESH_MIN, REFRESH_MAX)
             }
@@ -259,15 +314,23 @@ async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {
                 let known = failure.replace(not_found.failure);
                 resolved.publish_failure(&not_found, is_reload || known != failure);
                 pause = match known {
-                    Some(_) if !is_reload => (pause * 2).min(PAUSE_MAX),
+                    Some(_) if !is_reload => longer(pause),
                     _ => PAUSE_MIN,
                 };
                 with_jitter(pause)
             }
         };
+        resolved
+            .looks_up_soon
+            .store(pause <= PAUSE_MIN, Ordering::Release);
+        resolved.ended.store(begun, Ordering::Release);
         drop(resolved);
         trigger = requests.next(with_jitter(pause), expires).await;
     }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 /// Up to a quarter longer, so that many gateways do not query at the same moment.

@@ -30,12 +30,16 @@ mod h2c_upgrade;
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h3_frames;
 mod h3_support;
+mod idle_upstreams;
 mod interop;
 mod limits;
 mod liveness;
+mod long_answers;
 mod misdirected;
+mod name_server;
 mod names;
 mod pooling;
+mod reconnect;
 mod records;
 mod retries;
 mod routing;
@@ -45,6 +49,8 @@ mod timeouts;
 #[path = "../../../http/tests/it/tls_support.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod tls_support;
+mod unprocessed;
+mod unread_content;
 mod upgrade;
 mod upstream_tls;
 mod websocket;

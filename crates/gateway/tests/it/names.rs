@@ -1,16 +1,15 @@
 //! Names of upstreams are resolved, and again when the TTL expires, when their addresses fail, and on HUP.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_gateway::Options;
 use blitz_http::Signals;
 use blitz_testing::IO_TIMEOUT;
 
+use crate::name_server::NameServer;
 use crate::support::{Proxy, Upstream, eventually};
 
 /// RFC 1035, section 4.1.1.
@@ -21,101 +20,7 @@ const REFUSED: u8 = 5;
 /// Longer than a test.
 const LONG_TTL: u8 = 200;
 
-/// A name server that gives every name one address in 127.0.0.0/8.
-struct NameServer {
-    address: SocketAddr,
-    answer: Arc<Answer>,
-    received: Arc<AtomicUsize>,
-}
-
-struct Answer {
-    /// The last octet of the address; 0 for no address.
-    octet: AtomicU8,
-    /// The response code.
-    code: AtomicU8,
-    /// In seconds.
-    ttl: u8,
-    /// Queries of other types than A get no answer.
-    is_silent_otherwise: AtomicBool,
-}
-
-impl NameServer {
-    /// With a TTL of one second.
-    fn start(octet: u8) -> NameServer {
-        NameServer::with_ttl(octet, 1)
-    }
-
-    fn with_ttl(octet: u8, ttl: u8) -> NameServer {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = socket.local_addr().unwrap();
-        let answer = Arc::new(Answer {
-            octet: AtomicU8::new(octet),
-            code: AtomicU8::new(0),
-            ttl,
-            is_silent_otherwise: AtomicBool::new(false),
-        });
-        let received = Arc::new(AtomicUsize::new(0));
-        let (answered, counted) = (Arc::clone(&answer), Arc::clone(&received));
-        thread::spawn(move || {
-            let mut query = [0; 512];
-            while let Ok((length, client)) = socket.recv_from(&mut query) {
-                counted.fetch_add(1, Ordering::SeqCst);
-                if let Some(answer) = answered.to(&query[..length]) {
-                    let _ = socket.send_to(&answer, client);
-                }
-            }
-        });
-        NameServer {
-            address,
-            answer,
-            received,
-        }
-    }
-
-    fn set_octet(&self, octet: u8) {
-        self.answer.octet.store(octet, Ordering::SeqCst);
-    }
-
-    fn set_code(&self, code: u8) {
-        self.answer.code.store(code, Ordering::SeqCst);
-    }
-
-    fn received(&self) -> usize {
-        self.received.load(Ordering::SeqCst)
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            name_servers: vec![self.address],
-            ..Options::default()
-        }
-    }
-}
-
-impl Answer {
-    /// RFC 1035 section 4: the question, and for type A one record that refers to its name.
-    fn to(&self, query: &[u8]) -> Option<Vec<u8>> {
-        let octet = self.octet.load(Ordering::SeqCst);
-        let code = self.code.load(Ordering::SeqCst);
-        let name_end = 12 + query[12..].iter().position(|&byte| byte == 0).unwrap() + 1;
-        let is_a = query[name_end..name_end + 2] == [0, 1];
-        if !is_a && self.is_silent_otherwise.load(Ordering::SeqCst) {
-            return None;
-        }
-        let has_record = octet != 0 && code == 0 && is_a;
-        let mut answer = query[..2].to_vec();
-        answer.extend([0x81, 0x80 + code, 0, 1]);
-        answer.extend([0, u8::from(has_record), 0, 0, 0, 0]);
-        answer.extend(&query[12..name_end + 4]);
-        if has_record {
-            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, self.ttl]);
-            answer.extend([0, 4, 127, 0, 0, octet]);
-        }
-        Some(answer)
-    }
-}
-
-fn target(upstream: &Upstream) -> String {
+pub(crate) fn target(upstream: &Upstream) -> String {
     format!("http://app.internal.example:{}", upstream.port())
 }
 
@@ -197,10 +102,10 @@ scenarios! {
         while start.elapsed() < Duration::from_millis(2500) {
             assert_eq!(client.get("/").status, 502);
         }
-        // One look-up at the start and one after a second, each for both types of addresses. The third
-        // one is due two seconds later.
+        // One look-up at the start, one after 100 ms and one after another second, each for both types of
+        // addresses. The fourth one is due two seconds later.
         let received = names.received();
-        assert!(received == 4 || start.elapsed() > Duration::from_millis(2900), "{received}");
+        assert!(received == 6 || start.elapsed() > Duration::from_millis(2900), "{received}");
     }
 
     fn an_address_that_resets_connections_repeatedly_is_resolved_again(io) {

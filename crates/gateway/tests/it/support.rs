@@ -188,25 +188,7 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn scripted(script: impl Fn(usize, &mut Peer) + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let heads = Arc::default();
-        let accepted = Arc::default();
-        let streams = Streams {
-            heads: Arc::clone(&heads),
-            accepted: Arc::clone(&accepted),
-        };
-        thread::spawn(move || {
-            streams.run(
-                listener.incoming().flatten().map(Stream::Tcp),
-                &Arc::new(script),
-            );
-        });
-        Upstream {
-            address,
-            accepted,
-            heads,
-        }
+        serve_all(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), script)
     }
 
     /// Sends these bytes as the response to each request, after its content.
@@ -248,6 +230,31 @@ impl Upstream {
         let heads = self.heads();
         assert_eq!(heads.len(), 1, "{heads:?}");
         heads[0].clone()
+    }
+}
+
+/// An upstream on this listener.
+pub(crate) fn serve_all(
+    listener: TcpListener,
+    script: impl Fn(usize, &mut Peer) + Send + Sync + 'static,
+) -> Upstream {
+    let address = listener.local_addr().unwrap();
+    let heads = Arc::default();
+    let accepted = Arc::default();
+    let streams = Streams {
+        heads: Arc::clone(&heads),
+        accepted: Arc::clone(&accepted),
+    };
+    thread::spawn(move || {
+        streams.run(
+            listener.incoming().flatten().map(Stream::Tcp),
+            &Arc::new(script),
+        );
+    });
+    Upstream {
+        address,
+        accepted,
+        heads,
     }
 }
 
@@ -441,6 +448,20 @@ impl Peer {
             Ok(length) => length == 0,
             Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         }
+    }
+
+    /// Whether more bytes, or the end, come within this time.
+    pub(crate) fn has_more_within(&mut self, time: Duration) -> bool {
+        let Stream::Tcp(tcp) = self.reader.get_ref() else {
+            panic!("only TCP")
+        };
+        tcp.set_read_timeout(Some(time)).unwrap();
+        let has_more = self.reader.fill_buf().is_ok();
+        let Stream::Tcp(tcp) = self.reader.get_ref() else {
+            panic!("only TCP")
+        };
+        tcp.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+        has_more
     }
 
     /// Sends FIN; reading continues.

@@ -1,7 +1,9 @@
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use blitz_http::{
-    Address, BodyLength, ClientError, ClientOptions, IoChoice, Limits, Method, Pool, Upstream,
+    Address, BodyLength, ClientError, ClientOptions, IoChoice, Limits, Method, Pool, RequestHead,
+    Upstream,
 };
 
 use crate::client_exchange::get;
@@ -70,6 +72,41 @@ fn a_clean_connection_is_reused() {
                 assert_eq!((got.as_str(), reused), (content, index > 0));
                 assert_eq!((pool.idle(), upstream.idle(), upstream.active()), (1, 1, 0));
             }
+        });
+    });
+}
+
+/// The kernel takes no byte for a connection that was reset, so that any request may be sent again (rule 13).
+#[test]
+fn a_request_that_never_left_is_unprocessed() {
+    on_each_driver(|io| {
+        let steps = [(), ()].map(|()| Arc::new(Barrier::new(2)));
+        let [reset, is_reset] = steps.clone();
+        let script = move |listener: std::net::TcpListener| {
+            let mut server = accept(&listener);
+            // The content stays unread, so that closing resets the connection.
+            turn(&mut server, OK);
+            reset.wait();
+            server.reset();
+            is_reset.wait();
+        };
+        let post = RequestHead::new(Method::Post, "/x");
+        pooled(io, script, async |_, upstream| {
+            let connection = upstream.checkout().await.expect("connects");
+            let (mut content, response) = connection.request(&post, BodyLength::Known(5));
+            content.queue("hello").expect("it takes content");
+            content.finish(None).expect("it is complete");
+            let mut response = response.response().await.expect("answers");
+            response.body.read_to_end(16).await.expect("is complete");
+            let connection = upstream.checkout().await.expect("it is idle");
+            assert!(connection.is_reused());
+            // The core is blocked, so that it sees nothing of the reset before it sends.
+            for step in &steps {
+                step.wait();
+            }
+            let (_, response) = connection.request(&post, BodyLength::Empty);
+            let error = response.response().await.err().expect("no response");
+            assert!(error.is_unprocessed(), "{error:?}");
         });
     });
 }

@@ -24,6 +24,8 @@ pub struct Client {
     informational_count: usize,
     /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
+    /// What the server announced with its last final response.
+    keep_alive_timeout_s: Option<u32>,
     /// The current exchange is the last one.
     draining: bool,
 }
@@ -53,6 +55,7 @@ impl Client {
             asked_for_upgrade: false,
             informational_count: 0,
             keep_alive: true,
+            keep_alive_timeout_s: None,
             draining: false,
         }
     }
@@ -229,6 +232,13 @@ impl Client {
         self.keep_alive && self.request_done() && self.response_done()
     }
 
+    /// How long the server keeps the connection open without a request, in seconds, if it announced that
+    /// with its last response (`Keep-Alive`).
+    #[must_use]
+    pub fn keep_alive_timeout_s(&self) -> Option<u32> {
+        self.keep_alive_timeout_s
+    }
+
     fn step_head(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Step, Error> {
         // Other input may never contain a line end; the client should not wait for the deadline.
         if !self.section.may_begin(&head.fields, input, b"HTTP/") {
@@ -284,6 +294,7 @@ impl Client {
             self.keep_alive = false;
             return Ok(BodyLength::Empty);
         }
+        self.keep_alive_timeout_s = facts.keep_alive_timeout_s;
         // A final response before the end of the request closes the connection (rule 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
         let has_no_content = status.forbids_content() || self.method == Method::Head;

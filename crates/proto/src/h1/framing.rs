@@ -15,6 +15,8 @@ pub(crate) struct Framing {
     pub(crate) content_length: Option<u64>,
     pub(crate) transfer_encoding: Option<TransferEncoding>,
     pub(crate) connection: ConnectionOptions,
+    /// How long the server keeps an idle connection open: `timeout` of `Keep-Alive`, in seconds.
+    pub(crate) keep_alive_timeout_s: Option<u32>,
     /// `Upgrade` names a protocol other than h2c (rule 15).
     pub(crate) names_protocol: bool,
     /// `Upgrade` names h2c, without a version.
@@ -71,6 +73,10 @@ impl Framing {
             }
             Name::Connection => self.connection.note(value),
             Name::Upgrade => self.note_upgrade(value),
+            Name::KeepAlive => {
+                self.note_keep_alive(value);
+                Ok(())
+            }
             Name::Expect => {
                 let is_continue = value.eq_ignore_ascii_case(b"100-continue");
                 self.expects_continue |= is_continue;
@@ -121,6 +127,24 @@ impl Framing {
             self.names_h2c |= is_h2c && version.is_none();
         }
         Ok(())
+    }
+
+    /// `Keep-Alive: timeout=5, max=100`, which no RFC defines in full (RFC 2068, section 19.7.1.1). What is not
+    /// understood is ignored, and of several values the shortest counts.
+    fn note_keep_alive(&mut self, value: &[u8]) {
+        for parameter in list(value) {
+            let Some((name, seconds)) = parameter.split_at_checked("timeout=".len()) else {
+                continue;
+            };
+            if name.eq_ignore_ascii_case(b"timeout=")
+                && seconds.iter().all(u8::is_ascii_digit)
+                && let Ok(seconds) = str::from_utf8(seconds)
+                && let Ok(seconds) = seconds.parse()
+            {
+                let known = self.keep_alive_timeout_s.get_or_insert(seconds);
+                *known = seconds.min(*known);
+            }
+        }
     }
 
     /// Whether the content is chunked, after all fields were recorded.

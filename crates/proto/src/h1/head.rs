@@ -27,6 +27,7 @@ pub(crate) struct ResponseFacts {
     pub(crate) length: BodyLength,
     pub(crate) is_chunked: bool,
     pub(crate) keep_alive: bool,
+    pub(crate) keep_alive_timeout_s: Option<u32>,
 }
 
 /// Completes `head`, whose fields are split, from its first line.
@@ -136,6 +137,7 @@ pub(crate) fn parse_response(
         length,
         is_chunked,
         keep_alive: framing.keeps_alive(head.version),
+        keep_alive_timeout_s: framing.keep_alive_timeout_s,
     })
 }
 

@@ -23,7 +23,7 @@ macro_rules! names {
     };
 }
 
-// The names that frame or route an HTTP/1 message come first, up to `Expect`, then the other
+// The names that frame or route an HTTP/1 message come first, up to `Keep-Alive`, then the other
 // hop-by-hop fields, up to `HTTP2-Settings`: each test for such a group is then a single comparison
 // per field, see `Name::frames_or_routes` and `Name::may_be_hop_by_hop`.
 names! {
@@ -217,7 +217,7 @@ impl Name {
     pub(crate) fn is_forbidden_in_trailers(self) -> bool {
         use Name as N;
         self.frames_or_routes()
-            || matches!(self, N::KeepAlive | N::ProxyConnection | N::Te | N::Trailer)
+            || matches!(self, N::ProxyConnection | N::Te | N::Trailer)
             || matches!(
                 self,
                 N::Http2Settings | N::Forwarded | N::Via | N::MaxForwards | N::Proxy
@@ -253,10 +253,10 @@ impl Name {
             || matches!(self, N::ContentRange | N::Range)
     }
 
-    /// Whether the HTTP/1 parser needs the value to frame or route the message.
+    /// Whether the HTTP/1 parser needs the value to frame or route the message, or for the connection.
     #[inline]
     pub(crate) fn frames_or_routes(self) -> bool {
-        self as u8 <= Name::Expect as u8
+        self as u8 <= Name::KeepAlive as u8
     }
 }
 

@@ -258,6 +258,12 @@ impl Sockets<'_> {
         self.table.entry(key).order == Order::ReceivedFirst
     }
 
+    /// The outcome of a pending send is not known.
+    pub(super) fn has_sent_nothing(&mut self, key: SocketKey) -> bool {
+        let entry = self.table.entry(key);
+        entry.order == Order::SendFirst && !entry.pending.has(Pending::SEND)
+    }
+
     pub(super) fn note_held(&mut self, key: SocketKey, bytes: usize) {
         self.table.entry(key).held = bytes;
     }

@@ -4,14 +4,25 @@ use std::pin::pin;
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ProtocolConfig, ResolverConfig, ResolverOpts,
+};
 use hickory_resolver::lookup::Lookup;
-use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, Record, RecordType};
 use tokio::time::timeout;
 
 use super::failure::NameFailure;
+
+/// The longest answer that servers are asked to send in a datagram, so that it is not fragmented.
+const USUAL_PAYLOAD_BYTES: u16 = 1232;
+/// The longest datagram that the resolver receives.
+const LONG_PAYLOAD_BYTES: u16 = 4096;
+
+/// How long a server has before it gets the same query without EDNS.
+const EDNS_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the addresses of one family wait for those of the other (RFC 8305, section 3). That RFC
 /// recommends 50 ms for a person who waits for a page; a gateway keeps the result until its TTL expires.
@@ -28,13 +39,10 @@ pub(super) async fn query(
     options: ResolverOpts,
 ) -> Result<Vec<Record>, NetError> {
     let names = candidates(&name, &config, options.ndots);
-    let provider = TokioRuntimeProvider::default();
-    let resolver = TokioResolver::builder_with_config(config, provider)
-        .with_options(options)
-        .build()?;
+    let resolvers = Resolvers { config, options };
     let mut last = NetError::Message("no name to query");
     for name in names {
-        match both_families(&resolver, name).await {
+        match both_families(&resolvers, name).await {
             Ok(records) => return Ok(records),
             Err(error) => last = error,
         }
@@ -74,9 +82,9 @@ fn candidates(name: &Name, config: &ResolverConfig, ndots: usize) -> Vec<Name> {
 
 /// Queries A and AAAA at the same time. Once one answer has addresses, the other is waited for briefly
 /// only: some name servers never answer AAAA.
-async fn both_families(resolver: &TokioResolver, name: Name) -> Result<Vec<Record>, NetError> {
-    let mut v4 = pin!(resolver.lookup(name.clone(), RecordType::A));
-    let mut v6 = pin!(resolver.lookup(name, RecordType::AAAA));
+async fn both_families(resolvers: &Resolvers, name: Name) -> Result<Vec<Record>, NetError> {
+    let mut v4 = pin!(resolvers.look_up(name.clone(), RecordType::A));
+    let mut v6 = pin!(resolvers.look_up(name, RecordType::AAAA));
     let (first, other) = tokio::select! {
         first = &mut v4 => (first, v6),
         first = &mut v6 => (first, v4),
@@ -96,6 +104,103 @@ async fn both_families(resolver: &TokioResolver, name: Name) -> Result<Vec<Recor
     }
 }
 
+/// How the datagrams and connections to the name servers are used.
+struct Resolvers {
+    config: ResolverConfig,
+    options: ResolverOpts,
+}
+
+impl Resolvers {
+    /// The records of one type. Answers of up to [`USUAL_PAYLOAD_BYTES`] come in a datagram, and longer ones over
+    /// TCP, which is tried if a server says that the answer is cut off (this is part of the resolver) and also
+    /// if it says nothing: Docker's, for example, sends datagrams of any length. A server without TCP may send a
+    /// long datagram.
+    async fn look_up(&self, name: Name, family: RecordType) -> Result<Lookup, NetError> {
+        match self.with_or_without_edns(&name, family).await {
+            Err(error) if is_not_decoded(&error) => {}
+            answered => return answered,
+        }
+        tracing::debug!(%name, "the answer is longer than a datagram: TCP is used");
+        match self.ask(Way::Tcp, &name, family).await {
+            Err(NetError::Io(_) | NetError::NoConnections | NetError::Timeout) => {
+                self.ask(Way::LongDatagrams, &name, family).await
+            }
+            answered => answered,
+        }
+    }
+
+    /// A server that does not know EDNS gets a query without it: at once if it says so, and after [`EDNS_WAIT`] if
+    /// it is silent. Some ignore such queries, or answer without the question, by which answers are recognised.
+    async fn with_or_without_edns(
+        &self,
+        name: &Name,
+        family: RecordType,
+    ) -> Result<Lookup, NetError> {
+        let mut usual = pin!(self.ask(Way::Usual, name, family));
+        match timeout(EDNS_WAIT, &mut usual).await {
+            Ok(Err(error)) if lacks_edns(&error) => self.ask(Way::WithoutEdns, name, family).await,
+            Ok(answered) => answered,
+            Err(_) => tokio::select! {
+                answered = &mut usual => answered,
+                Ok(lookup) = self.ask(Way::WithoutEdns, name, family) => Ok(lookup),
+            },
+        }
+    }
+
+    async fn ask(&self, way: Way, name: &Name, family: RecordType) -> Result<Lookup, NetError> {
+        self.resolver(way)?.lookup(name.clone(), family).await
+    }
+
+    fn resolver(&self, way: Way) -> Result<TokioResolver, NetError> {
+        let (mut config, mut options) = (self.config.clone(), self.options.clone());
+        options.edns0 = way != Way::WithoutEdns;
+        options.edns_payload_len = match way {
+            Way::LongDatagrams => LONG_PAYLOAD_BYTES,
+            _ => USUAL_PAYLOAD_BYTES,
+        };
+        if way == Way::Tcp {
+            let servers = config.name_servers().iter().map(without_datagrams);
+            config = ResolverConfig::from_name_servers(servers.collect());
+        }
+        let provider = TokioRuntimeProvider::default();
+        TokioResolver::builder_with_config(config, provider)
+            .with_options(options)
+            .build()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Usual,
+    Tcp,
+    LongDatagrams,
+    WithoutEdns,
+}
+
+fn without_datagrams(server: &NameServerConfig) -> NameServerConfig {
+    let mut server = server.clone();
+    let is_udp = |connection: &ConnectionConfig| connection.protocol == ProtocolConfig::Udp;
+    server.connections.retain(|connection| !is_udp(connection));
+    server
+}
+
+/// The received part of the answer ends within a record, or TCP has been tried.
+fn is_not_decoded(error: &NetError) -> bool {
+    matches!(error, NetError::Proto(_) | NetError::Truncated)
+}
+
+/// RFC 6891, section 7: "Responders that choose not to implement the protocol extensions defined in this
+/// document MUST respond with a return code (RCODE) of FORMERR to messages containing an OPT record in the
+/// additional section". Some answer with NOTIMP.
+fn lacks_edns(error: &NetError) -> bool {
+    let codes = [
+        ResponseCode::FormErr,
+        ResponseCode::NotImp,
+        ResponseCode::BADVERS,
+    ];
+    matches!(error, NetError::Dns(DnsError::ResponseCode(code)) if codes.contains(code))
+}
+
 fn has_addresses(lookup: &Lookup) -> bool {
     let mut records = lookup.answers().iter();
     records.any(|record| record.data.ip_addr().is_some())
@@ -104,6 +209,27 @@ fn has_addresses(lookup: &Lookup) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without EDNS, answers have at most 512 bytes. Files of Docker and Kubernetes do not ask for it.
+    #[test]
+    fn queries_have_edns_also_if_resolv_conf_has_no_such_option() {
+        let resolv_conf = "nameserver 10.0.0.2\noptions ndots:5\n";
+        let (config, options) =
+            hickory_resolver::system_conf::parse_resolv_conf(resolv_conf).unwrap();
+        assert!(!options.edns0);
+        let resolvers = Resolvers { config, options };
+        let used = |way| {
+            let resolver = resolvers.resolver(way).unwrap();
+            (
+                resolver.options().edns0,
+                resolver.options().edns_payload_len,
+            )
+        };
+        assert_eq!(used(Way::Usual), (true, 1232));
+        assert_eq!(used(Way::Tcp), (true, 1232));
+        assert_eq!(used(Way::LongDatagrams), (true, 4096));
+        assert!(!used(Way::WithoutEdns).0);
+    }
 
     #[test]
     fn the_search_list_comes_first_for_names_with_few_dots() {

@@ -20,7 +20,7 @@ use crate::exchange::{
 };
 use crate::free_list::FreeList;
 use crate::options::ClientOptions;
-use crate::pool::Lease;
+use crate::pool::{IdleLimit, Lease};
 use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
@@ -63,8 +63,8 @@ enum Owner {
 
 /// What becomes of a connection after its exchange.
 enum End {
-    /// Another request may use it.
-    Reusable(Transport),
+    /// Another request may use it, within the time that the server keeps it open.
+    Reusable(Transport, IdleLimit),
     Closed,
 }
 
@@ -120,15 +120,25 @@ impl ClientConn {
         driver.role.clear();
     }
 
+    /// Whether the owner of the connection decides which requests it carries.
+    fn has_handles(&self) -> bool {
+        let owner = self.owner.take();
+        let has_handles = matches!(owner, Owner::Handles(_));
+        self.owner.set(owner);
+        has_handles
+    }
+
     /// Tells the owner what became of the connection.
     fn end_exchange(&self, end: End) {
         match (self.owner.take(), end) {
-            (Owner::Pool(lease), End::Reusable(transport)) => lease.put_back(transport),
+            (Owner::Pool(lease), End::Reusable(transport, idle_limit)) => {
+                lease.put_back(transport, idle_limit);
+            }
             (Owner::Pool(lease), End::Closed) => {
                 lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
-            (Owner::Handles(waiters), End::Reusable(transport)) => {
+            (Owner::Handles(waiters), End::Reusable(transport, _)) => {
                 self.driver.borrow_mut().begin_again(transport);
                 waiters.wake_one();
                 self.owner.set(Owner::Handles(waiters));
@@ -173,13 +183,19 @@ impl Carrier for ClientConn {
         head: &RequestHead,
         length: BodyLength,
     ) -> Result<(ExchangeId, bool), ClientError> {
+        let has_content = matches!(length, BodyLength::Known(1..) | BodyLength::Unknown);
+        if has_content && !head.method.defines_content() && !self.has_handles() {
+            // The server may leave the content unread and take it for a request: it is asked to close the
+            // connection, and no other request uses it (rule 11).
+            self.look(|driver| driver.role.machine.drain());
+        }
         Ok(self.with(|driver| driver.start_request(head, length)))
     }
 
     fn return_unused(self: Rc<Self>) {
         let socket = self.driver.borrow_mut().socket.take();
         if let Some(socket) = socket {
-            self.end_exchange(End::Reusable(socket));
+            self.end_exchange(End::Reusable(socket, IdleLimit::Unchanged));
         }
         Link::recycle(self);
     }
@@ -375,7 +391,10 @@ impl ClientFraming for Driver<Client> {
             .socket
             .take_if(|socket| is_clean && socket.is_untouched())
         {
-            Some(socket) => self.role.end = Some(End::Reusable(socket)),
+            Some(socket) => {
+                let announced_s = self.role.machine.keep_alive_timeout_s();
+                self.role.end = Some(End::Reusable(socket, IdleLimit::of(announced_s)));
+            }
             None => self.close(),
         }
     }
@@ -522,6 +541,14 @@ impl Driver<Client> {
         }
         if self.role.machine.has_only_interim() {
             return ClientError::OnlyInterim;
+        }
+        if !self.role.is_heard
+            && self
+                .socket
+                .as_ref()
+                .is_some_and(Transport::has_sent_nothing)
+        {
+            return ClientError::Unprocessed;
         }
         let reused = self.role.is_reused;
         if is_reset {

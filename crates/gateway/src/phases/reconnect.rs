@@ -1,0 +1,131 @@
+//! Phase `reconnect`: what a request waits for if no address of its upstream can be connected to.
+//!
+//! It is not sent by then, or may be sent again, so that waiting costs nothing but time.
+
+use std::time::{Duration, Instant};
+
+use blitz_http::{ClientError, TlsError};
+
+use crate::request::Request;
+use crate::service::{GatewayService, Route};
+use crate::upstream::Tried;
+
+/// Pause between looks at a result that another thread makes.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The shortest and longest pause between attempts to connect, which grows with the time that has passed.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The failures to connect of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Reconnecting {
+    /// When the first failure was that may be over soon.
+    since: Option<Instant>,
+    /// It has waited for the look-up that it caused.
+    has_looked_up: bool,
+}
+
+impl Reconnecting {
+    pub(crate) fn note_failure(&mut self, error: &ClientError) {
+        if is_transient(error) {
+            self.since.get_or_insert_with(blitz_http::now);
+        }
+    }
+}
+
+/// Whether the upstream may just be restarting. What is wrong with TLS otherwise stays wrong.
+fn is_transient(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Refused
+            | ClientError::NoSocket
+            | ClientError::ConnectTimedOut
+            | ClientError::Unreachable
+            | ClientError::ConnectFailed(_)
+            | ClientError::TlsHandshake(TlsError::Ended | TlsError::TimedOut)
+    )
+}
+
+/// Waits until there is a reason to try again; `false` if there is none.
+///
+/// A name may have moved, so that the request waits once for the look-up that it has caused, at most for the
+/// connect timeout. With [`connect_retry`](crate::Options::connect_retry) all addresses are tried again.
+pub(super) async fn reconnect<S>(
+    gateway: &GatewayService<S>,
+    route: &Route,
+    request: &mut Request<'_>,
+) -> bool {
+    let Some(since) = request.reconnecting.since else {
+        return false;
+    };
+    let has_looked_up = std::mem::replace(&mut request.reconnecting.has_looked_up, true);
+    let is_worth_it = (!has_looked_up
+        && finds_other_addresses(gateway, route, &request.tried).await)
+        || wait_to_retry(gateway, since).await;
+    if is_worth_it {
+        request.tried = Tried::default();
+    }
+    is_worth_it
+}
+
+/// The same for a name without addresses, which is queried again and again.
+pub(super) async fn reconnect_unresolved<S>(
+    gateway: &GatewayService<S>,
+    request: &Request<'_>,
+) -> bool {
+    wait_to_retry(gateway, request.record.started).await
+}
+
+async fn finds_other_addresses<S>(
+    gateway: &GatewayService<S>,
+    route: &Route,
+    tried: &Tried,
+) -> bool {
+    let mut left = gateway.options.client.limits.connect_timeout;
+    while route.balancer.expects_look_up(tried) && !left.is_zero() {
+        blitz_http::sleep(LOOK_PAUSE).await;
+        left = left.saturating_sub(LOOK_PAUSE);
+    }
+    route.balancer.has_changed_since(tried)
+}
+
+/// Waits for the next attempt; `false` if the time for attempts is over.
+async fn wait_to_retry<S>(gateway: &GatewayService<S>, since: Instant) -> bool {
+    let elapsed = blitz_http::now().saturating_duration_since(since);
+    let left = gateway.options.connect_retry.saturating_sub(elapsed);
+    if left.is_zero() {
+        return false;
+    }
+    blitz_http::sleep(pause(elapsed, blitz_http::random_u64()).min(left)).await;
+    true
+}
+
+/// A half of the time that has passed, and up to a quarter more, so that requests do not connect all at once.
+fn pause(elapsed: Duration, random: u64) -> Duration {
+    let pause = (elapsed / 2).clamp(RETRY_PAUSE_MIN, RETRY_PAUSE_MAX);
+    pause + pause / 4 * (random % 256) as u32 / 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_have_bounds() {
+        let millis = |elapsed, random| pause(Duration::from_millis(elapsed), random).as_millis();
+        assert_eq!(
+            [0, 400, 5000].map(|elapsed| millis(elapsed, 0)),
+            [50, 200, 500]
+        );
+        assert!((62..63).contains(&millis(0, 255)));
+    }
+
+    #[test]
+    fn a_wrong_certificate_is_not_tried_again() {
+        assert!(!is_transient(&ClientError::TlsHandshake(
+            TlsError::Incompatible
+        )));
+        assert!(is_transient(&ClientError::Refused));
+    }
+}
