@@ -37,7 +37,7 @@ func startGateway(binary, driver, cores, folder string, upstreams []*upstream) (
 	arguments := []string{"run", "--io", driver, "--cores", cores, "--log", "info",
 		"--listen", clear, "--listen-tls", secure,
 		"--cert", filepath.Join(folder, "localhost.pem"), "--key", filepath.Join(folder, "localhost.key"),
-		"--upstream-ca", filepath.Join(folder, "ca.pem")}
+		"--upstream-ca", filepath.Join(folder, "ca.pem"), "--request-trailers"}
 	for _, u := range upstreams {
 		arguments = append(arguments, "--to", addressNames[u.address]+"/"+versionNames[u.version]+"="+u.url())
 	}

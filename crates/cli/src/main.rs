@@ -14,6 +14,7 @@ mod http3;
 mod issue;
 mod listen;
 mod load;
+mod message_limits;
 mod run;
 mod service_manager;
 mod size;

@@ -18,6 +18,7 @@ use tracing_subscriber::filter::Targets;
 
 use crate::conflicts::Listening;
 use crate::http3::Http3Arguments;
+use crate::message_limits::MessageLimitArguments;
 use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
@@ -83,6 +84,14 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target, help_heading = heading::TARGETS)]
     to: Vec<Target>,
 
+    /// Send the trailers of requests to HTTP/1.1 upstreams
+    ///
+    /// Some servers take a trailer for the next request, so that one client could get the response of
+    /// another. A connection that has carried trailers is not used again. HTTP/2 upstreams always
+    /// receive them.
+    #[arg(long, help_heading = heading::TARGETS)]
+    request_trailers: bool,
+
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,
 
@@ -119,6 +128,9 @@ pub(crate) struct RunArguments {
     /// WebSockets are not limited [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true, help_heading = heading::LIMITS)]
     body_max: Option<u64>,
+
+    #[command(flatten)]
+    message_limits: MessageLimitArguments,
 
     /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent
     ///
@@ -404,6 +416,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);
+    arguments.message_limits.apply(&mut options);
     let gateway = Gateway::new().config(config).options(options);
     let gateway = listeners.plain.into_iter().fold(gateway, Gateway::listen);
     let slots = tls.into_iter().cycle().map(Tls::slot);
@@ -414,7 +427,11 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         .fold(gateway, |gateway, (address, slot)| {
             gateway.listen(arguments.http3.apply(ListenerConfig::secure(address, slot)))
         });
-    arguments.to.iter().cloned().fold(gateway, Gateway::to)
+    let targets = arguments.to.iter().cloned().map(|target| Target {
+        request_trailers: arguments.request_trailers,
+        ..target
+    });
+    targets.fold(gateway, Gateway::to)
 }
 
 /// Parses a `--to`. Clap prints the flag and the value before this message.

@@ -17,12 +17,9 @@ const UNITS: [(&str, u64); 7] = [
 /// The problem and the remedy.
 pub(crate) fn size(value: &str) -> Result<u64, String> {
     let remedy = "write bytes, or 512k, 10m, 1g (KiB, MiB, GiB)";
-    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, suffix) = value.split_at(digits);
-    let suffix = suffix.to_ascii_lowercase();
-    let unit = UNITS.iter().find(|(name, _)| *name == suffix);
-    let (Some((_, factor)), true) = (unit, digits > 0) else {
-        if let ("kb" | "mb" | "gb", true) = (suffix.as_str(), digits > 0) {
+    let (number, suffix) = split(value);
+    let (Some(factor), false) = (factor(&suffix), number.is_empty()) else {
+        if let ("kb" | "mb" | "gb", false) = (suffix.as_str(), number.is_empty()) {
             let unit = &suffix[..1];
             return Err(format!(
                 "this is not a size\n  write {number}{unit}, in powers of 1024"
@@ -33,12 +30,30 @@ pub(crate) fn size(value: &str) -> Result<u64, String> {
     let bytes = number
         .parse::<u64>()
         .ok()
-        .and_then(|number| number.checked_mul(*factor));
+        .and_then(|number| number.checked_mul(factor));
     match bytes {
         Some(0) => Err("0 would refuse all content\n  leave the flag out for no limit".to_owned()),
         Some(bytes) => Ok(bytes),
         None => Err("this is more than 2^64 bytes\n  leave the flag out for no limit".to_owned()),
     }
+}
+
+/// The same, with errors of the caller's. `None` if it is no size, or too large for any limit.
+pub(crate) fn parse_size(value: &str) -> Option<u64> {
+    let (number, suffix) = split(value);
+    number.parse::<u64>().ok()?.checked_mul(factor(&suffix)?)
+}
+
+/// The digits, and the suffix in lower case.
+fn split(value: &str) -> (&str, String) {
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = value.split_at(digits);
+    (number, suffix.to_ascii_lowercase())
+}
+
+fn factor(suffix: &str) -> Option<u64> {
+    let unit = UNITS.iter().find(|(name, _)| *name == suffix);
+    unit.map(|(_, factor)| *factor)
 }
 
 #[cfg(test)]

@@ -75,6 +75,15 @@ const TIPS: &[(&[&str], &str)] = &[
         "write --body-max, for example --body-max 10m",
     ),
     (
+        &[
+            "--large-client-header-buffers",
+            "--client-header-buffer-size",
+            "--max-header-size",
+            "--header-max",
+        ],
+        "write --head-max and --request-line-max, for example --head-max 64k",
+    ),
+    (
         &["--timeout"],
         "write --timeout-connect, --timeout-response, --timeout-idle or --timeout-drain, \
          for example --timeout-response 30s",

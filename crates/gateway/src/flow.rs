@@ -22,6 +22,8 @@ pub(crate) struct Flow {
     left: u64,
     /// Trailers come last and leave with the end.
     trailers: Option<Pooled<Fields>>,
+    /// Trailers are left out.
+    pub(crate) drops_trailers: bool,
     pub(crate) translation: Option<Box<dyn Translate>>,
     awaits_room: bool,
 }
@@ -51,6 +53,7 @@ impl Flow {
             to,
             left,
             trailers: None,
+            drops_trailers: false,
             translation: None,
             awaits_room: false,
         }
@@ -106,6 +109,7 @@ impl Flow {
                     sent(&chunk);
                     to.queue(chunk).map_err(FlowError::To)?;
                 }
+                Some(Part::Trailers(_)) if self.drops_trailers => {}
                 Some(Part::Trailers(mut trailers)) => {
                     forward::edit_trailers(&mut trailers);
                     self.trailers = Some(trailers);

@@ -94,7 +94,7 @@ async fn attempt<S>(
         let Some(connection) = connect(route, request).await? else {
             continue;
         };
-        let mut stream = send(gateway, request, connection)?;
+        let mut stream = send(gateway, route, request, connection)?;
         match await_response(gateway, request, &mut stream).await {
             Ok(response) => return Ok(response),
             Err(NoResponse::Client(ended)) => return Err(ended),

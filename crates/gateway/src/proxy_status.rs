@@ -77,9 +77,12 @@ macro_rules! failures {
             /// The failure of an upstream that violates this rule.
             pub(crate) fn of_rule(rule: ErrorKind) -> Failure {
                 match rule {
-                    ErrorKind::HeadTooLarge | ErrorKind::TooManyFields => {
+                    ErrorKind::HeadTooLarge
+                    | ErrorKind::TooManyFields
+                    | ErrorKind::TooManyCookieCrumbs => {
                         Failure::HttpResponseHeaderSectionSize
                     }
+                    ErrorKind::TrailersTooLarge => Failure::HttpResponseTrailerSectionSize,
                     ErrorKind::PrefaceNotUnderstood => Failure::PriorKnowledgeUnsupported,
                     ErrorKind::SwitchingUnrequested => Failure::HttpUpgradeFailed,
                     $(ErrorKind::$limit => Failure::$limit,)*
@@ -174,7 +177,9 @@ failures! {
     /// The connection ended within the response head.
     HttpResponseIncomplete "http_response_incomplete" BAD_GATEWAY "the upstream's response was incomplete"
     /// The response head exceeds its limits.
-    HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the header section of the upstream's response is too large"
+    HttpResponseHeaderSectionSize "http_response_header_section_size" BAD_GATEWAY "the header section of the upstream's response is too large (--upstream-head-max, --upstream-fields-max)"
+    /// The trailers of the response exceed their limits.
+    HttpResponseTrailerSectionSize "http_response_trailer_section_size" BAD_GATEWAY "the trailer section of the upstream's response is too large (--upstream-head-max, --upstream-fields-max)"
     /// The response violates HTTP.
     HttpProtocolError "http_protocol_error" BAD_GATEWAY "the upstream's response is not valid HTTP"
     /// The upstream has answered HTTP/2 with HTTP/1.

@@ -30,6 +30,8 @@ pub struct Target {
     pub path: Option<String>,
     /// Host and port as written in the URL, for requests without `Host`.
     pub authority: String,
+    /// Whether HTTP/1.1 upstreams get the trailers of requests (rule 11); no. Over HTTP/2 they always do.
+    pub request_trailers: bool,
 }
 
 /// The request paths that a target matches. Paths are compared after normalising (rule 10).

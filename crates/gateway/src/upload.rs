@@ -58,6 +58,11 @@ impl Upload {
         self.replay.is_complete()
     }
 
+    /// Whether the upstream gets the trailers, which it gets only where they cannot be taken for the next request.
+    pub(crate) fn forward_trailers(&mut self, are_forwarded: bool) {
+        self.flow.drops_trailers = !are_forwarded;
+    }
+
     /// No further attempt follows.
     pub(crate) fn forget_replay(&mut self) {
         self.replay.forget();

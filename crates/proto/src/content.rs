@@ -5,7 +5,10 @@
 //! checked. HTTP/1.1 delimits content by its framing, in [`h1`](crate::h1). Frames and the end of a
 //! stream are the versions' own.
 
+use std::time::Duration;
+
 use crate::error::ErrorKind;
+use crate::informational::InformationalRate;
 use crate::message::{BodyLength, Method, RequestHead, ResponseHead, Status};
 
 /// Bytes of content that are still to be received or sent.
@@ -98,17 +101,16 @@ pub(crate) fn received_response(
     }
 }
 
-/// Counts an informational response, which must not end its stream.
+/// Takes an informational response, which must not end its stream.
 pub(crate) fn received_informational(
-    count: &mut u8,
+    rate: &mut InformationalRate,
     max: usize,
+    now: Duration,
     ends: bool,
 ) -> Result<BodyLength, ErrorKind> {
-    *count = count.saturating_add(1);
-    match usize::from(*count) > max {
-        _ if ends => Err(ErrorKind::HeadUnexpected),
-        true => Err(ErrorKind::TooManyInformational),
-        false => Ok(BodyLength::Empty),
+    match ends {
+        true => Err(ErrorKind::HeadUnexpected),
+        false => rate.admit(max, now).map(|()| BodyLength::Empty),
     }
 }
 

@@ -165,6 +165,8 @@ rules! {
         "The header section exceeds its limit in bytes (RFC 6585, section 5)."
     TooManyFields "too-many-fields" REQUEST_HEADER_FIELDS_TOO_LARGE
         "The header section exceeds its limit in fields (RFC 6585, section 5)."
+    TooManyCookieCrumbs "too-many-cookie-crumbs" REQUEST_HEADER_FIELDS_TOO_LARGE
+        "More lines of Cookie than the limit (RFC 9113, section 8.2.3; RFC 9114, section 4.2.1)."
     HostMissing "host-missing" BAD_REQUEST
         "HTTP/1.1 without Host (RFC 9112, section 3.2)."
     HostRepeated "host-repeated" BAD_REQUEST
@@ -174,7 +176,7 @@ rules! {
     ContentLengthMalformed "content-length-malformed" BAD_REQUEST
         "A Content-Length that is not a number, or a list (RFC 9112, section 6.3)."
     ContentLengthRepeated "content-length-repeated" BAD_REQUEST
-        "More than one Content-Length, equal or not (RFC 9112, section 6.3)."
+        "More than one Content-Length; equal ones are allowed in responses (RFC 9110, section 8.6)."
     ContentLengthOverflow "content-length-overflow" CONTENT_TOO_LARGE
         "A Content-Length beyond 63 bits (RFC 9110, section 8.6)."
     ContentLengthWithTransferEncoding "content-length-with-transfer-encoding" BAD_REQUEST
@@ -216,9 +218,9 @@ rules! {
     UnexpectedBytes "unexpected-bytes" BAD_REQUEST
         "Bytes after the end of a response, or before any request was sent."
     SwitchingUnrequested "switching-unrequested" BAD_REQUEST
-        "101 without a request to upgrade (RFC 9110, section 15.2.2)."
+        "101 without a request to upgrade, or without `Connection: Upgrade` (RFC 9110, section 7.8)."
     TooManyInformational "too-many-informational" BAD_REQUEST
-        "More 1xx responses than the limit before the final one."
+        "1xx responses faster than the limit before the final one."
     BodyTooLong "body-too-long" BAD_REQUEST
         "More content sent than declared."
     BodyTooShort "body-too-short" BAD_REQUEST

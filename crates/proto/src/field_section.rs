@@ -18,36 +18,67 @@ pub(crate) mod send;
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::limits::Limits;
+use crate::message::Name;
+use crate::section_max::SectionMax;
 
 pub(crate) use line_name::{LineName, Pseudo};
 pub(crate) use policy::{is_malformed, line_problem};
 
-/// How large a section may be.
+/// How large the sections of received messages may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FieldSectionLimits {
-    pub(crate) head_bytes_max: usize,
-    pub(crate) fields_max: usize,
-    pub(crate) response_fields_max: usize,
+    head: SectionMax,
+    trailers: SectionMax,
+    cookie_crumbs_max: usize,
     path_bytes_max: usize,
-    pub(crate) trailer_bytes_max: usize,
-    pub(crate) trailer_fields_max: usize,
 }
 
+/// `:method`, `:scheme` and `:path` are in the request line of HTTP/1, `:authority` is its `Host`.
+const LINES_OF_REQUEST_LINE: usize = 3;
+
+/// `:status`
+const LINES_OF_STATUS_LINE: usize = 1;
+
 impl FieldSectionLimits {
-    pub(crate) fn new(limits: &Limits) -> FieldSectionLimits {
+    /// Of the messages that the peer of this end sends.
+    pub(crate) fn new(limits: &Limits, is_server: bool) -> FieldSectionLimits {
+        let (head, trailers) = match is_server {
+            true => {
+                let max = SectionMax::of_requests(limits);
+                let head = SectionMax {
+                    bytes: max.bytes.saturating_add(limits.request_line_bytes_max),
+                    fields: max.fields.saturating_add(LINES_OF_REQUEST_LINE),
+                };
+                (head, SectionMax::of_trailers(limits))
+            }
+            false => {
+                let max = SectionMax::of_responses(limits);
+                let head = SectionMax {
+                    fields: max.fields.saturating_add(LINES_OF_STATUS_LINE),
+                    ..max
+                };
+                (head, max)
+            }
+        };
         FieldSectionLimits {
-            head_bytes_max: limits.head_bytes_max,
-            fields_max: limits.fields_max,
-            response_fields_max: limits.response_fields_max,
+            head,
+            trailers,
+            cookie_crumbs_max: limits.cookie_crumbs_max,
             path_bytes_max: limits.request_line_bytes_max,
-            trailer_bytes_max: limits.trailer_bytes_max,
-            trailer_fields_max: limits.trailer_fields_max,
         }
+    }
+
+    pub(crate) fn head_budget(&self) -> Budget {
+        Budget::new(self.head, self.cookie_crumbs_max)
+    }
+
+    pub(crate) fn trailers_budget(&self) -> Budget {
+        Budget::new(self.trailers, self.cookie_crumbs_max)
     }
 
     /// The limit that is announced to the peer.
     pub(crate) fn field_section_size_max(&self) -> u32 {
-        self.head_bytes_max as u32
+        u32::try_from(self.head.bytes).unwrap_or(u32::MAX)
     }
 }
 
@@ -97,11 +128,14 @@ impl DecodedLine {
 }
 
 /// How much of a section may still become fields. A line counts as its name, its value and 32 bytes
-/// (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2).
+/// (RFC 9113, section 6.5.2; RFC 9114, section 4.2.2). The crumbs of a cookie are one field, of the size that they
+/// have once they are joined, and their number has a limit of its own (rule 25).
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes_left: u32,
     fields_left: u32,
+    crumbs_left: u32,
+    has_cookie: bool,
     overflow: Option<Overflow>,
 }
 
@@ -110,15 +144,44 @@ pub(crate) struct Budget {
 pub(crate) enum Overflow {
     Bytes,
     Fields,
+    Crumbs,
 }
 
+const COOKIE: LineName = LineName::Field(Name::Cookie);
+
+/// The size of a line beside its texts.
+const LINE_OVERHEAD: u32 = 32;
+
+/// What joins two crumbs (RFC 9113, section 8.2.3).
+pub(crate) const CRUMB_DELIMITER: &[u8; 2] = b"; ";
+
 impl Budget {
-    pub(crate) fn new(bytes_max: usize, fields_max: usize) -> Budget {
+    /// For lines that are decoded for their effect on the compression only.
+    pub(crate) const NONE: Budget = Budget {
+        bytes_left: 0,
+        fields_left: 0,
+        crumbs_left: 0,
+        has_cookie: false,
+        overflow: None,
+    };
+
+    fn new(max: SectionMax, crumbs_max: usize) -> Budget {
+        let count = |max: usize| u32::try_from(max).unwrap_or(u32::MAX);
         Budget {
-            bytes_left: bytes_max.min(u32::MAX as usize) as u32,
-            fields_left: fields_max.min(u32::MAX as usize) as u32,
-            overflow: None,
+            bytes_left: count(max.bytes),
+            fields_left: count(max.fields),
+            crumbs_left: count(crumbs_max),
+            ..Budget::NONE
         }
+    }
+
+    /// For tools that decode a section of any size.
+    pub(crate) fn unlimited() -> Budget {
+        let max = SectionMax {
+            bytes: usize::MAX,
+            fields: usize::MAX,
+        };
+        Budget::new(max, usize::MAX)
     }
 
     /// The limit that was exceeded.
@@ -132,27 +195,52 @@ impl Budget {
         self.overflow.get_or_insert(overflow);
     }
 
-    /// Whether a line of this size is still within the limits.
+    /// Whether a line of this name and size is still within the limits.
     #[inline]
-    pub(crate) fn admits(&mut self, size: u32) -> bool {
+    pub(crate) fn admits(&mut self, name: LineName, size: u32) -> bool {
+        if name == COOKIE {
+            return self.admits_crumb(size);
+        }
+        self.admits_field(size)
+    }
+
+    fn admits_crumb(&mut self, size: u32) -> bool {
+        if !self.has_cookie {
+            self.has_cookie = true;
+            self.crumbs_left = self.crumbs_left.saturating_sub(1);
+            return self.admits_field(size);
+        }
+        let Some(crumbs_left) = self.crumbs_left.checked_sub(1) else {
+            return self.refuse(Overflow::Crumbs);
+        };
+        self.crumbs_left = crumbs_left;
+        let name_len = COOKIE.known_text().len() as u32;
+        let joined = size.saturating_sub(LINE_OVERHEAD + name_len) + CRUMB_DELIMITER.len() as u32;
+        let Some(bytes_left) = self.bytes_left.checked_sub(joined) else {
+            return self.refuse(Overflow::Bytes);
+        };
+        self.bytes_left = bytes_left;
+        true
+    }
+
+    #[inline]
+    fn admits_field(&mut self, size: u32) -> bool {
         if size <= self.bytes_left && self.fields_left > 0 {
             self.bytes_left -= size;
             self.fields_left -= 1;
             return true;
         }
-        self.refuse()
+        self.refuse(match self.fields_left {
+            0 => Overflow::Fields,
+            _ => Overflow::Bytes,
+        })
     }
 
     #[cold]
-    fn refuse(&mut self) -> bool {
-        let is_full = self.fields_left == 0;
-        self.exceed(if is_full {
-            Overflow::Fields
-        } else {
-            Overflow::Bytes
-        });
+    fn refuse(&mut self, overflow: Overflow) -> bool {
+        self.exceed(overflow);
         // The lines that follow are not part of the message either.
-        (self.bytes_left, self.fields_left) = (0, 0);
+        (self.bytes_left, self.fields_left, self.crumbs_left) = (0, 0, 0);
         false
     }
 }

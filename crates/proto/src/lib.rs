@@ -26,11 +26,13 @@ mod flood;
 pub mod h1;
 pub mod h2;
 pub mod h3;
+mod informational;
 pub mod limits;
 pub mod message;
 pub mod path;
 mod priority;
 mod scan;
+mod section_max;
 
 pub use error::{Blame, Error, ErrorKind, Side};
 pub use limits::{FOREVER, Limits, QuicLimits};

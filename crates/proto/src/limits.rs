@@ -9,7 +9,8 @@ pub const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The limits. The description of each names the outcome of reaching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a header section, the request line not included; beyond: 431.
+    /// Bytes of a header section, the request line not included; beyond: 431. Over HTTP/2 and HTTP/3, where the target
+    /// is a field, a request may have `request_line_bytes_max` more.
     pub head_bytes_max: usize,
     /// Field lines of a request's header section; beyond: 431.
     pub fields_max: usize,
@@ -23,11 +24,14 @@ pub struct Limits {
     pub chunk_line_bytes_max: usize,
     /// Bytes of chunk extensions in one message; beyond: 400.
     pub chunk_extension_bytes_max: usize,
-    /// Bytes of a trailer section; beyond: 431.
+    /// Bytes of a request's trailer section; beyond: 431. That of a response has `head_bytes_max`.
     pub trailer_bytes_max: usize,
-    /// Field lines of a trailer section; beyond: 431.
+    /// Field lines of a request's trailer section; beyond: 431. That of a response has `response_fields_max`.
     pub trailer_fields_max: usize,
-    /// Informational (1xx) responses before one final response; beyond: 502.
+    /// Lines of `Cookie` in a header section of HTTP/2 or HTTP/3, which are one field once they are joined; beyond:
+    /// 431.
+    pub cookie_crumbs_max: usize,
+    /// Informational (1xx) responses at once before one final response, and one more for each second; beyond: 502.
     pub informational_max: usize,
     /// Bytes read ahead on an HTTP/1 connection while a request is in flight, including bytes after a
     /// request to upgrade; beyond: not read.
@@ -181,6 +185,25 @@ pub struct Limits {
     pub tls_handshake_bytes_max: usize,
 }
 
+impl Limits {
+    /// Raises the limits of header blocks, which carry sections over HTTP/2 and HTTP/3, to what sections of the
+    /// largest size need. Call it after raising the limits of heads or trailers.
+    pub fn fit_header_blocks(&mut self) {
+        let section = self.head_bytes_max + self.request_line_bytes_max;
+        let section = section.max(self.trailer_bytes_max);
+        // The lines of a cookie have lengths and names of their own, which its section does not count.
+        let block = section.saturating_add(section / 2);
+        self.header_block_bytes_max = self.header_block_bytes_max.max(block);
+        let continuations = block.div_ceil(FRAME_BYTES_MIN);
+        self.continuations_max = self
+            .continuations_max
+            .max(u32::try_from(continuations).unwrap_or(u32::MAX));
+    }
+}
+
+/// The size of a frame that every end accepts (RFC 9113, section 4.2).
+const FRAME_BYTES_MIN: usize = 16 * KIB;
+
 /// Limits of QUIC, whose library hides what other connections are limited by. See [`Limits::quic`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuicLimits {
@@ -237,6 +260,7 @@ impl Default for Limits {
             chunk_extension_bytes_max: 4 * KIB,
             trailer_bytes_max: 8 * KIB,
             trailer_fields_max: 32,
+            cookie_crumbs_max: 1_000,
             informational_max: 8,
             pipelined_bytes_max: 16 * KIB,
             stream_buffer_bytes_max: 64 * KIB,

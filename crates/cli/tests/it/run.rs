@@ -309,6 +309,27 @@ fn body_max_limits_the_content_of_requests() {
 }
 
 #[test]
+fn the_limits_of_messages_are_flags() {
+    let upstream = Upstream::start(|request| answer(&request.fields.len().to_string()));
+    let to = ["--to", &upstream.url()];
+    let head = format!(
+        "GET /{} HTTP/1.1\r\nHost: test\r\n{}\r\n",
+        "a".repeat(9_000),
+        "X: 1\r\n".repeat(150)
+    );
+    for (flags, status) in [
+        (&[][..], 414),
+        (&["--request-line-max", "16k"], 431),
+        (&["--request-line-max", "16k", "--fields-max", "200"], 200),
+    ] {
+        let running = Running::start(&[&to, flags].concat());
+        let mut client = running.connect();
+        client.send(&head);
+        assert_eq!(client.response().status, status, "{flags:?}");
+    }
+}
+
+#[test]
 fn via_and_the_identifier_for_loops_are_flags() {
     let upstream = Upstream::start(|request| {
         let fields = request.fields.iter();

@@ -92,6 +92,19 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
         "leave the flag out",
     ),
     (&["--body-max", "10mb"], "10mb", "not a size", "write 10m,"),
+    (&["--head-max", "2m"], "'2m'", "more than", "at most 1m"),
+    (
+        &["--trailers-max", "0"],
+        "'0'",
+        "every message",
+        "at most 1m",
+    ),
+    (
+        &["--fields-max", "many"],
+        "many",
+        "not a number",
+        "1 to 10000",
+    ),
     (
         &["--timeout-connect", "0"],
         "'0'",
@@ -322,6 +335,7 @@ const TIPS: &[(&[&str], &str)] = &[
     (&["--cores", "1", "stop"], "systemctl stop blitz"),
     (&["start"], "systemctl start blitz"),
     (&["run", "--client-max-body-size", "10m"], "--body-max 10m"),
+    (&["--max-header-size", "64k"], "--head-max 64k"),
     (&["--upstream", "http://a:1"], "write --to URL"),
     (&["--user", "www-data"], "User= in the unit"),
     (&["run", "--timeout", "30"], "--timeout-response 30s"),

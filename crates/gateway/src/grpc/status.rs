@@ -36,7 +36,7 @@ impl Code {
     }
 
     /// A failure to connect may be retried at once. A timeout of the upstream is
-    /// DEADLINE_EXCEEDED.
+    /// DEADLINE_EXCEEDED, and a section beyond its limits RESOURCE_EXHAUSTED.
     pub(crate) fn of_failure(failure: Failure) -> Code {
         match failure {
             Failure::DeadlineExceeded
@@ -45,6 +45,9 @@ impl Code {
             Failure::GrpcUnsupported => Code::Unimplemented,
             // A client that tries again gets the same.
             Failure::ProxyLoopDetected => Code::Internal,
+            Failure::HttpResponseHeaderSectionSize | Failure::HttpResponseTrailerSectionSize => {
+                Code::ResourceExhausted
+            }
             _ => Code::of_status(failure.status()),
         }
     }

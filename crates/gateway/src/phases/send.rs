@@ -1,11 +1,11 @@
 //! Phase `send`: the head leaves, and the content gets its way.
 
-use blitz_http::{BodyLength, Connection, ResponseStream};
+use blitz_http::{BodyLength, Capabilities, Connection, Name, ResponseStream};
 
 use crate::record::Ended;
 use crate::replay::Replay;
 use crate::request::Request;
-use crate::service::GatewayService;
+use crate::service::{GatewayService, Route};
 
 /// Sends the head on this connection. The content follows as it comes.
 ///
@@ -13,6 +13,7 @@ use crate::service::GatewayService;
 /// The connection cannot carry the request.
 pub(super) fn send<S>(
     gateway: &GatewayService<S>,
+    route: &Route,
     request: &mut Request<'_>,
     connection: Connection,
 ) -> Result<ResponseStream, Ended> {
@@ -24,6 +25,9 @@ pub(super) fn send<S>(
         capabilities,
         is_retry,
     )?;
+    if !matches!(request.upload.length(), BodyLength::Empty) {
+        decide_trailers(route, request, capabilities);
+    }
     request.record.attempts += 1;
     request.record.is_connection_reused = connection.is_reused();
     let length = request.upload.length();
@@ -55,4 +59,15 @@ fn has_no_content(length: BodyLength) -> bool {
         length,
         BodyLength::Empty | BodyLength::Known(0) | BodyLength::NothingButTrailers
     )
+}
+
+/// Drops the trailers of a request that goes to an HTTP/1.1 upstream, unless the target takes them. RFC 9112, section
+/// 7.1.2, allows that, and some servers stop reading at the last chunk: what follows would be their next request.
+#[inline]
+fn decide_trailers(route: &Route, request: &mut Request<'_>, capabilities: Capabilities) {
+    let are_forwarded = capabilities.carries_trailers || route.target.request_trailers;
+    request.upload.forward_trailers(are_forwarded);
+    if !are_forwarded {
+        request.head.fields.remove(Name::Trailer);
+    }
 }

@@ -54,6 +54,7 @@ pub(super) fn target(value: &str) -> Result<Target, InvalidTarget> {
         tls,
         path,
         authority,
+        request_trailers: false,
     })
 }
 

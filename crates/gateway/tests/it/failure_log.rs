@@ -395,6 +395,11 @@ const CASES: &[(Failure, Case)] = &[
         let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").leak();
         post_to(io, head, id)
     }),
+    (Failure::HttpResponseTrailerSectionSize, |io, id| {
+        let fields = "A: b\r\n".repeat(500);
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+        post_to(io, format!("{chunked}{fields}\r\n").leak(), id)
+    }),
     (Failure::HttpProtocolError, |io, id| {
         post_to(io, "SSH-2.0-OpenSSH_9.6\r\n\r\n", id)
     }),

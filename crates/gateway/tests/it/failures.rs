@@ -161,7 +161,7 @@ scenarios! {
         let fields = "A: b\r\n".repeat(201);
         let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").leak();
         assert_eq!(result_for(io, head), error(502, TOO_MANY));
-        let upstream = H2Upstream::scripted(|_, mut peer| many_fields(&mut peer, 200));
+        let upstream = H2Upstream::scripted(|_, mut peer| many_fields(&mut peer, 201));
         let proxy = Proxy::to(io, &[&upstream.url]);
         let answer = proxy.client().get("/");
         assert_eq!(answer.status, 502);
@@ -173,8 +173,8 @@ scenarios! {
         let fields = "A: b\r\n".repeat(199);
         let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n");
         let h1 = Upstream::with_response(head);
-        let h2 = H2Upstream::scripted(|_, mut peer| many_fields(&mut peer, 200 - 1));
-        for (url, count) in [(h1.url(), 199), (h2.url.clone(), 199)] {
+        let h2 = H2Upstream::scripted(|_, mut peer| many_fields(&mut peer, 200));
+        for (url, count) in [(h1.url(), 199), (h2.url.clone(), 200)] {
             let proxy = Proxy::to(io, &[&url]);
             let answer = proxy.client().get("/");
             assert_eq!(answer.status, 200, "{answer:?}");

@@ -107,6 +107,44 @@ scenarios! {
         assert_eq!(proxy.counters().failed(Failure::ConnectionRefused), 2);
     }
 
+    fn a_status_with_large_details_arrives_as_it_is(io) {
+        let details = "d".repeat(9_000);
+        let sent = details.clone();
+        let upstream = H2Upstream::scripted(move |_, mut peer| {
+            while let Some((stream, _)) = peer.request() {
+                begin(&mut peer, stream, BodyLength::Unknown);
+                let mut trailers = Fields::new();
+                trailers.append("grpc-status", "3");
+                trailers.append("grpc-status-details-bin", sent.as_str());
+                (0..50).for_each(|n| trailers.append(format!("x-{n}").as_str(), "1"));
+                peer.finish(stream, Some(&trailers));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let answer = call_and_wait(&mut h2(&proxy), &[]);
+        assert_eq!(in_trailers(&answer), ("3", None));
+        let trailers = answer.trailers.unwrap();
+        assert_eq!(trailers.get_str("grpc-status-details-bin"), Some(details.as_str()));
+        assert_eq!(trailers.get_str("x-49"), Some("1"));
+    }
+
+    fn a_status_beyond_the_limits_is_not_one_that_clients_retry(io) {
+        let upstream = H2Upstream::scripted(|_, mut peer| {
+            while let Some((stream, _)) = peer.request() {
+                begin(&mut peer, stream, BodyLength::Unknown);
+                let mut trailers = Fields::new();
+                trailers.append("grpc-status", "3");
+                trailers.append("grpc-status-details-bin", "d".repeat(33_000));
+                peer.finish(stream, Some(&trailers));
+            }
+        });
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let answer = call_and_wait(&mut h2(&proxy), &[]);
+        let (status, reason) = in_trailers(&answer);
+        assert_eq!(status, "8");
+        assert!(reason.unwrap().starts_with("blitz; error=http_response_trailer_section_size"), "{reason:?}");
+    }
+
     fn an_unmatched_call_is_unimplemented(io) {
         let proxy = Proxy::to(io, &[&format!("/api=h2c://{}", refusing_address())]);
         assert_eq!(trailers_only(&call_and_wait(&mut h2(&proxy), &[])), ("12", None));
@@ -134,7 +172,7 @@ scenarios! {
         assert_eq!(trailers_only(&call_and_wait(&mut h2(&proxy), &[])), ("2", None));
         let proxy = Proxy::to(io, &[&to]);
         let mut client = h2(&proxy);
-        let large = "x".repeat(40_000);
+        let large = "x".repeat(50_000);
         assert_eq!(trailers_only(&call_and_wait(&mut client, &[("x-large", &large)])), ("8", None));
         assert_eq!(trailers_only(&call_and_wait(&mut client, &[("expect", "a miracle")])), ("2", None));
     }

@@ -25,6 +25,14 @@ pub(crate) struct H2Upstream {
 
 impl H2Upstream {
     pub(crate) fn scripted(script: impl Fn(usize, H2Peer) + Send + Sync + 'static) -> H2Upstream {
+        H2Upstream::scripted_with(&Limits::default(), script)
+    }
+
+    pub(crate) fn scripted_with(
+        limits: &Limits,
+        script: impl Fn(usize, H2Peer) + Send + Sync + 'static,
+    ) -> H2Upstream {
+        let limits = Arc::new(limits.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("h2c://{}", listener.local_addr().unwrap());
         let accepted = Arc::new(AtomicUsize::new(0));
@@ -32,8 +40,8 @@ impl H2Upstream {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let number = counter.fetch_add(1, Ordering::SeqCst);
-                let script = Arc::clone(&script);
-                thread::spawn(move || script(number, H2Peer::over(stream, &Limits::default())));
+                let (script, limits) = (Arc::clone(&script), Arc::clone(&limits));
+                thread::spawn(move || script(number, H2Peer::over(stream, &limits)));
             }
         });
         H2Upstream {

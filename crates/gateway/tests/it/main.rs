@@ -35,6 +35,7 @@ mod interop;
 mod limits;
 mod liveness;
 mod long_answers;
+mod message_limits;
 mod misdirected;
 mod name_server;
 mod names;

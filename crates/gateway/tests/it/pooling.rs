@@ -108,6 +108,41 @@ scenarios! {
         }
     }
 
+    fn request_trailers_are_dropped_towards_http1(io) {
+        let upstream = reads_up_to_the_last_chunk();
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let mut attacker = proxy.peer();
+        for _ in 0..2 {
+            attacker.send(WITH_TRAILERS);
+            assert_eq!(attacker.request().unwrap().1, b"POST /upload HTTP/1.1");
+        }
+        assert_eq!(proxy.client().get("/victim").text(), "GET /victim HTTP/1.1");
+        // Nothing that could be taken for a request was sent, so the connection is used again.
+        assert_eq!(upstream.accepted(), 1);
+        assert!(upstream.heads().iter().all(|head| head.field("trailer").is_none()));
+    }
+
+    fn a_connection_that_carried_request_trailers_is_not_used_again(io) {
+        let upstream = reads_up_to_the_last_chunk();
+        let proxy = Proxy::with_request_trailers(io, &upstream.url());
+        let mut attacker = proxy.peer();
+        for round in 1..=3 {
+            attacker.send(WITH_TRAILERS);
+            assert_eq!(attacker.request().unwrap().1, b"POST /upload HTTP/1.1");
+            // Content without trailers may follow on a connection that is kept.
+            for _ in 0..2 {
+                let mut victim = proxy.peer();
+                victim.send("POST /victim HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+                assert_eq!(victim.request().unwrap().1, b"POST /victim HTTP/1.1");
+            }
+            eventually("only the victims' connection is kept", || {
+                proxy.http_counters().upstream_idle == 1
+            });
+            assert!(upstream.accepted() <= 2 * round, "{} connections", upstream.accepted());
+        }
+        assert_eq!(upstream.heads()[0].field("trailer"), Some("GET"));
+    }
+
     fn an_early_response_closes_the_connection(io) {
         let upstream = Upstream::scripted(|number, peer| {
             if number > 0 {
@@ -230,4 +265,30 @@ scenarios! {
             }
         }
     }
+}
+
+/// Its trailer is the line of another request.
+const WITH_TRAILERS: &str = "POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: GET\r\n\r\n\
+     2\r\nhi\r\n0\r\nGET: /smug HTTP/1.1\r\n\r\n";
+
+/// A server that does not read trailers, as CherryPy's: what follows the last chunk is its next request.
+fn reads_up_to_the_last_chunk() -> Upstream {
+    Upstream::scripted(|_, peer| {
+        while let Some(head) = peer.head() {
+            if head.field("transfer-encoding").is_some() {
+                while peer.line().is_some_and(|size| size != "0") {
+                    peer.line();
+                }
+            }
+            peer.send(ok(&head.line));
+            if head.field("transfer-encoding").is_some() {
+                // Servers pass over an empty line before a request.
+                let Some(smuggled) = peer.line().filter(|line| !line.is_empty()) else {
+                    continue;
+                };
+                while peer.line().is_some_and(|field| !field.is_empty()) {}
+                peer.send(ok(&smuggled));
+            }
+        }
+    })
 }

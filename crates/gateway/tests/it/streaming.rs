@@ -64,7 +64,7 @@ scenarios! {
                  2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n",
             );
         });
-        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let proxy = Proxy::with_request_trailers(io, &upstream.url());
         let mut peer = proxy.peer();
         peer.send("POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\r\n");
         peer.send("2\r\nhi\r\n0\r\nX-Sum: 1\r\nContent-Length: 5\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n");

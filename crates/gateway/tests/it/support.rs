@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz::serving::ListenerConfig;
-use blitz_gateway::{Counters, Gateway, Options, Running};
+use blitz_gateway::{Counters, Gateway, Options, Running, Target};
 use blitz_http::{
     Address, ClientTls, Config, Exchange, IoChoice, Pinning, Pooled, Status, TlsSlot, service_fn,
 };
@@ -81,6 +81,15 @@ impl Proxy {
     /// Settings for one core and a free port.
     pub(crate) fn gateway(io: IoChoice) -> Gateway {
         Gateway::new().listen(any_port()).config(config(io))
+    }
+
+    /// A gateway whose HTTP/1.1 upstream gets the trailers of requests.
+    pub(crate) fn with_request_trailers(io: IoChoice, target: &str) -> Proxy {
+        let target = Target {
+            request_trailers: true,
+            ..target.parse().unwrap()
+        };
+        Proxy::start(Proxy::gateway(io).to(target), &[])
     }
 
     pub(crate) fn start(mut gateway: Gateway, targets: &[&str]) -> Proxy {

@@ -106,7 +106,7 @@ scenarios! {
     fn an_unrequested_protocol_is_a_bad_gateway(io) {
         let upstream = Upstream::scripted(|_, peer| {
             peer.head();
-            peer.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n");
+            peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
             assert!(peer.is_closed_by_peer());
         });
         let proxy = Proxy::to(io, &[&upstream.url()]);
@@ -115,6 +115,23 @@ scenarios! {
         let answer = client.response();
         assert_eq!(answer.status, 502);
         assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_upgrade_failed"));
+    }
+
+    fn a_switch_that_is_not_an_option_of_the_connection_is_a_bad_gateway(io) {
+        for connection in ["", "Connection: keep-alive\r\n"] {
+            let upstream = Upstream::scripted(move |_, peer| {
+                peer.head();
+                peer.send(format!("HTTP/1.1 101 Switching Protocols\r\n{connection}Upgrade: websocket\r\n\r\n"));
+                assert!(peer.is_closed_by_peer());
+            });
+            let proxy = Proxy::to(io, &[&upstream.url()]);
+            let mut client = proxy.client();
+            client.send(REQUEST);
+            let answer = client.response();
+            assert_eq!(answer.status, 502);
+            let expected = "blitz; error=http_upgrade_failed; details=\"switching-unrequested\"";
+            assert_eq!(answer.field("proxy-status"), Some(expected));
+        }
     }
 
     fn an_upgrade_to_h2c_is_not_forwarded(io) {

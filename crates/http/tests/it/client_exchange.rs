@@ -103,6 +103,43 @@ fn interim_responses_are_yielded_before_the_final_one() {
     });
 }
 
+/// Not on both drivers, because it takes time.
+#[test]
+fn interim_responses_are_limited_by_their_rate() {
+    const PROCESSING: &str = "HTTP/1.1 102 Processing\r\n\r\n";
+    let at_once = Limits::default().informational_max;
+    let script = move |mut server: Raw| {
+        server.expect(GET).send(PROCESSING.repeat(at_once));
+        for _ in 0..2 {
+            // Each is the only one of its second.
+            std::thread::sleep(Duration::from_millis(1_050));
+            server.send(PROCESSING);
+        }
+        server.send("HTTP/1.1 204 No Content\r\n\r\n");
+    };
+    against(IoChoice::Auto, script, async |connection| {
+        let (_, mut responses) = connection.request(&get("/x"), BodyLength::Empty);
+        responses.disable_min_rate();
+        for _ in 0..at_once + 2 {
+            let event = responses.next().await.unwrap();
+            assert!(matches!(event, ResponseEvent::Informational(_)));
+        }
+        assert!(matches!(
+            responses.next().await,
+            Ok(ResponseEvent::Final(_))
+        ));
+    });
+    let script = move |mut server: Raw| {
+        server.expect(GET).send(PROCESSING.repeat(at_once + 1));
+    };
+    against(IoChoice::Auto, script, async |connection| {
+        let refused = ask(connection).await.err().expect("a flood");
+        assert!(
+            refused.to_string().contains("1xx") || refused.rule() == Some("too-many-informational")
+        );
+    });
+}
+
 #[test]
 fn a_chunked_request_gets_a_chunked_response_with_trailers() {
     on_each_driver(|io| {

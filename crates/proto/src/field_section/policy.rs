@@ -56,7 +56,11 @@ pub(crate) fn is_malformed(kind: ErrorKind) -> bool {
     use ErrorKind as K;
     !matches!(
         kind,
-        K::HeadTooLarge | K::TooManyFields | K::RequestLineTooLong | K::ContentLengthOverflow
+        K::HeadTooLarge
+            | K::TooManyFields
+            | K::TooManyCookieCrumbs
+            | K::RequestLineTooLong
+            | K::ContentLengthOverflow
     ) && !matches!(
         kind,
         K::Target | K::TargetEscape | K::TargetNul | K::TargetAboveRoot | K::TargetDotSegment

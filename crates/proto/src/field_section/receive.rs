@@ -1,6 +1,6 @@
 //! From field lines to heads and trailers.
 
-use super::{DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
+use super::{CRUMB_DELIMITER, DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::message::target::{self, PseudoHeaders};
@@ -86,7 +86,9 @@ struct Section {
     values: [(u32, u32); 6],
     host: Option<FieldLine>,
     content_length: Option<u64>,
-    cookies: u32,
+    has_cookie: bool,
+    /// Not all crumbs could be joined as they came, because other fields were between them.
+    has_scattered_crumbs: bool,
     expects_continue: bool,
     priority: Option<Priority>,
     problem: Option<ErrorKind>,
@@ -100,7 +102,8 @@ impl Section {
             values: [(0, 0); 6],
             host: None,
             content_length: None,
-            cookies: 0,
+            has_cookie: false,
+            has_scattered_crumbs: false,
             expects_continue: false,
             priority: None,
             problem: None,
@@ -125,10 +128,11 @@ impl Section {
             self.problem.get_or_insert(match overflow {
                 Overflow::Bytes => ErrorKind::HeadTooLarge,
                 Overflow::Fields => ErrorKind::TooManyFields,
+                Overflow::Crumbs => ErrorKind::TooManyCookieCrumbs,
             });
         }
-        if self.cookies > 1 {
-            join_cookies(fields);
+        if self.has_scattered_crumbs {
+            join_scattered_crumbs(fields);
         }
         Ok(())
     }
@@ -185,21 +189,30 @@ impl Section {
         };
         fields.entries.push(entry);
         if name.frames_or_routes() || matches!(name, Name::Cookie | Name::Priority) {
-            return self.note_special(entry, entry.value_in(&fields.block));
+            return self.note_special(entry, fields);
         }
         Ok(())
     }
 
-    fn note_special(&mut self, entry: FieldLine, value: &[u8]) -> Result<(), ErrorKind> {
+    fn note_special(&mut self, entry: FieldLine, fields: &mut Fields) -> Result<(), ErrorKind> {
+        if entry.label.name == Name::Cookie {
+            let is_first = !std::mem::replace(&mut self.has_cookie, true);
+            self.has_scattered_crumbs |= !is_first && !join_crumb(fields);
+            return Ok(());
+        }
+        let value = entry.value_in(&fields.block);
         match entry.label.name {
-            Name::Cookie => self.cookies += 1,
             Name::Priority => self.priority = Some(Priority::parse(value)),
             Name::Host if self.host.is_some() => return Err(ErrorKind::HostRepeated),
             Name::Host => self.host = Some(entry),
-            Name::ContentLength if self.content_length.is_some() => {
-                return Err(ErrorKind::ContentLengthRepeated);
+            Name::ContentLength => {
+                let length = parse_content_length(value)?;
+                // Equal lines of a response are one (RFC 9110, section 8.6); a request is refused.
+                let before = self.content_length.replace(length);
+                if before.is_some_and(|before| before != length || self.allowed != OF_RESPONSES) {
+                    return Err(ErrorKind::ContentLengthRepeated);
+                }
             }
-            Name::ContentLength => self.content_length = Some(parse_content_length(value)?),
             Name::Expect if value.eq_ignore_ascii_case(b"100-continue") => {
                 self.expects_continue = true;
             }
@@ -301,8 +314,31 @@ fn parse_status(digits: &[u8]) -> Option<Status> {
 /// RFC 9113, section 8.2.3: "If there are multiple Cookie header fields after decompression, these
 /// MUST be concatenated into a single octet string using the two-octet delimiter of 0x3b, 0x20 (the
 /// ASCII string "; ") before being passed into a non-HTTP/2 context".
+///
+/// Joins a crumb that has just come to the field before it, which is nearly always the crumb before it, so that no
+/// number of crumbs takes more memory than the field. False if it is another field.
+fn join_crumb(fields: &mut Fields) -> bool {
+    let Fields { block, entries } = fields;
+    let [.., before, crumb] = entries.as_mut_slice() else {
+        return false;
+    };
+    let (start, len) = (crumb.value_start as usize, crumb.value_len as usize);
+    let joins = before.label.name == Name::Cookie
+        && before.value_start + before.value_len == crumb.value_start
+        && start + len == block.len();
+    if joins {
+        block.extend_from_slice(CRUMB_DELIMITER);
+        block.copy_within(start..start + len, start + CRUMB_DELIMITER.len());
+        block[start..start + CRUMB_DELIMITER.len()].copy_from_slice(CRUMB_DELIMITER);
+        before.value_len += CRUMB_DELIMITER.len() as u32 + crumb.value_len;
+        entries.pop();
+    }
+    joins
+}
+
+/// Joins crumbs that other fields are between.
 #[cold]
-fn join_cookies(fields: &mut Fields) {
+fn join_scattered_crumbs(fields: &mut Fields) {
     let start = fields.block.len();
     let mut first = None;
     for at in 0..fields.entries.len() {
@@ -312,7 +348,7 @@ fn join_cookies(fields: &mut Fields) {
         }
         match first {
             None => first = Some(at),
-            Some(_) => fields.block.extend_from_slice(b"; "),
+            Some(_) => fields.block.extend_from_slice(CRUMB_DELIMITER),
         }
         let value = entry.value_start as usize;
         fields

@@ -122,11 +122,6 @@ pub(crate) fn length(
     }
 }
 
-/// Whether any of the trailers may be sent.
-pub(crate) fn has_trailers(trailers: &Fields) -> bool {
-    !trailers.names().all(Name::is_forbidden_in_trailers)
-}
-
 /// Appends the lines of trailers.
 pub(crate) fn trailers(encoder: &mut impl LineEncoder, trailers: &Fields, out: &mut Vec<u8>) {
     fields(encoder, trailers, Name::is_forbidden_in_trailers, out);

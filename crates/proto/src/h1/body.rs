@@ -5,6 +5,7 @@ use super::{Event, Step};
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 use crate::message::Fields;
+use crate::section_max::SectionMax;
 
 /// The framing of the content of a message that is being received.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub(crate) enum Body {
 impl Body {
     /// Chunked content, before its first byte.
     #[inline]
-    pub(crate) fn chunked(limits: &Limits) -> Body {
-        Body::Chunked(Chunked::new(limits))
+    pub(crate) fn chunked(limits: &Limits, trailers: SectionMax) -> Body {
+        Body::Chunked(Chunked::new(limits, trailers))
     }
 
     /// One step: `Data`, `Trailers`, `End` or `NeedMore`.

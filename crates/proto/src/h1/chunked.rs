@@ -7,6 +7,7 @@ use crate::error::ErrorKind;
 use crate::limits::Limits;
 use crate::message::Fields;
 use crate::path::hex_value;
+use crate::section_max::SectionMax;
 
 /// Decodes a chunked body from pieces of any size.
 #[derive(Debug)]
@@ -51,14 +52,14 @@ enum ChunkedState {
 }
 
 impl Chunked {
-    pub(crate) fn new(limits: &Limits) -> Chunked {
+    pub(crate) fn new(limits: &Limits, trailers: SectionMax) -> Chunked {
         Chunked {
             state: ChunkedState::SizeStart,
             line_bytes: 0,
             extension_bytes: 0,
             line_bytes_max: limits.chunk_line_bytes_max,
             extension_bytes_max: limits.chunk_extension_bytes_max,
-            trailer_limits: LineLimits::of_trailers(limits),
+            trailer_limits: LineLimits::of_trailers(trailers),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The client's end of an HTTP/1 connection.
 
+use std::time::Duration;
+
 use super::body::Body;
 use super::encode::{self, FramingField};
 use super::finder::LineLimits;
@@ -9,8 +11,10 @@ use super::outgoing::Outgoing;
 use super::section::SectionBuffer;
 use super::{Event, Step};
 use crate::error::{Error, ErrorKind, Side};
+use crate::informational::InformationalRate;
 use crate::limits::Limits;
 use crate::message::{BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status};
+use crate::section_max::SectionMax;
 
 /// The client's end of one connection: requests out, responses in, one exchange at a time.
 #[derive(Debug)]
@@ -21,7 +25,9 @@ pub struct Client {
     sending: Outgoing,
     method: Method,
     asked_for_upgrade: bool,
-    informational_count: usize,
+    informational: InformationalRate,
+    /// Informational responses to this request were received.
+    has_informational: bool,
     /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
     /// What the server announced with its last final response.
@@ -48,12 +54,16 @@ impl Client {
     pub fn new(limits: &Limits) -> Client {
         Client {
             limits: limits.clone(),
-            section: SectionBuffer::new(LineLimits::of_responses(limits)),
+            section: SectionBuffer::new(LineLimits::of_head(
+                SectionMax::of_responses(limits),
+                limits.request_line_bytes_max,
+            )),
             reading: Reading::Idle,
             sending: Outgoing::Done,
             method: Method::Get,
             asked_for_upgrade: false,
-            informational_count: 0,
+            informational: InformationalRate::default(),
+            has_informational: false,
             keep_alive: true,
             keep_alive_timeout_s: None,
             draining: false,
@@ -75,7 +85,8 @@ impl Client {
         self.sending = Outgoing::content(length);
         self.method = head.method;
         self.asked_for_upgrade = upgrade;
-        self.informational_count = 0;
+        self.informational = InformationalRate::default();
+        self.has_informational = false;
         self.keep_alive = !self.draining;
         let framing = match length {
             BodyLength::Known(length) => FramingField::Length(length),
@@ -108,18 +119,22 @@ impl Client {
         self.sending.data_suffix(out);
     }
 
-    /// Ends the request; trailers are sent if the content is chunked.
+    /// Ends the request; trailers are sent if the content is chunked. The connection is not used again after them
+    /// (rule 11): some servers stop reading at the last chunk, and take what follows for the next request.
     ///
     /// # Errors
     /// Less content than declared: abort the connection.
     pub fn send_end(&mut self, trailers: Option<&Fields>, out: &mut Vec<u8>) -> Result<(), Error> {
+        let is_chunked = matches!(self.sending, Outgoing::Chunked { .. });
+        self.keep_alive &= !(is_chunked && trailers.is_some_and(Fields::has_trailers));
         self.sending
             .end(trailers, out)
             .map_err(|kind| self.abort(kind))
     }
 
     /// Takes one step through the input: `Head` for each informational response and for the final
-    /// one, then content, `Trailers`, `End`. A head is collected in `head`, which is cleared with
+    /// one, then content, `Trailers`, `End`. Of the former the machine must be told the time, by
+    /// [`informational_arrived`](Client::informational_arrived). A head is collected in `head`, which is cleared with
     /// its first byte: present the same one until it is complete, likewise `trailers`.
     ///
     /// # Errors
@@ -159,6 +174,15 @@ impl Client {
         }
     }
 
+    /// An informational response was received at `now`, a time of the caller's clock.
+    ///
+    /// # Errors
+    /// They come too fast. The caller must close the connection.
+    pub fn informational_arrived(&mut self, now: Duration) -> Result<(), Error> {
+        let admitted = self.informational.admit(self.limits.informational_max, now);
+        admitted.map_err(|kind| self.refuse(kind))
+    }
+
     /// The server closed its sending side: `End` if that completes a close-delimited response or a
     /// tunnel, `NeedMore` if no response was due.
     ///
@@ -172,7 +196,7 @@ impl Client {
                 self.reading = Reading::Idle;
                 return Ok(Event::End);
             }
-            Reading::Head if self.section.is_empty() && self.informational_count == 0 => {
+            Reading::Head if self.section.is_empty() && !self.has_informational => {
                 ErrorKind::ClosedBeforeResponse
             }
             Reading::Head => ErrorKind::TruncatedHead,
@@ -213,9 +237,7 @@ impl Client {
     /// Interim responses were received, and no byte of the final response.
     #[must_use]
     pub fn has_only_interim(&self) -> bool {
-        matches!(self.reading, Reading::Head)
-            && self.section.is_empty()
-            && self.informational_count > 0
+        matches!(self.reading, Reading::Head) && self.section.is_empty() && self.has_informational
     }
 
     /// After 101, or 2xx to CONNECT: input is opaque `Data`, and the caller writes the output.
@@ -225,7 +247,7 @@ impl Client {
     }
 
     /// Whether another request may use the connection (rule 11): the response was complete and
-    /// self-delimited, the request was sent completely, no surplus byte arrived, and both sides keep
+    /// self-delimited, the request was sent completely and without trailers, no surplus byte arrived, and both sides keep
     /// the connection alive.
     #[must_use]
     pub fn reusable(&self) -> bool {
@@ -258,7 +280,8 @@ impl Client {
                 event: Event::NeedMore,
             });
         }
-        let facts = parse_response(head, &self.section).map_err(|kind| self.refuse(kind))?;
+        let facts =
+            parse_response(head, &self.section, self.method).map_err(|kind| self.refuse(kind))?;
         let length = self
             .apply_facts(head, facts)
             .map_err(|kind| self.refuse(kind))?;
@@ -277,16 +300,15 @@ impl Client {
     ) -> Result<BodyLength, ErrorKind> {
         let status = head.status;
         if status.is_informational() && status != Status::SWITCHING_PROTOCOLS {
-            self.informational_count += 1;
-            if self.informational_count > self.limits.informational_max {
-                return Err(ErrorKind::TooManyInformational);
-            }
+            self.has_informational = true;
             return Ok(BodyLength::Empty);
         }
         let is_connected = self.method == Method::Connect && status.is_success();
         if status == Status::SWITCHING_PROTOCOLS || is_connected {
-            // The server cannot switch protocols before the request is complete.
-            if !(is_connected || self.asked_for_upgrade) || !self.request_done() {
+            // RFC 9110, section 7.8: "A sender of Upgrade MUST also send an "Upgrade" connection option"; without it
+            // the field is not meant for this connection. Neither can the server switch before the request is complete.
+            let is_upgraded = self.asked_for_upgrade && facts.upgrades;
+            if !(is_connected || is_upgraded) || !self.request_done() {
                 return Err(ErrorKind::SwitchingUnrequested);
             }
             self.reading = Reading::Tunnel;
@@ -305,7 +327,7 @@ impl Client {
             BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
             length if has_no_content => (Body::Length(0), length),
             BodyLength::Known(length) => (Body::Length(length), facts.length),
-            _ if facts.is_chunked => (Body::chunked(&self.limits), facts.length),
+            _ if facts.is_chunked => (self.chunked(), facts.length),
             _ => {
                 self.keep_alive = false;
                 (Body::UntilClose, BodyLength::Unknown)
@@ -313,6 +335,10 @@ impl Client {
         };
         self.reading = Reading::Body(body);
         Ok(length)
+    }
+
+    fn chunked(&self) -> Body {
+        Body::chunked(&self.limits, SectionMax::of_responses(&self.limits))
     }
 
     #[cold]

@@ -9,9 +9,9 @@ use std::num::NonZero;
 use super::diagnose;
 use super::framing::Framing;
 use crate::error::ErrorKind;
-use crate::limits::Limits;
 use crate::message::{FieldLine, Name, NamePattern, Span, StoredName, is_token};
 use crate::scan;
+use crate::section_max::SectionMax;
 
 /// The bounds of one section: a head, or trailers.
 #[derive(Debug, Clone, Copy)]
@@ -25,26 +25,20 @@ pub(crate) struct LineLimits {
 }
 
 impl LineLimits {
-    pub(crate) fn of_heads(limits: &Limits) -> LineLimits {
+    /// Of a head, whose first line is beside these.
+    pub(crate) fn of_head(max: SectionMax, first_line_max: usize) -> LineLimits {
         LineLimits {
-            first_line_max: Some(limits.request_line_bytes_max),
-            bytes_max: limits.head_bytes_max,
-            fields_max: limits.fields_max,
+            first_line_max: Some(first_line_max),
+            bytes_max: max.bytes,
+            fields_max: max.fields,
         }
     }
 
-    pub(crate) fn of_responses(limits: &Limits) -> LineLimits {
-        LineLimits {
-            fields_max: limits.response_fields_max,
-            ..LineLimits::of_heads(limits)
-        }
-    }
-
-    pub(crate) fn of_trailers(limits: &Limits) -> LineLimits {
+    pub(crate) fn of_trailers(max: SectionMax) -> LineLimits {
         LineLimits {
             first_line_max: None,
-            bytes_max: limits.trailer_bytes_max,
-            fields_max: limits.trailer_fields_max,
+            bytes_max: max.bytes,
+            fields_max: max.fields,
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Framing {
     /// The range of the value of `Host`.
     pub(crate) host: Option<Span>,
     pub(crate) content_length: Option<u64>,
+    /// The same length was declared more than once, which only responses may do.
+    pub(crate) repeats_content_length: bool,
     pub(crate) transfer_encoding: Option<TransferEncoding>,
     pub(crate) connection: ConnectionOptions,
     /// How long the server keeps an idle connection open: `timeout` of `Keep-Alive`, in seconds.
@@ -106,10 +108,12 @@ impl Framing {
     }
 
     fn note_content_length(&mut self, value: &[u8]) -> Result<(), ErrorKind> {
-        if self.content_length.is_some() {
-            return Err(ErrorKind::ContentLengthRepeated);
+        let length = parse_content_length(value)?;
+        match self.content_length.replace(length) {
+            Some(other) if other != length => return Err(ErrorKind::ContentLengthRepeated),
+            Some(_) => self.repeats_content_length = true,
+            None => {}
         }
-        self.content_length = Some(parse_content_length(value)?);
         Ok(())
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct ResponseFacts {
     pub(crate) is_chunked: bool,
     pub(crate) keep_alive: bool,
     pub(crate) keep_alive_timeout_s: Option<u32>,
+    /// `Connection` names `Upgrade`.
+    pub(crate) upgrades: bool,
 }
 
 /// Completes `head`, whose fields are split, from its first line.
@@ -93,6 +95,9 @@ fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, 
     let is_chunked = framing.check_transfer_encoding(head.version)?;
     let length = match framing.content_length {
         _ if is_chunked => BodyLength::Unknown,
+        Some(_) if framing.repeats_content_length => {
+            return Err(ErrorKind::ContentLengthRepeated);
+        }
         Some(length) => BodyLength::Known(length),
         None => BodyLength::Empty,
     };
@@ -115,29 +120,36 @@ fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, 
     })
 }
 
-/// Completes `head`, whose fields are split, from its first line.
+/// Completes `head`, whose fields are split, from its first line. `method` is that of the request.
 pub(crate) fn parse_response(
     head: &mut ResponseHead,
     section: &SectionBuffer,
+    method: Method,
 ) -> Result<ResponseFacts, ErrorKind> {
     let framing = section.framing();
     let line = &head.fields.block[..section.first_line_end()];
     (head.version, head.status) = parse_status_line(line)?;
-    let is_chunked = framing.check_transfer_encoding(head.version)?;
+    // Without content, nothing depends on which of two framings is the true one.
+    let has_no_content = method == Method::Head || head.status == Status::NOT_MODIFIED;
+    let is_framed_twice =
+        has_no_content && framing.content_length.is_some() && framing.transfer_encoding.is_some();
+    let is_chunked = is_framed_twice || framing.check_transfer_encoding(head.version)?;
     // RFC 9112, section 6.1: "A server MUST NOT send a Transfer-Encoding header field in any
     // response with a status code of 1xx (Informational) or 204 (No Content)."
     if is_chunked && (head.status.is_informational() || head.status == Status::NO_CONTENT) {
         return Err(ErrorKind::TransferEncodingForbidden);
     }
     let length = match framing.content_length {
-        Some(length) => BodyLength::Known(length),
-        None => BodyLength::Unknown,
+        // RFC 9112, section 6.3: "the Transfer-Encoding overrides the Content-Length".
+        Some(length) if !is_framed_twice => BodyLength::Known(length),
+        _ => BodyLength::Unknown,
     };
     Ok(ResponseFacts {
         length,
         is_chunked,
         keep_alive: framing.keeps_alive(head.version),
         keep_alive_timeout_s: framing.keep_alive_timeout_s,
+        upgrades: framing.connection.upgrade,
     })
 }
 

@@ -13,6 +13,7 @@ use crate::limits::Limits;
 use crate::message::{
     BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status, Version,
 };
+use crate::section_max::SectionMax;
 
 /// The server's end of one connection: requests in, responses out, one exchange at a time
 /// (rule 17).
@@ -75,7 +76,10 @@ impl Server {
     pub fn new(limits: &Limits) -> Server {
         Server {
             limits: limits.clone(),
-            section: SectionBuffer::new(LineLimits::of_heads(limits)),
+            section: SectionBuffer::new(LineLimits::of_head(
+                SectionMax::of_requests(limits),
+                limits.request_line_bytes_max,
+            )),
             empty_lines: 0,
             reading: Reading::Head,
             sending: Outgoing::Head,
@@ -462,7 +466,9 @@ impl Server {
         self.reading = Reading::Body(match facts.length {
             BodyLength::Empty | BodyLength::NothingButTrailers => Body::Length(0),
             BodyLength::Known(length) => Body::Length(length),
-            BodyLength::Unknown => Body::chunked(&self.limits),
+            BodyLength::Unknown => {
+                Body::chunked(&self.limits, SectionMax::of_trailers(&self.limits))
+            }
         });
     }
 

@@ -23,6 +23,7 @@ use crate::content::{ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
 use crate::field_section::FieldSectionLimits;
 use crate::field_section::send::request_fits;
+use crate::informational::InformationalRate;
 use crate::limits::Limits;
 use crate::message::{Fields, Name, RequestHead};
 use crate::priority::schedule::Schedule;
@@ -144,7 +145,7 @@ impl Connection {
 
     fn new(role: Role, limits: &Limits) -> Connection {
         let is_server = role == Role::Server;
-        let section = FieldSectionLimits::new(limits);
+        let section = FieldSectionLimits::new(limits, is_server);
         let flow = Flow::new(limits, is_server);
         let table = limits.hpack_table_bytes_max.min(usize::from(u16::MAX));
         Connection {
@@ -620,7 +621,7 @@ impl Connection {
             request: RequestKind::Other,
             expects_continue: false,
             is_blocked: false,
-            informational_count: 0,
+            informational: InformationalRate::default(),
             receive_window: window as i32,
             held: 0,
             grown: 0,

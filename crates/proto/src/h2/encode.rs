@@ -111,7 +111,7 @@ pub(crate) fn trailers(
     trailers: &Fields,
     out: &mut Vec<u8>,
 ) -> bool {
-    if !send::has_trailers(trailers) {
+    if !trailers.has_trailers() {
         return false;
     }
     let start = begin(encoder, out);

@@ -4,7 +4,7 @@ use super::hpack::{BlockLines, Decoder, Malformed};
 use crate::error::ErrorKind;
 use crate::field_section::receive::{self, RequestFacts};
 use crate::field_section::repeat::Repeat;
-use crate::field_section::{FieldSectionLimits, Lines};
+use crate::field_section::{Budget, FieldSectionLimits, Lines};
 use crate::message::{Fields, RequestHead, ResponseHead, Version};
 
 /// After the first requests of a connection, a block has about one byte for each field.
@@ -45,7 +45,7 @@ fn new_request(
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
-    let mut lines = BlockLines::new(decoder, block, limits.head_bytes_max, limits.fields_max);
+    let mut lines = BlockLines::new(decoder, block, limits.head_budget());
     let facts = receive::request_head(&mut lines, limits, head)?;
     head.version = Version::Http2;
     Ok(facts)
@@ -81,12 +81,7 @@ fn new_response(
     limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    let mut lines = BlockLines::new(
-        decoder,
-        block,
-        limits.head_bytes_max,
-        limits.response_fields_max,
-    );
+    let mut lines = BlockLines::new(decoder, block, limits.head_budget());
     let length = receive::response_head(&mut lines, head)?;
     head.version = Version::Http2;
     Ok(length)
@@ -99,16 +94,13 @@ pub(crate) fn trailers(
     limits: &FieldSectionLimits,
     fields: &mut Fields,
 ) -> Result<Result<(), ErrorKind>, Malformed> {
-    let (bytes_max, fields_max) = (limits.trailer_bytes_max, limits.trailer_fields_max);
-    receive::trailers(
-        &mut BlockLines::new(decoder, block, bytes_max, fields_max),
-        fields,
-    )
+    let mut lines = BlockLines::new(decoder, block, limits.trailers_budget());
+    receive::trailers(&mut lines, fields)
 }
 
 /// Decodes a block for its effect on the table only.
 pub(crate) fn ignored(decoder: &mut Decoder, block: &[u8]) -> Result<(), Malformed> {
-    let mut lines = BlockLines::new(decoder, block, 0, 0);
+    let mut lines = BlockLines::new(decoder, block, Budget::NONE);
     let mut text = Vec::new();
     while lines.next_line(&mut text)?.is_some() {}
     Ok(())

@@ -17,6 +17,7 @@
 use super::frame::WINDOW_MAX;
 use crate::content::{ContentLeft, RequestKind};
 use crate::error::ErrorKind;
+use crate::informational::InformationalRate;
 use crate::priority::{Priority, PriorityOverride};
 
 /// A stream's state; small, since thousands may be open and idle.
@@ -32,7 +33,7 @@ pub(crate) struct Stream {
     pub(crate) expects_continue: bool,
     /// The stream has content to send, but no window for it.
     pub(crate) is_blocked: bool,
-    pub(crate) informational_count: u8,
+    pub(crate) informational: InformationalRate,
     /// Bytes that the peer may still send.
     pub(crate) receive_window: i32,
     /// Bytes that the peer sent and the caller has not released.

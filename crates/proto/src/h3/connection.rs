@@ -114,7 +114,7 @@ impl Connection {
     }
 
     fn new(role: Role, limits: &Limits) -> Connection {
-        let section = FieldSectionLimits::new(limits);
+        let section = FieldSectionLimits::new(limits, role == Role::Server);
         let own = OwnSettings {
             table_capacity_max: limits.hpack_table_bytes_max,
             blocked_streams_max: BLOCKED_MAX,

@@ -43,8 +43,7 @@ fn new_request(
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
-    let (bytes_max, fields_max) = (limits.head_bytes_max, limits.fields_max);
-    let mut lines = SectionLines::new(decoder, prefix, section, bytes_max, fields_max);
+    let mut lines = SectionLines::new(decoder, prefix, section, limits.head_budget());
     let facts = receive::request_head(&mut lines, limits, head)?;
     head.version = Version::Http3;
     Ok(facts)
@@ -78,8 +77,7 @@ fn new_response(
     limits: &FieldSectionLimits,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    let (bytes_max, fields_max) = (limits.head_bytes_max, limits.response_fields_max);
-    let mut lines = SectionLines::new(decoder, prefix, section, bytes_max, fields_max);
+    let mut lines = SectionLines::new(decoder, prefix, section, limits.head_budget());
     let length = receive::response_head(&mut lines, head)?;
     head.version = Version::Http3;
     Ok(length)
@@ -93,7 +91,6 @@ pub(crate) fn trailers(
     limits: &FieldSectionLimits,
     fields: &mut Fields,
 ) -> Result<Result<(), ErrorKind>, Malformed> {
-    let (bytes_max, fields_max) = (limits.trailer_bytes_max, limits.trailer_fields_max);
-    let mut lines = SectionLines::new(decoder, prefix, section, bytes_max, fields_max);
+    let mut lines = SectionLines::new(decoder, prefix, section, limits.trailers_budget());
     receive::trailers(&mut lines, fields)
 }

@@ -7,6 +7,7 @@ use super::frame::Partial;
 use super::qpack::Prefix;
 use crate::content::{ContentLeft, RequestKind};
 use crate::error::ErrorKind;
+use crate::informational::InformationalRate;
 use crate::priority::{Priority, PriorityOverride};
 
 /// The streams of requests.
@@ -48,7 +49,7 @@ pub(crate) struct Stream {
     pub(crate) is_stopped: bool,
     /// A PRIORITY_UPDATE has set the priority, so that the field of the request does not.
     pub(crate) is_reprioritized: bool,
-    pub(crate) informational_count: u8,
+    pub(crate) informational: InformationalRate,
     pub(crate) receive_left: ContentLeft,
     pub(crate) send_left: ContentLeft,
 }
@@ -113,7 +114,7 @@ impl Stream {
             expects_continue: false,
             is_stopped: false,
             is_reprioritized: false,
-            informational_count: 0,
+            informational: InformationalRate::default(),
             receive_left: ContentLeft::UNDECLARED,
             send_left: ContentLeft::UNDECLARED,
         })

@@ -114,6 +114,11 @@ impl Fields {
         self.entries.iter().map(|entry| entry.label.name)
     }
 
+    /// Whether any of the fields may be sent as a trailer.
+    pub(crate) fn has_trailers(&self) -> bool {
+        !self.names().all(Name::is_forbidden_in_trailers)
+    }
+
     /// Removes all fields and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {

@@ -522,9 +522,9 @@ struct Authority {
     port: Option<u16>,
 }
 
-/// Parses `host [ ":" port ]`. Valid hosts are names of letters, digits and `-._~`, IPv4 addresses, and
-/// IPv6 addresses in brackets. Escapes, sub-delimiters, zones and future literals are refused, since
-/// only attacks use them. A port needs a host (RFC 9110, section 4.2.1).
+/// Parses `host [ ":" port ]`. Valid hosts are names of unreserved characters and sub-delimiters (RFC 3986, section
+/// 3.2.2), IPv4 addresses, and IPv6 addresses in brackets. Escapes, zones and future literals are refused: recipients
+/// disagree on whether an escaped name is the same host, and only attacks use the others. A port needs a host (RFC 9110, section 4.2.1).
 #[cold]
 fn split_authority(text: &[u8]) -> Option<Authority> {
     let after_host = match text {
@@ -597,7 +597,7 @@ static CLASS: [u8; 256] = {
         if in_path || matches!(here, b'%' | b'?') {
             class[byte] |= QUERY;
         }
-        if unreserved {
+        if unreserved || sub_delimiter {
             class[byte] |= HOST;
         }
         byte += 1;

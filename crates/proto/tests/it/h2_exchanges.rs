@@ -133,12 +133,12 @@ fn a_head_beyond_a_limit_is_answered_with_431_and_the_connection_stays_open() {
     let mut many = post("/");
     (0..200).for_each(|n| many.fields.append(format!("x-{n}").as_str(), "1"));
     let mut large = post("/");
-    for n in 0..10 {
+    for n in 0..11 {
         let name = format!("x-{n}");
         large.fields.append(name.as_str(), "!".repeat(4000));
     }
     let mut crumbs = post("/");
-    (0..101).for_each(|n| crumbs.fields.append(Name::Cookie, format!("c{n}=1")));
+    (0..1_001).for_each(|n| crumbs.fields.append(Name::Cookie, format!("c{n}=1")));
     let mut long = post("/");
     long.set_path(&format!("/{}", "a".repeat(9000)));
     for (head, status) in [

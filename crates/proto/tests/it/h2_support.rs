@@ -36,7 +36,7 @@ pub(crate) struct End {
     pub(crate) refused: Vec<(StreamId, Status)>,
     pub(crate) pongs: usize,
     pub(crate) go_away: Option<Code>,
-    received: Received,
+    pub(crate) received: Received,
     pending: Vec<u8>,
     sending: BTreeMap<StreamId, Content>,
 }

@@ -24,6 +24,7 @@ mod h3_support;
 mod hostile_requests;
 mod hpack_follows_its_rfc;
 mod limits_are_enforced;
+mod message_limits;
 mod odd_responses;
 mod paths_are_normalised;
 mod qpack_follows_its_rfc;

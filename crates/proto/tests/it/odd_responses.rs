@@ -28,6 +28,13 @@ fn switching_protocols_opens_a_tunnel_only_if_requested() {
     let seen = responses_to(&head, raw, &Limits::default());
     assert_eq!(seen, "101 tunnel | \"\u{fffd}\\0\" | end by close");
     assert_eq!(responses(Get, raw), "refused 502 switching-unrequested");
+    for connection in ["", "Connection: keep-alive\r\n", "Connection: close\r\n"] {
+        let raw = format!(
+            "HTTP/1.1 101 Switching Protocols\r\n{connection}Upgrade: websocket\r\n\r\n\x01"
+        );
+        let seen = responses_to(&head, raw.as_bytes(), &Limits::default());
+        assert_eq!(seen, "refused 502 switching-unrequested", "{connection:?}");
+    }
 }
 
 #[test]

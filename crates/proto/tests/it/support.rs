@@ -1,6 +1,7 @@
 //! Passes input in pieces to a machine and describes its events in one line.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use blitz_proto::h1::{Client, Event, Server};
 use blitz_proto::{
@@ -277,6 +278,9 @@ fn drain_client(
             Event::Head(length) => {
                 let tunnel = if client.is_tunnel() { " tunnel" } else { "" };
                 let line = format!("{}{}{tunnel}", head.status, describe_length(length));
+                if head.status.is_informational() && !client.is_tunnel() {
+                    client.informational_arrived(Duration::ZERO)?;
+                }
                 transcript.event(&line);
             }
             Event::Data(_) => {}

@@ -46,6 +46,8 @@ pub(crate) struct Client {
     is_heard: bool,
     /// When the wait for the final head began: with the request or the last 102.
     wait_start: Option<Instant>,
+    /// What the machine's time is counted from.
+    clock_start: Option<Instant>,
     /// How the connection ended, until that is passed to its lease.
     end: Option<End>,
 }
@@ -249,6 +251,7 @@ impl Client {
             is_reused: false,
             is_heard: false,
             wait_start: None,
+            clock_start: None,
             end: None,
         }
     }
@@ -499,6 +502,9 @@ impl Driver<Client> {
         let Some(head) = self.role.head.take() else {
             unreachable!("the machine has just filled it")
         };
+        if head.status.is_informational() && !self.role.machine.is_tunnel() {
+            self.informational_arrived()?;
+        }
         let machine = &self.role.machine;
         let kind = if machine.is_tunnel() {
             self.exchange.is_tunnel = true;
@@ -506,7 +512,7 @@ impl Driver<Client> {
             ReceivedKind::Tunnel
         } else if !machine.response_started() {
             if head.status == Status::PROCESSING {
-                // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
+                // The wait begins again (RFC 2518, section 10.1). The rate of interim responses is limited.
                 self.role.wait_start = Some(blitz_reactor::now());
             }
             ReceivedKind::Informational
@@ -516,6 +522,20 @@ impl Driver<Client> {
             ReceivedKind::Content
         };
         Ok(Received { head, length, kind })
+    }
+
+    /// Informational responses have a rate (see [`Limits::informational_max`]).
+    fn informational_arrived(&mut self) -> Result<(), ClientError> {
+        let now = blitz_reactor::now();
+        let since = *self.role.clock_start.get_or_insert(now);
+        let now = now.saturating_duration_since(since);
+        self.role
+            .machine
+            .informational_arrived(now)
+            .map_err(|error| {
+                self.close();
+                ClientError::Malformed(error)
+            })
     }
 
     /// Takes the end of a response without content at once, so that the connection is free.

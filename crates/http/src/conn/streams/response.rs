@@ -129,7 +129,7 @@ impl Stream {
             receiving.body = if has_ended { Body::Done } else { Body::Open };
             receiving.pace.declare(length);
         } else if head.status == Status::PROCESSING {
-            // The wait begins again (RFC 2518, section 10.1). The number of interim responses is limited.
+            // The wait begins again (RFC 2518, section 10.1). The rate of interim responses is limited.
             self.response.wait_start = Some(blitz_reactor::now());
         }
         receiving.arrived();

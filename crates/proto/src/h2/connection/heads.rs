@@ -365,7 +365,8 @@ impl Connection {
         let declared =
             section::response(decoder, repeat, block, &self.receive_limits.section, head)?;
         let id = self.streams.at(slot).id;
-        let outcome = declared.and_then(|declared| self.take_response(slot, end, declared, head));
+        let outcome =
+            declared.and_then(|declared| self.take_response(slot, end, declared, head, now));
         match outcome {
             Ok(length) => {
                 self.remove_if_closed(slot);
@@ -385,12 +386,13 @@ impl Connection {
         end: bool,
         declared: Option<u64>,
         head: &ResponseHead,
+        now: Duration,
     ) -> Result<BodyLength, ErrorKind> {
         let informational_max = self.receive_limits.informational_max;
         let stream = self.streams.at(slot);
         if head.status.is_informational() {
-            let count = &mut stream.informational_count;
-            return content::received_informational(count, informational_max, end);
+            let rate = &mut stream.informational;
+            return content::received_informational(rate, informational_max, now, end);
         }
         stream.receiving = Receiving::Body;
         let (left, length) = content::received_response(stream.request, head, declared, end);

@@ -51,7 +51,7 @@ impl Decoder {
         block: &[u8],
         mut on_field: impl FnMut(&[u8], &[u8], bool),
     ) -> Result<(), Malformed> {
-        let mut block = Block::new(block, usize::MAX, usize::MAX);
+        let mut block = Block::new(block, Budget::unlimited());
         let mut text = Vec::new();
         while let Some(line) = self.next(&mut block, &mut text)? {
             let value_start = line.value_start as usize;
@@ -129,7 +129,7 @@ impl Decoder {
         block.has_begun = true;
         if let Some(age) = index.checked_sub(static_table::LEN + 1) {
             let entry = self.table.get(age).ok_or(Malformed)?;
-            if !block.budget.admits(entry.size) {
+            if !block.budget.admits(entry.name, entry.size) {
                 return Ok(None);
             }
             let name_len = self.table.copy_name(entry, text);
@@ -146,7 +146,7 @@ impl Decoder {
             return Ok(Some(line));
         }
         let entry = static_table::get(index).ok_or(Malformed)?;
-        if !block.budget.admits(entry.size) {
+        if !block.budget.admits(entry.name, entry.size) {
             return Ok(None);
         }
         let value_start = text.len();
@@ -208,7 +208,7 @@ impl Decoder {
         if prefix_bits == 6 {
             self.table.insert(name, problem, name_text, value);
         }
-        if name_len > usize::from(u16::MAX) || !block.budget.admits(size as u32) {
+        if name_len > usize::from(u16::MAX) || !block.budget.admits(name, size as u32) {
             block.budget.exceed(Overflow::Bytes);
             text.truncate(start);
             return Ok(None);
@@ -264,16 +264,14 @@ impl Decoder {
 }
 
 impl<'d, 'b> BlockLines<'d, 'b> {
-    /// The lines of a block, limited to this many fields and this many bytes, as
-    /// `SETTINGS_MAX_HEADER_LIST_SIZE` counts them.
+    /// The lines of a block within this budget.
     #[inline]
     pub(crate) fn new(
         decoder: &'d mut Decoder,
         block: &'b [u8],
-        bytes_max: usize,
-        fields_max: usize,
+        budget: Budget,
     ) -> BlockLines<'d, 'b> {
-        let block = Block::new(block, bytes_max, fields_max);
+        let block = Block::new(block, budget);
         BlockLines { decoder, block }
     }
 }
@@ -291,10 +289,10 @@ impl Lines for BlockLines<'_, '_> {
 }
 
 impl<'a> Block<'a> {
-    fn new(bytes: &'a [u8], bytes_max: usize, fields_max: usize) -> Block<'a> {
+    fn new(bytes: &'a [u8], budget: Budget) -> Block<'a> {
         Block {
             rest: bytes,
-            budget: Budget::new(bytes_max, fields_max),
+            budget,
             has_begun: false,
         }
     }

@@ -309,7 +309,7 @@ impl Connection {
                 self.decoder
                     .acknowledge(prefix, id, &mut self.decoder_output);
                 let outcome =
-                    declared.and_then(|declared| self.response(stream, end, declared, head));
+                    declared.and_then(|declared| self.response(stream, end, declared, head, now));
                 match outcome {
                     Ok(length) => Event::Head { length, end },
                     Err(kind) => self.stream_error(id, stream, kind, now)?,
@@ -427,11 +427,12 @@ impl Connection {
         end: bool,
         declared: Option<u64>,
         head: &ResponseHead,
+        now: Duration,
     ) -> Result<BodyLength, ErrorKind> {
         if head.status.is_informational() {
-            let count = &mut stream.informational_count;
+            let rate = &mut stream.informational;
             let max = self.limits.informational_max;
-            return content::received_informational(count, max, end);
+            return content::received_informational(rate, max, now, end);
         }
         stream.receiving = Receiving::Body;
         let (left, length) = content::received_response(stream.request, head, declared, end);

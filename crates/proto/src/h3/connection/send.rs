@@ -193,7 +193,7 @@ impl Connection {
         state.sending = Sending::Done;
         // RFC 9114, section 4.4: "Once the CONNECT method has completed, only DATA frames are permitted".
         let may_follow = state.request != RequestKind::Connect;
-        let trailers = trailers.filter(|trailers| may_follow && send::has_trailers(trailers));
+        let trailers = trailers.filter(|trailers| may_follow && trailers.has_trailers());
         if let Some(trailers) = trailers {
             let encoder = &mut self.encoder;
             frame::write(frame::HEADERS, out, |out| {

@@ -298,7 +298,7 @@ impl Decoder {
         section: &[u8],
         mut on_field: impl FnMut(&[u8], &[u8], bool),
     ) -> Result<(), Malformed> {
-        let mut lines = SectionLines::new(self, prefix, section, usize::MAX, usize::MAX);
+        let mut lines = SectionLines::new(self, prefix, section, Budget::unlimited());
         let mut text = Vec::new();
         while let Some(line) = lines.next_line(&mut text)? {
             let value_start = line.value_start as usize;
@@ -395,19 +395,17 @@ impl<'b> Text<'b> {
 }
 
 impl<'d, 'b> SectionLines<'d, 'b> {
-    /// The lines of a section that is not blocked, limited to this many fields and this many bytes, as
-    /// `SETTINGS_MAX_FIELD_SECTION_SIZE` counts them.
+    /// The lines of a section that is not blocked, within this budget.
     pub(crate) fn new(
         decoder: &'d Decoder,
         prefix: &Prefix,
         section: &'b [u8],
-        bytes_max: usize,
-        fields_max: usize,
+        budget: Budget,
     ) -> SectionLines<'d, 'b> {
         let section = Section {
             rest: &section[prefix.len..],
             prefix: *prefix,
-            budget: Budget::new(bytes_max, fields_max),
+            budget,
         };
         SectionLines { decoder, section }
     }
@@ -421,7 +419,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         let (name, name_len, value, problem) = match reference {
             Reference::Static(index) => {
                 let entry = static_table::get(index).ok_or(Malformed)?;
-                if !self.section.budget.admits(entry.size) {
+                if !self.section.budget.admits(entry.name, entry.size) {
                     return Ok(None);
                 }
                 text.extend_from_slice(entry.name_text.as_bytes());
@@ -434,7 +432,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
             }
             Reference::Dynamic(absolute) => {
                 let entry = self.entry(absolute)?;
-                if !self.section.budget.admits(entry.size) {
+                if !self.section.budget.admits(entry.name, entry.size) {
                     return Ok(None);
                 }
                 let table = &self.decoder.table;
@@ -518,7 +516,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         let (name_len, value_len) = (name_text.len(), value.len());
         let size = name.known_text().len() + name_len + value_len + ENTRY_OVERHEAD;
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        if name_len > usize::from(u16::MAX) || !self.section.budget.admits(size) {
+        if name_len > usize::from(u16::MAX) || !self.section.budget.admits(name, size) {
             self.section.budget.exceed(Overflow::Bytes);
             text.truncate(start);
             return Ok(None);
