@@ -186,7 +186,7 @@ const HOSTS: &[RequestRow] = &[
     ("3.2", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "refused 400 host-malformed"),
     ("3986 3.2.2", "GET / HTTP/1.1\r\nHost: a+b\r\n\r\n", "GET / @a+b | end"),
     ("3986 3.2.2", "GET / HTTP/1.1\r\nHost: a!$&'()*+,;=b:8080\r\n\r\n", "GET / @a!$&'()*+,;=b:8080 | end"),
-    ("3986 3.2.2", "GET http://a+b:80/ HTTP/1.1\r\nHost: c\r\n\r\n", "GET / @a+b:80 | end"),
+    ("3986 3.2.2", "GET http://a+b:80/ HTTP/1.1\r\nHost: c\r\n\r\n", "GET / @a+b:80 http | end"),
     ("3986 2.1", "GET / HTTP/1.1\r\nHost: a%2Bb\r\n\r\n", "refused 400 host-malformed"),
     ("3.2", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "refused 400 host-malformed"),
     ("3.2", "GET / HTTP/1.1\r\nHost: a?b\r\n\r\n", "refused 400 host-malformed"),
