@@ -1,7 +1,7 @@
 //! The start message: listeners, routes, driver, and a command to try.
 
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use blitz::serving::ListenerConfig;
 use blitz_gateway::{Origin, Prefix, Running, Target};
@@ -139,12 +139,11 @@ fn secure_command(address: &Address, path: &str, tls: &Tls) -> String {
     }
 }
 
-/// An address that clients on this machine can connect to: the unspecified address becomes localhost.
+/// An address that clients on this machine can connect to. The unspecified address of IPv6 includes IPv4,
+/// which each machine has.
 fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-    };
-    SocketAddr::new(ip, address.port())
+    match address.ip().is_unspecified() {
+        true => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
+        false => address,
+    }
 }

@@ -1,12 +1,12 @@
 //! The value of `--listen`: an address to accept connections on.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blitz::serving::{ListenerConfig, MORE_OPEN_FILES};
-use blitz_http::{Address, LocalShortage};
+use blitz_http::{Address, LocalShortage, NoInterface, parse_zoned};
 
 /// The longest path of a unix socket: the kernel has room for 108 bytes, including a NUL.
 const UNIX_PATH_MAX: usize = 107;
@@ -31,7 +31,35 @@ pub(crate) fn parse(value: &str) -> Result<Address, String> {
     if let Some(port) = value.strip_prefix(':').and_then(port_of) {
         return Ok(Address::Tcp(SocketAddr::new(every_address(), port)));
     }
-    value.parse().map(Address::Tcp).map_err(|_| advice(value))
+    if let Ok(address) = value.parse() {
+        return Ok(Address::Tcp(address));
+    }
+    match zoned(value) {
+        Some(Ok(address)) => Ok(Address::Tcp(address)),
+        Some(Err(error)) => Err(with_remedy(
+            &error.to_string(),
+            "`ip link` lists the interfaces; write one after the %",
+        )),
+        None => Err(advice(value)),
+    }
+}
+
+/// `[ADDR%INTERFACE]:PORT`.
+fn zoned(value: &str) -> Option<Result<SocketAddr, NoInterface>> {
+    let (address, port) = value.strip_prefix('[')?.split_once("]:")?;
+    parse_zoned(address, port.parse().ok()?)
+}
+
+/// The addresses of `localhost`, of both families if this machine has them: browsers try `::1` first, and
+/// over HTTP/3 only that.
+pub(crate) fn local(port: u16) -> Vec<Address> {
+    let has_ipv6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+    let ipv6 = has_ipv6.then_some(Ipv6Addr::LOCALHOST.into());
+    [Some(Ipv4Addr::LOCALHOST.into()), ipv6]
+        .into_iter()
+        .flatten()
+        .map(|ip: IpAddr| Address::Tcp(SocketAddr::new(ip, port)))
+        .collect()
 }
 
 /// The unspecified address of IPv6, which includes IPv4, or that of IPv4 if the machine has no IPv6.
@@ -189,7 +217,7 @@ fn tcp_refusal(flag: &str, ip: SocketAddr, cause: &io::Error) -> (String, String
         io::ErrorKind::InvalidInput if is_link_local(ip) => (
             "a link-local address needs an interface".into(),
             format!(
-                "add the number of the interface, which `ip link` shows: [{}%2]:{port}",
+                "add the interface, which `ip link` shows: [{}%eth0]:{port}",
                 ip.ip()
             ),
         ),
@@ -249,6 +277,13 @@ mod tests {
         assert_eq!(parse("[::1]:8080"), tcp("[::1]:8080"));
         assert_eq!(parse("localhost:80"), tcp("127.0.0.1:80"));
         assert!([tcp("[::]:8080"), tcp("0.0.0.0:8080")].contains(&parse(":8080")));
+        let Ok(Address::Tcp(SocketAddr::V6(zoned))) = parse("[fe80::1%lo]:80") else {
+            panic!("it has a zone");
+        };
+        assert!(zoned.scope_id() > 0 && zoned.port() == 80);
+        assert_eq!(parse("[fe80::1%25lo]:80"), Ok(Address::Tcp(zoned.into())));
+        let missing = parse("[fe80::1%none0]:80").unwrap_err();
+        assert!(missing.contains("no interface \"none0\""), "{missing}");
         let path = Arc::new(PathBuf::from("/run/blitz.sock"));
         for value in ["unix:/run/blitz.sock", "unix:///run/blitz.sock"] {
             assert_eq!(parse(value), Ok(Address::Unix(Arc::clone(&path))));
@@ -321,7 +356,7 @@ mod tests {
         assert!(in_use.contains("--listen 127.0.0.1:8081"), "{in_use}");
         assert!(refused(":80", io::ErrorKind::PermissionDenied).contains("setcap"));
         assert!(refused("1.2.3.4:80", io::ErrorKind::AddrNotAvailable).contains("ip address"));
-        assert!(refused("[fe80::1]:80", io::ErrorKind::InvalidInput).contains("fe80::1%2"));
+        assert!(refused("[fe80::1]:80", io::ErrorKind::InvalidInput).contains("fe80::1%eth0"));
         assert!(refused("unix:/x", io::ErrorKind::AddrInUse).contains("another path"));
         assert!(refused("unix:/x/y", io::ErrorKind::NotFound).contains("make it"));
     }

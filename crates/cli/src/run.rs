@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,9 +25,9 @@ use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, conflicts, heading, listen, service_manager, tls};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
-const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const PORT_DEFAULT: u16 = 8080;
 /// Reachable as `https://localhost:8443`, and only from this machine.
-const LISTEN_TLS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+const TLS_PORT_DEFAULT: u16 = 8443;
 
 /// The exit code after a second INT: 128 + SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
@@ -44,8 +43,8 @@ const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: 127.0.0.1:8080,
-    /// and 127.0.0.1:8443 for HTTPS]
+    /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: port 8080 of
+    /// 127.0.0.1 and ::1, and their port 8443 for HTTPS]
     ///
     /// :PORT means every address of this machine, and port 0 a free one. With the prefix h2c:// the
     /// listener accepts HTTP/2 only.
@@ -288,10 +287,13 @@ fn check(arguments: &RunArguments) -> Result<(), String> {
         flag: "--listen-tls",
         address,
     });
-    let default = Address::Tcp(LISTEN_DEFAULT);
-    let default = has_default_listeners(arguments).then_some(Listening {
+    let default = match has_default_listeners(arguments) {
+        true => listen::local(PORT_DEFAULT),
+        false => Vec::new(),
+    };
+    let default = default.iter().map(|address| Listening {
         flag: "--listen",
-        address: &default,
+        address,
     });
     let listeners: Vec<_> = plain.chain(tls).chain(default).collect();
     conflicts::check(&arguments.to, &listeners)?;
@@ -373,18 +375,20 @@ impl Listeners {
             tls: arguments.listen_tls.clone(),
         };
         if has_default_listeners(arguments) {
-            listeners.plain.push(Address::Tcp(LISTEN_DEFAULT).into());
+            let plain = listen::local(PORT_DEFAULT);
+            listeners.plain.extend(plain.into_iter().map(Into::into));
             // No flag requests HTTPS, so a port in use is only a warning.
-            if flag_for_https(arguments).is_some() || is_free(LISTEN_TLS_DEFAULT) {
-                listeners.tls.push(Address::Tcp(LISTEN_TLS_DEFAULT));
+            let tls = listen::local(TLS_PORT_DEFAULT);
+            if flag_for_https(arguments).is_some() || are_free(&tls) {
+                listeners.tls = tls;
             }
         }
         listeners
     }
 }
 
-fn is_free(address: SocketAddr) -> bool {
-    let reserved = serving::try_reserve([Address::Tcp(address).into()]);
+fn are_free(addresses: &[Address]) -> bool {
+    let reserved = serving::try_reserve(addresses.iter().cloned().map(Into::into));
     if let Err(error) = &reserved {
         tracing::warn!("no HTTPS: {error}; choose another port with --listen-tls ADDR");
     }

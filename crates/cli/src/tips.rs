@@ -181,6 +181,8 @@ pub(crate) fn add(error: &mut clap::Error, arguments: &[String]) {
         if error.remove(ContextKind::SuggestedArg).is_some() {
             error.remove(ContextKind::Usage);
         }
+        // So is the subcommand: `load` is no `reload`.
+        error.remove(ContextKind::SuggestedSubcommand);
     }
 }
 

@@ -77,6 +77,11 @@ impl Flow {
         self.awaits_room
     }
 
+    /// See [`RecvBody::hold_continue`].
+    pub(crate) fn hold_continue(&mut self, is_held: bool) {
+        self.from.hold_continue(is_held);
+    }
+
     /// Why the message has ended early.
     pub(crate) fn failure(&self) -> Option<BodyError> {
         self.from.failure()

@@ -13,7 +13,9 @@ mod presence;
 mod proxy_facts;
 mod quoted;
 
-use blitz_http::{Fields, Name, RequestHead, ResponseHead, Version};
+use std::net::IpAddr;
+
+use blitz_http::{BodyLength, Fields, Name, RequestHead, ResponseHead, Version};
 
 use connection_options::{remove_all_named_by_connection, remove_named_by_connection};
 use forwarding_headers::{add_client_certificate, add_forwarding, add_request_id, via};
@@ -26,7 +28,7 @@ use proxy_facts::{FACTS, add_forwarding_of_proxy};
 pub use cdn_loop::{InvalidLoopId, LoopId};
 pub(crate) use connection_options::contains_token;
 pub(crate) use forwarding_headers::ForwardedClient;
-pub(crate) use proxy_facts::ProxyFacts;
+pub(crate) use proxy_facts::{ProxyFacts, told_client};
 
 /// Why a request is not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +39,13 @@ pub(crate) enum NotForwarded {
     Loop,
 }
 
-/// Prepares a request for its upstream. `scratch` is working memory.
+/// Prepares a request for its upstream; returns the client that a trusted proxy tells. `scratch` is
+/// working memory.
 pub(crate) fn edit_request(
     head: &mut RequestHead,
     client: &ForwardedClient<'_>,
     scratch: &mut Vec<u8>,
-) -> Result<(), NotForwarded> {
+) -> Result<Option<IpAddr>, NotForwarded> {
     let present = PresenceSet::of(&head.fields);
     // With our own identifier, the request has passed this gateway before (RFC 8586, section 2).
     if present.has(Name::CdnLoop) && client.loop_id.is_in(&head.fields) {
@@ -58,10 +61,13 @@ pub(crate) fn edit_request(
     } else {
         REQUEST_HOP | FORWARDING
     };
-    if head.version == Version::Http10 {
-        // RFC 9110, section 10.1.1: "A server that receives a 100-continue expectation in an HTTP/1.0
-        // request MUST ignore that expectation." The upstream would take it for one of HTTP/1.1.
-        removed |= set_of(&[Name::Expect]);
+    if present.has(Name::Expect) {
+        if may_expect(head.version, client.length) {
+            // Some servers know the expectation only if it is the whole value, and the only line.
+            head.fields.set(Name::Expect, "100-continue");
+        } else {
+            removed |= set_of(&[Name::Expect]);
+        }
     }
     if present.names & removed != 0 || present.has_others {
         head.fields.retain(|name, _| {
@@ -83,11 +89,12 @@ pub(crate) fn edit_request(
         head.fields.append(Name::Via, via(head.version));
     }
     head.fields.append(Name::CdnLoop, client.loop_id.as_str());
-    if left.names & FACTS == 0 {
+    let told = if left.names & FACTS == 0 {
         add_forwarding(head, client.peer, scratch);
+        None
     } else {
-        add_forwarding_of_proxy(head, client.peer, client.trusted_proxies);
-    }
+        add_forwarding_of_proxy(head, client.peer, client.trusted_proxies)
+    };
     // After the forwarding fields, which have the host that the client named, or none.
     if head.authority().is_none_or(str::is_empty) {
         head.set_authority(client.default_authority);
@@ -96,7 +103,18 @@ pub(crate) fn edit_request(
         add_client_certificate(&mut head.fields, client.peer);
     }
     add_request_id(&mut head.fields, client.random, left);
-    Ok(())
+    Ok(told)
+}
+
+/// Whether the upstream may get `Expect: 100-continue`, the only expectation that is forwarded.
+///
+/// RFC 9110, section 10.1.1: "A client MUST NOT generate a 100-continue expectation in a request that
+/// does not include content", which some servers would wait for; and "A server that receives a
+/// 100-continue expectation in an HTTP/1.0 request MUST ignore that expectation", while the upstream
+/// would take it for one of HTTP/1.1.
+fn may_expect(version: Version, length: BodyLength) -> bool {
+    let has_content = matches!(length, BodyLength::Known(1..) | BodyLength::Unknown);
+    has_content && version != Version::Http10
 }
 
 /// Makes sure that a request that ends here has an id that can be told.

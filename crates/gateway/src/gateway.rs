@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use blitz::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
-    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, DatagramListener, Fields, Peer,
-    PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsConfigError,
-    TlsSlot, UpstreamTls,
+    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, DatagramListener, Fields,
+    ForwardedClientRule, Peer, PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service,
+    Signals, TlsConfigError, TlsSlot, UpstreamTls,
 };
 
 use crate::counters::{self, Counters};
-use crate::forward::{LoopId, add_request_id_to_response};
+use crate::error_page;
+use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::options::Options;
 use crate::record::Observers;
@@ -204,6 +205,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     let redirect = options.redirect_https.then(|| https_redirect(listeners));
     let observers = Arc::new(Observers {
         hook: options.record_hook.clone(),
+        trusted_proxies: options.trusted_proxies.clone(),
         ..Observers::default()
     });
     let options = Arc::new(options);
@@ -226,6 +228,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
         let options = ServeOptions {
             limits: options.limits.clone(),
             refusal: Some(Rc::new(refuse)),
+            forwarded_client: Some(forwarded_client(&options)),
             h2c_upgrade: h2c_upgrade(&options),
             alt_svc_withheld: Some(is_trusted(&options)),
             ..ServeOptions::default()
@@ -245,7 +248,7 @@ fn resolve(
 /// Content and fields of a refusal that the gateway has no record of.
 fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
     add_request_id_to_response(fields, head);
-    grpc::refusal(refusal, fields, head)
+    grpc::refusal(refusal, fields, head).or_else(|| error_page::page(fields, head, refusal.rule))
 }
 
 /// Whether a client may switch to HTTP/2 with `Upgrade`: all but trusted proxies, since later
@@ -254,6 +257,12 @@ fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<PeerRule>> {
     let trusted = Arc::clone(options);
     let is_allowed = move |peer: &Peer| !trusted.trusted_proxies.contains(peer);
     options.h2c_upgrade.then(|| Rc::new(is_allowed) as _)
+}
+
+/// The client that a trusted proxy tells.
+fn forwarded_client(options: &Arc<Options>) -> Rc<ForwardedClientRule> {
+    let trusted = Arc::clone(options);
+    Rc::new(move |fields, remote| told_client(fields, remote, &trusted.trusted_proxies))
 }
 
 /// Proxies would pass `Alt-Svc` on to clients, for which it is not meant.

@@ -2,6 +2,7 @@
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
 mod counters;
+mod error_page;
 mod flow;
 mod forward;
 mod gateway;

@@ -6,6 +6,7 @@
 mod log;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use crate::counters::{Counters, count};
 use crate::proxy_status::Failure;
 use crate::rejection::Rejection;
 use crate::target::Target;
+use crate::trusted::TrustedProxies;
 
 /// What is known of a request when it ends.
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub struct Record<'a> {
     pub version: Version,
     /// The client's connection.
     pub client: Rc<Peer>,
+    /// The client's address, if a trusted proxy told it and the request was forwarded.
+    pub forwarded_client: Option<IpAddr>,
     /// The target that matched.
     pub target: Option<&'a Target>,
     /// Where the last attempt went.
@@ -73,6 +77,7 @@ pub struct Record<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     pub(crate) hook: Option<RecordHook>,
+    pub(crate) trusted_proxies: TrustedProxies,
     /// The limit of lines about failures.
     pub(crate) warnings: LogLimit,
 }
@@ -105,6 +110,34 @@ pub enum Ended {
     /// The client closed its connection or reset its stream before it had the whole response. Also if the
     /// gateway closed the connection because the client read too slowly.
     ClientGone,
+}
+
+impl Ended {
+    /// Stable name, for logs.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Ended::Complete => "complete",
+            Ended::Unrouted => "unrouted",
+            Ended::Rejected(_) => "rejected",
+            Ended::Failed(_) => "failed",
+            Ended::RequestContent(_) => "request-content",
+            Ended::CutOff(_) => "cut-off",
+            Ended::ClientGone => "client-gone",
+        }
+    }
+
+    /// Stable name of the cause, if there is one: the rule of a rejection or of invalid content, or the
+    /// error in `Proxy-Status`.
+    #[must_use]
+    pub fn cause(&self) -> Option<&'static str> {
+        match self {
+            Ended::Rejected(rejection) => Some(rejection.rule()),
+            Ended::RequestContent(error) => Some(error.rule()),
+            Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.token()),
+            Ended::Complete | Ended::Unrouted | Ended::ClientGone => None,
+        }
+    }
 }
 
 /// A function that is called with each record, on the core of its request, and with the rest of the
@@ -144,6 +177,7 @@ impl<'a> Record<'a> {
             method: head.method,
             version: head.version,
             client,
+            forwarded_client: None,
             target,
             upstream: None,
             attempts: 0,

@@ -1,7 +1,7 @@
 //! Trusted proxies: clients whose forwarding fields are kept.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use blitz_http::Peer;
@@ -34,8 +34,15 @@ pub struct TrustedProxyError {
 
 impl TrustedProxies {
     /// Whether the client of this connection is a trusted proxy.
+    #[inline]
     pub fn contains(&self, peer: &Peer) -> bool {
-        match peer.remote {
+        self.contains_remote(peer.remote)
+    }
+
+    /// The same with the address of the connection, which a unix socket has not.
+    #[inline]
+    pub(crate) fn contains_remote(&self, remote: Option<SocketAddr>) -> bool {
+        match remote {
             // The usual case, checked for every request.
             Some(_) if self.networks.is_empty() => false,
             Some(remote) => self.contains_address(remote.ip()),

@@ -15,16 +15,20 @@ use crate::translate::Translate;
 pub(crate) struct Upload {
     flow: Flow,
     replay: Replay,
-    /// While this runs the client waits for `100 Continue`, which reading would send.
+    /// While this runs the client may wait for `100 Continue`, which the gateway does not send: that of
+    /// the upstream is passed on. Content that comes without it flows.
     hold: Option<Timer>,
     expects_continue: bool,
 }
 
 impl Upload {
-    /// Content that flows after [`send_to`](Upload::send_to). `hold` delays it until the upstream
-    /// sends `100 Continue`, or the time is over.
-    pub(crate) fn new(from: RecvBody, hold: Option<Timer>) -> Upload {
+    /// Content that flows after [`send_to`](Upload::send_to). `hold` delays `100 Continue` until the
+    /// upstream sends it, or the time is over.
+    pub(crate) fn new(mut from: RecvBody, hold: Option<Timer>) -> Upload {
         let expects_continue = hold.is_some();
+        if expects_continue {
+            from.hold_continue(true);
+        }
         Upload {
             flow: Flow::new(from, None),
             replay: Replay::Unsent,
@@ -93,9 +97,10 @@ impl Upload {
     }
 
     fn poll_flow(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
-        if let Some(hold) = &mut self.hold {
-            ready!(Pin::new(hold).poll(cx));
-            self.hold = None;
+        if let Some(hold) = &mut self.hold
+            && Pin::new(hold).poll(cx).is_ready()
+        {
+            self.end_hold();
         }
         match ready!(self.flow.poll(cx, |sent| self.replay.note(sent))) {
             Ok(()) => Poll::Ready(Ok(())),
@@ -113,6 +118,15 @@ impl Upload {
 
     /// Lets the content flow. Whether the client has to get the upstream's `100 Continue`.
     pub(crate) fn release(&mut self) -> bool {
-        self.hold.take().is_some() || !self.expects_continue
+        self.end_hold() || !self.expects_continue
+    }
+
+    /// From now on the content is waited for. Whether it was not before.
+    fn end_hold(&mut self) -> bool {
+        let is_held = self.hold.take().is_some();
+        if is_held {
+            self.flow.hold_continue(false);
+        }
+        is_held
     }
 }

@@ -47,6 +47,22 @@ impl BodyError {
     }
 }
 
+impl BodyError {
+    /// Stable name of the violated rule, for logs.
+    #[must_use]
+    pub fn rule(&self) -> &'static str {
+        match self {
+            BodyError::Reset => "reset",
+            BodyError::Truncated => "truncated-body",
+            BodyError::Malformed(error) => error.rule(),
+            BodyError::TimedOut => "request-body-too-slow",
+            BodyError::TooLarge => "content-too-large",
+            BodyError::Cancelled => "cancelled",
+            BodyError::Shed => "content-memory",
+        }
+    }
+}
+
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -21,6 +21,7 @@ mod free_list;
 mod input;
 mod lifetime;
 mod log_limit;
+pub mod log_text;
 mod options;
 mod pool;
 mod problem;
@@ -45,9 +46,9 @@ pub use exchange::{
     SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
 pub use log_limit::LogLimit;
-pub use options::{ClientOptions, PeerRule, RefusalContent, ServeOptions};
+pub use options::{ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, ServeOptions};
 pub use pool::{Pool, Upstream};
-pub use problem::accepts_problem;
+pub use problem::{accepts_problem, prefers_html};
 pub use recycle::{Pooled, Recycle};
 pub use request_id::{REQUEST_ID_BYTES_MAX, is_request_id};
 pub use serve::datagrams::{CoreDatagramListener, DatagramListener};
@@ -74,10 +75,10 @@ pub mod reactor {
 
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Lingering, Listener,
-    LocalShortage, Pinning, PoolFuture, PreciseTimer, Signal, Signals, Slice, TaskKey, Timer,
-    block_on, blocking, core_index, core_local, now, open_tun, precise_sleep_until,
-    prepare_descriptors, probe, random_u64, read_clock, set_real_time, sleep, sleep_until, spawn,
-    start, timeout, wall_clock, yield_now,
+    LocalShortage, NoInterface, Pinning, PoolFuture, PreciseTimer, Signal, Signals, Slice, TaskKey,
+    Timer, block_on, blocking, core_index, core_local, now, open_tun, parse_zoned,
+    precise_sleep_until, prepare_descriptors, probe, random_u64, read_clock, set_real_time, sleep,
+    sleep_until, spawn, start, timeout, wall_clock, yield_now,
 };
 
 /// The limits of connections that are being closed, for [`Config::lingering`].

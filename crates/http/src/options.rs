@@ -1,5 +1,6 @@
 //! The options of listeners, and of connections to servers.
 
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,12 +44,18 @@ pub struct ServeOptions {
     /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
     /// if a received `Accept` allows it, otherwise one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
+    /// Tells the client of a request that came from a trusted proxy, for log lines, from the fields
+    /// received so far and the address of the connection. By default nobody is trusted.
+    pub forwarded_client: Option<Rc<ForwardedClientRule>>,
     /// Stops serving gracefully; by default the core's own handle.
     pub drain: Drain,
 }
 
 /// A decision about a client.
 pub type PeerRule = dyn Fn(&Peer) -> bool;
+
+/// See [`ServeOptions::forwarded_client`].
+pub type ForwardedClientRule = dyn Fn(&Fields, Option<SocketAddr>) -> Option<IpAddr>;
 
 /// See [`ServeOptions::refusal`].
 pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
@@ -78,6 +85,7 @@ impl Default for ServeOptions {
             alt_svc_withheld: None,
             h2c_upgrade: None,
             refusal: None,
+            forwarded_client: None,
             drain: Drain::of_core(),
         }
     }

@@ -22,6 +22,29 @@ pub fn accepts_problem(fields: &Fields) -> Option<bool> {
     accepted
 }
 
+/// Whether the client is a browser that shows a page: its `Accept` names `text/html`, and not JSON.
+#[must_use]
+pub fn prefers_html(fields: &Fields) -> bool {
+    let mut names_html = false;
+    for range in fields
+        .get_all(Name::Accept)
+        .flat_map(|value| value.split(|&byte| byte == b','))
+    {
+        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        let range = parts.next().unwrap_or_default();
+        if parts.any(is_weight_of_zero) {
+            continue;
+        }
+        if range.eq_ignore_ascii_case(b"application/problem+json")
+            || range.eq_ignore_ascii_case(b"application/json")
+        {
+            return false;
+        }
+        names_html |= range.eq_ignore_ascii_case(b"text/html");
+    }
+    names_html
+}
+
 /// Whether this value of `Accept` accepts or refuses problem+json; `None` if no range covers it.
 fn accepts_by(value: &[u8]) -> Option<bool> {
     let mut accepted = None;
@@ -60,6 +83,29 @@ fn is_weight_of_zero(parameter: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_clients_that_name_html_and_no_json_get_a_page() {
+        for (value, is_page) in [
+            (
+                "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+                true,
+            ),
+            ("TEXT/HTML ; q=0.5", true),
+            ("*/*", false),
+            ("text/*", false),
+            ("", false),
+            ("text/html;q=0, */*", false),
+            ("text/html, application/json", false),
+            ("application/problem+json, text/html", false),
+            ("text/html, application/json;q=0", true),
+        ] {
+            let mut fields = Fields::new();
+            fields.append(Name::Accept, value);
+            assert_eq!(prefers_html(&fields), is_page, "{value}");
+        }
+        assert!(!prefers_html(&Fields::new()));
+    }
 
     #[test]
     fn only_clients_that_accept_problem_json_get_it() {

@@ -6,6 +6,7 @@
 mod fields;
 mod method;
 mod name;
+pub(crate) mod refused;
 mod request;
 mod response;
 mod status;

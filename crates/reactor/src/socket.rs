@@ -15,6 +15,7 @@ mod shortage;
 mod slab;
 mod table;
 mod waiting_connects;
+mod zone;
 
 use std::future::poll_fn;
 use std::io;
@@ -37,6 +38,7 @@ pub(crate) use key::SocketKey;
 pub use lingering::Lingering;
 pub use listener::Listener;
 pub(crate) use table::{SocketTable, Sockets};
+pub use zone::{NoInterface, parse_zoned};
 
 /// One stream socket of this core. Dropping it cancels pending operations and closes immediately,
 /// without sending the queue; [`Socket::finish`] closes gracefully.

@@ -46,8 +46,31 @@ fn welcome(request: Request) -> Response {
     if accept.contains("text/html") {
         Response::html(include_str!("builtin/welcome.html"))
     } else {
-        Response::text(include_str!("builtin/welcome.txt"))
+        let text = include_str!("builtin/welcome.txt");
+        Response::text(text.replace("{origin}", &origin(&request)))
     }
+}
+
+/// Where the client has reached this server. The text is for a shell, so the host is used only if it has
+/// no character that a shell knows.
+fn origin(request: &Request) -> String {
+    let is_plain = |host: &&str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        let inner = host.strip_prefix('[').map(|host| host.replacen(']', "", 1));
+        let inner = inner.as_deref().unwrap_or(host);
+        !inner.is_empty() && inner.bytes().all(is_plain)
+    };
+    let peer = request.peer();
+    let host = request.head().authority().filter(is_plain);
+    let host = host.map(str::to_owned).or_else(|| {
+        let address = peer.listener?;
+        Some(match address.ip().is_unspecified() {
+            true => format!("localhost:{}", address.port()),
+            false => address.to_string(),
+        })
+    });
+    let host = host.unwrap_or_else(|| "localhost".to_owned());
+    format!("{}://{host}", peer.scheme.as_str())
 }
 
 /// The readiness probe: 503 while the server drains.

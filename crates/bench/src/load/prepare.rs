@@ -242,7 +242,7 @@ fn tls(arguments: &LoadArguments, origin: &Origin) -> Result<Option<UpstreamTls>
         builder = builder.danger_accept_any_certificate();
     }
     let tls = builder.build().map_err(|error| error.to_string())?;
-    let tls = UpstreamTls::new(&ClientTlsSlot::from(tls), &origin.host);
+    let tls = UpstreamTls::new(&ClientTlsSlot::from(tls), origin.name());
     tls.map(Some).map_err(|error| error.to_string())
 }
 
@@ -271,10 +271,11 @@ fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpe
 
 /// The request of the command line.
 fn request(arguments: &LoadArguments, origin: &Origin) -> Result<RequestSpec, String> {
-    let url = match arguments.url == origin.base {
-        true => format!("{}/", origin.base),
-        false => arguments.url.clone(),
+    let rest = match origin.rest.as_str() {
+        "" => "/",
+        rest => rest,
     };
+    let url = format!("{}{rest}", origin.base);
     let content = match (&arguments.body, arguments.upload) {
         (Some(text), _) => match text.strip_prefix('@') {
             Some(file) => {

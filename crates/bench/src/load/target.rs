@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use blitz_http::Address;
+use blitz_http::{Address, parse_zoned};
 
 use super::LookUp;
 
@@ -13,8 +13,10 @@ pub(super) struct Origin {
     /// Without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Scheme and authority as in the URL, which all URLs of the run begin with.
+    /// Scheme and authority as in the URL, which all URLs of the run begin with, without a zone.
     pub(super) base: String,
+    /// The rest of the URL.
+    pub(super) rest: String,
 }
 
 impl Origin {
@@ -35,15 +37,27 @@ impl Origin {
             _ => (authority, if is_https { 443 } else { 80 }),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
+        let base = &url[..url.len() - rest.len() + end];
+        // A zone means something on this machine only, so that no request has it (RFC 6874, section 4).
+        let base = match (base.find('%'), base.find(']')) {
+            (Some(zone), Some(end)) if zone < end => base[..zone].to_owned() + &base[end..],
+            _ => base.to_owned(),
+        };
         match host.is_empty() || authority.contains('@') {
             true => Err(wrong()),
             false => Ok(Origin {
                 is_https,
                 host: host.to_owned(),
                 port,
-                base: url[..url.len() - rest.len() + end].to_owned(),
+                base,
+                rest: rest[end..].to_owned(),
             }),
         }
+    }
+
+    /// The host without its zone, which no certificate has.
+    pub(super) fn name(&self) -> &str {
+        self.host.split('%').next().unwrap_or_default()
     }
 
     /// Where the server is: at the address `given`, or at that of the host.
@@ -52,33 +66,47 @@ impl Origin {
     /// What is wrong with the address, and what to write.
     pub(super) fn location(&self, given: Option<&str>) -> Result<Location, String> {
         let Some(given) = given else {
-            return Ok(self.location_of_host());
+            return self.location_of_host();
         };
         if let Some(path) = given.strip_prefix("unix:") {
             return Ok(Location::Addresses(vec![Address::unix(path)]));
         }
-        match given.parse::<SocketAddr>() {
-            Ok(address) => Ok(Location::of([address])),
-            Err(_) => Err(format!(
+        if let Ok(address) = given.parse::<SocketAddr>() {
+            return Ok(Location::of([address]));
+        }
+        let parts = given
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once("]:"));
+        let zoned = parts.and_then(|(ip, port)| parse_zoned(ip, port.parse().ok()?));
+        match zoned {
+            Some(Ok(address)) => Ok(Location::of([address])),
+            Some(Err(error)) => Err(format!("{error}; `ip link` lists the interfaces")),
+            None => Err(format!(
                 "`{given}` is no address; write 127.0.0.1:8080, [::1]:8080 or unix:/PATH"
             )),
         }
     }
 
-    fn location_of_host(&self) -> Location {
+    fn location_of_host(&self) -> Result<Location, String> {
         let host = self.host.as_str();
         if let Ok(ip) = host.parse::<IpAddr>() {
-            return Location::of([SocketAddr::new(ip, self.port)]);
+            return Ok(Location::of([SocketAddr::new(ip, self.port)]));
+        }
+        if let Some(zoned) = parse_zoned(host, self.port) {
+            let found = zoned.map(|address| Location::of([address]));
+            return found.map_err(|error| format!("{error}; `ip link` lists the interfaces"));
         }
         let lower = host.to_ascii_lowercase();
-        match lower == "localhost" || lower.ends_with(".localhost") {
-            // No name server may answer for it (RFC 6761, section 6.3).
-            true => Location::of([
-                SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port),
-                SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port),
-            ]),
-            false => Location::Name(host.to_owned(), self.port),
-        }
+        Ok(
+            match lower == "localhost" || lower.ends_with(".localhost") {
+                // No name server may answer for it (RFC 6761, section 6.3).
+                true => Location::of([
+                    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port),
+                    SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port),
+                ]),
+                false => Location::Name(host.to_owned(), self.port),
+            },
+        )
     }
 }
 
@@ -126,6 +154,22 @@ mod tests {
         assert!(origin.is_https);
         assert_eq!((origin.host.as_str(), origin.port), ("a.example", 443));
         assert_eq!(origin.base, "https://a.example");
+        for zone in ["%lo", "%25lo"] {
+            let origin = Origin::parse(&format!("http://[fe80::1{zone}]:8080/a?b")).unwrap();
+            assert_eq!(origin.base, "http://[fe80::1]:8080");
+            assert_eq!(origin.rest, "/a?b");
+            let Ok(Location::Addresses(found)) = origin.location(None) else {
+                panic!("it is an address");
+            };
+            let [Address::Tcp(SocketAddr::V6(address))] = &*found else {
+                panic!("{found:?}");
+            };
+            assert!(address.scope_id() > 0);
+        }
+        let missing = Origin::parse("http://[fe80::1%none0]/")
+            .unwrap()
+            .location(None);
+        assert!(missing.unwrap_err().contains("no interface \"none0\""));
         let origin = Origin::parse("http://[::1]:8080").unwrap();
         assert_eq!((origin.host.as_str(), origin.port), ("::1", 8080));
         assert_eq!(origin.base, "http://[::1]:8080");

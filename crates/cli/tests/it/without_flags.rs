@@ -4,7 +4,7 @@
 use std::env;
 use std::fs;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use blitz_testing::{Client, IO_TIMEOUT};
 
-const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-const HTTPS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8443);
+const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const HTTPS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
 /// Set in the process that runs in a separate network namespace.
 const ALONE: &str = "BLITZ_TEST_NETWORK";
@@ -132,16 +131,34 @@ fn http_is_on_8080_and_https_on_8443() {
             let log = started.wait_for_log("try           curl --cacert");
             assert!(log.contains("http://127.0.0.1:8080\n"), "{log}");
             assert!(log.contains("https://127.0.0.1:8443\n"), "{log}");
-            let mut client = Client::connect(HTTP);
-            assert_eq!(client.get("/hello").text(), "Hello, World!");
+            let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+            for address in [
+                "http://[::1]:8080",
+                "https://[::1]:8443",
+                "[::1]:8443 over UDP",
+            ] {
+                assert_eq!(log.contains(address), has_ipv6, "{address}: {log}");
+            }
             let ca = folder.join("blitz/ca.pem");
             let config = crate::https::config(&ca, None);
-            let mut stream = crate::https::connect(HTTPS, "localhost", &config);
-            assert!(
-                crate::https::get(&mut stream, "localhost", "/hello")
-                    .unwrap()
-                    .ends_with("Hello, World!")
-            );
+            // Browsers that resolve localhost try ::1 first, and over HTTP/3 nothing else.
+            let local = [
+                Some(Ipv4Addr::LOCALHOST.into()),
+                has_ipv6.then_some(Ipv6Addr::LOCALHOST.into()),
+            ];
+            for ip in local.into_iter().flatten() {
+                let ip: IpAddr = ip;
+                let mut client = Client::connect(SocketAddr::new(ip, HTTP.port()));
+                assert_eq!(client.get("/hello").text(), "Hello, World!");
+                let https = SocketAddr::new(ip, HTTPS.port());
+                let mut stream = crate::https::connect(https, "localhost", &config);
+                assert!(
+                    crate::https::get(&mut stream, "localhost", "/hello")
+                        .unwrap()
+                        .ends_with("Hello, World!")
+                );
+                assert!(UdpSocket::bind(https).is_err(), "HTTP/3 has the port");
+            }
         },
     );
 }

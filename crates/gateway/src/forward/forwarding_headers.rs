@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
-use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, Version, is_request_id};
+use blitz_http::{BodyLength, Fields, Name, Peer, RequestHead, Scheme, Version, is_request_id};
 
 use super::cdn_loop::LoopId;
 use super::presence::PresenceSet;
@@ -20,6 +20,8 @@ pub(crate) struct ForwardedClient<'a> {
     pub(crate) trusted_proxies: &'a TrustedProxies,
     /// Whether the request is for a WebSocket that the client may open.
     pub(crate) is_websocket: bool,
+    /// Length of the request's content.
+    pub(crate) length: BodyLength,
     /// Host and port to send if the client named none.
     pub(crate) default_authority: &'a str,
     /// What identifies this gateway in `CDN-Loop`.

@@ -5,7 +5,7 @@
 //! `Forwarded` that the client sent. A missing fact comes from the connection. A list is read from the
 //! right, up to the first address that is no trusted proxy.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use blitz_http::{FieldName, Fields, Name, Peer, RequestHead, Scheme};
 
@@ -58,13 +58,26 @@ impl ProxyFacts {
     }
 }
 
-/// Writes the forwarding fields of a request that has some of a trusted proxy.
+/// The client that a trusted proxy tells with these fields.
+#[cold]
+pub(crate) fn told_client(
+    fields: &Fields,
+    remote: Option<SocketAddr>,
+    trusted: &TrustedProxies,
+) -> Option<IpAddr> {
+    let has_facts = fields.iter().any(|(name, _)| is_in(FACTS, name));
+    let is_told = trusted.contains_remote(remote) && has_facts;
+    is_told.then(|| Told::read(fields, trusted).client())?
+}
+
+/// Writes the forwarding fields of a request that has some of a trusted proxy; returns the client that
+/// they tell.
 #[cold]
 pub(super) fn add_forwarding_of_proxy(
     head: &mut RequestHead,
     peer: &Peer,
     trusted: &TrustedProxies,
-) {
+) -> Option<IpAddr> {
     let told = Told::read(&head.fields, trusted);
     let client = told.client();
     let facts = told.facts(head, peer);
@@ -86,6 +99,7 @@ pub(super) fn add_forwarding_of_proxy(
         fields.set(Name::XRealIp, client.to_string());
     }
     fields.retain(|name, value| !tells_scheme(name) || told_scheme(value) == Some(facts.scheme));
+    client
 }
 
 /// The scheme that such a field tells.

@@ -41,13 +41,18 @@ fn edit_with(
         is_trusted: trusted,
         trusted_proxies: &TrustedProxies::default(),
         is_websocket: WebSocket::requested(head).is_some(),
+        length: match head.fields.get_str(Name::ContentLength) {
+            Some(length) => BodyLength::Known(length.parse().unwrap()),
+            None if head.fields.contains(Name::TransferEncoding) => BodyLength::Unknown,
+            None => BodyLength::Empty,
+        },
         default_authority: "upstream:80",
         random: || 255,
         loop_id: &loop_id,
         sends_via,
         sends_certificate: false,
     };
-    edit_request(head, &client, &mut b"leftover".to_vec())
+    edit_request(head, &client, &mut b"leftover".to_vec()).map(|_| ())
 }
 
 /// The fields that the upstream gets for an untrusted client's request, names in lower case.
@@ -553,14 +558,28 @@ fn all_fields_that_connection_names_in_a_response_are_removed() {
 }
 
 #[test]
-fn expectations_of_http_1_0_are_not_forwarded() {
-    for (version, expected) in [
-        (Version::Http10, None),
-        (Version::Http11, Some("100-continue")),
+fn one_expectation_is_forwarded_with_content_and_none_without_or_of_http_1_0() {
+    for (version, framing, is_forwarded) in [
+        (Version::Http10, ("Content-Length", "5"), false),
+        (Version::Http11, ("Content-Length", "5"), true),
+        (Version::Http11, ("Transfer-Encoding", "chunked"), true),
+        (Version::Http2, ("Content-Length", "5"), true),
+        (Version::Http11, ("Content-Length", "0"), false),
+        (Version::Http11, ("Accept", "*/*"), false),
+        (Version::Http3, ("Accept", "*/*"), false),
     ] {
-        let mut head = request("/", &[("Expect", "100-continue")]);
-        head.version = version;
-        edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
-        assert_eq!(head.fields.get_str(Name::Expect), expected);
+        for lines in [1, 2, 3] {
+            let mut fields = vec![framing];
+            fields.resize(1 + lines, ("Expect", "100-Continue"));
+            let mut head = request("/", &fields);
+            head.version = version;
+            edit(&mut head, &peer("192.0.2.1:1"), false).unwrap();
+            let sent: Vec<_> = head.fields.get_all(Name::Expect).collect();
+            let expected: &[&[u8]] = match is_forwarded {
+                true => &[b"100-continue"],
+                false => &[],
+            };
+            assert_eq!(sent, expected, "{version:?}, {framing:?}, {lines} lines");
+        }
     }
 }

@@ -8,6 +8,7 @@ use blitz_http::{
 };
 
 use super::preflight::https_location;
+use crate::error_page;
 use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::proxy_status::Failure;
@@ -134,7 +135,7 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         }
     }
 
-    /// `detail` is one of our own texts, which need no escaping.
+    /// `detail` is one of our own texts, which need no escaping in JSON.
     fn send(self, responder: Responder, mut head: Pooled<ResponseHead>, detail: impl Display) {
         let status = head.status;
         if self.call.is_some() {
@@ -142,6 +143,9 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         }
         if status.forbids_content() {
             return self.send_content(responder, head, Chunk::from(""));
+        }
+        if let Some(page) = error_page::page(self.request_fields, &mut head, &detail) {
+            return self.send_content(responder, head, page);
         }
         let (code, title) = (status.code(), status.reason());
         let content = if accepts_problem(self.request_fields).unwrap_or(true) {

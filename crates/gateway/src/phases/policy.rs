@@ -23,6 +23,7 @@ pub(super) fn request_policy<S>(
         trusted_proxies: &gateway.options.trusted_proxies,
         is_trusted: gateway.options.trusted_proxies.contains(peer),
         is_websocket: request.kind.is_websocket(),
+        length: request.upload.length(),
         default_authority: &route.target.authority,
         loop_id: &gateway.loop_id,
         sends_via: gateway.options.via,
@@ -31,10 +32,11 @@ pub(super) fn request_policy<S>(
     };
     let scratch = &mut gateway.scratch.borrow_mut();
     let edited = forward::edit_request(&mut request.head, &client, scratch);
-    edited.map_err(|problem| match problem {
+    request.record.forwarded_client = edited.map_err(|problem| match problem {
         NotForwarded::TooManyConnectionOptions => Ended::Rejected(Rejection::ConnectionOptions),
         NotForwarded::Loop => Ended::Failed(Failure::ProxyLoopDetected),
-    })
+    })?;
+    Ok(())
 }
 
 /// Checks the final response and edits its head for the client.

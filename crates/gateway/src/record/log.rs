@@ -3,33 +3,25 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use blitz_http::{Name, RequestHead, Status, Upstream};
+use blitz_http::{Name, RequestHead, Status, Upstream, log_text};
 
 use super::{Ended, Record};
+use crate::forward;
 use crate::proxy_status::Failure;
 use crate::target::Target;
 
-/// Longest method in a line.
-const METHOD_MAX: usize = 32;
-
-/// Longest host in a line.
-const HOST_MAX: usize = 255;
-
 /// Longest id in a line: a rejected request may still have one that is not valid.
 const ID_MAX: usize = 128;
-
-/// Longest path in a line.
-const PATH_MAX: usize = 512;
 
 /// Logs the end of a request at DEBUG.
 pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         request_id = request_id(head),
-        client = record.client.remote.map(tracing::field::display),
+        client = client(record, head),
         protocol = record.version.as_str(),
-        method = method(head),
-        host = head.authority().map(|host| start_of(host, HOST_MAX)),
-        path = %path(head),
+        method = log_text::method(head),
+        host = log_text::host(head),
+        path = %log_text::path(head),
         status = record.status.map(Status::code),
         upstream = record.target.map(Target::url),
         address = record.upstream.as_ref().map(address),
@@ -37,7 +29,8 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
         request_bytes = record.request_bytes,
         response_bytes = record.response_bytes,
         duration = %Seconds(record.duration()),
-        ended = ?record.ended,
+        ended = record.ended.as_str(),
+        cause = record.ended.cause(),
         "request ended"
     );
 }
@@ -73,11 +66,11 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
     };
     tracing::warn!(
         request_id = request_id(head),
-        client = record.client.remote.map(tracing::field::display),
+        client = client(record, head),
         protocol = record.version.as_str(),
-        method = method(head),
-        host = head.authority().map(|host| start_of(host, HOST_MAX)),
-        path = %path(head),
+        method = log_text::method(head),
+        host = log_text::host(head),
+        path = %log_text::path(head),
         status = record.status.map(Status::code),
         grpc_status = record.grpc_status,
         route = record.target.map(|target| target.prefix.to_string()),
@@ -131,29 +124,18 @@ fn phase(record: &Record<'_>) -> &'static str {
 /// Empty if the request was rejected before it had one.
 fn request_id(head: &RequestHead) -> &str {
     let id = head.fields.get_str(Name::XRequestId).unwrap_or_default();
-    start_of(id, ID_MAX)
+    log_text::start_of(id, ID_MAX)
 }
 
-/// The method; the start of one that is longer than any that is registered.
-fn method(head: &RequestHead) -> &str {
-    start_of(head.method_str(), METHOD_MAX)
-}
-
-/// The path without control characters.
-fn path(head: &RequestHead) -> String {
-    let path = head.raw_path();
-    let start = start_of(path, PATH_MAX);
-    let dots = if start.len() < path.len() { "..." } else { "" };
-    format!("{}{dots}", start.escape_debug())
-}
-
-/// At most this many bytes, whole characters.
-fn start_of(text: &str, max: usize) -> &str {
-    let mut end = max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+/// The client's address, which a trusted proxy may have told; otherwise that of its connection, with
+/// the port.
+fn client(record: &Record<'_>, head: &RequestHead) -> Option<String> {
+    let (peer, trusted) = (&*record.client, &record.observers.trusted_proxies);
+    let told = record
+        .forwarded_client
+        .or_else(|| forward::told_client(&head.fields, peer.remote, trusted));
+    told.map(|client| client.to_string())
+        .or_else(|| peer.remote.map(|remote| remote.to_string()))
 }
 
 fn address(upstream: &Upstream) -> String {
@@ -166,17 +148,5 @@ struct Seconds(Duration);
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.6}", self.0.as_secs_f64())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_client_sent_is_cut() {
-        assert_eq!(start_of("abc", 3), "abc");
-        assert_eq!(start_of("abcd", 3), "abc");
-        assert_eq!(start_of("ab\u{e9}", 3), "ab");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use blitz_http::parse_zoned;
+
 use super::Origin;
 use super::parse::{InvalidTarget, UrlScheme, invalid};
 
@@ -69,12 +71,6 @@ fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
             },
         );
     };
-    let Ok(ip) = address.parse::<Ipv6Addr>() else {
-        return invalid(
-            format!("{address:?} is not an IPv6 address"),
-            format!("write for example {prefix}[::1]:3000"),
-        );
-    };
     let port = match after.strip_prefix(':') {
         Some(port) => parse_port(port, scheme)?,
         None if after.is_empty() => scheme.default_port,
@@ -85,7 +81,27 @@ fn parse_ipv6(rest: &str, scheme: &UrlScheme) -> Result<Origin, InvalidTarget> {
             );
         }
     };
-    Ok(Origin::Ip(SocketAddr::new(ip.into(), port)))
+    match (address.parse::<Ipv6Addr>(), parse_zoned(address, port)) {
+        (Ok(ip), _) => Ok(Origin::Ip(SocketAddr::new(ip.into(), port))),
+        (Err(_), Some(Ok(address))) => Ok(Origin::Ip(address)),
+        (Err(_), Some(Err(error))) => invalid(
+            error.to_string(),
+            "`ip link` lists the interfaces; write one after the %",
+        ),
+        (Err(_), None) => invalid(
+            format!("{address:?} is not an IPv6 address"),
+            format!("write for example {prefix}[::1]:3000"),
+        ),
+    }
+}
+
+/// The authority as requests have it: a zone means something on this machine only (RFC 6874, section 4).
+pub(super) fn without_zone(authority: &str) -> String {
+    let lower = authority.to_ascii_lowercase();
+    match (lower.find('%'), lower.find(']')) {
+        (Some(zone), Some(end)) if zone < end => lower[..zone].to_owned() + &lower[end..],
+        _ => lower,
+    }
 }
 
 fn parse_port(port: &str, scheme: &UrlScheme) -> Result<u16, InvalidTarget> {

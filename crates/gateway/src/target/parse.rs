@@ -172,7 +172,7 @@ fn parse_url(url: &str) -> Result<ParsedUrl, InvalidTarget> {
         protocol: scheme.protocol,
         tls: scheme.tls,
         path,
-        authority: authority.to_ascii_lowercase(),
+        authority: host::without_zone(authority),
     })
 }
 

@@ -69,6 +69,33 @@ fn unix_failure(io: blitz_http::IoChoice, path: &Path) -> (u16, String, String) 
 }
 
 scenarios! {
+    fn browsers_get_a_page_and_other_clients_get_json(io) {
+        let proxy = Proxy::to(io, &[&format!("http://{}", refusing_address())]);
+        let mut client = proxy.client();
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for (accept, content_type) in [
+            (browser, "text/html; charset=utf-8"),
+            ("*/*", "application/problem+json"),
+            ("application/json, text/html", "application/problem+json"),
+            ("text/plain", "text/plain; charset=utf-8"),
+        ] {
+            client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n"));
+            let answer = client.response();
+            assert_eq!((answer.status, answer.field("content-type")), (502, Some(content_type)));
+            let is_page = answer.text().contains("<h1>502 Bad Gateway</h1>");
+            assert_eq!(is_page, content_type.starts_with("text/html"), "{}", answer.text());
+            if is_page {
+                assert!(answer.text().contains(answer.field("x-request-id").unwrap()));
+                assert!(answer.text().contains("refused the connection"), "{}", answer.text());
+            }
+        }
+        // Also what is refused before it is a request.
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nAccept: {browser}\r\nHost: b\r\n\r\n"));
+        let answer = client.response();
+        assert_eq!((answer.status, answer.field("content-type")), (400, Some("text/html; charset=utf-8")));
+        assert!(answer.text().contains("<p>host-repeated</p>"), "{}", answer.text());
+    }
+
     fn a_refused_connection_is_a_bad_gateway(io) {
         let proxy = Proxy::to(io, &[&format!("http://{}", refusing_address())]);
         let mut client = proxy.client();

@@ -36,6 +36,7 @@ pub(crate) trait MessageOps {
     ) -> Poll<Result<Option<Part>, BodyError>>;
     fn take_whole(&self, id: ExchangeId, length: u64) -> Option<Slice>;
     fn disable_min_rate(&self, id: ExchangeId);
+    fn hold_continue(&self, id: ExchangeId, is_held: bool);
     fn body_failure(&self, id: ExchangeId) -> Option<BodyError>;
     fn drop_reader(&self, id: ExchangeId);
     fn poll_room(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>>;
@@ -89,6 +90,14 @@ impl<L: Link> MessageOps for L {
         self.look(|framing| {
             if let Some(exchange) = framing.exchange(id.into()) {
                 exchange.has_no_min_rate = true;
+            }
+        });
+    }
+
+    fn hold_continue(&self, id: ExchangeId, is_held: bool) {
+        self.look(|framing| {
+            if let Some(exchange) = framing.exchange(id.into()) {
+                exchange.holds_continue = is_held;
             }
         });
     }

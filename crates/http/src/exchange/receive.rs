@@ -23,8 +23,13 @@ pub(super) fn poll_part<F: Framing>(
         }
         Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
         Poll::Pending => {
-            if let Some(exchange) = framing.exchange(id) {
-                exchange.receiving.wait(cx);
+            match framing.exchange(id) {
+                Some(exchange) if exchange.holds_continue => {
+                    exchange.receiving.wait_patiently(cx);
+                    return Poll::Pending;
+                }
+                Some(exchange) => exchange.receiving.wait(cx),
+                None => {}
             }
             return F::Side::poll_awaiting(framing, id, cx).map(Err);
         }

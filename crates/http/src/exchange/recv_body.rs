@@ -98,6 +98,14 @@ impl RecvBody {
         }
     }
 
+    /// On a server: while this is held, reading sends no `100 Continue`, and gets what the client sends
+    /// without waiting for it. A gateway leaves the expectation to its upstream so.
+    pub fn hold_continue(&mut self, is_held: bool) {
+        if let Some(Handle { connection, id }) = &self.source {
+            connection.hold_continue(*id, is_held);
+        }
+    }
+
     /// Why the body has ended early. A service whose future is dropped learns here that the core
     /// responds instead of it, because the body came too slowly ([`BodyError::TimedOut`]).
     #[must_use]
@@ -109,7 +117,8 @@ impl RecvBody {
     /// The next part, as soon as there is one; `None` at the end, and from then on.
     ///
     /// On a server the first read of a body whose sender waits for `100 Continue` sends it,
-    /// unless [`Responder::informational`](crate::Responder::informational) did.
+    /// unless [`Responder::informational`](crate::Responder::informational) did, or
+    /// [`RecvBody::hold_continue`] forbids it.
     ///
     /// # Errors
     /// Why the body ends early; the same again on later calls.

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use blitz_proto::{Error, Fields, Name, ResponseHead, Status, Version};
+use blitz_proto::{Error, Fields, Name, RequestHead, ResponseHead, Status, Version};
+use tracing::Level;
 
 use super::framing::ServerFraming;
 use super::respond::send_response;
@@ -11,70 +12,121 @@ use super::state::Body;
 use crate::counters::count_refused;
 use crate::error::{BodyError, Refusal, refusal_response};
 use crate::log_limit::LogLimit;
+use crate::log_text;
+use crate::options::ServeOptions;
+use crate::problem::accepts_problem;
 
 /// Refuses a request for its content, or because the service did not respond. The service has its head.
 pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refusal: Refusal) {
     let as_problem = framing
         .exchange(id)
         .is_some_and(|exchange| exchange.accepts_problem);
-    refuse(framing, id, refusal, &Fields::new(), as_problem);
+    refuse(framing, id, refusal, None, as_problem);
 }
 
-/// Responds instead of the service, if a response is still possible. `fields` are the request's fields
-/// received so far.
+/// Refuses a request that has no service yet, for its head, of which this part was received.
+#[cold]
+pub(crate) fn refuse_request<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    refusal: Refusal,
+    request: &RequestHead,
+) {
+    let as_problem = accepts_problem(&request.fields) == Some(true);
+    refuse(framing, id, refusal, Some(request), as_problem);
+}
+
+/// Responds instead of the service, if a response is still possible. `request` is the part of the
+/// request's head that was received.
 pub(crate) fn refuse<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,
     refusal: Refusal,
-    fields: &Fields,
+    request: Option<&RequestHead>,
     as_problem: bool,
 ) {
     count_refused(refusal.rule);
-    let peer = framing.remote();
+    let options = Rc::clone(framing.options());
+    let mut logged = LoggedRefusal {
+        request,
+        response: None,
+        version: F::VERSION,
+        peer: framing.remote(),
+    };
     if framing.is_response_started(id) {
-        log_refusal(refusal, None, F::VERSION, peer);
+        logged.log(refusal, &options);
     } else {
-        let options = Rc::clone(framing.options());
+        let nothing = Fields::new();
+        let fields = request.map_or(&nothing, |request| &request.fields);
         let (mut head, content) = refusal_response(refusal, fields, as_problem, &options);
-        log_refusal(refusal, Some(&head), F::VERSION, peer);
+        logged.response = Some(&head);
+        logged.log(refusal, &options);
         framing.close_if_exclusive();
         send_response(framing, id, &mut head, content);
     }
 }
 
-/// Logs a refusal and its response, if there can be one. A status of 5xx is a warning.
-pub(crate) fn log_refusal(
-    refusal: Refusal,
-    response: Option<&ResponseHead>,
-    version: Version,
-    peer: Option<SocketAddr>,
-) {
-    static WARNINGS: LogLimit = LogLimit::new();
-    let Refusal { status, rule } = refusal;
-    let status = status.code();
-    let protocol = version.as_str();
-    let client = peer.map(tracing::field::display);
-    let request_id = response.and_then(|head| head.fields.get_str(Name::XRequestId));
-    if status < 500 {
-        tracing::debug!(
-            request_id,
-            status,
-            cause = rule,
-            client,
-            protocol,
-            "refused"
-        );
-    } else if let Some(omitted) = WARNINGS.allow(rule, "", blitz_reactor::now()) {
+/// What the line of a refusal tells.
+pub(crate) struct LoggedRefusal<'a> {
+    /// As far as it was received.
+    pub(crate) request: Option<&'a RequestHead>,
+    /// If one is still possible.
+    pub(crate) response: Option<&'a ResponseHead>,
+    pub(crate) version: Version,
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+impl LoggedRefusal<'_> {
+    /// Logs the refusal. A status of 5xx is a warning.
+    pub(crate) fn log(&self, refusal: Refusal, options: &ServeOptions) {
+        static WARNINGS: LogLimit = LogLimit::new();
+        let Refusal { status, rule } = refusal;
+        let status = status.code();
+        let (level, omitted) = match status {
+            ..500 => (Level::DEBUG, Some(0)),
+            _ => (Level::WARN, WARNINGS.allow(rule, "", blitz_reactor::now())),
+        };
+        let Some(omitted) = omitted else { return };
         let omitted = (omitted > 0).then_some(omitted);
-        tracing::warn!(
-            request_id,
-            status,
-            cause = rule,
-            client,
-            protocol,
-            omitted,
-            "refused"
-        );
+        // The level of a line is a constant.
+        macro_rules! line {
+            ($log:ident) => {
+                tracing::$log!(
+                    request_id = self.request_id(),
+                    status,
+                    cause = rule,
+                    client = self.client(options).map(display),
+                    protocol = self.version.as_str(),
+                    method = self.line().map(log_text::method),
+                    host = self.line().and_then(log_text::host),
+                    path = self.line().map(log_text::path).map(display),
+                    omitted,
+                    "refused"
+                )
+            };
+        }
+        match level {
+            Level::WARN => line!(warn),
+            _ => line!(debug),
+        }
+    }
+
+    fn request_id(&self) -> Option<&str> {
+        self.response?.fields.get_str(Name::XRequestId)
+    }
+
+    /// The request, if at least its request line is known.
+    fn line(&self) -> Option<&RequestHead> {
+        self.request
+            .filter(|request| request.known_path().is_some())
+    }
+
+    /// The client, which a trusted proxy may tell.
+    fn client(&self, options: &ServeOptions) -> Option<String> {
+        let told = options.forwarded_client.as_ref();
+        let told = told.and_then(|told| told(&self.request?.fields, self.peer));
+        told.map(|client| client.to_string())
+            .or_else(|| self.peer.map(|peer| peer.to_string()))
     }
 }
 
@@ -84,7 +136,7 @@ pub(crate) fn refuse_stream(error: Error, peer: Option<SocketAddr>) {
     static LINES: LogLimit = LogLimit::new();
     let rule = error.rule();
     count_refused(rule);
-    if tracing::enabled!(tracing::Level::DEBUG)
+    if tracing::enabled!(Level::DEBUG)
         && let Some(omitted) = LINES.allow(rule, "", blitz_reactor::now())
     {
         let client = peer.map(tracing::field::display);

@@ -7,7 +7,7 @@ use blitz_proto::RequestHead;
 
 use super::peer::Peer;
 use super::recv_body::RecvBody;
-use super::refusal::log_refusal;
+use super::refusal::LoggedRefusal;
 use super::responder::Responder;
 use crate::error::{Refusal, refusal_response};
 use crate::options::ServeOptions;
@@ -67,7 +67,13 @@ impl Exchange {
         let asked = &self.request.fields;
         let as_problem = accepts_problem(asked) == Some(true);
         let (mut head, content) = refusal_response(refusal, asked, as_problem, options);
-        log_refusal(refusal, Some(&head), self.request.version, self.peer.remote);
+        let logged = LoggedRefusal {
+            request: Some(&self.request),
+            response: Some(&head),
+            version: self.request.version,
+            peer: self.peer.remote,
+        };
+        logged.log(refusal, options);
         self.responder.send(&mut head, content);
     }
 }

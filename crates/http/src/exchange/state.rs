@@ -26,6 +26,8 @@ pub(crate) struct ExchangeState {
     /// The messages are streams of messages, which may be far apart: only the deadline of idle
     /// streams holds (rule 18).
     pub(crate) has_no_min_rate: bool,
+    /// On a server: reading sends no `100 Continue`, and its reader does not hurry the client.
+    pub(crate) holds_continue: bool,
     /// On a server, of a request with content: its head accepts problem+json.
     pub(crate) accepts_problem: bool,
 }
@@ -80,6 +82,7 @@ impl ExchangeState {
         self.is_gone = false;
         self.is_tunnel = false;
         self.has_no_min_rate = false;
+        self.holds_continue = false;
         self.accepts_problem = false;
     }
 
@@ -87,6 +90,7 @@ impl ExchangeState {
     #[inline]
     pub(crate) fn begin_body(&mut self, length: BodyLength) {
         self.has_no_min_rate = false;
+        self.holds_continue = false;
         self.receiving.body = Body::Open;
         self.receiving.pace = Pace::new(length);
         self.receiving.last = None;
@@ -127,8 +131,13 @@ impl Receiving {
 
     /// A reader waits for more.
     pub(crate) fn wait(&mut self, cx: &Context<'_>) {
-        note(&mut self.reader, cx);
+        self.wait_patiently(cx);
         self.pace.begin_waiting();
+    }
+
+    /// The same, while the sender is not told that it may send.
+    pub(crate) fn wait_patiently(&mut self, cx: &Context<'_>) {
+        note(&mut self.reader, cx);
     }
 
     /// Something arrived: the time of waiting for it is over.

@@ -63,6 +63,7 @@ impl TlsInfo {
         let Some(certificate) = &self.certificate else {
             return true;
         };
+        let host = host.strip_suffix('.').unwrap_or(host);
         // The server name is compared first, since each look at the certificate parses it.
         let is_named = match &self.server_name {
             Some(name) => name.eq_ignore_ascii_case(host),

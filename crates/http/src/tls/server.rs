@@ -259,7 +259,7 @@ impl CertificateResolver {
             key.choose_scheme(hello.signature_schemes()).is_some()
         };
         let for_name = |name: &str| self.by_name.get(name)?.iter().find(fits);
-        let found = hello.server_name().and_then(|name| {
+        let found = server_name(hello).and_then(|name| {
             let name = name.to_ascii_lowercase();
             let wildcard = || for_name(&format!("*.{}", name.split_once('.')?.1));
             for_name(&name).or_else(wildcard)
@@ -270,11 +270,18 @@ impl CertificateResolver {
     }
 }
 
+/// The client's server name. RFC 6066, section 3, allows no dot at its end, but some clients send the one
+/// that ends the name in a URL.
+fn server_name<'a>(hello: &'a ClientHello<'_>) -> Option<&'a str> {
+    let name = hello.server_name()?;
+    Some(name.strip_suffix('.').unwrap_or(name))
+}
+
 impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificate = self.find(&hello)?;
         CHOSEN.set(Some(Choice {
-            server_name: hello.server_name().map(Box::from),
+            server_name: server_name(&hello).map(Box::from),
             certificate: Some(Arc::clone(certificate)),
         }));
         Some(Arc::clone(&certificate.key))

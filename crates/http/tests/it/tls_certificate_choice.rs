@@ -1,5 +1,6 @@
 //! The choice among several certificates of a listener.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use blitz_http::ServerTls;
@@ -45,6 +46,47 @@ fn the_certificate_matches_the_server_name() {
         is("localhost", &default);
         is("elsewhere.example", &default);
         is("127.0.0.1", &default);
+    });
+}
+
+#[test]
+fn a_dot_at_the_end_of_the_server_name_changes_nothing() {
+    on_each_driver(|io| {
+        let authority = Authority::new();
+        let other = authority.pair(&["other.example"]);
+        let named = authority.pair(&["www.example.com"]);
+        let wildcard = authority.pair(&["*.example.com"]);
+        let tls = ServerTls::builder()
+            .certificate(other.load())
+            .certificate(named.load())
+            .certificate(wildcard.load())
+            .build()
+            .unwrap();
+        let (server, _) = start(io, tls);
+        let client = authority.client_of(&[&rustls::version::TLS12], None);
+        for (name, pair) in [("www.example.com", &named), ("a.example.com", &wildcard)] {
+            // rustls sends no dot, so that it takes the place of another character.
+            let mut stream = client.connect_as(server.address, &format!("{name}x"));
+            let mut hello = Vec::new();
+            stream.conn.write_tls(&mut hello).unwrap();
+            let at = hello
+                .windows(name.len())
+                .position(|text| text == name.as_bytes());
+            hello[at.unwrap() + name.len()] = b'.';
+            stream.sock.write_all(&hello).unwrap();
+            // TLS 1.2 sends certificates in clear text.
+            let mut received = Vec::new();
+            let certificate = &pair.chain()[0];
+            while !received
+                .windows(certificate.len())
+                .any(|bytes| bytes == &**certificate)
+            {
+                let mut piece = [0; 4096];
+                let len = stream.sock.read(&mut piece).expect("the certificate comes");
+                assert!(len > 0, "{name}: another certificate");
+                received.extend_from_slice(&piece[..len]);
+            }
+        }
     });
 }
 

@@ -3,6 +3,7 @@
 use super::{CRUMB_DELIMITER, DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
+use crate::message::refused;
 use crate::message::target::{self, PseudoHeaders};
 use crate::message::{
     FieldLine, Fields, Method, Name, RequestHead, ResponseHead, Status, StoredName, encode_refused,
@@ -32,6 +33,10 @@ pub(crate) fn request_head(
     loop {
         match section.finish_request(limits, head) {
             Err(refusal) if section.encode_path(refusal, &mut head.fields) => {}
+            Err(refusal) => {
+                section.keep_refused(head);
+                return Ok(Err(refusal));
+            }
             finished => return Ok(finished),
         }
     }
@@ -244,9 +249,6 @@ impl Section {
             protocol: self.value(Pseudo::Protocol, fields),
         };
         if let Some(problem) = self.problem {
-            // A refused request is still answered as what it seems to be.
-            head.target.clear();
-            head.method = Method::parse(parts.method);
             return Err(problem);
         }
         if self.seen & bit(Pseudo::Method) == 0 {
@@ -254,18 +256,10 @@ impl Section {
         }
         let path_len = self.values[Pseudo::Path as usize].1 as usize;
         if path_len + parts.method.len() > limits.path_bytes_max {
-            head.target.clear();
-            head.method = Method::parse(parts.method);
             return Err(ErrorKind::RequestLineTooLong);
         }
         let host = self.host.map(|host| host.value_in(&fields.block));
-        head.method = match target::parse_pseudo_headers(&mut head.target, &parts, host) {
-            Ok(method) => method,
-            Err(refusal) => {
-                head.method = Method::parse(parts.method);
-                return Err(refusal);
-            }
-        };
+        head.method = target::parse_pseudo_headers(&mut head.target, &parts, host)?;
         if head.method == Method::Connect && self.content_length.is_some() {
             return Err(ErrorKind::ConnectWithContent);
         }
@@ -275,6 +269,17 @@ impl Section {
             expects_continue: self.expects_continue && has_content,
             priority: self.priority,
         })
+    }
+
+    /// A refused request is still answered and logged as what it seems to be.
+    #[cold]
+    fn keep_refused(&self, head: &mut RequestHead) {
+        let fields = &head.fields;
+        let value = |pseudo| self.value(pseudo, fields).unwrap_or_default();
+        let host = self.value(Pseudo::Authority, fields);
+        let host = host.or(fields.get(Name::Host)).unwrap_or_default();
+        let (method, path) = (value(Pseudo::Method), value(Pseudo::Path));
+        head.method = refused::keep(&mut head.target, method, path, host);
     }
 
     /// Encodes the raw bytes of a path that was refused; `false` if it was refused for another reason.

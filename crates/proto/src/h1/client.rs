@@ -28,6 +28,8 @@ pub struct Client {
     informational: InformationalRate,
     /// Informational responses to this request were received.
     has_informational: bool,
+    /// The request has `Expect`, and no `100 Continue` came.
+    awaits_continue: bool,
     /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
     /// What the server announced with its last final response.
@@ -64,6 +66,7 @@ impl Client {
             asked_for_upgrade: false,
             informational: InformationalRate::default(),
             has_informational: false,
+            awaits_continue: false,
             keep_alive: true,
             keep_alive_timeout_s: None,
             draining: false,
@@ -101,7 +104,8 @@ impl Client {
             upgrade: false,
             http2_settings: false,
         };
-        encode::request_head(head, framing, options, out);
+        let found = encode::request_head(head, framing, options, out);
+        self.awaits_continue = found.expect;
     }
 
     /// Appends the framing before `len` bytes of content, and counts them.
@@ -301,6 +305,7 @@ impl Client {
         let status = head.status;
         if status.is_informational() && status != Status::SWITCHING_PROTOCOLS {
             self.has_informational = true;
+            self.awaits_continue &= status != Status::CONTINUE;
             return Ok(BodyLength::Empty);
         }
         let is_connected = self.method == Method::Connect && status.is_success();
@@ -319,6 +324,9 @@ impl Client {
         self.keep_alive_timeout_s = facts.keep_alive_timeout_s;
         // A final response before the end of the request closes the connection (rule 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
+        // So does a refusal instead of 100: its server may not read the content that was sent, and take
+        // it for the next request.
+        self.keep_alive &= !self.awaits_continue || status.is_success();
         let has_no_content = status.forbids_content() || self.method == Method::Head;
         // Content that a faulty server sends late would be parsed as the next response.
         let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));

@@ -31,6 +31,24 @@ fn the_welcome_page_has_the_accepted_type() {
     on_both_drivers(builtin::app, |address| {
         let mut client = Client::connect(address);
         assert!(client.get("/").text().starts_with("Blitz is running"));
+        let port = address.port();
+        for (host, origin) in [
+            ("a.example:81", "http://a.example:81".to_owned()),
+            ("[::1]:81", "http://[::1]:81".to_owned()),
+            // Not for a shell.
+            ("a&b", format!("http://127.0.0.1:{port}")),
+            ("", format!("http://127.0.0.1:{port}")),
+        ] {
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let response = client.response();
+            let command = format!("\n  curl {origin}/hello\n");
+            assert!(
+                response.text().contains(&command),
+                "{host}: {}",
+                response.text()
+            );
+            assert!(!response.text().contains("8080") && !response.text().contains('{'));
+        }
         client.send("GET / HTTP/1.1\r\nHost: test\r\nAccept: text/html,*/*;q=0.8\r\n\r\n");
         let page = client.response();
         assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));

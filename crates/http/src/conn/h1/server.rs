@@ -11,10 +11,9 @@ use blitz_proto::{BodyLength, Error, Fields, Limits, RequestHead, ResponseHead, 
 use super::driver::{Driver, Role};
 use crate::default_headers::DefaultHeaders;
 use crate::error::Refusal;
-use crate::exchange::{Body, Link, Peer, ServerFraming, ServerSide, refuse};
+use crate::exchange::{Body, Link, Peer, ServerFraming, ServerSide, refuse, refuse_request};
 use crate::free_list::FreeList;
 use crate::options::ServeOptions;
-use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
@@ -286,11 +285,14 @@ impl Driver<Server> {
     #[cold]
     pub(super) fn refuse_head(&mut self, refusal: Refusal) {
         // After this head it belongs to no request.
-        let head = self.role.head.take();
-        let nothing = Fields::new();
-        let fields = head.as_ref().map_or(&nothing, |head| &head.fields);
+        let mut head = self.role.head.take();
         let id = self.number;
-        let as_problem = accepts_problem(fields) == Some(true);
-        refuse(self, id, refusal, fields, as_problem);
+        match &mut head {
+            Some(head) => {
+                head.keep_refused();
+                refuse_request(self, id, refusal, head);
+            }
+            None => refuse(self, id, refusal, None, false),
+        }
     }
 }

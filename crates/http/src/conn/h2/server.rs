@@ -22,9 +22,9 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, ServerFraming,
-    ServerSide, Service, conclude, log_refusal, refusal_of, refuse, refuse_stream, send_response,
-    wake,
+    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, Responder,
+    ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request, refuse_stream,
+    send_response, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -269,7 +269,13 @@ impl Driver<Server> {
         let (mut head, _) = refusal_response(refusal, &Fields::new(), false, &options);
         head.fields.remove(Name::ContentType);
         count_refused(refusal.rule);
-        log_refusal(refusal, Some(&head), Self::VERSION, self.role.peer.remote);
+        let logged = LoggedRefusal {
+            request: None,
+            response: Some(&head),
+            version: Self::VERSION,
+            peer: self.role.peer.remote,
+        };
+        logged.log(refusal, &options);
         send_response(self, stream, &mut head, Chunk::from(""));
         self.close_stream(stream, Some(Code::NO_ERROR));
         let (machine, out) = self.machine();
@@ -310,12 +316,10 @@ impl Role for Server {
         let state = driver.shared.spare.take();
         driver.insert_stream(stream, state);
         driver.role.idle_since = None;
-        let fields = &received.request.fields;
-        let as_problem = accepts_problem(fields) == Some(true);
         if driver.machine.has_lost_block() {
             return driver.refuse_lost_head(stream, refusal_of(error));
         }
-        refuse(driver, stream, refusal_of(error), fields, as_problem);
+        refuse_request(driver, stream, refusal_of(error), &received.request);
         driver.close_stream(stream, None);
     }
 

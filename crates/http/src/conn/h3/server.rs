@@ -26,7 +26,7 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused, count_request};
 use crate::exchange::{
     Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, Scheme,
-    ServerFraming, ServerSide, conclude, refusal_of, refuse, refuse_stream, wake,
+    ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
 };
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
@@ -477,9 +477,7 @@ impl Driver<Server> {
 
     /// Answers a request that exceeds a limit.
     pub(super) fn refuse_request(&mut self, id: StreamId, error: Error, received: &Received) {
-        let fields = &received.request.fields;
-        let as_problem = accepts_problem(fields) == Some(true);
-        refuse(self, id, refusal_of(error), fields, as_problem);
+        refuse_request(self, id, refusal_of(error), &received.request);
     }
 }
 

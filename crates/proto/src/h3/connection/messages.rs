@@ -205,6 +205,8 @@ impl Connection {
         now: Duration,
     ) -> Result<Option<Event>, ErrorKind> {
         self.floods.content_received(range.len());
+        // The client did not wait for 100 (Continue).
+        stream.expects_continue = false;
         let end = rest.is_end() && matches!(stream.parsing, Parsing::Header(_));
         if stream.receiving == Receiving::Discarded {
             return Ok(None);

@@ -1,0 +1,55 @@
+//! Parts of request heads as log lines have them: short, and without control characters.
+
+use blitz_proto::RequestHead;
+
+/// Longest method in a line.
+const METHOD_MAX: usize = 32;
+
+/// Longest host in a line.
+const HOST_MAX: usize = 255;
+
+/// Longest path in a line.
+const PATH_MAX: usize = 512;
+
+/// The method; the start of one that is longer than any that is registered.
+#[must_use]
+pub fn method(head: &RequestHead) -> &str {
+    start_of(head.method_str(), METHOD_MAX)
+}
+
+/// The host and its port.
+#[must_use]
+pub fn host(head: &RequestHead) -> Option<&str> {
+    head.authority().map(|host| start_of(host, HOST_MAX))
+}
+
+/// The path without control characters, and without its query.
+#[must_use]
+pub fn path(head: &RequestHead) -> String {
+    let path = head.raw_path();
+    let start = start_of(path, PATH_MAX);
+    let dots = if start.len() < path.len() { "..." } else { "" };
+    format!("{}{dots}", start.escape_debug())
+}
+
+/// At most this many bytes, whole characters.
+#[must_use]
+pub fn start_of(text: &str, max: usize) -> &str {
+    let mut end = max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_sent_is_cut() {
+        assert_eq!(start_of("abc", 3), "abc");
+        assert_eq!(start_of("abcd", 3), "abc");
+        assert_eq!(start_of("ab\u{e9}", 3), "ab");
+    }
+}
