@@ -17,6 +17,7 @@ mod probe;
 mod problems;
 mod rate;
 mod recorder;
+mod refusal;
 mod request;
 mod request_file;
 mod run;
@@ -24,6 +25,8 @@ mod steady;
 mod summary;
 mod target;
 mod template;
+mod turns;
+mod windows;
 mod worker;
 
 use std::fs;
@@ -38,10 +41,11 @@ use prepare::PrepareError;
 
 pub use crate::load_result::{
     Affects, Connects, Counts, GeneratorFacts, Interval, LoadResult, PlanFacts, Problem,
-    RESULT_VERSION, TargetFacts, Times,
+    RESULT_VERSION, TargetFacts, Times, WindowFacts,
 };
 pub use arguments::LoadArguments;
 pub(crate) use comparable::facts;
+pub(crate) use windows::sentence as windows_sentence;
 
 /// The exit code of usage errors, as clap's.
 const USAGE: u8 = 2;

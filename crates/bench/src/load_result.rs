@@ -30,6 +30,9 @@ pub struct LoadResult {
     pub warm_up_s: f64,
     /// Requests and responses.
     pub counts: Counts,
+    /// What was answered in the measured time, in an open loop.
+    #[serde(default)]
+    pub answered: Option<Answered>,
     /// Times of requests.
     pub times: Times,
     /// Each of several requests, in their order; none of a single one, nor of more than 256.
@@ -79,8 +82,20 @@ pub struct PlanFacts {
     pub new_connections: bool,
     /// Whether TLS sessions may be resumed.
     pub resume: bool,
+    /// The windows that the client announced; `None` over HTTP/1.1, and in results of versions that did not state them.
+    #[serde(default)]
+    pub windows: Option<WindowFacts>,
     /// The seed of arrivals, templates and the mix.
     pub seed: u64,
+}
+
+/// What a server may send before it is read (RFC 9113, section 5.2; RFC 9000, section 4.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WindowFacts {
+    /// Bytes of a stream.
+    pub stream_bytes: u32,
+    /// Bytes of all streams of a connection.
+    pub connection_bytes: u32,
 }
 
 /// Requests and responses of the measured time.
@@ -100,12 +115,28 @@ pub struct Counts {
     /// H3_REQUEST_REJECTED. Its latency has the time of all attempts.
     #[serde(default)]
     pub repeated: u64,
+    /// Requests that waited in the generator because the server allowed no more at a time on their connection. The wait
+    /// is part of their latency.
+    #[serde(default)]
+    pub queued: u64,
     /// Responses by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes of content received.
     pub content_bytes_received: u64,
     /// Bytes of content sent.
     pub content_bytes_sent: u64,
+}
+
+/// Correct responses that came in the measured time of an open loop, whenever their requests were planned: in overload
+/// those that were planned for it may all wait behind older ones.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Answered {
+    /// Correct responses.
+    pub completed: u64,
+    /// Bytes of content received with them.
+    pub content_bytes_received: u64,
+    /// Length of the measured time as it was planned, in seconds.
+    pub length_s: f64,
 }
 
 /// Times of requests.
@@ -202,6 +233,23 @@ pub enum Affects {
     Times,
     /// Requests per second only: latency at a fixed rate and CPU per request remain.
     Throughput,
+    /// Latency only: what was answered per second remains.
+    Latency,
+}
+
+impl Affects {
+    /// Whether a problem that makes these figures unreliable also concerns others: those of [`Affects::Times`] contain
+    /// latency and throughput.
+    #[must_use]
+    pub(crate) fn concerns(self, figures: Affects) -> bool {
+        match (self, figures) {
+            (Affects::Latency, Affects::Throughput) | (Affects::Throughput, Affects::Latency) => {
+                false
+            }
+            (Affects::Latency, Affects::Times) => true,
+            _ => self <= figures,
+        }
+    }
 }
 
 /// Why figures of a run are not to be relied on.
@@ -214,16 +262,22 @@ pub struct Problem {
 }
 
 impl LoadResult {
-    /// Correct responses per second.
+    /// Correct responses per second of the measured time.
     #[must_use]
     pub(crate) fn requests_per_second(&self) -> f64 {
-        self.counts.completed as f64 / self.duration_s
+        match &self.answered {
+            Some(answered) => answered.completed as f64 / answered.length_s,
+            None => self.counts.completed as f64 / self.duration_s,
+        }
     }
 
-    /// Content received, in bytes per second.
+    /// Content received, in bytes per second of the measured time.
     #[must_use]
     pub(crate) fn bytes_per_second(&self) -> f64 {
-        self.counts.content_bytes_received as f64 / self.duration_s
+        match &self.answered {
+            Some(answered) => answered.content_bytes_received as f64 / answered.length_s,
+            None => self.counts.content_bytes_received as f64 / self.duration_s,
+        }
     }
 
     /// Checks a result of a file, which may be damaged.
@@ -264,7 +318,7 @@ impl LoadResult {
     pub(crate) fn is_valid_for(&self, figures: Affects) -> bool {
         self.problems
             .iter()
-            .all(|problem| problem.affects > figures)
+            .all(|problem| !problem.affects.concerns(figures))
     }
 }
 

@@ -349,5 +349,12 @@ fn client_config(plan: &Plan) -> Result<quinn::ClientConfig, Failure> {
         tls.resumption = rustls::client::Resumption::disabled();
     }
     let tls = QuicClientConfig::try_from(tls)?;
-    Ok(quinn::ClientConfig::new(Arc::new(tls)))
+    // Those of `blitz load`: a browser's, and of a stream what cannot have more gaps than the library keeps.
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .stream_receive_window(quinn::VarInt::from_u32(2 << 20))
+        .receive_window(quinn::VarInt::from_u32(15 << 20));
+    let mut config = quinn::ClientConfig::new(Arc::new(tls));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
 }

@@ -47,7 +47,7 @@ pub struct Limits {
     /// Payload of at least this many bytes is forwarded without copying.
     pub slice_bytes_min: usize,
     /// Minimum initial window of an upstream stream, in bytes, when many streams are open; with few
-    /// open streams the initial window is `stream_buffer_bytes_max`.
+    /// open streams the initial window is `stream_window_bytes`.
     pub stream_window_bytes_min: usize,
     /// Bytes of large request heads held per core, complete or not, which also count against
     /// `core_buffer_bytes_max`; beyond: 503, and for an incomplete HTTP/2 header section the connection
@@ -117,10 +117,14 @@ pub struct Limits {
     pub continuations_max: u32,
     /// Bytes of each dynamic table of HPACK; the maximum is 65,535.
     pub hpack_table_bytes_max: usize,
-    /// Maximum window of a stream in bytes. A window begins at `stream_buffer_bytes_max` and grows
-    /// while its reader keeps up.
+    /// Initial window of a stream of an HTTP/2 client in bytes. The window of a server's stream begins at
+    /// `connection_buffer_bytes_max`: there the window of the connection is the limit.
+    pub stream_window_bytes: usize,
+    /// Maximum window of a stream in bytes. The window of an HTTP/2 stream grows while its reader keeps up; that of
+    /// a QUIC stream has this size from the start, because it cannot change, and the window of its connection grows.
     pub stream_window_bytes_max: usize,
-    /// Maximum window of a connection in bytes. It begins at `connection_buffer_bytes_max`.
+    /// Maximum window of an HTTP/2 connection in bytes. The windows of connections begin at
+    /// `connection_buffer_bytes_max`, over QUIC as well.
     pub connection_window_bytes_max: usize,
     /// Time window in which frames of the following kinds are counted; beyond any of these counts the
     /// connection is closed.
@@ -210,11 +214,8 @@ pub struct QuicLimits {
     /// QUIC connections of a listener per core; beyond: idle ones are closed for new ones, and new ones are refused if
     /// there is none.
     pub connections_max: usize,
-    /// Window of a stream of QUIC in bytes, which does not change.
-    pub stream_window_bytes: usize,
-    /// The same of a client's streams, which carry responses: with a round trip of 100 ms, 100 Mbit/s need 1.25 MB.
-    pub response_window_bytes: usize,
-    /// Window of a connection of QUIC in bytes to begin with.
+    /// Minimum window of a connection of QUIC in bytes. The peer may send [`Limits::connection_buffer_bytes_max`] to
+    /// begin with; what is unread of that beyond this minimum counts as growth.
     pub window_bytes_min: usize,
     /// Maximum of that window, which grows while content is read as fast as it comes, and while content waits that
     /// nobody reads: requests need it as well. The growth of all connections of a listener is at most three quarters of
@@ -235,8 +236,6 @@ impl Default for QuicLimits {
     fn default() -> QuicLimits {
         QuicLimits {
             connections_max: 8_192,
-            stream_window_bytes: 512 * 1024,
-            response_window_bytes: 4 * 1024 * 1024,
             window_bytes_min: 64 * 1024,
             window_bytes_max: 16 * 1024 * 1024,
             unacknowledged_bytes_max: 4 * 1024 * 1024,
@@ -294,6 +293,7 @@ impl Default for Limits {
             header_block_bytes_max: 64 * KIB,
             continuations_max: 16,
             hpack_table_bytes_max: 4096,
+            stream_window_bytes: 64 * KIB,
             stream_window_bytes_max: KIB * KIB,
             connection_window_bytes_max: 2 * KIB * KIB,
             frames_window: Duration::from_secs(10),

@@ -300,6 +300,7 @@ fn gateway(
     let client = &mut options.client.limits;
     client.upstream_connections_max = plan.limits.upstream_connections_max;
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
+    client.stream_window_bytes = plan.limits.stream_buffer_bytes_max;
     client.pool_idle_max = plan.limits.pool_idle_max;
     let mut gateway = Gateway::new().listen(listen.clone()).options(options);
     if plan.clients.iter().any(|client| client.is_secure) {

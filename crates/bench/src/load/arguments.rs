@@ -7,6 +7,7 @@ use blitz_http::Protocol;
 use clap::{Args, ValueEnum};
 
 use super::rate::{RateProfile, Spacing};
+use super::windows::Windows;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -95,6 +96,13 @@ pub struct LoadArguments {
     /// can be made to.
     #[arg(long, value_name = "ADDR", help_heading = CONNECTIONS)]
     pub(super) address: Option<String>,
+
+    /// Bytes that a server may send before they are read: of a stream, and of a connection [default: 6m:15m]
+    ///
+    /// Those of browsers. 64k alone is a window of a stream; that of the connection is then 2.5 times as large. Over
+    /// HTTP/3 a stream has at most 2m, because QUIC's library keeps no more gaps. HTTP/1.1 has those of the kernel.
+    #[arg(long, value_name = "SIZE[:SIZE]", help_heading = CONNECTIONS)]
+    pub(super) window: Option<Windows>,
 
     /// Authorities (PEM) that are trusted [default: the well-known ones]
     #[arg(long, value_name = "FILE", help_heading = CONNECTIONS)]
@@ -306,7 +314,7 @@ fn warm_up(text: &str) -> Result<WarmUpArgument, String> {
 }
 
 /// Bytes: `512`, `64k`, `10m`, `1g`.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let units = [('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30)];
     let unit = units.iter().find(|(unit, _)| lower.ends_with(*unit));
@@ -358,6 +366,7 @@ mod tests {
             ("load -R 10:2years http://a/", "365days or less"),
             ("load --warm-up never http://a/", "steady"),
             ("load --upload big http://a/", "64k"),
+            ("load --window 0 http://a/", "6m:15m"),
             ("load -c 0 http://a/", "1..="),
             ("load -n 5 -R 10 http://a/", "cannot be used"),
         ] {

@@ -36,6 +36,9 @@ pub(crate) fn facts(result: &LoadResult) -> Vec<(&'static str, String)> {
         ("resumed TLS sessions", yes_or_no(plan.resume)),
         ("warm-up", yes_or_no(result.warm_up_s > 0.0)),
     ];
+    if let Some(windows) = plan.windows {
+        facts.push(("windows of the client", windows.to_string()));
+    }
     facts.extend(arguments(&result.command).iter().flat_map(of_arguments));
     facts
 }

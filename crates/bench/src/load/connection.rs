@@ -9,6 +9,7 @@ use blitz_http::{ClientConnection, sleep, timeout};
 
 use super::control::Progress;
 use super::recorder::ConnectTimes;
+use super::turns::Turns;
 use super::worker::Worker;
 
 /// The wait after the first failure to connect; it doubles with each further one.
@@ -19,6 +20,8 @@ const RETRIES_DOUBLED_MAX: u32 = 7;
 pub(super) struct Line {
     state: RefCell<State>,
     waiting: RefCell<Vec<Waker>>,
+    /// Streams that wait until the server allows a request.
+    turns: Turns,
     /// Failures to connect since the last success.
     failures: Cell<u32>,
 }
@@ -56,6 +59,7 @@ impl Line {
         Line {
             state: RefCell::new(State::Closed),
             waiting: RefCell::default(),
+            turns: Turns::default(),
             failures: Cell::new(0),
         }
     }
@@ -64,17 +68,29 @@ impl Line {
     pub(super) async fn connection(&self, worker: &Worker) -> Attempt {
         let is_counted = worker.plan.request_count.is_some();
         let mut has_waited = false;
+        let mut turn = None;
         while !worker.control.is_stopped() {
             let has_failed = match self.next_step(&mut has_waited).await {
                 Step::Connect { has_ended } => {
                     Progress::subtract(&worker.progress().connections, has_ended.into());
                     !self.connect(worker).await
                 }
-                Step::Use(connection) if connection.requests_available() > 0 => {
+                Step::Use(connection)
+                    if (turn.is_some() || self.turns.is_free())
+                        && connection.requests_available() > 0 =>
+                {
+                    if turn.is_some() {
+                        self.turns.give(connection.requests_available());
+                    }
                     return Attempt::Ready {
                         connection,
                         has_waited,
                     };
+                }
+                Step::Use(_) if turn.is_none() => {
+                    worker.queued();
+                    turn = Some(self.turns.take().await);
+                    false
                 }
                 // If none will be taken, the connection is no longer open, and another one follows.
                 Step::Use(connection) => {

@@ -9,6 +9,7 @@ use super::check::Expected;
 use super::probe::{SAMPLES, is_safe};
 use super::rate::{RateProfile, Spacing};
 use super::request::RequestSpec;
+use super::windows::Windows;
 
 /// Everything that a core of the generator needs to know.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub(super) struct LoadPlan {
     pub(super) duration: Option<Duration>,
     /// Requests of a closed loop without a duration.
     pub(super) request_count: Option<u64>,
+    /// What is announced over HTTP/2 and HTTP/3.
+    pub(super) windows: Windows,
     /// The longest time for a response, and the longest silence within it.
     pub(super) timeout: Duration,
     /// Whether wrong responses are counted and do not end the run.
@@ -70,6 +73,11 @@ impl LoadPlan {
 
     /// How a core connects.
     pub(super) fn connect_options(&self) -> ConnectOptions {
+        self.connect_options_for(self.protocol)
+    }
+
+    /// The same with another protocol.
+    pub(super) fn connect_options_for(&self, protocol: Protocol) -> ConnectOptions {
         let mut client = ClientOptions {
             response_timeout: self.timeout,
             body_timeout: self.timeout,
@@ -80,8 +88,9 @@ impl LoadPlan {
         // Small frames are a cost to a gateway, and here what is measured.
         client.limits.small_data_frames_max = 1_000_000_000;
         client.limits.window_updates_max = 1_000_000_000;
+        self.windows.apply(protocol, &mut client.limits);
         ConnectOptions {
-            protocol: self.protocol,
+            protocol,
             tls: self.tls.clone(),
             resume: self.resume,
             own_socket: true,

@@ -15,6 +15,7 @@ use super::probe::{self, Probed, Wanted};
 use super::request::{Content, RequestSpec};
 use super::request_file;
 use super::target::Origin;
+use super::windows;
 use crate::descriptors;
 
 /// Descriptors beside those of connections: of the cores, of files, of the names of hosts.
@@ -139,6 +140,7 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
         warm_up,
         duration,
         request_count: arguments.requests,
+        windows: arguments.window.unwrap_or(windows::DEFAULT),
         timeout: arguments.timeout,
         keep_going: arguments.keep_going,
         interval: duration.map_or(INTERVAL / 10, |duration| {

@@ -1,17 +1,21 @@
 //! The first requests: which protocol the server has, and what its responses look like.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use blitz_http::{
-    Address, BodyError, BodyLength, ClientConnection, ClientError, Config, Method, Part, Pinning,
-    Protocol, TlsInfo, block_on, random_u64, sleep, timeout,
+    Address, BodyError, BodyLength, ClientConnection, ClientError, Config, ConnectOptions, Method,
+    Part, Pinning, Protocol, TlsInfo, block_on, random_u64, sleep, timeout,
 };
 
 use super::arguments::Check;
 use super::check::Expected;
 use super::exchange::Upload;
 use super::plan::LoadPlan;
+use super::refusal;
 use super::request::RequestSpec;
 use super::template::Values;
 use crate::output;
@@ -164,12 +168,16 @@ async fn connect(
 ) -> Result<ClientConnection, String> {
     let mut problem = String::new();
     for &protocol in protocols {
-        let mut options = plan.connect_options();
-        options.protocol = protocol;
-        match ClientConnection::connect(address, &options).await {
+        let options = plan.connect_options_for(protocol);
+        match open(address, &options).await {
             Ok(connection) => return Ok(connection),
             Err(error) => {
                 problem = format!("{address}: {error}");
+                if let (Protocol::Http3, Address::Tcp(to)) = (protocol, address)
+                    && matches!(error, ClientError::Refused | ClientError::ConnectTimedOut)
+                {
+                    problem = format!("{problem} over UDP; {}", refusal::over_tcp(*to));
+                }
                 if !is_without_protocol(&error) {
                     break;
                 }
@@ -177,6 +185,26 @@ async fn connect(
         }
     }
     Err(problem)
+}
+
+/// Connects; over UDP only as long as the port is not refused, which would be silence until the timeout.
+async fn open(
+    address: &Address,
+    options: &ConnectOptions,
+) -> Result<ClientConnection, ClientError> {
+    let mut connecting = pin!(ClientConnection::connect(address, options));
+    let (Protocol::Http3, Address::Tcp(to)) = (options.protocol, address) else {
+        return connecting.await;
+    };
+    let mut refused = pin!(refusal::refused(*to));
+    poll_fn(|cx| match connecting.as_mut().poll(cx) {
+        Poll::Pending => refused
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(ClientError::Refused)),
+        ready => ready,
+    })
+    .await
 }
 
 /// Whether the server does not have the protocol that was offered.

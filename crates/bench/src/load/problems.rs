@@ -32,7 +32,7 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut add = |affects, message: String| problems.push(Problem { affects, message });
     let (counts, generator) = (&result.counts, &result.generator);
-    if counts.completed == 0 {
+    if counts.completed == 0 && result.answered.is_none() {
         add(Affects::Everything, "No request was answered.".to_owned());
     }
     if counts.errors() > 0 {
@@ -68,7 +68,12 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
         add(Affects::Times, message);
     }
     if let Some(message) = without_response(result, course) {
-        add(Affects::Times, message);
+        let affects = match course.is_closed_loop {
+            true => Affects::Times,
+            // What the server answers in its overload is its throughput.
+            false => Affects::Latency,
+        };
+        add(affects, message);
     }
     problems.sort_by_key(|problem| problem.affects);
     problems

@@ -7,7 +7,7 @@ use blitz_http::{ClientConnection, Protocol};
 
 use super::by_request::{self, RequestFigures};
 use crate::distribution::{Distribution, Recorder};
-use crate::load_result::{Connects, Counts, Interval, Times};
+use crate::load_result::{Answered, Connects, Counts, Interval, Times};
 
 /// Records the requests of the measured time on one core.
 pub(super) struct CoreRecorder {
@@ -20,6 +20,9 @@ pub(super) struct CoreRecorder {
     wrong: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
     repeated: u64,
+    queued: u64,
+    /// Of an open loop.
+    answered: Option<Answered>,
     /// Counts of a few statuses; there is hardly ever more than one.
     statuses: Vec<(u16, u64)>,
     content_bytes_received: u64,
@@ -84,6 +87,7 @@ pub(super) struct CoreResult {
     pub(super) length: Duration,
     /// Requests that ended after the planned end of it.
     pub(super) late: u64,
+    pub(super) answered: Option<Answered>,
 }
 
 struct Timeline {
@@ -119,6 +123,8 @@ impl CoreRecorder {
             wrong: BTreeMap::new(),
             failed: BTreeMap::new(),
             repeated: 0,
+            queued: 0,
+            answered: None,
             statuses: Vec::new(),
             content_bytes_received: 0,
             content_bytes_sent: 0,
@@ -179,6 +185,18 @@ impl CoreRecorder {
         self.repeated += 1;
     }
 
+    #[cold]
+    pub(super) fn queued(&mut self) {
+        self.queued += 1;
+    }
+
+    /// A correct response of an open loop came in the measured time, whenever its request was planned.
+    pub(super) fn answered(&mut self, received: u64) {
+        let answered = self.answered.get_or_insert_default();
+        answered.completed += 1;
+        answered.content_bytes_received += received;
+    }
+
     pub(super) fn lag(&mut self, lag: Duration) {
         self.lag.record(lag);
     }
@@ -227,6 +245,7 @@ impl CoreRecorder {
                 failed: self.failed,
                 unfinished: 0,
                 repeated: self.repeated,
+                queued: self.queued,
                 statuses: self.statuses.into_iter().collect(),
                 content_bytes_received: self.content_bytes_received,
                 content_bytes_sent: self.content_bytes_sent,
@@ -250,6 +269,7 @@ impl CoreRecorder {
             by_request: Vec::new(),
             length: end,
             late: self.late,
+            answered: self.answered,
         }
     }
 }
@@ -356,6 +376,9 @@ impl CoreResult {
         self.lag.merge(&other.lag);
         self.length = self.length.max(other.length);
         self.late += other.late;
+        if let Some(other) = other.answered {
+            self.answered.get_or_insert_default().merge(&other);
+        }
         for (index, interval) in other.timeline.into_iter().enumerate() {
             match self.timeline.get_mut(index) {
                 Some(ours) => ours.merge(&interval),
@@ -370,6 +393,7 @@ impl Counts {
         self.completed += other.completed;
         self.unfinished += other.unfinished;
         self.repeated += other.repeated;
+        self.queued += other.queued;
         self.content_bytes_received += other.content_bytes_received;
         self.content_bytes_sent += other.content_bytes_sent;
         for (name, count) in other.wrong {
@@ -381,6 +405,14 @@ impl Counts {
         for (status, count) in other.statuses {
             *self.statuses.entry(status).or_default() += count;
         }
+    }
+}
+
+impl Answered {
+    fn merge(&mut self, other: &Answered) {
+        self.completed += other.completed;
+        self.content_bytes_received += other.content_bytes_received;
+        self.length_s = self.length_s.max(other.length_s);
     }
 }
 

@@ -268,7 +268,8 @@ fn put_together(
     merged: CoreResult,
     used: &UsageSince,
 ) -> LoadResult {
-    let completed = merged.counts.completed;
+    let answered = merged.answered.as_ref().map_or(0, |it| it.completed);
+    let completed = merged.counts.completed.max(answered);
     LoadResult {
         version: RESULT_VERSION,
         command: String::new(),
@@ -281,12 +282,14 @@ fn put_together(
             rate: plan.rate.as_ref().and_then(|(rate, _)| rate.constant()),
             new_connections: plan.new_connections,
             resume: plan.resume,
+            windows: plan.windows.facts(plan.protocol),
             seed: plan.seed,
         },
         started_at: 0.0,
         duration_s: merged.length.as_secs_f64(),
         warm_up_s: 0.0,
         counts: merged.counts,
+        answered: merged.answered,
         times: merged.times,
         requests: requests(plan, merged.by_request),
         connects: merged.connects,

@@ -27,6 +27,7 @@ pub(super) fn summary(result: &LoadResult) -> String {
             Affects::Everything => "INVALID",
             Affects::Times => "INVALID for times and throughput",
             Affects::Throughput => "INVALID for throughput",
+            Affects::Latency => "INVALID for latency",
         };
         line(String::new());
         line(format!("{affects}: {}", problem.message));
@@ -59,6 +60,9 @@ fn heading(result: &LoadResult, line: &mut impl FnMut(String)) {
         plan.pacing,
         plan.cores
     ));
+    if let Some(windows) = plan.windows {
+        line(format!("  windows of {windows}"));
+    }
     line(format!(
         "  {} after a warm-up of {}; checked: {}",
         number::long_time(result.duration_s),
@@ -74,9 +78,10 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
     let (rate, throughput) = (result.requests_per_second(), result.bytes_per_second());
     line(match rate.is_finite() {
         true => format!(
-            "Requests    {completed}   {} requests/s   {}/s",
+            "Requests    {completed}   {} requests/s   {}/s{}",
             number::significant(rate),
-            number::bytes(throughput)
+            number::bytes(throughput),
+            of_other_time(result)
         ),
         false => format!("Requests    {completed}   the run has ended before its measured time"),
     });
@@ -99,6 +104,12 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
             number::count(counts.repeated)
         ));
     }
+    if counts.queued > 0 {
+        line(format!(
+            "  {:>12}  waited here: the server allows fewer streams on a connection than -m has",
+            number::count(counts.queued)
+        ));
+    }
     if counts.statuses.len() > 1 {
         for (status, count) in &counts.statuses {
             line(format!("  {:>12}  status {status}", number::count(*count)));
@@ -116,6 +127,17 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
         ));
     }
     line(String::new());
+}
+
+/// What the rates count in place of the requests beside them.
+fn of_other_time(result: &LoadResult) -> String {
+    match &result.answered {
+        Some(answered) if answered.completed != result.counts.completed => format!(
+            "   ({} answered in the measured time)",
+            number::count(answered.completed)
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Statuses that send a client to another URL (RFC 9110, section 15.4).

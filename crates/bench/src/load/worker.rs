@@ -199,6 +199,11 @@ impl Worker {
             let error = "too many planned requests wait".to_owned();
             *result.counts.failed.entry(error).or_default() += 1;
         }
+        if self.plan.rate.is_some()
+            && let Some(answered) = &mut result.answered
+        {
+            answered.length_s = Duration::from_nanos(until.saturating_sub(from)).as_secs_f64();
+        }
         result
     }
 
@@ -283,6 +288,15 @@ impl Worker {
     fn repeated(&self, planned: Instant) {
         if self.counts(planned, Instant::now()) {
             self.recorder.borrow_mut().repeated();
+        }
+    }
+
+    /// A request waits because the server allows no more at a time on its connection.
+    #[cold]
+    pub(super) fn queued(&self) {
+        let now = self.control.since_start(Instant::now());
+        if self.control.is_measured(now) {
+            self.recorder.borrow_mut().queued();
         }
     }
 
@@ -423,6 +437,10 @@ fn record(
     let latency = end.saturating_duration_since(planned);
     if worker.control.is_watched() {
         progress.latency.record(latency.as_nanos() as u64);
+    }
+    if worker.plan.rate.is_some() && worker.control.is_measured(worker.control.since_start(end)) {
+        let mut recorder = worker.recorder.borrow_mut();
+        recorder.answered(received.content_bytes);
     }
     if !worker.counts(planned, end) {
         return;

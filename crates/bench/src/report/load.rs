@@ -9,7 +9,7 @@ use super::model::{
 };
 use crate::distribution::Distribution;
 use crate::invocation;
-use crate::load_result::{Affects, LoadResult, RequestResult};
+use crate::load_result::{Affects, LoadResult, PlanFacts, RequestResult};
 use crate::number::{NONE, bytes, count, duration, fixed, percentile, significant};
 
 /// Percentiles of the first answer, the highest that the samples carry.
@@ -149,6 +149,12 @@ fn responses(result: &LoadResult) -> Table {
             counts.repeated,
         ));
     }
+    if counts.queued > 0 {
+        rows.push(row(
+            "waited for the server's limit of streams".to_owned(),
+            counts.queued,
+        ));
+    }
     let statuses = counts
         .statuses
         .iter()
@@ -282,9 +288,17 @@ fn plan_facts(result: &LoadResult) -> FactGroup {
                 yes_or_no(plan.new_connections),
             ),
             ("Resumed TLS sessions", yes_or_no(plan.resume)),
+            ("Windows of the client", windows(plan)),
             ("Seed", plan.seed.to_string()),
         ],
     )
+}
+
+fn windows(plan: &PlanFacts) -> String {
+    match plan.windows {
+        Some(windows) => windows.to_string(),
+        None => "those of the kernel, or not stated".to_owned(),
+    }
 }
 
 fn generator_facts(result: &LoadResult) -> FactGroup {
@@ -361,6 +375,7 @@ pub(super) mod tests {
                 rate: None,
                 new_connections: false,
                 resume: false,
+                windows: None,
                 seed: 7,
             },
             requests: vec![
@@ -374,6 +389,7 @@ pub(super) mod tests {
             started_at: 0.0,
             duration_s: 2.0,
             warm_up_s: 1.0,
+            answered: None,
             counts: Counts {
                 completed: 10_000,
                 wrong: BTreeMap::from([("status 500".to_owned(), 3)]),

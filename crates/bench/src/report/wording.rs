@@ -68,6 +68,7 @@ pub(crate) fn affected(affects: Affects) -> &'static str {
         Affects::Everything => "Nothing here can be relied on",
         Affects::Times => "Times and throughput cannot be relied on",
         Affects::Throughput => "Throughput cannot be relied on",
+        Affects::Latency => "Latency cannot be relied on",
     }
 }
 

@@ -70,8 +70,8 @@ impl Run {
             has_result && affects == Affects::Everything
         };
         let mut problems = self.result.problems.iter();
-        let problem =
-            problems.find(|problem| problem.affects <= needed && !is_result(problem.affects))?;
+        let problem = problems
+            .find(|problem| problem.affects.concerns(needed) && !is_result(problem.affects))?;
         Some(problem.message.clone())
     }
 }

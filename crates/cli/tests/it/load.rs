@@ -55,7 +55,7 @@ impl Server {
 }
 
 /// A response with this content.
-fn ok(content: &str) -> String {
+pub(crate) fn ok(content: &str) -> String {
     let length = content.len();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{content}")
 }

@@ -692,7 +692,7 @@ fn a_response_with_a_higher_priority_is_sent_before_others() {
         let server = Server::start(io);
         // The windows of the streams are larger than that of the connection.
         let limits = Limits {
-            stream_buffer_bytes_max: 1 << 20,
+            stream_window_bytes: 1 << 20,
             ..Limits::default()
         };
         let mut client = Client::connect_with(server.address, &limits);

@@ -56,12 +56,11 @@ struct Probe {
 impl Flow {
     pub(crate) fn new(limits: &Limits, counts_held: bool) -> Flow {
         let size = |bytes: usize| bytes.clamp(1, WINDOW_MAX as usize) as u32;
-        let stream_base = size(limits.stream_buffer_bytes_max);
         let connection_size = size(limits.connection_buffer_bytes_max).max(WINDOW_DEFAULT);
-        // Where held bytes close the window of the connection, that is the bound of a stream as well.
-        let stream_size = match counts_held {
+        // Where held bytes close the window of the connection, that is the bound of a stream as well (rule 26).
+        let stream_base = match counts_held {
             true => connection_size.min(size(limits.stream_window_bytes_max)),
-            false => stream_base,
+            false => size(limits.stream_window_bytes),
         };
         Flow {
             receive_window: WINDOW_DEFAULT as i32,
@@ -72,7 +71,7 @@ impl Flow {
             size: connection_size,
             size_max: size(limits.connection_window_bytes_max),
             stream_base,
-            stream_size,
+            stream_size: stream_base,
             stream_size_max: size(limits.stream_window_bytes_max),
             grown: 0,
             growth_cap: u32::MAX,
@@ -82,7 +81,7 @@ impl Flow {
             probe: Probe {
                 is_out: false,
                 bytes: 0,
-                threshold: stream_size / 2,
+                threshold: stream_base / 2,
             },
         }
     }

@@ -245,6 +245,7 @@ fn method(rounds: u32) -> Vec<String> {
         "Every response is checked: status, protocol, and the length and every byte of contents that do not change. A \
          wrong response ends the measurement."
             .to_owned(),
+        crate::load::windows_sentence(),
         "A difference is significant if the exact signed-rank test of Wilcoxon on the ratios of the rounds finds it at \
          4.5 %; with six rounds all six must agree."
             .to_owned(),

@@ -86,8 +86,8 @@ impl Shared<Client> {
         let all = (self.role.open.get() + 1) * now;
         if all > part {
             (now / 2).max(limits.stream_window_bytes_min).min(now)
-        } else if now < limits.stream_buffer_bytes_max && all * 4 <= part {
-            (now * 2).min(limits.stream_buffer_bytes_max)
+        } else if now < limits.stream_window_bytes && all * 4 <= part {
+            (now * 2).min(limits.stream_window_bytes)
         } else {
             now
         }

@@ -17,6 +17,7 @@ use super::unread::Unread;
 use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
 use crate::exchange::{ExchangeId, Link, ReceivedContent};
+use crate::quic_limits::first_window;
 
 /// One connection, of a client or to a server.
 pub(crate) struct Conn<R: Role> {
@@ -197,7 +198,7 @@ impl<R: Role> Conn<R> {
             unread: Unread::default(),
             window: ReceiveWindow {
                 bytes: shared.limits().quic.window_bytes_min,
-                granted: shared.limits().quic.window_bytes_min,
+                granted: first_window(shared.limits()),
                 beyond: 0,
                 read: 0,
                 frames: 0,

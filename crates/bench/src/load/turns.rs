@@ -1,0 +1,111 @@
+//! The order of streams that wait for a request, where the server allows fewer at a time than there are streams.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// Who comes first is served first: without an order, a stream whose response ends would send its next request before
+/// all that wait.
+#[derive(Default)]
+pub(super) struct Turns(RefCell<VecDeque<Rc<Place>>>);
+
+#[derive(Default)]
+struct Place {
+    has_turn: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// The turn of a stream, which keeps its place until this is dropped.
+pub(super) struct Turn<'a> {
+    turns: &'a Turns,
+    place: Rc<Place>,
+}
+
+impl Turns {
+    /// Whether nobody waits.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Waits behind all that came before.
+    pub(super) async fn take(&self) -> Turn<'_> {
+        let place = Rc::<Place>::default();
+        self.0.borrow_mut().push_back(Rc::clone(&place));
+        let turn = Turn { turns: self, place };
+        self.give(1);
+        poll_fn(|cx| {
+            if turn.place.has_turn.get() {
+                return Poll::Ready(());
+            }
+            turn.place.waker.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        turn
+    }
+
+    /// It is the turn of so many: one after the other would take a turn of the core for each.
+    pub(super) fn give(&self, count: usize) {
+        for place in self.0.borrow().iter().take(count) {
+            place.has_turn.set(true);
+            if let Some(waker) = place.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut places = self.turns.0.borrow_mut();
+        let own = places
+            .iter()
+            .position(|place| Rc::ptr_eq(place, &self.place));
+        own.and_then(|own| places.remove(own));
+        drop(places);
+        // Whoever is first looks whether a request is allowed.
+        self.turns.give(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn turns_are_given_in_the_order_of_coming_and_never_lost() {
+        let turns = Turns::default();
+        assert!(turns.is_free());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut first = pin!(turns.take());
+        let Poll::Ready(first) = first.as_mut().poll(&mut cx) else {
+            panic!("nobody is before it");
+        };
+        let mut others: Vec<_> = (0..4).map(|_| Box::pin(turns.take())).collect();
+        let mut ready = |others: &mut Vec<_>| {
+            let poll = |other: &mut std::pin::Pin<Box<_>>| Future::poll(other.as_mut(), &mut cx);
+            others.iter_mut().map(poll).collect::<Vec<_>>()
+        };
+        assert!(ready(&mut others).iter().all(Poll::is_pending));
+        turns.give(2);
+        drop(first);
+        let mut taken = ready(&mut others);
+        let is_ready: Vec<_> = taken.iter().map(Poll::is_ready).collect();
+        assert_eq!(is_ready, [true, false, false, false]);
+        others.remove(0);
+        // One that gives up is passed over.
+        others.remove(1);
+        assert!(!turns.is_free());
+        taken.clear();
+        let is_ready: Vec<_> = ready(&mut others).iter().map(Poll::is_ready).collect();
+        assert_eq!(is_ready, [true, false]);
+        drop(others);
+        assert!(turns.is_free());
+    }
+}
