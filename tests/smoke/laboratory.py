@@ -1,5 +1,6 @@
 """Checks of the laboratory: reports are complete, and generators agree."""
 
+import gzip
 import json
 import pathlib
 import re
@@ -15,9 +16,10 @@ TOLERANCE = 0.05
 def reports(folder):
     """Each report exists in its three forms and has figures of every system that was run."""
     names = []
-    for file in sorted(pathlib.Path(folder).glob("*.json")):
-        report = json.loads(file.read_text())
-        assert report["version"] == 1 and report["conclusions"], file
+    for file in sorted(pathlib.Path(folder).glob("*.json.gz")):
+        report = json.loads(gzip.decompress(file.read_bytes()))
+        assert report["version"] == 2 and report["conclusions"], file
+        name = file.name.removesuffix(".json.gz")
         measured = [
             result
             for section in report["sections"]
@@ -26,11 +28,11 @@ def reports(folder):
         ]
         assert measured, f"{file} has no figures"
         assert all(value > 0 for result in measured for value in result["repetitions"]), file
-        page = file.with_suffix(".html").read_text()
+        page = file.with_name(f"{name}.html").read_text()
         links = re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', page)
         assert not links, f"{file}: the page needs the network: {links}"
-        assert report["title"] in file.with_suffix(".md").read_text()
-        names.append(file.stem)
+        assert report["title"] in file.with_name(f"{name}.md").read_text()
+        names.append(name)
     assert len(names) == 2, names
     print("reports:", ", ".join(names))
 

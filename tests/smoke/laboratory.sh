@@ -16,7 +16,7 @@ bench protocols --only page,handshakes --rounds 6 --seconds 1
 bench local
 bench models --quick
 python3 "$here/laboratory.py" reports "$scratch/results"
-page=$(ls "$scratch"/results/*-protocols.json)
+page=$(ls "$scratch"/results/*-protocols.json.gz)
 bench regression "$page" "$page"
 
 port=$(free_port)

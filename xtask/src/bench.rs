@@ -191,10 +191,22 @@ fn execute(args: &[String]) -> Result<std::convert::Infallible, String> {
         .arg("--out")
         .arg(repository_root().join(RESULTS))
         .args(["--revision", &revision()])
+        .args(forms(args))
         .args(args)
         .env("PATH", path_with_tools()?)
         .exec();
     Err(format!("{}: {error}", blitz.display()))
+}
+
+/// The folder of this repository keeps no HTML, which `blitz bench report` makes from the JSON.
+fn forms(args: &[String]) -> &'static [&'static str] {
+    let is_elsewhere = args
+        .iter()
+        .any(|arg| arg == "--out" || arg.starts_with("--out="));
+    match is_elsewhere || names(args, "report") {
+        true => &[],
+        false => &["--no-html"],
+    }
 }
 
 /// Cargo's target folder.
@@ -243,6 +255,16 @@ mod tests {
         assert_eq!(of("--out results idle"), [HELLO_WORLD]);
         assert_eq!(of("models --quick"), [BLOCKING_PROXY]);
         assert!(of("h2 --only h2c").is_empty() && of("h9").is_empty());
+    }
+
+    #[test]
+    fn results_of_the_repository_have_no_html() {
+        let of = |words: &str| {
+            let args: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            forms(&args)
+        };
+        assert_eq!(of("compare --quick"), ["--no-html"]);
+        assert!(of("compare --out results").is_empty() && of("--out=results h1").is_empty());
     }
 
     #[test]

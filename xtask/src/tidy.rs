@@ -14,6 +14,7 @@ mod module_layout;
 mod modules;
 mod mutants;
 mod public_items;
+mod results;
 mod rule_citations;
 mod safety;
 mod sizes;
@@ -90,6 +91,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
 
     let mut findings = Vec::new();
     edges::check(root, &mut findings)?;
+    results::check(root, &mut findings)?;
     for text in &texts {
         text::check(text, &mut findings);
     }

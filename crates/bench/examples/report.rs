@@ -93,8 +93,8 @@ fn conclusions() -> Vec<Conclusion> {
             "Latency at 20,000 requests/s: the p99 of Blitz is 20 % lower than that of nginx (17 to 23 %).",
         ),
         of(
-            ConclusionKind::NoDifference,
-            "Throughput: no significant difference between Blitz and nginx (0.8 % less to 2.7 % more).",
+            ConclusionKind::Equal,
+            "Throughput: Blitz answers as many requests as nginx (0.8 % less to 2.7 % more).",
         ),
         of(
             ConclusionKind::Worse,
@@ -263,9 +263,7 @@ fn result(
         ("nginx", _) => None,
         (_, Direction::Lower) if ratio.high < 1.0 => Some(Verdict::Better { ratio }),
         (_, Direction::Higher) if ratio.low > 1.0 => Some(Verdict::Better { ratio }),
-        _ if ratio.low < 1.0 && ratio.high > 1.0 => {
-            Some(Verdict::NoSignificantDifference { ratio })
-        }
+        _ if ratio.low < 1.0 && ratio.high > 1.0 => Some(Verdict::Equal { ratio }),
         _ => Some(Verdict::Worse { ratio }),
     };
     let comparisons = verdict.map(|verdict| Comparison {

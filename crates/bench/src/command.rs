@@ -13,7 +13,7 @@ use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
 use crate::scenario::{
     self, all, bulk, compare, framework, gateway, generator, idle, models, protocols, regression,
-    start, suite,
+    report, start, suite,
 };
 use crate::supervised::{end_with_the_input, exit_code, run_supervised};
 use crate::tuning;
@@ -73,6 +73,9 @@ pub struct BenchArguments {
         global = true
     )]
     out: PathBuf,
+    /// Save no HTML; blitz bench report makes it from the JSON
+    #[arg(long, global = true)]
+    no_html: bool,
     /// The folder with the built examples of the repository, among them the limit programs
     #[arg(long, value_name = "DIR", global = true)]
     programs: Option<PathBuf>,
@@ -122,6 +125,8 @@ enum Benchmark {
     Protocols(protocols::ProtocolsArguments),
     /// Has anything become worse? Two saved results or two binaries, with an exit code for CI
     Regression(regression::RegressionArguments),
+    /// A saved report as HTML, Markdown or text
+    Report(report::ReportArguments),
     /// Time from the start of the process to its first response
     Start(start::StartArguments),
     /// Change settings of the machine until the end of the input
@@ -143,7 +148,7 @@ pub fn run(
         false
             if matches!(
                 arguments.benchmark,
-                Benchmark::All(_) | Benchmark::Tuning(_)
+                Benchmark::All(_) | Benchmark::Report(_) | Benchmark::Tuning(_)
             ) =>
         {
             Ok(())
@@ -165,6 +170,7 @@ pub fn run(
         revision: arguments.revision.as_deref().unwrap_or(revision).to_owned(),
         programs,
         out: arguments.out.clone(),
+        with_html: !arguments.no_html,
     };
     match measure(&arguments.benchmark, &invocation) {
         Ok(Outcome::Met) => ExitCode::SUCCESS,
@@ -217,6 +223,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Production(arguments) => suite::run_production(arguments, invocation),
         Benchmark::Protocols(arguments) => protocols::run(arguments, invocation),
         Benchmark::Regression(arguments) => regression::run(arguments, invocation),
+        Benchmark::Report(arguments) => report::run(arguments),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
         Benchmark::Tuning(arguments) => {
             tuning::run(arguments, invocation.programs.blitz()).map(|()| Outcome::Met)

@@ -55,11 +55,14 @@ pub(crate) fn run(
     );
     void.extend(noise.void_reasons());
     let notes = substitutes(&plan.systems, programs).into_iter();
+    let verdicts = goals::verdicts(scenario, plan.connections, &measured, &plan.not_run);
+    let verdicts = goals::settled(verdicts, &void);
+    let differences = differences(scenario.groups, &measured, &void);
     let results = Results {
         command: &invocation.command,
         scenario,
         void,
-        verdicts: goals::verdicts(scenario, plan.connections, &measured, &plan.not_run),
+        verdicts,
         not_run: plan.not_run,
         rounds: plan.rounds,
         seconds: plan.run.as_secs(),
@@ -70,7 +73,7 @@ pub(crate) fn run(
         notes: notes.chain(noise.notes()).collect(),
         noise,
         foreign_before,
-        differences: differences(scenario.groups, &measured),
+        differences,
         measured,
     };
     // The results are saved even if nobody can read the text.

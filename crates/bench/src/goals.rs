@@ -29,6 +29,7 @@ pub(crate) struct Verdict {
     pub(crate) measured: Option<f64>,
     /// The confidence interval of a median, 95 %.
     pub(crate) interval: Option<Interval>,
+    /// `None` as well if the set is void.
     pub(crate) met: Option<bool>,
 }
 
@@ -110,6 +111,16 @@ pub(crate) fn verdicts(
         false => Vec::new(),
     };
     cpu.chain(entries).collect()
+}
+
+/// The verdicts of a set as they are published: a void set has none.
+pub(crate) fn settled(mut verdicts: Vec<Verdict>, void: &[String]) -> Vec<Verdict> {
+    if !void.is_empty() {
+        for verdict in &mut verdicts {
+            verdict.met = None;
+        }
+    }
+    verdicts
 }
 
 /// Compares the proxy's use of the ring with the relay's: two receives and two sends per request.

@@ -16,7 +16,12 @@ pub(crate) struct Invocation {
     pub(crate) programs: Programs,
     /// The folder of the results.
     pub(crate) out: PathBuf,
+    /// Whether reports are saved as HTML as well.
+    pub(crate) with_html: bool,
 }
+
+/// The flag without which they are.
+pub(crate) const NO_HTML: &str = "--no-html";
 
 /// Flags with a value that say where files are, and nothing about the measurement.
 const PLACES: [&str; 3] = ["--programs", "--out", "--revision"];
@@ -53,7 +58,7 @@ pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut is_field = false;
     while let Some(word) = words.next() {
         let flag = word.split('=').next().unwrap_or_default();
-        if flag == supervised::FLAG {
+        if [supervised::FLAG, NO_HTML].contains(&flag) {
             continue;
         }
         if !PLACES.contains(&flag) {

@@ -29,6 +29,7 @@ mod process;
 mod programs;
 mod random;
 pub mod report;
+mod result_file;
 mod results;
 mod rounds;
 mod run_folder;

@@ -22,11 +22,13 @@ mod report;
 mod spec;
 
 use std::io::{self, PipeWriter};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::panic;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use rustix::net::sockopt;
 
 use self::device::{Device, dropped_by_kernel};
 use self::emulator::{Emulator, Summary};
@@ -123,11 +125,23 @@ impl Link {
         IpAddr::V4(device::CLIENT.v4)
     }
 
-    /// The congestion control that the server's TCP uses: `cubic`, unless the kernel lacks it.
-    #[must_use]
-    pub fn congestion_control(&self) -> String {
-        let name = self.server.run(device::congestion_control);
-        name.unwrap_or_default()
+    /// The congestion control of TCP, as the two sockets of a connection over the link say: `cubic`, unless the kernel
+    /// lacks it. Two names if the ends differ.
+    ///
+    /// # Errors
+    /// The connection cannot be made.
+    pub fn congestion_control(&self) -> io::Result<String> {
+        let address = SocketAddr::new(self.server_address(), 0);
+        let listener = self.server.run(|| TcpListener::bind(address))??;
+        let to = listener.local_addr()?;
+        let client = self.client.run(|| TcpStream::connect(to))??;
+        let (server, _) = listener.accept()?;
+        let [client, server] = [client, server].map(sockopt::tcp_congestion);
+        let (client, server) = (client?, server?);
+        Ok(match client == server {
+            true => client,
+            false => format!("{client} and {server}"),
+        })
     }
 
     /// Starts a process on the server's side.

@@ -10,6 +10,7 @@ mod load;
 mod markdown;
 mod model;
 mod schema;
+mod settled;
 mod style;
 mod svg;
 mod terminal;

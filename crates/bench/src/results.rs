@@ -15,6 +15,7 @@ use crate::measure::{Measurement, Run};
 use crate::noise::Noise;
 use crate::not_run::{self, NotRun};
 use crate::output;
+use crate::result_file;
 use crate::scenario::Scenario;
 use crate::stats::{Interval, Percentile, Quartiles};
 
@@ -206,6 +207,8 @@ pub(crate) fn markdown_table(rows: &[Vec<String>]) -> String {
 }
 
 /// The verdicts, the systems that were not run, notes, and whether the set is valid.
+///
+/// A void set has no other verdict.
 pub(crate) fn conclusion(
     verdicts: &[Verdict],
     not_run: &[NotRun],
@@ -223,7 +226,10 @@ pub(crate) fn conclusion(
             interval,
             met,
         } = verdict;
-        let word = verdict_text(*met);
+        let word = match void {
+            [] => verdict_text(*met),
+            [..] => "void",
+        };
         let interval = interval.map_or(String::new(), |Interval { low, high }| {
             format!(", 95 % from {low:.2} to {high:.2}")
         });
@@ -298,12 +304,16 @@ pub(crate) fn save(
     let shown = folder.display();
     fs::create_dir_all(folder).map_err(|e| format!("{shown}: {e}"))?;
     let name = free_name(folder, date, scenario)?;
-    let json = serde_json::to_string_pretty(raw).map_err(|e| e.to_string())? + "\n";
-    for (extension, content) in [("json", json.as_str()), ("md", markdown)] {
+    let json = result_file::compressed(raw)?;
+    for (extension, content) in [
+        (result_file::ENDING, json.as_slice()),
+        ("md", markdown.as_bytes()),
+    ] {
         let file = folder.join(format!("{name}.{extension}"));
         fs::write(&file, content).map_err(|e| format!("{}: {e}", file.display()))?;
     }
-    output::print(&format!("saved as {shown}/{name}.md and .json\n"))
+    let ending = result_file::ENDING;
+    output::print(&format!("saved as {shown}/{name}.md and .{ending}\n"))
 }
 
 /// The first name of results of this day that the folder does not have.
@@ -313,7 +323,12 @@ pub(crate) fn free_name(folder: &Path, date: &str, scenario: &str) -> Result<Str
         _ => format!("{date}-{scenario}-{number}"),
     };
     let mut names = (1..).map(name);
-    let free = names.find(|name| !folder.join(format!("{name}.json")).exists());
+    let endings = ["json", result_file::ENDING, "md"];
+    let is_free = |name: &String| {
+        let mut files = endings.iter().map(|ending| format!("{name}.{ending}"));
+        files.all(|file| !folder.join(file).exists())
+    };
+    let free = names.find(is_free);
     free.ok_or_else(|| format!("{} is full", folder.display()))
 }
 
@@ -332,5 +347,31 @@ mod tests {
         let rows = [cells(&["a", "µs"]), cells(&["long", "1"])];
         assert_eq!(aligned(&rows[0], &rows), "a     µs\n");
         assert_eq!(aligned(&rows[1], &rows), "long   1\n");
+    }
+
+    #[test]
+    fn every_goal_of_a_void_set_is_void() {
+        let of = |measured, met| Verdict {
+            system: "blitz",
+            what: "CPU".to_owned(),
+            at_most: 1.0,
+            measured,
+            interval: None,
+            met,
+        };
+        let all = [
+            of(Some(0.9), Some(true)),
+            of(Some(1.1), Some(false)),
+            of(None, None),
+        ];
+        let labels = |void: &[String]| {
+            let text = conclusion(&all, &[], &[], void, "");
+            let labels = text.lines().filter_map(|line| line.split_once(": blitz, "));
+            labels
+                .map(|(label, _)| label.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(labels(&[]), ["met", "MISSED", "not run"]);
+        assert_eq!(labels(&["too few rounds".to_owned()]), ["void"; 3]);
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod idle;
 pub(crate) mod models;
 pub(crate) mod protocols;
 pub(crate) mod regression;
+pub(crate) mod report;
 pub(crate) mod start;
 pub(crate) mod suite;
 mod tls;

@@ -91,22 +91,11 @@ impl Device {
     }
 }
 
-/// The congestion control of TCP in the namespace of the calling thread.
-const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-
 /// What TCP uses on links: the default of Linux, and the algorithm of QUIC in Blitz, so that a comparison shows the
 /// protocols and not the setting of this machine.
 const CUBIC: &str = "cubic";
 
-/// The congestion control that TCP uses on this side.
-pub(super) fn congestion_control() -> String {
-    let name = fs::read_to_string(CONGESTION_CONTROL).unwrap_or_default();
-    name.trim().to_owned()
-}
-
 fn configure(addresses: Addresses, has_ipv6: bool) -> io::Result<()> {
-    // A kernel without it keeps its own, which the report names.
-    let _ = fs::write(CONGESTION_CONTROL, CUBIC);
     netlink::bring_up(netlink::LOOPBACK)?;
     let index = netlink::index_of(NAME)?;
     netlink::set_sizes(index, MTU_BYTES, QUEUE_PACKETS)?;
@@ -115,7 +104,14 @@ fn configure(addresses: Addresses, has_ipv6: bool) -> io::Result<()> {
         netlink::disable_link_local(index)?;
         netlink::add_address(index, IpAddr::V6(addresses.v6), V6_PREFIX_BITS)?;
     }
-    netlink::bring_up(index)
+    netlink::bring_up(index)?;
+    // A kernel without it keeps its own, which the report names.
+    let _ = netlink::set_congestion_control(index, IpAddr::V4(addresses.v4), V4_PREFIX_BITS, CUBIC);
+    if has_ipv6 {
+        let v6 = IpAddr::V6(addresses.v6);
+        let _ = netlink::set_congestion_control(index, v6, V6_PREFIX_BITS, CUBIC);
+    }
+    Ok(())
 }
 
 /// Whether the kernel has IPv6, and new interfaces use it.

@@ -56,13 +56,69 @@ pub(super) fn add_address(index: u32, address: IpAddr, prefix_bits: u8) -> io::R
     request(message)
 }
 
+/// Makes TCP connections over the route to a network of this interface use a congestion control. Unlike the setting of the
+/// namespace this may be one that the kernel reserves for its administrator, who may be the caller of another namespace.
+/// The route is the one that came with the address.
+pub(super) fn set_congestion_control(
+    index: u32,
+    address: IpAddr,
+    prefix_bits: u8,
+    name: &str,
+) -> io::Result<()> {
+    let mut metrics = Message::default();
+    metrics.attribute(RTAX_CC_ALGO, &[name.as_bytes(), &[0]].concat());
+    let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+    let mut message = Message::new(RTM_NEWROUTE, flags);
+    let (family, scope, network) = match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX << (32 - u32::from(prefix_bits));
+            let network = u32::from(address) & mask;
+            (AF_INET, RT_SCOPE_LINK, network.to_be_bytes().to_vec())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (128 - u32::from(prefix_bits));
+            let network = u128::from(address) & mask;
+            (AF_INET6, RT_SCOPE_UNIVERSE, network.to_be_bytes().to_vec())
+        }
+    };
+    // struct rtmsg
+    message.bytes.extend([family, prefix_bits, 0, 0]);
+    message
+        .bytes
+        .extend([RT_TABLE_MAIN, RTPROT_KERNEL, scope, RTN_UNICAST]);
+    message.bytes.extend([0; 4]);
+    message.attribute(RTA_DST, &network);
+    message.attribute(RTA_OIF, &index.to_ne_bytes());
+    match address {
+        IpAddr::V4(address) => message.attribute(RTA_PREFSRC, &address.octets()),
+        IpAddr::V6(_) => message.attribute(RTA_PRIORITY, &IP6_RT_PRIO_ADDRCONF.to_ne_bytes()),
+    }
+    message.attribute(RTA_METRICS, &metrics.bytes);
+    request(message)
+}
+
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
+const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
+const RTM_NEWROUTE: u16 = 24;
+const RT_TABLE_MAIN: u8 = 254;
+const RTPROT_KERNEL: u8 = 2;
+const RT_SCOPE_UNIVERSE: u8 = 0;
+const RT_SCOPE_LINK: u8 = 253;
+const RTN_UNICAST: u8 = 1;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTAX_CC_ALGO: u16 = 16;
+/// The priority of the routes that come with addresses of IPv6.
+const IP6_RT_PRIO_ADDRCONF: u32 = 256;
 const IFF_UP: u32 = 1;
 const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;

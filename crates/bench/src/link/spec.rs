@@ -23,6 +23,18 @@ pub struct LinkSpec {
     pub(super) move_every: Option<Duration>,
 }
 
+impl LinkSpec {
+    /// Whether packets are lost on the way, beside those that find a queue full.
+    #[must_use]
+    pub fn loses_packets(&self) -> bool {
+        let loses = |direction: &DirectionSpec| match direction.loss {
+            Loss::Random(probability) => !probability.is_zero(),
+            Loss::GilbertElliott(_) | Loss::Every(_) => true,
+        };
+        loses(&self.down) || loses(&self.up)
+    }
+}
+
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(profile) = self.profile {

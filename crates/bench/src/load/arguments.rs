@@ -56,6 +56,14 @@ pub struct LoadArguments {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = LOAD)]
     pub(super) requests: Option<u64>,
 
+    /// Go on after --duration until so many responses have come
+    #[arg(long, value_name = "N", conflicts_with_all = ["requests", "rate"], value_parser = clap::value_parser!(u64).range(1..), help_heading = LOAD)]
+    pub(super) min_responses: Option<u64>,
+
+    /// The longest measured time of --min-responses; the result is INVALID if it ends the run [default: 1m]
+    #[arg(long, value_name = "DURATION", requires = "min_responses", value_parser = duration, help_heading = LOAD)]
+    pub(super) max_duration: Option<Duration>,
+
     /// Requests per second, whatever the server does (open loop)
     ///
     /// 2000, 2.5k, 100..5000 for a ramp, 1000:10s,2000:10s for steps. Latency counts from the planned time of a
@@ -369,6 +377,8 @@ mod tests {
             ("load --window 0 http://a/", "6m:15m"),
             ("load -c 0 http://a/", "1..="),
             ("load -n 5 -R 10 http://a/", "cannot be used"),
+            ("load --min-responses 5 -R 10 http://a/", "cannot be used"),
+            ("load --max-duration 5s http://a/", "--min-responses"),
         ] {
             let error = parse(words).unwrap_err().to_string();
             assert!(error.contains(part), "{words}: {error}");

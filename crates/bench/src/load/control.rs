@@ -101,9 +101,14 @@ impl Control {
 
     /// Ends the run now. The measured time ends with it.
     pub(super) fn stop(&self) {
+        self.end_measuring();
+        self.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Ends the measured time now.
+    pub(super) fn end_measuring(&self) {
         let now = self.since_start(Instant::now());
         self.measure_until.fetch_min(now, Ordering::AcqRel);
-        self.is_stopped.store(true, Ordering::Release);
     }
 
     /// Lets the threads of the cores end: until then the kernel tells what they have used.

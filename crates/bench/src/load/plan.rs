@@ -30,8 +30,10 @@ pub(super) struct LoadPlan {
     /// `None` in a closed loop.
     pub(super) rate: Option<(RateProfile, Spacing)>,
     pub(super) warm_up: WarmUp,
-    /// Length of the measured time.
+    /// Length of the measured time; the longest one if a number of responses ends it.
     pub(super) duration: Option<Duration>,
+    /// What ends the measured time of a closed loop before its longest length.
+    pub(super) least: Option<Least>,
     /// Requests of a closed loop without a duration.
     pub(super) request_count: Option<u64>,
     /// What is announced over HTTP/2 and HTTP/3.
@@ -43,6 +45,13 @@ pub(super) struct LoadPlan {
     /// Length of the intervals of the timeline.
     pub(super) interval: Duration,
     pub(super) seed: u64,
+}
+
+/// The least that is measured: both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Least {
+    pub(super) time: Duration,
+    pub(super) responses: u64,
 }
 
 /// The time before the measured time.

@@ -10,7 +10,7 @@ use blitz_http::{Address, CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, U
 use super::LookUp;
 use super::arguments::{Check, Io, LoadArguments, WarmUpArgument};
 use super::check::Expected;
-use super::plan::{LoadPlan, WarmUp};
+use super::plan::{Least, LoadPlan, WarmUp};
 use super::probe::{self, Probed, Wanted};
 use super::request::{Content, RequestSpec};
 use super::request_file;
@@ -23,6 +23,7 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const WARM_UP_DEFAULT: Duration = Duration::from_secs(1);
+const MAX_DURATION_DEFAULT: Duration = Duration::from_secs(60);
 
 /// Intervals of the timeline, unless the run is short.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -103,7 +104,8 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let cores = arguments.cores.map_or(processors, |cores| cores as usize);
     descriptors::allow(connections as u64 + DESCRIPTORS_BESIDE)?;
-    let (duration, warm_up) = times(arguments)?;
+    let (shortest, warm_up) = times(arguments)?;
+    let (duration, least) = least(arguments, shortest);
     let protocols = protocols(arguments, &origin);
     if protocols == [Protocol::Http3] && !origin.is_https {
         return Err("HTTP/3 is always encrypted; write https://"
@@ -139,12 +141,13 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
             .map(|rate| (rate, arguments.arrivals)),
         warm_up,
         duration,
+        least,
         request_count: arguments.requests,
         windows: arguments.window.unwrap_or(windows::DEFAULT),
         timeout: arguments.timeout,
         keep_going: arguments.keep_going,
-        interval: duration.map_or(INTERVAL / 10, |duration| {
-            (duration / INTERVALS_MIN).clamp(Duration::from_millis(10), INTERVAL)
+        interval: shortest.map_or(INTERVAL / 10, |shortest| {
+            (shortest / INTERVALS_MIN).clamp(Duration::from_millis(10), INTERVAL)
         }),
         seed: arguments.seed.unwrap_or_else(seed),
     };
@@ -190,6 +193,18 @@ fn check_combinations(arguments: &LoadArguments, requests: &[RequestSpec]) -> Re
         )),
         _ => Ok(()),
     }
+}
+
+/// The longest measured time, and the least.
+fn least(
+    arguments: &LoadArguments,
+    duration: Option<Duration>,
+) -> (Option<Duration>, Option<Least>) {
+    let (Some(responses), Some(time)) = (arguments.min_responses, duration) else {
+        return (duration, None);
+    };
+    let longest = arguments.max_duration.unwrap_or(MAX_DURATION_DEFAULT);
+    (Some(longest.max(time)), Some(Least { time, responses }))
 }
 
 /// The measured time, and the warm-up before it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use blitz_http::ClientError;
 
+use super::plan::Least;
 use crate::load_result::{Affects, Counts, LoadResult, Problem};
 use crate::number;
 
@@ -25,6 +26,8 @@ pub(super) struct Course {
     pub(super) is_interrupted: bool,
     /// Requests of an open loop that had their responses after the measured time.
     pub(super) late: u64,
+    /// What the run was to have at least.
+    pub(super) least: Option<Least>,
 }
 
 /// The problems of a run, the worst first.
@@ -34,6 +37,20 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
     let (counts, generator) = (&result.counts, &result.generator);
     if counts.completed == 0 && result.answered.is_none() {
         add(Affects::Everything, "No request was answered.".to_owned());
+    }
+    if let Some(Least { responses, .. }) = course.least
+        && counts.completed < responses
+        && !course.is_interrupted
+    {
+        add(
+            Affects::Everything,
+            format!(
+                "Only {} of {} responses came within {}.",
+                number::count(counts.completed),
+                number::count(responses),
+                number::long_time(result.duration_s)
+            ),
+        );
     }
     if counts.errors() > 0 {
         add(Affects::Everything, of_errors(counts));

@@ -11,7 +11,7 @@ use super::check::{Evidence, Expected};
 use super::control::Control;
 use super::live_view::LiveView;
 use super::machine_time::{Usage, UsageSince};
-use super::plan::{LoadPlan, STEADY_WITHIN, WarmUp};
+use super::plan::{Least, LoadPlan, STEADY_WITHIN, WarmUp};
 use super::probe::Probed;
 use super::problems::{self, Course};
 use super::recorder::CoreResult;
@@ -112,6 +112,7 @@ pub(super) fn run(
         is_closed_loop: plan.rate.is_none(),
         is_interrupted: leader.is_interrupted,
         late,
+        least: plan.least,
     };
     result.problems = problems::of(&result, &course);
     Ok(Ended {
@@ -186,8 +187,10 @@ impl Leader {
     fn measure(&mut self) {
         let begun = Instant::now();
         let until = self.plan.duration.map(|length| begun + length);
-        if let Some(until) = until {
-            self.wait_until(until, "measure", begun);
+        match (until, self.plan.least) {
+            (Some(until), Some(least)) => self.wait_for_responses(least, until, begun),
+            (Some(until), None) => self.wait_until(until, "measure", begun),
+            (None, _) => {}
         }
         // With a duration the measured time is over now, and open loops may still wait for responses.
         let is_timed = until.is_some();
@@ -200,6 +203,23 @@ impl Leader {
         }
         self.take_usage();
         self.control.let_end();
+    }
+
+    /// Waits until the least is measured, and at most until a moment.
+    fn wait_for_responses(&mut self, least: Least, until: Instant, begun: Instant) {
+        // What has come since the measured time began is missing here, so that there will be a few responses more.
+        let before = self.control.total(|core| &core.completed);
+        self.wait_until((begun + least.time).min(until), "measure", begun);
+        while Instant::now() < until && !self.is_over() {
+            let completed = self.control.total(|core| &core.completed) - before;
+            if completed >= least.responses {
+                break;
+            }
+            let done = completed as f64 / least.responses as f64;
+            let next = (Instant::now() + LOOK_EVERY).min(until);
+            self.look_until("measure", Some(done), next);
+        }
+        self.control.end_measuring();
     }
 
     fn take_usage(&mut self) {

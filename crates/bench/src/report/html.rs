@@ -161,7 +161,8 @@ fn badge(kind: ConclusionKind) -> String {
     let class = match kind {
         ConclusionKind::Better => "better",
         ConclusionKind::Worse => "worse",
-        ConclusionKind::NoDifference => "no-difference",
+        ConclusionKind::Equal => "equal",
+        ConclusionKind::Undecided => "undecided",
         ConclusionKind::NotRun => "not-run",
         ConclusionKind::Void => "void",
         ConclusionKind::Figure => return "<span></span>".to_owned(),

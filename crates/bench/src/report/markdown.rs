@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn tables_have_their_alignment_and_texts_are_escaped() {
         let mut report = Report::new("Title <b>", "Question?", "blitz load `x`");
-        report.conclusions = vec![Conclusion::new(ConclusionKind::NoDifference, "a | b")];
+        report.conclusions = vec![Conclusion::new(ConclusionKind::Undecided, "a | b")];
         report.sections = vec![Section {
             heading: "Load".to_owned(),
             systems: vec![System::not_run("nginx", "h3", "not installed")],
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(
             render(&report),
             "# Title &lt;b&gt;\n\nQuestion?\n\n1970-01-01 00:00 UTC, 0 s: ``` blitz load `x` ```\n\n\
-             ## Verdict\n\n- **no difference**: a \\| b\n\n## Load\n\n\
+             ## Verdict\n\n- **undecided**: a \\| b\n\n## Load\n\n\
              ### Counts\n\n| status | responses |\n|---|---:|\n| a\\|b | 1,000 |\n\n\
              ### Systems\n\n| system | protocol | version | state |\n|---|---|---|---|\n\
              | nginx | h3 | – | not run: not installed |\n\n\

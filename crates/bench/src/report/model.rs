@@ -7,12 +7,12 @@ use crate::distribution::Distribution;
 use crate::load_result::{Interval, Problem};
 
 /// The version of the JSON form. It changes when a field changes its meaning or disappears.
-pub(crate) const REPORT_VERSION: u32 = 1;
+pub(crate) const REPORT_VERSION: u32 = 2;
 
 /// A report of one measurement: the answer, the figures behind it, and how to repeat it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// The version of the format, which is 1.
+    /// The version of the format, which is 2. Version 1 did not tell equality from an open question.
     pub version: u32,
     /// The subject, for example `HTTP/1.1: proxy to one backend`.
     pub title: String,
@@ -55,8 +55,11 @@ pub enum ConclusionKind {
     Better,
     /// Significantly worse, or a goal that is missed.
     Worse,
-    /// No significant difference.
-    NoDifference,
+    /// No significant difference, and the interval excludes one of more than 5 %.
+    Equal,
+    /// No significant difference, and the interval does not exclude one.
+    #[serde(alias = "no-difference")]
+    Undecided,
     /// Something was not run.
     NotRun,
     /// Something was run and proves nothing.
@@ -234,8 +237,14 @@ pub enum Verdict {
         /// The ratio to the baseline.
         ratio: Estimate,
     },
-    /// The difference may be chance, or it is too small to matter.
-    NoSignificantDifference {
+    /// The interval lies within 5 % of equality.
+    Equal {
+        /// The ratio to the baseline.
+        ratio: Estimate,
+    },
+    /// The difference may be chance, and is not shown to be too small to matter.
+    #[serde(alias = "no-significant-difference")]
+    Undecided {
         /// The ratio to the baseline.
         ratio: Estimate,
     },
@@ -425,6 +434,8 @@ pub enum ColumnKind {
     Text,
     /// Numbers, which are aligned to the right.
     Number,
+    /// Verdicts, which are text.
+    Verdict,
 }
 
 impl Report {
@@ -634,6 +645,16 @@ impl Column {
         Column {
             title,
             kind: ColumnKind::Number,
+        }
+    }
+
+    /// A column of verdicts.
+    #[must_use]
+    pub fn verdict(title: &str) -> Column {
+        let title = title.to_owned();
+        Column {
+            title,
+            kind: ColumnKind::Verdict,
         }
     }
 }

@@ -17,13 +17,14 @@ pub(crate) const TOO_FEW_SAMPLES: &str = "– in place of a percentile: fewer th
 pub(crate) fn verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Better { ratio } | Verdict::Worse { ratio } => difference(ratio),
-        Verdict::NoSignificantDifference { ratio } => {
+        Verdict::Equal { ratio } | Verdict::Undecided { ratio } => {
             let decimals = decimals([ratio.low, ratio.high]);
             let (low, high) = (
                 one_side(ratio.low, decimals),
                 one_side(ratio.high, decimals),
             );
-            format!("no significant difference ({low} to {high})")
+            let word = badge(verdict_kind(verdict));
+            format!("{word} ({low} to {high})")
         }
         Verdict::NotRun { reason } => with_reason("not run", reason),
         Verdict::Void { reason } => with_reason("void", reason),
@@ -35,7 +36,8 @@ pub(crate) fn verdict_kind(verdict: &Verdict) -> ConclusionKind {
     match verdict {
         Verdict::Better { .. } => ConclusionKind::Better,
         Verdict::Worse { .. } => ConclusionKind::Worse,
-        Verdict::NoSignificantDifference { .. } => ConclusionKind::NoDifference,
+        Verdict::Equal { .. } => ConclusionKind::Equal,
+        Verdict::Undecided { .. } => ConclusionKind::Undecided,
         Verdict::NotRun { .. } => ConclusionKind::NotRun,
         Verdict::Void { .. } => ConclusionKind::Void,
     }
@@ -46,7 +48,8 @@ pub(crate) fn badge(kind: ConclusionKind) -> &'static str {
     match kind {
         ConclusionKind::Better => "better",
         ConclusionKind::Worse => "worse",
-        ConclusionKind::NoDifference => "no difference",
+        ConclusionKind::Equal => "equal",
+        ConclusionKind::Undecided => "undecided",
         ConclusionKind::NotRun => "not run",
         ConclusionKind::Void => "void",
         ConclusionKind::Figure => "",
@@ -219,18 +222,18 @@ mod tests {
     }
 
     #[test]
-    fn no_significant_difference_names_both_ends() {
+    fn equality_and_open_questions_name_both_ends() {
         let words = |low, high| {
             let ratio = ratio(1.0, low, high);
-            verdict(&Verdict::NoSignificantDifference { ratio })
+            verdict(&Verdict::of_ratio(ratio))
         };
         let words = [(0.96, 1.02), (0.8, 1.3), (1.0, 1.0)].map(|(low, high)| words(low, high));
         assert_eq!(
             words,
             [
-                "no significant difference (4.0 % less to 2.0 % more)",
-                "no significant difference (20 % less to 30 % more)",
-                "no significant difference (equal to equal)",
+                "equal (4.0 % less to 2.0 % more)",
+                "undecided (20 % less to 30 % more)",
+                "equal (equal to equal)",
             ]
         );
     }

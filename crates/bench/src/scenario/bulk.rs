@@ -12,7 +12,7 @@ mod size;
 mod transfer;
 mod verdicts;
 
-use crate::goals::Outcome;
+use crate::goals::{Outcome, settled};
 use crate::group::ClientProtocol;
 use crate::invocation::Invocation;
 use crate::load_tool;
@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<
     let noise = watch.finish(preemptions.collect());
     let mut void = verdicts::void_reasons(&measured, &plan.not_run, plan.rounds, foreign_before);
     void.extend(noise.void_reasons());
+    let verdicts = settled(verdicts::verdicts(&measured, &plan.not_run), &void);
     let results = Results {
         command: &invocation.command,
         facts,
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<
         noise,
         foreign_before,
         void,
-        verdicts: verdicts::verdicts(&measured, &plan.not_run),
+        verdicts,
         not_run: plan.not_run,
         measured,
     };

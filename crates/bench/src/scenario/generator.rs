@@ -380,15 +380,15 @@ fn verdict(case: &Measured, other: &str, at_most: f64) -> Conclusion {
         return Conclusion::new(ConclusionKind::NotRun, text);
     };
     let is_met = comparison.ratio <= at_most;
-    let (word, kind) = match is_met {
-        true => ("Met", ConclusionKind::Better),
-        false => ("MISSED", ConclusionKind::Worse),
+    let kind = match is_met {
+        true => ConclusionKind::Better,
+        false => ConclusionKind::Worse,
     };
     let text = number::significant;
     Conclusion::new(
         kind,
         format!(
-            "{word}: {about}: {BLITZ} needs {} times the CPU time of {other} per request ({} to {}; at most {at_most}).",
+            "{about}: {BLITZ} needs {} times the CPU time of {other} per request ({} to {}); the goal is at most {at_most}.",
             text(comparison.ratio),
             text(comparison.interval.low),
             text(comparison.interval.high),

@@ -16,22 +16,25 @@ use crate::output;
 use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind, Report};
 use crate::run_folder::RunFolder;
-use crate::study::{Length, MEGABYTES_PER_SECOND, P99, ReportFiles, Watch, finish_files};
+use crate::study::{Length, P99, ReportFiles, Watch, finish_files};
 use crate::tls_files::TlsFiles;
 use findings::Findings;
-use series::{NamedLink, OnNetwork, Series, name_of};
+use series::{NamedLink, OnNetwork, Series, congestion_note, name_of};
 use stage::Stage;
 use workload::{WORKLOADS, Workload};
 
 /// Flags of `blitz bench protocols`.
 #[derive(Debug, Args)]
 pub(crate) struct ProtocolsArguments {
-    /// Rounds; 6 are the least that can show a difference
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(6..=200))]
-    rounds: u32,
-    /// Length of a warm run
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
+    /// Rounds; 6 are the least that can show a difference [default: 7; 6 over links]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(6..=200))]
+    rounds: Option<u32>,
+    /// Least length of a warm run, which has 100 responses as well [default: 2; 1 over links]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: Option<u64>,
+    /// Longest time of a warm run without 100 responses; its row is void then
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    max_seconds: u64,
     /// Only these workloads, separated by commas; an unknown name lists the known ones
     #[arg(long, value_delimiter = ',', value_parser = workload)]
     only: Vec<Workload>,
@@ -47,6 +50,9 @@ pub(crate) struct ProtocolsArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
+
+/// The least responses of a warm run. A rate of a few responses has a few possible values.
+const RESPONSES_MIN: u32 = 100;
 
 /// The workloads of `--quick`.
 const QUICK: &[&str] = &["single", "high", "large"];
@@ -124,30 +130,41 @@ fn report_of(
 
 impl ProtocolsArguments {
     fn rounds(&self) -> u32 {
-        if self.quick { 6 } else { self.rounds }
+        let usual = if self.link.is_empty() { 7 } else { 6 };
+        match self.quick {
+            true => 6,
+            false => self.rounds.unwrap_or(usual),
+        }
     }
 
-    /// The length of a warm run. Contents over links take seconds each, and percentiles need many round trips.
+    /// The length of a warm run. A second of a link has enough round trips, because the number of responses counts as well.
     fn length(&self, workload: &Workload, is_link: bool) -> Length {
-        let unit = workload.figure.unit;
-        let factor = match is_link {
-            true if unit == MEGABYTES_PER_SECOND.unit => 4,
-            // Ten samples have to lie beyond the percentile in each run.
-            true if unit == P99.unit => 8,
-            false if unit == P99.unit => 4,
-            _ => 1,
+        // Ten samples have to lie beyond the percentile in each run.
+        let (responses, factor) = match (workload.figure.unit == P99.unit, is_link) {
+            (false, _) => (RESPONSES_MIN, 1),
+            (true, false) => (10 * RESPONSES_MIN, 4),
+            (true, true) => (10 * RESPONSES_MIN, 16),
         };
-        match (self.quick, is_link) {
-            (true, false) => Length::quick(500 * factor),
-            // A warm-up over a link has to last many round trips.
-            (true, true) => Length::warm(Duration::from_secs(factor)),
-            (false, _) => Length::warm(Duration::from_secs(self.seconds * factor)),
+        let seconds = self.seconds.unwrap_or(if is_link { 1 } else { 2 });
+        // A warm-up over a link has to last many round trips.
+        let (measured, warm_up) = match (self.quick, is_link) {
+            (true, false) => (Duration::from_millis(500), Duration::from_millis(125)),
+            (true, true) => (Duration::from_secs(1), Duration::from_secs(1)),
+            (false, _) => (Duration::from_secs(seconds), Duration::from_secs(1)),
+        };
+        let measured = measured * factor;
+        Length::AtLeast {
+            measured,
+            warm_up,
+            responses,
+            longest: Duration::from_secs(self.max_seconds).max(measured),
         }
     }
 
     fn workloads(&self) -> impl Iterator<Item = Workload> {
         let is_wanted = |workload: &&Workload| match &self.only[..] {
-            [] => !self.quick || QUICK.contains(&workload.name),
+            [] if self.quick => QUICK.contains(&workload.name),
+            [] => self.link.is_empty() || workload.is_usual_over_links,
             only => only.iter().any(|only| only.name == workload.name),
         };
         WORKLOADS.iter().filter(is_wanted).copied()
@@ -160,8 +177,11 @@ impl ProtocolsArguments {
             true => vec![(None, usual().collect())],
             false => {
                 let links = self.link.iter();
-                let each =
-                    links.map(|link| (Some(link.clone()), usual().map(Workload::over_a_link)));
+                let each = links.map(|link| {
+                    let loses = link.spec.loses_packets();
+                    let workloads = usual().map(move |workload| workload.over_a_link(loses));
+                    (Some(link.clone()), workloads)
+                });
                 each.map(|(link, workloads)| (link, workloads.collect()))
                     .collect()
             }
@@ -199,13 +219,17 @@ fn measure(
     let spec = link.as_ref().map(|link| &link.spec);
     let stage = Stage::start(programs, &folder, &tls, spec, arguments.seed)?;
     let network = name_of(link.as_ref());
+    let tcp = stage.congestion_control()?;
     let mut series = Vec::new();
     for &workload in workloads {
         for &mode in workload.modes {
             output::message(&format!("{network}: {}, {} …", workload.title, mode.name()));
             let length = arguments.length(&workload, link.is_some());
             let case = workload.case(mode, (&stage.base(), &stage.watched()), &go, length);
-            let measured = case.run(&stage.generator(), arguments.rounds(), arguments.seed)?;
+            let mut measured = case.run(&stage.generator(), arguments.rounds(), arguments.seed)?;
+            if let Some(note) = congestion_note(&tcp) {
+                measured.title = format!("{} ({note})", measured.title);
+            }
             series.push(Series {
                 workload,
                 mode,
@@ -213,7 +237,6 @@ fn measure(
             });
         }
     }
-    let tcp = stage.congestion_control();
     let link_report = stage.stop();
     Ok(OnNetwork {
         link,
@@ -226,6 +249,52 @@ fn measure(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn arguments(words: &str) -> ProtocolsArguments {
+        use clap::FromArgMatches;
+        let command = ProtocolsArguments::augment_args(clap::Command::new("protocols"));
+        let words = words.split_whitespace();
+        let matches = command.get_matches_from(std::iter::once("protocols").chain(words));
+        ProtocolsArguments::from_arg_matches(&matches).unwrap()
+    }
+
+    #[test]
+    fn every_warm_run_has_at_least_100_responses_and_an_end() {
+        for words in [
+            "",
+            "--quick",
+            "--link rtt=50ms",
+            "--quick --link rtt=50ms,loss=3%",
+        ] {
+            let arguments = arguments(words);
+            for (link, workloads) in arguments.networks() {
+                for workload in workloads {
+                    let length = arguments.length(&workload, link.is_some());
+                    let Length::AtLeast {
+                        responses,
+                        longest,
+                        measured,
+                        ..
+                    } = length
+                    else {
+                        panic!("{words} {}: {length:?}", workload.name);
+                    };
+                    assert!(responses >= 100 && longest >= measured, "{length:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn contents_have_several_clients_on_links_that_lose_packets() {
+        let of = |link: &str| {
+            let networks = arguments(&format!("--only large --link {link}")).networks();
+            networks[0].1[0]
+        };
+        assert_eq!(of("rtt=50ms").clients, 1);
+        let lossy = of("rtt=50ms,loss=1%");
+        assert!(lossy.clients > 1 && lossy.requests >= lossy.clients);
+    }
 
     #[test]
     fn names_are_unique_and_links_are_valid() {

@@ -407,7 +407,7 @@ mod tests {
     fn warm_ups_are_a_fifth_of_the_run_within_bounds() {
         let warm_up = |milliseconds| match length(Duration::from_millis(milliseconds)) {
             Length::Time { warm_up, .. } => warm_up.as_millis(),
-            Length::Requests(_) => 0,
+            Length::Requests(_) | Length::AtLeast { .. } => 0,
         };
         assert_eq!(
             [warm_up(400), warm_up(2000), warm_up(60_000)],

@@ -31,8 +31,25 @@ pub enum Difference {
     Smaller,
     /// The system is significantly larger than the base.
     Larger,
-    /// The rounds do not show a difference.
-    NotSignificant,
+    /// The rounds show no difference, and exclude one of more than [`EQUAL_WITHIN`].
+    Equal,
+    /// The rounds show no difference, and do not exclude one.
+    Undecided,
+}
+
+impl Difference {
+    /// Whether the rounds show a difference.
+    pub fn is_significant(self) -> bool {
+        matches!(self, Difference::Smaller | Difference::Larger)
+    }
+}
+
+/// The share of the base by which equal systems differ at most.
+pub const EQUAL_WITHIN: f64 = 0.05;
+
+/// Whether an interval of ratios that contains 1 leaves no room for a difference that matters.
+pub(crate) fn is_equal(interval: Interval) -> bool {
+    interval.low >= 1.0 / (1.0 + EQUAL_WITHIN) && interval.high <= 1.0 + EQUAL_WITHIN
 }
 
 /// A system compared with its base.
@@ -76,14 +93,8 @@ pub fn compare(pairs: &[(f64, f64)]) -> Option<Comparison> {
     let (shift, interval) = signed_rank::shift(&logs)?;
     let count = |wanted: fn(f64) -> bool| logs.iter().filter(|log| wanted(**log)).count() as f64;
     let (larger, smaller) = (count(|log| log > 0.0), count(|log| log < 0.0));
-    let difference = difference(shift, !interval.contains(0.0));
     let dominance = (larger - smaller) / logs.len() as f64;
-    Some(of_logs(
-        (shift, interval),
-        difference,
-        dominance,
-        logs.len(),
-    ))
+    Some(of_logs((shift, interval), dominance, logs.len()))
 }
 
 /// Compares positive values of a system with those of a base that was measured at another time. Their rounds form no
@@ -115,34 +126,27 @@ pub fn compare_sets(values: &[f64], base: &[f64]) -> Option<Comparison> {
     };
     let count = |wanted: Ordering| all().filter(|order| *order == wanted).count() as f64;
     let (larger, smaller) = (count(Ordering::Greater), count(Ordering::Less));
-    let difference = difference(shift, !interval.contains(0.0));
     let dominance = (larger - smaller) / (values.len() * base.len()) as f64;
     let pairs = values.len().min(base.len());
-    Some(of_logs((shift, interval), difference, dominance, pairs))
-}
-
-fn difference(shift: f64, is_significant: bool) -> Difference {
-    match is_significant {
-        true if shift < 0.0 => Difference::Smaller,
-        true => Difference::Larger,
-        false => Difference::NotSignificant,
-    }
+    Some(of_logs((shift, interval), dominance, pairs))
 }
 
 /// A comparison whose shift and interval are those of logarithms.
-fn of_logs(
-    (shift, interval): (f64, Interval),
-    difference: Difference,
-    dominance: f64,
-    pairs: usize,
-) -> Comparison {
+fn of_logs((shift, interval): (f64, Interval), dominance: f64, pairs: usize) -> Comparison {
+    let ratios = Interval {
+        low: interval.low.exp(),
+        high: interval.high.exp(),
+    };
+    let difference = match interval.contains(0.0) {
+        true if is_equal(ratios) => Difference::Equal,
+        true => Difference::Undecided,
+        false if shift < 0.0 => Difference::Smaller,
+        false => Difference::Larger,
+    };
     Comparison {
         difference,
         ratio: shift.exp(),
-        interval: Interval {
-            low: interval.low.exp(),
-            high: interval.high.exp(),
-        },
+        interval: ratios,
         dominance,
         pairs,
     }
@@ -159,7 +163,8 @@ impl Comparison {
         let words = match self.difference {
             Difference::Smaller => "significantly smaller",
             Difference::Larger => "significantly larger",
-            Difference::NotSignificant => "no significant difference",
+            Difference::Equal => "equal",
+            Difference::Undecided => "undecided",
         };
         format!("{words}: {:.2} ({low:.2} to {high:.2})", self.ratio)
     }
@@ -181,7 +186,7 @@ mod tests {
         assert_eq!(all.dominance, -1.0);
         assert!(all.interval.high < 1.0);
         let five = of_ratios(&[0.70, 0.71, 0.72, 0.69, 0.70, 1.01]);
-        assert_eq!(five.difference, Difference::NotSignificant);
+        assert_eq!(five.difference, Difference::Undecided);
         assert!(five.interval.contains(1.0));
     }
 
@@ -190,19 +195,42 @@ mod tests {
         let mut ratios = [0.99, 1.01, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 0.98, 1.02];
         ratios[3] = 3.0;
         let comparison = of_ratios(&ratios);
-        assert_eq!(comparison.difference, Difference::NotSignificant);
+        assert!(!comparison.difference.is_significant());
         assert!((comparison.ratio - 1.0).abs() < 0.02, "{comparison:?}");
     }
 
     #[test]
     fn equal_values_do_not_differ() {
         let equal = of_ratios(&[1.0; 15]);
-        assert_eq!(equal.difference, Difference::NotSignificant);
+        assert_eq!(equal.difference, Difference::Equal);
         assert_eq!((equal.ratio, equal.dominance), (1.0, 0.0));
-        assert_eq!(
-            equal.text(),
-            "no significant difference: 1.00 (1.00 to 1.00)"
-        );
+        assert_eq!(equal.text(), "equal: 1.00 (1.00 to 1.00)");
+    }
+
+    #[test]
+    fn equality_takes_an_interval_within_5_percent_and_not_a_missing_difference() {
+        let of = |spread: f64| {
+            let ratios = [
+                1.0 - spread,
+                1.0,
+                1.0 + spread,
+                1.0,
+                1.0 - spread,
+                1.0 + spread,
+            ];
+            of_ratios(&ratios).difference
+        };
+        assert_eq!(of(0.01), Difference::Equal);
+        assert_eq!(of(0.04), Difference::Equal);
+        assert_eq!(of(0.06), Difference::Undecided);
+        assert_eq!(of(0.5), Difference::Undecided);
+        let sets = |spread: f64| {
+            let values = [1.0, 1.0 + spread, 1.0 - spread, 1.0 + spread / 2.0, 1.0];
+            compare_sets(&values, &values).unwrap().difference
+        };
+        assert_eq!(sets(0.01), Difference::Equal);
+        assert_eq!(sets(0.3), Difference::Undecided);
+        assert!(!Difference::Equal.is_significant() && !Difference::Undecided.is_significant());
     }
 
     #[test]

@@ -89,6 +89,14 @@ pub(crate) enum Length {
         measured: Duration,
         warm_up: Duration,
     },
+    /// So long after a warm-up, and until there are so many responses, but no longer than the longest time: a run that ends
+    /// with it proves nothing.
+    AtLeast {
+        measured: Duration,
+        warm_up: Duration,
+        responses: u32,
+        longest: Duration,
+    },
 }
 
 /// A case with the runs of its subjects.
@@ -161,6 +169,9 @@ impl Length {
         match self {
             Length::Requests(_) => Duration::ZERO,
             Length::Time { measured, warm_up } => measured + warm_up,
+            Length::AtLeast {
+                longest, warm_up, ..
+            } => longest + warm_up,
         }
     }
 }

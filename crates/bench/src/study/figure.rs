@@ -7,7 +7,7 @@ use super::run::Run;
 use crate::Distribution;
 use crate::number;
 use crate::report::Direction;
-use crate::stats::{self, Difference, Median};
+use crate::stats::{self, Median};
 
 /// A figure of one run.
 #[derive(Debug, Clone, Copy)]
@@ -252,12 +252,8 @@ fn time(duration: Option<Duration>) -> String {
 pub(crate) fn ratio_text(comparison: &stats::Comparison) -> String {
     let text = number::significant;
     let stats::Interval { low, high } = comparison.interval;
-    let mark = match comparison.difference {
-        Difference::NotSignificant => ", not significant",
-        _ => "",
-    };
     format!(
-        "{}, {} to {}{mark}",
+        "{}, {} to {}",
         text(comparison.ratio),
         text(low),
         text(high)

@@ -91,6 +91,9 @@ pub(super) fn run_go(program: &Path, load: &Load) -> Result<Reported, String> {
         Length::Time { measured, .. } => {
             command.args(["-d", &format!("{}ms", measured.as_millis())])
         }
+        Length::AtLeast { .. } => {
+            return Err("Go's clients end after a time or a number of requests".to_owned());
+        }
     };
     command.arg(format!("{}{path}", load.base));
     let output = output_within(&mut command, load.length.planned() + super::run::SPARE)?;

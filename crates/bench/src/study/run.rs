@@ -8,6 +8,7 @@ use super::case::{Length, Load, Requests, Subject};
 use super::program::{Program, Reported, run_go, run_oha, run_tool};
 use crate::link::Link;
 use crate::load_result::{Affects, LoadResult};
+use crate::number;
 use crate::process::{
     busy_seconds, cpu_seconds_of, own_cpu_seconds, resident_bytes_of, wait_within,
 };
@@ -61,6 +62,9 @@ impl Run {
     /// Why the figures of this run of a subject prove nothing. A closed loop that the generator bounds still has a valid
     /// CPU time. Failed requests are a result of a subject that may fail, if it answers others.
     pub(super) fn void_reason(&self, subject: &Subject) -> Option<String> {
+        if let Some(reason) = too_few(&self.result, subject.load.length) {
+            return Some(reason);
+        }
         let needed = match subject.load.rate {
             Some(_) => Affects::Times,
             None => Affects::Everything,
@@ -159,12 +163,19 @@ impl Generator<'_> {
         match load.length {
             Length::Requests(count) => command.args(["-n", &count.to_string()]),
             Length::Time { measured, warm_up } => {
-                let milliseconds = |length: Duration| format!("{}ms", length.as_millis());
                 command.args(["-d", &milliseconds(measured)]);
-                match warm_up.is_zero() {
-                    true => command.args(["--warm-up", "0s"]),
-                    false => command.args(["--warm-up", &milliseconds(warm_up)]),
-                }
+                command.args(["--warm-up", &milliseconds(warm_up)])
+            }
+            Length::AtLeast {
+                measured,
+                warm_up,
+                responses,
+                longest,
+            } => {
+                command.args(["-d", &milliseconds(measured)]);
+                command.args(["--warm-up", &milliseconds(warm_up)]);
+                command.args(["--min-responses", &responses.to_string()]);
+                command.args(["--max-duration", &milliseconds(longest)])
             }
         };
         if let Some(rate) = load.rate {
@@ -188,6 +199,28 @@ impl Generator<'_> {
             .stderr(Stdio::piped());
         Ok(command)
     }
+}
+
+fn milliseconds(length: Duration) -> String {
+    match length.is_zero() {
+        true => "0s".to_owned(),
+        false => format!("{}ms", length.as_millis()),
+    }
+}
+
+/// Why a run has too few responses, if its longest time has ended it.
+fn too_few(result: &LoadResult, length: Length) -> Option<String> {
+    let Length::AtLeast {
+        responses, longest, ..
+    } = length
+    else {
+        return None;
+    };
+    let completed = result.counts.completed;
+    (completed < u64::from(responses)).then(|| {
+        let longest = number::long_time(longest.as_secs_f64());
+        format!("Only {completed} of {responses} responses came within {longest}.")
+    })
 }
 
 /// What went wrong in a run, in one line.

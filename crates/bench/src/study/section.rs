@@ -85,7 +85,11 @@ fn table(cases: &[&Measured], cells: &[Cell]) -> Table {
     let mut rows = Vec::new();
     for case in cases {
         for subject in &case.subjects {
-            let mut row = vec![case.title.clone(), subject.name.clone()];
+            let name = match &subject.void {
+                Some(reason) => format!("{}: {reason}", subject.name),
+                None => subject.name.clone(),
+            };
+            let mut row = vec![case.title.clone(), name];
             row.extend(cells.iter().map(|cell| match subject.void {
                 Some(_) => "void".to_owned(),
                 None => (cell.of)(subject),
@@ -181,13 +185,14 @@ fn verdict(comparison: &stats::Comparison, better: Direction) -> Verdict {
     match kind(comparison, better) {
         ConclusionKind::Better => Verdict::Better { ratio },
         ConclusionKind::Worse => Verdict::Worse { ratio },
-        _ => Verdict::NoSignificantDifference { ratio },
+        _ => Verdict::of_ratio(ratio),
     }
 }
 
 fn kind(comparison: &stats::Comparison, better: Direction) -> ConclusionKind {
     match (comparison.difference, better) {
-        (Difference::NotSignificant, _) => ConclusionKind::NoDifference,
+        (Difference::Equal, _) => ConclusionKind::Equal,
+        (Difference::Undecided, _) => ConclusionKind::Undecided,
         (Difference::Larger, Direction::Higher) | (Difference::Smaller, Direction::Lower) => {
             ConclusionKind::Better
         }
@@ -232,12 +237,7 @@ pub(crate) fn conclusion(case: &Measured, sentence: &Sentence<'_>) -> Conclusion
     let stats::Interval { low, high } = comparison.interval;
     let interval = format!("{} to {}", number(low), number(high));
     let ratio = number(comparison.ratio);
-    let note = match comparison.difference {
-        Difference::NotSignificant => "; no significant difference",
-        _ => "",
-    };
-    let text =
-        format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval}{note}).");
+    let text = format!("{about}: {subject} {verb} {ratio} times {object} {base} ({interval}).");
     Conclusion::new(kind(&comparison, figure.better), text)
 }
 

@@ -13,6 +13,7 @@ use crate::noise::{Noise, NoiseWatch};
 use crate::number;
 use crate::output;
 use crate::report::{Conclusion, ConclusionKind, FactGroup, Report, Step, Terminal};
+use crate::result_file;
 use crate::results::free_name;
 
 /// Runs of so many seconds show what other programs used.
@@ -149,7 +150,7 @@ fn foreign_share<'a>(cases: impl IntoIterator<Item = &'a Measured>) -> f64 {
     }
 }
 
-/// Prints the report and, unless the run was a quick one, saves it as JSON, Markdown and HTML.
+/// Prints the report and, unless the run was a quick one, saves it as compressed JSON, Markdown and HTML.
 pub(crate) fn finish(
     report: &Report,
     name: &'static str,
@@ -167,6 +168,7 @@ pub(crate) fn finish_files(
     date: &str,
     files: Option<ReportFiles<'_>>,
 ) -> Result<Outcome, String> {
+    let report = &report.clone().settled();
     // The results are saved even if nobody can read the text.
     let printed = output::print(&report.text(&Terminal::of_stdout()));
     if let Some(mut files) = files {
@@ -186,6 +188,8 @@ pub(crate) fn finish_files(
 pub(crate) struct ReportFiles<'a> {
     name: &'static str,
     folder: &'a Path,
+    /// Whether there is a page for browsers beside the JSON.
+    with_html: bool,
     /// The date, the name, and a number if there was such a report before; `None` until the first state is written.
     free_name: Option<String>,
 }
@@ -195,6 +199,7 @@ impl<'a> ReportFiles<'a> {
         ReportFiles {
             name,
             folder: &invocation.out,
+            with_html: invocation.with_html,
             free_name: None,
         }
     }
@@ -205,7 +210,7 @@ impl<'a> ReportFiles<'a> {
         let text = format!("The run did not get to its end. Missing: {left}");
         let conclusion = Conclusion::new(ConclusionKind::NotRun, text);
         report.conclusions.push(conclusion);
-        match self.write(&report, date).as_deref() {
+        match self.write(&report.settled(), date).as_deref() {
             Ok([file, ..]) => output::message(&format!("saved so far: {}", file.display())),
             Ok([]) => {}
             Err(error) => output::message(&format!("not saved so far: {error}")),
@@ -221,17 +226,19 @@ impl<'a> ReportFiles<'a> {
             None => free_name(folder, date, self.name)?,
         };
         self.free_name = Some(name.clone());
-        let json = serde_json::to_string(report).map_err(|error| error.to_string())? + "\n";
+        let mut forms = vec![
+            (result_file::ENDING, result_file::compressed(report)?),
+            ("md", report.markdown().into_bytes()),
+        ];
+        if self.with_html {
+            forms.push(("html", report.html().into_bytes()));
+        }
         let mut files = Vec::new();
-        for (form, text) in [
-            ("json", json),
-            ("md", report.markdown()),
-            ("html", report.html()),
-        ] {
+        for (form, content) in forms {
             let file = folder.join(format!("{name}.{form}"));
             // Killed while it writes, the process leaves the earlier state.
             let next = folder.join(format!("{name}.{form}.part"));
-            fs::write(&next, text)
+            fs::write(&next, content)
                 .and_then(|()| fs::rename(&next, &file))
                 .map_err(|error| format!("{}: {error}", file.display()))?;
             files.push(file);
@@ -249,24 +256,44 @@ mod tests {
     #[test]
     fn a_report_that_grows_keeps_its_files() {
         let folder = TestFolder::create();
-        let mut files = ReportFiles {
-            name: "study",
-            folder: folder.path(),
-            free_name: None,
-        };
+        let mut files = files(&folder, true);
         let report = || Report::new("Title", "Question?", "blitz bench study");
         files.write_part(report(), "2026-01-01", "the second link");
         let read = || fs::read_to_string(folder.path().join("2026-01-01-study.md")).unwrap();
         assert!(read().contains("Missing: the second link"), "{}", read());
         files.write(&report(), "2026-01-02").unwrap();
         assert!(!read().contains("Missing"));
-        let mut names: Vec<_> = fs::read_dir(folder.path())
-            .unwrap()
+        let expected = ["html", "json.gz", "md"].map(|form| format!("2026-01-01-study.{form}"));
+        assert_eq!(names(&folder), expected);
+    }
+
+    fn files(folder: &TestFolder, with_html: bool) -> ReportFiles<'_> {
+        ReportFiles {
+            name: "study",
+            folder: folder.path(),
+            with_html,
+            free_name: None,
+        }
+    }
+
+    fn names(folder: &TestFolder) -> Vec<String> {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        let expected = ["html", "json", "md"].map(|form| format!("2026-01-01-study.{form}"));
-        assert_eq!(names, expected);
+        names
+    }
+
+    #[test]
+    fn a_report_without_html_is_compressed_json_and_markdown() {
+        let folder = TestFolder::create();
+        let report = Report::new("Title", "Question?", "blitz bench study");
+        files(&folder, false).write(&report, "2026-01-01").unwrap();
+        let expected = ["json.gz", "md"].map(|form| format!("2026-01-01-study.{form}"));
+        assert_eq!(names(&folder), expected);
+        let text = result_file::read_text(&folder.path().join(&expected[0])).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
     }
 
     fn case(runs: &[(f64, f64)]) -> Measured {

@@ -109,6 +109,33 @@ pub(crate) fn quantile_ms(distribution: &Value, quantile: f64) -> f64 {
 }
 
 #[test]
+fn a_run_goes_on_until_it_has_enough_responses_and_no_longer_than_it_may() {
+    for io in ["uring", "epoll"] {
+        let server = Server::start(|_| {
+            thread::sleep(Duration::from_millis(10));
+            "x".to_owned()
+        });
+        // Without the number of responses the run has about ten.
+        let arguments = format!("--io {io} -d 100ms -c 1 --warm-up 50ms --min-responses 40");
+        let (result, output) = load(&arguments, &server.url());
+        assert!(has_no_errors(&output), "{}", stderr(&output));
+        let completed = result["counts"]["completed"].as_u64().unwrap();
+        let length = result["duration_s"].as_f64().unwrap();
+        assert!((40..80).contains(&completed), "{completed}");
+        assert!((0.4..20.0).contains(&length), "{length}");
+        let rate = completed as f64 / length;
+        assert!(rate < 101.0, "the time of the responses counts: {rate}");
+        let arguments = format!("{arguments}000 --max-duration 300ms");
+        let (result, output) = load(&arguments, &server.url());
+        assert_eq!(output.status.code(), Some(75), "{}", stderr(&output));
+        let problem = result["problems"][0]["message"].as_str().unwrap();
+        assert!(problem.contains("of 40,000 responses"), "{problem}");
+        let length = result["duration_s"].as_f64().unwrap();
+        assert!((0.25..2.0).contains(&length), "{length}");
+    }
+}
+
+#[test]
 fn a_known_distribution_of_latency_is_measured() {
     // A tenth of the requests takes 60 ms, the others 20 ms.
     let server = Server::start(|number| {

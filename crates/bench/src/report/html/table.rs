@@ -48,7 +48,7 @@ fn write_cell(out: &mut String, cell: &Cell, index: usize, is_number: bool, rest
         Cell::Verdict(words, kind) => {
             let badge = match kind {
                 // The words say the same.
-                ConclusionKind::NoDifference => String::new(),
+                ConclusionKind::Equal | ConclusionKind::Undecided => String::new(),
                 kind => super::badge(*kind),
             };
             let _ = write!(out, "<td class=\"compared\">{badge}");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::state::{Ended, StepOutcome};
 use super::{Interrupted, Step, files, short};
-use crate::invocation::Invocation;
+use crate::invocation::{Invocation, NO_HTML};
 use crate::output;
 use crate::supervised::{self, EndSignals, Supervised};
 
@@ -75,6 +75,9 @@ impl Starter<'_> {
         command.args(["bench", supervised::FLAG]).args(&step.words);
         command.arg("--out").arg(&invocation.out);
         command.args(["--revision", &invocation.revision]);
+        if !invocation.with_html {
+            command.arg(NO_HTML);
+        }
         if let Some(folder) = invocation.programs.examples() {
             command.arg("--programs").arg(folder);
         }

@@ -4,7 +4,8 @@ use super::series::{OnNetwork, Series};
 use super::workload::{Client, Mode};
 use crate::load_result::{Affects, Problem};
 use crate::number;
-use crate::report::{Column, Conclusion, ConclusionKind, Report, Section, System, Table};
+use crate::report::{Column, Conclusion, ConclusionKind, Report, Section, System, Table, Verdict};
+use crate::stats::{self, Difference};
 use crate::study::{
     Cell, SERVER_US, Sentence, Surroundings, conclusion, measure, ratio_text, section,
 };
@@ -53,13 +54,17 @@ impl<'a> Findings<'a> {
                     series.workload.subject(),
                     series.mode.name()
                 );
-                conclusions.push(verdict(series, &name));
+                conclusions.push(match network.obstacle() {
+                    Some(obstacle) => no_verdict(&name, &obstacle),
+                    None => verdict(series, &name),
+                });
                 if let Some(text) = claim(series, &name) {
                     conclusions.push(Conclusion::new(ConclusionKind::Figure, text));
                 }
                 let dialing = Client::Http2Dialing.name();
                 let dials = series.measured.subject(dialing).is_some();
-                if dials && series.workload.in_flight >= DIALING_TOLD_FROM {
+                let is_told = dials && series.workload.in_flight >= DIALING_TOLD_FROM;
+                if is_told && network.obstacle().is_none() {
                     conclusions.push(explanation(series, &name));
                 }
             }
@@ -82,20 +87,27 @@ impl<'a> Findings<'a> {
 /// How the ratio of HTTP/3 to HTTP/2 changes with the link.
 fn over_links(networks: &[&OnNetwork]) -> Section {
     let mut columns = vec![Column::text("Workload")];
-    columns.extend(networks.iter().map(|network| Column::text(&network.name())));
+    columns.extend(
+        networks
+            .iter()
+            .map(|network| Column::verdict(&network.name())),
+    );
     let count = networks.first().map_or(0, |network| network.series.len());
     let rows = (0..count).map(|index| {
-        let series = networks.iter().map(|network| &network.series[index]);
+        let series = networks
+            .iter()
+            .map(|network| (network, &network.series[index]));
         let mut cells: Vec<String> = Vec::new();
-        for series in series {
+        for (network, series) in series {
             if cells.is_empty() {
                 let Series { workload, mode, .. } = series;
                 let (title, figure) = (workload.title, workload.figure.name);
                 cells.push(format!("{title}, {}: {figure}", mode.name()));
             }
-            cells.push(match series.http3_to(Client::Http2) {
-                Some(comparison) => ratio_text(&comparison),
-                None => number::NONE.to_owned(),
+            let comparison = series.http3_to(Client::Http2);
+            cells.push(match comparison.filter(|_| network.obstacle().is_none()) {
+                Some(comparison) => judged_ratio(&comparison),
+                None => "void".to_owned(),
             });
         }
         cells
@@ -113,6 +125,23 @@ fn over_links(networks: &[&OnNetwork]) -> Section {
         }],
         ..Section::default()
     }
+}
+
+/// A row whose figures differ for another reason than the version of HTTP.
+fn no_verdict(name: &str, obstacle: &str) -> Conclusion {
+    let (http3, http2) = (Client::Http3.name(), Client::Http2.name());
+    let text = format!("{name}: {http3} and {http2} are not compared. {obstacle}");
+    Conclusion::new(ConclusionKind::Void, text)
+}
+
+/// The ratio with its interval, and what it leaves open.
+fn judged_ratio(comparison: &stats::Comparison) -> String {
+    let mark = match comparison.difference {
+        Difference::Equal => ", equal",
+        Difference::Undecided => ", undecided",
+        Difference::Smaller | Difference::Larger => "",
+    };
+    ratio_text(comparison) + mark
 }
 
 /// From so many requests in flight on, the connections of a dialing client are worth a sentence.
@@ -177,7 +206,7 @@ fn section_of(network: &OnNetwork, mode: Mode, version: &str) -> Section {
         Client::ALL.map(|client| System::run(client.name(), client.version().alpn(), version));
     let heading = format!("{}, {}", network.name(), mode.name());
     let mut explanation = vec![mode_text(mode).to_owned()];
-    explanation.extend(congestion_text(&network.tcp));
+    explanation.extend(congestion_text(network));
     let explanation: Vec<&str> = explanation.iter().map(String::as_str).collect();
     let mut section = section(&heading, &explanation, &cases, &systems, (&[], CELLS));
     for series in series {
@@ -190,18 +219,24 @@ fn section_of(network: &OnNetwork, mode: Mode, version: &str) -> Section {
             .map(|figure| measure(&series.measured, figure));
         section.measures.extend(measures);
     }
+    if let Some(reason) = network.obstacle() {
+        let results = section.measures.iter_mut().flat_map(|it| &mut it.results);
+        let of_http3 = results.filter(|result| result.system == Client::Http3.name());
+        for comparison in of_http3.flat_map(|result| &mut result.comparisons) {
+            let reason = reason.clone();
+            comparison.verdict = Verdict::Void { reason };
+        }
+    }
     section
 }
 
 /// What the links do to a comparison of TCP with QUIC.
-fn congestion_text(tcp: &str) -> Option<String> {
-    match tcp {
-        "" => None,
-        "cubic" => Some("TCP and QUIC both use CUBIC.".to_owned()),
-        other => Some(format!(
-            "TCP uses {other} and QUIC uses CUBIC, so that this compares congestion controls as well. This kernel does \
-             not allow links to change it; with sysctl net.ipv4.tcp_allowed_congestion_control='reno cubic {other}' they \
-             use CUBIC for both."
+fn congestion_text(network: &OnNetwork) -> Option<String> {
+    match (network.tcp.as_str(), network.obstacle()) {
+        ("", _) => None,
+        (_, None) => Some("TCP and QUIC both use CUBIC.".to_owned()),
+        (_, Some(obstacle)) => Some(format!(
+            "{obstacle} This kernel has no CUBIC for TCP, which the link asks for: load the module tcp_cubic."
         )),
     }
 }
@@ -319,10 +354,7 @@ mod tests {
         let kind = |rates| report(&[network(None, rates)]).conclusions[0].kind;
         assert_eq!(kind([1_000.0, 700.0, 500.0]), ConclusionKind::Worse);
         assert_eq!(kind([1_000.0, 1_400.0, 500.0]), ConclusionKind::Better);
-        assert_eq!(
-            kind([1_000.0, 1_000.0, 500.0]),
-            ConclusionKind::NoDifference
-        );
+        assert_eq!(kind([1_000.0, 1_000.0, 500.0]), ConclusionKind::Equal);
     }
 
     #[test]
@@ -348,6 +380,31 @@ mod tests {
         let table = &report.sections.last().unwrap().tables[0];
         assert_eq!((table.columns.len(), table.rows.len()), (3, 1));
         assert!(table.rows[0][2].starts_with("1.8"), "{:?}", table.rows[0]);
+    }
+
+    #[test]
+    fn different_congestion_controls_leave_no_verdict_between_tcp_and_quic() {
+        let networks = ["cubic", "bbr"].map(|tcp| OnNetwork {
+            tcp: tcp.to_owned(),
+            ..network(Some("rtt=50ms"), [1_000.0, 1_400.0, 300.0])
+        });
+        let report = report(&networks);
+        assert_eq!(report.conclusions[0].kind, ConclusionKind::Better);
+        let last = report.conclusions.last().unwrap();
+        assert_eq!(last.kind, ConclusionKind::Void);
+        assert!(last.text.contains("TCP: bbr, QUIC: cubic"), "{}", last.text);
+        let verdict = |index: usize| {
+            let results = &report.sections[index].measures[0].results;
+            let http3 = results.iter().find(|it| it.system == Client::Http3.name());
+            http3.unwrap().comparisons[0].verdict.clone()
+        };
+        assert!(matches!(verdict(0), Verdict::Better { .. }));
+        assert!(matches!(verdict(1), Verdict::Void { .. }));
+        let cells = &report.sections.last().unwrap().tables[0].rows[0];
+        assert!(
+            cells[1].starts_with("1.4") && cells[2] == "void",
+            "{cells:?}"
+        );
     }
 
     #[test]

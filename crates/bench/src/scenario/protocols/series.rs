@@ -36,7 +36,7 @@ impl FromStr for NamedLink {
 pub(super) struct OnNetwork {
     /// `None` for the loopback.
     pub(super) link: Option<NamedLink>,
-    /// The congestion control of TCP; empty for the loopback.
+    /// The congestion control of TCP, as its sockets say; empty for the loopback.
     pub(super) tcp: String,
     pub(super) series: Vec<Series>,
     /// Why the link was not what it should be.
@@ -60,10 +60,25 @@ impl OnNetwork {
             .any(|series| series.workload.link.is_some())
     }
 
+    /// Why versions of HTTP over TCP and over QUIC cannot be compared.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        let note = congestion_note(&self.tcp)?;
+        Some(format!("Different congestion controls ({note})."))
+    }
+
     /// In words.
     pub(super) fn name(&self) -> String {
         name_of(self.link.as_ref())
     }
+}
+
+/// That of QUIC in Blitz.
+const OF_QUIC: &str = "cubic";
+
+/// What the rows say if TCP and QUIC have different congestion controls. Then their comparison has no verdict.
+pub(super) fn congestion_note(tcp: &str) -> Option<String> {
+    let is_other = !tcp.is_empty() && tcp != OF_QUIC;
+    is_other.then(|| format!("TCP: {tcp}, QUIC: {OF_QUIC}"))
 }
 
 /// The network in words.

@@ -98,11 +98,11 @@ impl<'a> Stage<'a> {
     }
 
     /// That of TCP over the link; empty without one.
-    pub(super) fn congestion_control(&self) -> String {
-        self.link
-            .as_ref()
-            .map(Link::congestion_control)
-            .unwrap_or_default()
+    pub(super) fn congestion_control(&self) -> Result<String, String> {
+        let found = self.link.as_ref().map(Link::congestion_control);
+        let found = found.transpose();
+        let found = found.map_err(|error| format!("a connection over the link: {error}"))?;
+        Ok(found.unwrap_or_default())
     }
 
     /// The process of the server.

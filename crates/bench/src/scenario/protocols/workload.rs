@@ -17,7 +17,9 @@ pub(super) struct Workload {
     /// Requests of a cold run.
     pub(super) requests: u32,
     pub(super) in_flight: u32,
-    /// Connections of HTTP/1.1, if they are not as many as requests in flight.
+    /// Clients, each with its own connections and requests in flight.
+    pub(super) clients: u32,
+    /// Connections of HTTP/1.1 of a client, if they are not as many as requests in flight.
     pub(super) http1_connections: Option<u32>,
     /// Other flags of `blitz load`.
     pub(super) flags: &'static [&'static str],
@@ -28,9 +30,15 @@ pub(super) struct Workload {
     pub(super) link: Option<&'static str>,
     /// Broken exchanges are a result.
     pub(super) may_fail: bool,
+    /// Whether it runs over links without `--only`.
+    pub(super) is_usual_over_links: bool,
     /// What differs over links.
     on_links: OnLinks,
 }
+
+/// The clients of workloads with [`OnLinks::shares_loss`] on links that lose packets. Loss leaves each connection so little
+/// of the rate that they do not take it from each other, and 100 responses do not take minutes.
+const CLIENTS_ON_LOSS: u32 = 16;
 
 /// Less work over links, where a megabyte takes seconds if packets are lost. `None` is as on the loopback.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +46,8 @@ struct OnLinks {
     requests: Option<u32>,
     paths: Option<Paths>,
     flags: Option<&'static [&'static str]>,
+    /// Whether several clients run at once where packets are lost.
+    shares_loss: bool,
 }
 
 /// The targets of requests.
@@ -96,16 +106,19 @@ const USUAL: Workload = Workload {
     paths: Paths::Fixed(&["/ping"]),
     requests: 100,
     in_flight: 1,
+    clients: 1,
     http1_connections: None,
     flags: &[],
     modes: &Mode::ALL,
     figure: REQUESTS_PER_SECOND,
     link: None,
     may_fail: false,
+    is_usual_over_links: true,
     on_links: OnLinks {
         requests: None,
         paths: None,
         flags: None,
+        shares_loss: false,
     },
 };
 
@@ -141,6 +154,8 @@ pub(super) const WORKLOADS: &[Workload] = &[
         paths: Paths::Fixed(&["/json"]),
         requests: 1_000,
         in_flight: 100,
+        // It shows the same as with 50 in flight there.
+        is_usual_over_links: false,
         ..USUAL
     },
     Workload {
@@ -171,6 +186,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         on_links: OnLinks {
             requests: Some(2),
             paths: Some(Paths::Fixed(&["/data?size=524288"])),
+            shares_loss: true,
             ..USUAL.on_links
         },
         figure: MEGABYTES_PER_SECOND,
@@ -184,6 +200,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         in_flight: 10,
         on_links: OnLinks {
             requests: Some(40),
+            shares_loss: true,
             ..USUAL.on_links
         },
         ..USUAL
@@ -212,6 +229,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         on_links: OnLinks {
             requests: Some(8),
             flags: Some(&["-X", "POST", "--upload", "128k"]),
+            shares_loss: true,
             ..USUAL.on_links
         },
         ..USUAL
@@ -249,12 +267,13 @@ pub(super) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "moving",
-        title: "Downloads of 1 MiB by a client that moves",
-        paths: Paths::Fixed(&["/data?size=1048576"]),
+        title: "Downloads of 64 KiB by a client that moves",
+        paths: Paths::Fixed(&["/data?size=65536"]),
         modes: &[Mode::Warm],
         flags: &["--keep-going", "--timeout", "5s"],
         figure: MEGABYTES_PER_SECOND,
-        link: Some("rtt=50ms,rate=20mbit,move-every=2s"),
+        // A client of TCP waits for 5 s after each move.
+        link: Some("rtt=50ms,rate=20mbit,move-every=4s"),
         may_fail: true,
         ..USUAL
     },
@@ -286,14 +305,20 @@ const HEAVY_HEAD: &[&str] = &[
 
 impl Workload {
     /// The workload as it is over links.
-    pub(super) fn over_a_link(self) -> Workload {
+    pub(super) fn over_a_link(self, loses_packets: bool) -> Workload {
         let OnLinks {
             requests,
             paths,
             flags,
+            shares_loss,
         } = self.on_links;
+        let clients = match loses_packets && shares_loss {
+            true => CLIENTS_ON_LOSS,
+            false => self.clients,
+        };
         Workload {
-            requests: requests.unwrap_or(self.requests),
+            clients,
+            requests: requests.unwrap_or(self.requests) * clients,
             paths: paths.unwrap_or(self.paths),
             flags: flags.unwrap_or(self.flags),
             ..self
@@ -316,7 +341,11 @@ impl Workload {
             .find(|flag| **flag == "--upload")
             .and_then(|_| flags.next());
         let upload = upload.map_or(String::new(), |size| format!(" with {size} of content"));
-        let in_flight = format!("{paths}{upload}: {} in flight", self.in_flight);
+        let each = match self.clients {
+            1 => String::new(),
+            clients => format!(" of each of {clients} clients"),
+        };
+        let in_flight = format!("{paths}{upload}: {} in flight{each}", self.in_flight);
         match mode {
             Mode::Cold => format!("{in_flight}, {} requests", self.requests),
             Mode::Warm => in_flight,
@@ -416,14 +445,15 @@ impl Workload {
     /// Connections, and streams on each. New connections have one request each.
     fn connections(&self, client: Client) -> (u32, u32) {
         let is_new = self.flags.contains(&"--new-connections");
-        match client {
+        let (connections, streams) = match client {
             Client::Http1 => (self.http1_connections.unwrap_or(self.in_flight), 1),
             Client::Http2Dialing => (self.in_flight, 1),
             Client::Http2 | Client::Http3 if is_new => (self.in_flight, 1),
             Client::Http2 | Client::Http3 | Client::GoHttp2 | Client::GoHttp3 => {
                 (1, self.in_flight)
             }
-        }
+        };
+        (connections * self.clients, streams)
     }
 }
 

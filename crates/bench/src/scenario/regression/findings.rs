@@ -79,13 +79,20 @@ impl<'a> Findings<'a> {
             }
         }
         let count = |finding| self.comparison.with(finding).len();
-        for (finding, text) in [
+        for (finding, kind, text) in [
             (
-                Finding::NoDifference,
-                "without a significant difference".to_owned(),
+                Finding::Equal,
+                ConclusionKind::Equal,
+                "different by less than 5 %, if at all".to_owned(),
+            ),
+            (
+                Finding::Undecided,
+                ConclusionKind::Undecided,
+                "no significant difference, and none of 5 % is excluded".to_owned(),
             ),
             (
                 Finding::SlightlyWorse,
+                ConclusionKind::Figure,
                 format!("significantly worse, by {percent} or less"),
             ),
         ] {
@@ -94,7 +101,7 @@ impl<'a> Findings<'a> {
                     "{count} of {} figures: {text}.",
                     self.comparison.compared.len()
                 );
-                conclusions.push(Conclusion::new(ConclusionKind::NoDifference, text));
+                conclusions.push(Conclusion::new(kind, text));
             }
         }
         conclusions.extend(self.controls());
@@ -359,7 +366,7 @@ fn verdict(compared: &Compared, comparison: &stats::Comparison) -> Verdict {
     match compared.finding {
         Finding::Regression => Verdict::Worse { ratio },
         Finding::Better => Verdict::Better { ratio },
-        _ => Verdict::NoSignificantDifference { ratio },
+        _ => Verdict::of_ratio(ratio),
     }
 }
 
@@ -371,7 +378,7 @@ fn table(compared: &[&Compared]) -> Table {
         Column::text(titles[0]),
     ];
     columns.extend(titles[1..4].iter().map(|title| Column::number(title)));
-    columns.push(Column::text(titles[4]));
+    columns.push(Column::verdict(titles[4]));
     let median = |values: &[f64]| match Median::of(values.iter().copied()) {
         Some(median) => number::significant(median.value),
         None => number::NONE.to_owned(),
@@ -400,7 +407,8 @@ fn words(compared: &Compared) -> &'static str {
         Finding::SlightlyWorse => "slightly worse",
         Finding::Better => "better",
         Finding::ControlChanged => "another program",
-        Finding::NoDifference => "no significant difference",
+        Finding::Equal => "equal",
+        Finding::Undecided => "undecided",
         Finding::NoVerdict if compared.is_single() => "single runs: no verdict",
         Finding::NoVerdict => "no verdict",
     }
@@ -439,7 +447,7 @@ mod tests {
         assert!(
             report.conclusions[1]
                 .text
-                .starts_with("1 of 2 figures: without")
+                .starts_with("1 of 2 figures: different by")
         );
         assert!(report.problems.is_empty());
         let text = report.markdown();

@@ -36,7 +36,10 @@ pub(super) enum Finding {
     Better,
     /// Another program has changed significantly: the machine, or its version, was another one.
     ControlChanged,
-    NoDifference,
+    /// No significant difference, and none of more than 5 %.
+    Equal,
+    /// No significant difference, and one of more than 5 % is not excluded.
+    Undecided,
     /// Too few rounds, or values that cannot be compared: no verdict.
     NoVerdict,
 }
@@ -121,7 +124,8 @@ impl Compared {
             return Finding::NoVerdict;
         };
         match (comparison.difference, self.worse_by()) {
-            (Difference::NotSignificant, _) => Finding::NoDifference,
+            (Difference::Equal, _) => Finding::Equal,
+            (Difference::Undecided, _) => Finding::Undecided,
             _ if self.key.is_control() => Finding::ControlChanged,
             (_, worse) if worse > at_most => Finding::Regression,
             (_, worse) if worse > 0.0 => Finding::SlightlyWorse,
@@ -208,7 +212,7 @@ pub(super) mod tests {
         let lower = |factor| finding(Direction::Lower, factor, Rounds::Apart);
         assert_eq!(lower(1.10), Finding::Regression);
         assert_eq!(lower(1.03), Finding::SlightlyWorse);
-        assert_eq!(lower(1.0), Finding::NoDifference);
+        assert_eq!(lower(1.0), Finding::Equal);
         assert_eq!(lower(0.5), Finding::Better);
         let higher = |factor| finding(Direction::Higher, factor, Rounds::Paired);
         assert_eq!(higher(0.9), Finding::Regression);
