@@ -73,10 +73,16 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+
+    fn poll_all<F: Future>(futures: &mut [Pin<Box<F>>]) -> Vec<Poll<F::Output>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let poll = |future: &mut Pin<Box<F>>| future.as_mut().poll(&mut cx);
+        futures.iter_mut().map(poll).collect()
+    }
 
     #[test]
     fn turns_are_given_in_the_order_of_coming_and_never_lost() {
@@ -88,22 +94,18 @@ mod tests {
             panic!("nobody is before it");
         };
         let mut others: Vec<_> = (0..4).map(|_| Box::pin(turns.take())).collect();
-        let mut ready = |others: &mut Vec<_>| {
-            let poll = |other: &mut std::pin::Pin<Box<_>>| Future::poll(other.as_mut(), &mut cx);
-            others.iter_mut().map(poll).collect::<Vec<_>>()
-        };
-        assert!(ready(&mut others).iter().all(Poll::is_pending));
+        assert!(poll_all(&mut others).iter().all(Poll::is_pending));
         turns.give(2);
         drop(first);
-        let mut taken = ready(&mut others);
+        let mut taken = poll_all(&mut others);
         let is_ready: Vec<_> = taken.iter().map(Poll::is_ready).collect();
         assert_eq!(is_ready, [true, false, false, false]);
-        others.remove(0);
+        drop(others.remove(0));
         // One that gives up is passed over.
-        others.remove(1);
+        drop(others.remove(1));
         assert!(!turns.is_free());
         taken.clear();
-        let is_ready: Vec<_> = ready(&mut others).iter().map(Poll::is_ready).collect();
+        let is_ready: Vec<_> = poll_all(&mut others).iter().map(Poll::is_ready).collect();
         assert_eq!(is_ready, [true, false]);
         drop(others);
         assert!(turns.is_free());

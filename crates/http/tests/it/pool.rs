@@ -359,7 +359,7 @@ fn unix_sockets_are_upstreams_too() {
             }
         });
         run(io, async {
-            let address = Address::Unix(std::sync::Arc::new(path.clone()));
+            let address = Address::Unix(Arc::new(path.clone()));
             let upstream = Pool::new(ClientOptions::default()).upstream(&address);
             assert_eq!(
                 fetch(&upstream).await.expect("answers"),

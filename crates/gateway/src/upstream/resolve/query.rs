@@ -1,5 +1,6 @@
 //! Queries to the name servers: the names of the search list, and both families of addresses.
 
+use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -142,8 +143,20 @@ impl Resolvers {
             Ok(answered) => answered,
             Err(_) => tokio::select! {
                 answered = &mut usual => answered,
-                Ok(lookup) = self.ask(Way::WithoutEdns, name, family) => Ok(lookup),
+                answered = self.answer_without_edns(name, family) => answered,
             },
+        }
+    }
+
+    /// An answer, also one that is cut off. Failures are left to the query with EDNS.
+    async fn answer_without_edns(
+        &self,
+        name: &Name,
+        family: RecordType,
+    ) -> Result<Lookup, NetError> {
+        match self.ask(Way::WithoutEdns, name, family).await {
+            Err(error) if !is_not_decoded(&error) => pending().await,
+            answered => answered,
         }
     }
 
@@ -153,7 +166,8 @@ impl Resolvers {
 
     fn resolver(&self, way: Way) -> Result<TokioResolver, NetError> {
         let (mut config, mut options) = (self.config.clone(), self.options.clone());
-        options.edns0 = way != Way::WithoutEdns;
+        // TCP needs none.
+        options.edns0 = matches!(way, Way::Usual | Way::LongDatagrams);
         options.edns_payload_len = match way {
             Way::LongDatagrams => LONG_PAYLOAD_BYTES,
             _ => USUAL_PAYLOAD_BYTES,
@@ -226,9 +240,8 @@ mod tests {
             )
         };
         assert_eq!(used(Way::Usual), (true, 1232));
-        assert_eq!(used(Way::Tcp), (true, 1232));
         assert_eq!(used(Way::LongDatagrams), (true, 4096));
-        assert!(!used(Way::WithoutEdns).0);
+        assert!(!used(Way::WithoutEdns).0 && !used(Way::Tcp).0);
     }
 
     #[test]
