@@ -95,7 +95,7 @@ fn limit(instructions: u64) -> LibraryBenchmarkConfig {
     config
 }
 
-#[library_benchmark(config = limit(1_100))]
+#[library_benchmark(config = limit(1_160))]
 #[bench::warm(serving())]
 fn small_exchange(mut serving: Box<Serving>) -> Box<Serving> {
     receive(&mut serving);
@@ -187,14 +187,14 @@ fn hear(asking: &mut Asking) {
     assert!(end.is_ok_and(|step| step.event == Event::End));
 }
 
-#[library_benchmark(config = limit(770))]
+#[library_benchmark(config = limit(780))]
 #[bench::warm(asking())]
 fn upstream_request(mut asking: Box<Asking>) -> Box<Asking> {
     ask(&mut asking);
     asking
 }
 
-#[library_benchmark(config = limit(1_440))]
+#[library_benchmark(config = limit(1_460))]
 #[bench::warm(asked())]
 fn upstream_response(mut asking: Box<Asking>) -> Box<Asking> {
     hear(&mut asking);
@@ -213,7 +213,7 @@ fn forwarding() -> Box<Serving> {
     serving
 }
 
-#[library_benchmark(config = limit(610))]
+#[library_benchmark(config = limit(650))]
 #[bench::warm(forwarding())]
 fn forwarded_response(mut serving: Box<Serving>) -> Box<Serving> {
     answer(&mut serving);

@@ -4,6 +4,9 @@
 //! is warmed up first: the tables of both ends hold repeated fields, and buffers have their capacity.
 #![allow(missing_docs, unused_qualifications)] // the macros' own items
 
+#[path = "support/allocator.rs"]
+mod allocator;
+
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -175,7 +178,7 @@ fn small_exchange(mut warm: Box<Warm>) -> Box<Warm> {
     warm
 }
 
-#[library_benchmark(config = limit(3_000))]
+#[library_benchmark(config = limit(3_100))]
 #[bench::warm(warm_and_varied())]
 fn varied_exchange(mut warm: Box<Warm>) -> Box<Warm> {
     serve(&mut warm);
@@ -208,6 +211,7 @@ fn client_exchange(mut warm: Box<Warm>) -> Box<Warm> {
 
 /// 1 KiB of text as it comes in a field.
 fn huffman() -> (Decoder, Vec<u8>) {
+    allocator::settle();
     let text = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0".repeat(15);
     let mut block = Vec::new();
     Encoder::new(4096).encode(b"user-agent", &text.as_bytes()[..1024], true, &mut block);
