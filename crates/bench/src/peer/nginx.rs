@@ -18,18 +18,33 @@ pub(crate) fn command(
     workers: Workers,
     options: &StartOptions<'_>,
 ) -> Result<Command, String> {
-    let StartOptions {
-        listen,
-        connections,
-        requests,
-        ..
-    } = options;
     if is_http3(group) {
         return Err("nginx before 1.25 does not support HTTP/3".to_owned());
     }
     let (upstream, location) = location(group.role, options)?;
     let listener = listener(group.protocol, options)?;
     let small = small_location(options);
+    let server = format!("{upstream} server {{ {listener} location / {{ {location} }} {small} }}");
+    start(workers, options, &server)
+}
+
+/// nginx as the backend of proxies: it sends files with `sendfile on`, as it is mostly configured.
+pub(crate) fn file_backend(options: &StartOptions<'_>) -> Result<Command, String> {
+    let listener = listener(ClientProtocol::Http1, options)?;
+    let files = files(options);
+    let server =
+        format!("server {{ {listener} location / {{ {files} sendfile on; tcp_nopush on; }} }}");
+    start(Workers::One, options, &server)
+}
+
+/// nginx with this content of its `http` block.
+fn start(workers: Workers, options: &StartOptions<'_>, server: &str) -> Result<Command, String> {
+    let StartOptions {
+        listen,
+        connections,
+        requests,
+        ..
+    } = options;
     // Each request of a proxy may need a backend connection.
     let worker_connections = connections + requests + 200;
     let workers = workers.count();
@@ -48,8 +63,7 @@ http {{
   http2_max_concurrent_streams {STREAMS_MAX};
   client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
   uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-  {upstream}
-  server {{ {listener} location / {{ {location} }} {small} }}
+  {server}
 }}
 "
     );
@@ -66,6 +80,13 @@ http {{
     Ok(command)
 }
 
+/// The directives that serve `data-N` for `/data?size=N`.
+fn files(options: &StartOptions<'_>) -> String {
+    let folder = options.folder.join(CONTENT_FOLDER);
+    let folder = folder.display();
+    format!("root {folder}; try_files $uri-$arg_size =404; open_file_cache max=100 inactive=1h;")
+}
+
 /// The upstream block, and the directives of the location.
 fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
     let backend = options.backend;
@@ -75,15 +96,7 @@ fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, Str
         return Ok((String::new(), directives));
     }
     match role {
-        ServerRole::SendContent => {
-            let folder = options.folder.join(CONTENT_FOLDER);
-            let content = format!(
-                "root {}; try_files $uri-$arg_size =404; open_file_cache max=100 inactive=1h; \
-                 sendfile off;",
-                folder.display()
-            );
-            Ok((String::new(), content))
-        }
+        ServerRole::SendContent => Ok((String::new(), files(options) + " sendfile off;")),
         ServerRole::ProxyToHttp1 | ServerRole::Respond | ServerRole::RespondHealth => Ok((
             upstream("backend", backend, options),
             format!("proxy_pass http://backend; {PROXY}"),

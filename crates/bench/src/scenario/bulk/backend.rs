@@ -1,4 +1,4 @@
-//! The backend of the proxies: the example `bulk_backend` of the reactor crate, on the load core.
+//! The backends of the proxies, on the load core: the example `bulk_backend` of the reactor crate, and nginx.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
+use crate::peer::{StartOptions, nginx};
 use crate::process::{LOAD_CORE, Server, free_address};
 use crate::programs::{Example, Programs};
 
@@ -32,6 +33,12 @@ pub(crate) fn start(programs: &Programs, pattern: &Path) -> Result<Server, Strin
     let mut command = Command::new(programs.example(Example::BulkBackend)?);
     add_flags(&mut command, pattern, address);
     Server::start_pinned("backend", LOAD_CORE, &command, address)
+}
+
+/// Starts nginx as a backend of downloads.
+pub(crate) fn start_nginx(options: &StartOptions<'_>) -> Result<Server, String> {
+    let command = nginx::file_backend(options)?;
+    Server::start_pinned("nginx-backend", LOAD_CORE, &command, options.listen)
 }
 
 /// Starts a backend for small requests, which runs before the load tool and the other backend: the latency

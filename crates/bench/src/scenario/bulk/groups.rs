@@ -39,11 +39,21 @@ pub(crate) struct Goal {
     pub(crate) at_most: f64,
 }
 
+/// The server behind the proxies of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The example `bulk_backend`, which checks and counts uploads as well.
+    Program,
+    /// nginx, which sends a file with `sendfile`.
+    Nginx,
+}
+
 /// Rows with the same work, in one table per size.
 #[derive(Debug)]
 pub(crate) struct BulkGroup {
     pub(crate) group: Group,
     pub(crate) direction: Direction,
+    pub(crate) origin: Origin,
     /// Whether small requests run beside the load.
     pub(crate) small_requests: bool,
     /// Whether it runs if the command line names no groups.
@@ -80,9 +90,10 @@ impl Row {
         }
     }
 
-    /// Whether it forwards to the backend.
-    pub(crate) fn is_proxied(&self) -> bool {
-        self.group.group.role == ServerRole::ProxyContentToHttp1
+    /// The server that it forwards to, if it is a proxy.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        let is_proxied = self.group.group.role == ServerRole::ProxyContentToHttp1;
+        is_proxied.then_some(self.group.origin)
     }
 
     /// The group and the program.
@@ -167,6 +178,7 @@ const fn proxied(
             plausible: None,
         },
         direction,
+        origin: Origin::Program,
         small_requests: false,
         by_default: true,
         contenders: match protocol {
@@ -193,10 +205,19 @@ const fn sent(
             plausible: None,
         },
         direction: Direction::Download,
+        origin: Origin::Program,
         small_requests: false,
         by_default: true,
         contenders: SENDERS,
         goals: SENDER_GOALS,
+    }
+}
+
+/// Responses of nginx, through the same proxies.
+const fn from_nginx(group: BulkGroup) -> BulkGroup {
+    BulkGroup {
+        origin: Origin::Nginx,
+        ..group
     }
 }
 
@@ -240,6 +261,18 @@ pub(crate) static GROUPS: &[BulkGroup] = &[
         H2_TLS,
         Direction::Upload,
     ),
+    from_nginx(proxied(
+        "h1-nginx",
+        "HTTP/1.1, proxied responses of nginx",
+        H1,
+        Direction::Download,
+    )),
+    from_nginx(proxied(
+        "h2-nginx",
+        "HTTP/2 over TLS, proxied responses of nginx",
+        H2_TLS,
+        Direction::Download,
+    )),
     sent("data", "HTTP/1.1, /data and a file of nginx", H1),
     extra(proxied(
         "tls-down",

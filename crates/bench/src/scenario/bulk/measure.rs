@@ -1,5 +1,6 @@
 //! One run of one row: load, CPU, memory, and a check of the content.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -9,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::backend::{self, BackendCounters};
 use super::content::Contents;
 use super::exchange;
-use super::groups::{Direction, Row};
+use super::groups::{Direction, Origin, Row};
 use super::paced::{self, SmallLatency};
 use super::plan::BulkPlan;
 use super::size::ContentSize;
 use super::transfer::{Expected, Transfer, Uploaded};
-use crate::group::{ClientProtocol, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, LoadTool};
 use crate::load_tool::{LoadRun, LoadTools, Summary, last_json};
 use crate::peer::StartOptions;
 use crate::process::{
@@ -93,8 +94,9 @@ pub(crate) struct Bench<'a> {
     programs: &'a Programs,
     folder: &'a Path,
     tools: LoadTools<'a>,
-    /// Absent if nothing is proxied.
+    /// Each is absent if no row needs it.
     backend: Option<Server>,
+    nginx_backend: Option<Server>,
     small_backend: Option<Server>,
     running: Vec<RunningServer>,
 }
@@ -117,7 +119,7 @@ impl<'a> Bench<'a> {
         folder: &'a Path,
     ) -> Result<Bench<'a>, String> {
         contents.write_files(size)?;
-        let with_backend = plan.rows.iter().any(Row::is_proxied);
+        let needs = |origin| plan.rows.iter().any(|row| row.origin() == Some(origin));
         let with_small = plan.rows.iter().any(|row| row.group.small_requests);
         let pattern = contents.pattern_file();
         let mut bench = Bench {
@@ -128,14 +130,18 @@ impl<'a> Bench<'a> {
             programs,
             folder,
             tools: LoadTools::prepare(folder, programs)?,
-            backend: with_backend
+            backend: needs(Origin::Program)
                 .then(|| backend::start(programs, &pattern))
                 .transpose()?,
+            nginx_backend: None,
             small_backend: with_small
                 .then(|| backend::start_preferred(programs, &pattern))
                 .transpose()?,
             running: Vec::new(),
         };
+        if needs(Origin::Nginx) {
+            bench.nginx_backend = Some(backend::start_nginx(&bench.options(free_address()?))?);
+        }
         for row in &plan.rows {
             let server = bench.start_server(row)?;
             bench.running.push(server);
@@ -149,25 +155,36 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    fn start_server(&self, row: &Row) -> Result<RunningServer, String> {
+    /// The parameters of a server without a backend.
+    fn options(&self, listen: SocketAddr) -> StartOptions<'a> {
         let connections = self.plan.connections(self.size);
-        let small = self.small_backend.as_ref();
-        let listen = free_address()?;
-        let options = StartOptions {
+        StartOptions {
             listen,
-            backend: self
-                .backend
-                .as_ref()
-                .map_or(listen, |backend| backend.address),
-            small_backend: small
-                .filter(|_| row.group.small_requests)
-                .map(|server| server.address),
+            backend: listen,
+            small_backend: None,
             connections,
             requests: connections * self.plan.streams,
             response: None,
             tls: self.tls,
             programs: self.programs,
             folder: self.folder,
+        }
+    }
+
+    fn start_server(&self, row: &Row) -> Result<RunningServer, String> {
+        let listen = free_address()?;
+        let backend = match row.origin() {
+            Some(Origin::Program) => self.backend.as_ref(),
+            Some(Origin::Nginx) => self.nginx_backend.as_ref(),
+            None => None,
+        };
+        let small = self.small_backend.as_ref();
+        let options = StartOptions {
+            backend: backend.map_or(listen, |backend| backend.address),
+            small_backend: small
+                .filter(|_| row.group.small_requests)
+                .map(|server| server.address),
+            ..self.options(listen)
         };
         let command = row.system().command(&options)?;
         Ok(RunningServer {
@@ -178,7 +195,7 @@ impl<'a> Bench<'a> {
                 program: row.contender.name,
                 row: *row,
                 size: self.size,
-                connections,
+                connections: options.connections,
                 seconds: self.plan.length(self.size).as_secs(),
                 runs: Vec::new(),
                 operations: None,
@@ -264,7 +281,8 @@ impl<'a> Bench<'a> {
 
     /// CPU time of the backends, of this process and of the load tools that have ended.
     fn others_cpu_seconds(&self) -> f64 {
-        let backends = self.backend.iter().chain(&self.small_backend);
+        let backends = self.backend.iter().chain(&self.nginx_backend);
+        let backends = backends.chain(&self.small_backend);
         backends.map(Server::cpu_seconds).sum::<f64>() + own_cpu_seconds()
     }
 
@@ -291,9 +309,9 @@ impl<'a> Bench<'a> {
             group: &row.group.group,
             tls: self.tls_of(row),
         };
-        let pattern = match row.group.group.role {
-            ServerRole::SendContent => self.contents.built_in(),
-            _ => self.contents.proxied(),
+        let pattern = match row.origin() {
+            Some(Origin::Program) => self.contents.proxied(),
+            Some(Origin::Nginx) | None => self.contents.built_in(),
         };
         match row.group.direction {
             Direction::Download => {

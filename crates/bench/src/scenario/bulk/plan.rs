@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::groups::{self, Row};
+use super::groups::{self, Origin, Row};
 use super::size::ContentSize;
 use crate::load_tool;
 use crate::not_run::{self, NotRun};
@@ -114,9 +114,9 @@ impl BulkPlan {
 
 /// Why a row cannot run here.
 fn obstacle(row: Row, programs: &Programs) -> Option<String> {
-    let backend = || match row.is_proxied() {
-        true => programs.example(Example::BulkBackend).err(),
-        false => None,
+    let backend = || match row.origin()? {
+        Origin::Program => programs.example(Example::BulkBackend).err(),
+        Origin::Nginx => missing(&["nginx"]),
     };
     let paced = || match row.group.small_requests {
         true => programs.example(Example::PacedClient).err(),
