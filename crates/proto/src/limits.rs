@@ -118,13 +118,12 @@ pub struct Limits {
     /// Bytes of each dynamic table of HPACK; the maximum is 65,535.
     pub hpack_table_bytes_max: usize,
     /// Initial window of a stream of an HTTP/2 client in bytes. The window of a server's stream begins at
-    /// `connection_buffer_bytes_max`: there the window of the connection is the limit.
+    /// `stream_buffer_bytes_max`.
     pub stream_window_bytes: usize,
     /// Maximum window of a stream in bytes. The window of an HTTP/2 stream grows while its reader keeps up; that of
-    /// a QUIC stream has this size from the start, because it cannot change, and the window of its connection grows.
+    /// a stream of an HTTP/3 client has this size from the start, because it cannot change.
     pub stream_window_bytes_max: usize,
-    /// Maximum window of an HTTP/2 connection in bytes. The windows of connections begin at
-    /// `connection_buffer_bytes_max`, over QUIC as well.
+    /// Maximum window of an HTTP/2 connection in bytes. It begins at `connection_buffer_bytes_max`.
     pub connection_window_bytes_max: usize,
     /// Time window in which frames of the following kinds are counted; beyond any of these counts the
     /// connection is closed.
@@ -214,8 +213,9 @@ pub struct QuicLimits {
     /// QUIC connections of a listener per core; beyond: idle ones are closed for new ones, and new ones are refused if
     /// there is none.
     pub connections_max: usize,
-    /// Minimum window of a connection of QUIC in bytes. The peer may send [`Limits::connection_buffer_bytes_max`] to
-    /// begin with; what is unread of that beyond this minimum counts as growth.
+    /// Window of a stream of a listener's QUIC connection in bytes, which does not change.
+    pub stream_window_bytes: usize,
+    /// Window of a connection of QUIC in bytes to begin with.
     pub window_bytes_min: usize,
     /// Maximum of that window, which grows while content is read as fast as it comes, and while content waits that
     /// nobody reads: requests need it as well. The growth of all connections of a listener is at most three quarters of
@@ -236,6 +236,7 @@ impl Default for QuicLimits {
     fn default() -> QuicLimits {
         QuicLimits {
             connections_max: 8_192,
+            stream_window_bytes: 512 * 1024,
             window_bytes_min: 64 * 1024,
             window_bytes_max: 16 * 1024 * 1024,
             unacknowledged_bytes_max: 4 * 1024 * 1024,

@@ -126,7 +126,7 @@ fn merged_content_is_not_read_ahead_of_its_reader() {
             sent += written.unwrap();
         }
         server.ask(|| IS_LATER.set(false));
-        let window = options().limits.stream_window_bytes_max;
+        let window = options().limits.quic.stream_window_bytes;
         assert!((window..window + 100_000).contains(&sent), "{sent}");
     });
 }

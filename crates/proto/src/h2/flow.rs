@@ -57,10 +57,13 @@ impl Flow {
     pub(crate) fn new(limits: &Limits, counts_held: bool) -> Flow {
         let size = |bytes: usize| bytes.clamp(1, WINDOW_MAX as usize) as u32;
         let connection_size = size(limits.connection_buffer_bytes_max).max(WINDOW_DEFAULT);
-        // Where held bytes close the window of the connection, that is the bound of a stream as well (rule 26).
-        let stream_base = match counts_held {
-            true => connection_size.min(size(limits.stream_window_bytes_max)),
-            false => size(limits.stream_window_bytes),
+        // Where held bytes close the window of the connection, that is the bound of a stream as well.
+        let (stream_base, stream_size) = if counts_held {
+            let bound = connection_size.min(size(limits.stream_window_bytes_max));
+            (size(limits.stream_buffer_bytes_max), bound)
+        } else {
+            let base = size(limits.stream_window_bytes);
+            (base, base)
         };
         Flow {
             receive_window: WINDOW_DEFAULT as i32,
@@ -71,7 +74,7 @@ impl Flow {
             size: connection_size,
             size_max: size(limits.connection_window_bytes_max),
             stream_base,
-            stream_size: stream_base,
+            stream_size,
             stream_size_max: size(limits.stream_window_bytes_max),
             grown: 0,
             growth_cap: u32::MAX,
@@ -81,7 +84,7 @@ impl Flow {
             probe: Probe {
                 is_out: false,
                 bytes: 0,
-                threshold: stream_base / 2,
+                threshold: stream_size / 2,
             },
         }
     }

@@ -59,9 +59,10 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random(seed);
+        let stream_window_bytes = [1, 100, 65_536][random.below(3)];
         let limits = Limits {
-            stream_window_bytes: [1, 100, 65_536][random.below(3)],
-            stream_window_bytes_max: [1, 100, 1 << 20][random.below(3)],
+            stream_buffer_bytes_max: stream_window_bytes,
+            stream_window_bytes,
             connection_buffer_bytes_max: [65_535, 100_000, 262_144][random.below(3)],
             concurrent_streams_max: [1, 5, 100][random.below(3)],
             hpack_table_bytes_max: [0, 200, 4096][random.below(3)],

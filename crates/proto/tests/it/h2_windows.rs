@@ -227,7 +227,7 @@ fn a_stream_continues_after_its_exhausted_window_was_reduced() {
 #[test]
 fn a_request_may_end_while_its_window_is_below_zero() {
     let limits = Limits {
-        stream_window_bytes_max: 1_000,
+        stream_buffer_bytes_max: 1_000,
         ..Limits::default()
     };
     let (mut client, mut server) = (End::client(&Limits::default()), End::server(&limits));

@@ -17,7 +17,6 @@ use super::unread::Unread;
 use crate::conn::streams::spare::SpareStreams;
 use crate::conn::streams::stream::{ResetReason, Stream, Streams};
 use crate::exchange::{ExchangeId, Link, ReceivedContent};
-use crate::quic_limits::first_window;
 
 /// One connection, of a client or to a server.
 pub(crate) struct Conn<R: Role> {
@@ -198,7 +197,7 @@ impl<R: Role> Conn<R> {
             unread: Unread::default(),
             window: ReceiveWindow {
                 bytes: shared.limits().quic.window_bytes_min,
-                granted: first_window(shared.limits()),
+                granted: shared.limits().quic.window_bytes_min,
                 beyond: 0,
                 read: 0,
                 frames: 0,
