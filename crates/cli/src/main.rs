@@ -21,6 +21,7 @@ mod size;
 mod timeouts;
 mod tips;
 mod tls;
+mod upgrades;
 mod upstream_tls;
 mod version;
 

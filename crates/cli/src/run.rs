@@ -21,6 +21,7 @@ use crate::message_limits::MessageLimitArguments;
 use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
+use crate::upgrades::{self, UpgradeArgument};
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, conflicts, heading, listen, service_manager, tls};
 
@@ -90,6 +91,14 @@ pub(crate) struct RunArguments {
     /// receive them.
     #[arg(long, help_heading = heading::TARGETS)]
     request_trailers: bool,
+
+    /// Protocol that clients may switch to with Upgrade, beside WebSocket; may be repeated
+    ///
+    /// PROTOCOL is as in the field Upgrade, for example tcp for docker attach or SPDY/3.1 for kubectl exec.
+    /// PREFIX is that of a --to; without it all targets over HTTP/1.1 allow the protocol. The bytes after
+    /// the switch are not checked [default: none]
+    #[arg(long, value_name = "[PREFIX=]PROTOCOL", value_parser = upgrades::parse, help_heading = heading::TARGETS)]
+    upgrade: Vec<UpgradeArgument>,
 
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,
@@ -228,6 +237,7 @@ impl RunError {
 fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let usage = |text| RunError { text, code: USAGE };
     check(arguments).map_err(usage)?;
+    let targets = upgrades::apply(&arguments.to, &arguments.upgrade).map_err(usage)?;
     let listeners = Listeners::of(arguments);
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM never ends it by the default action.
@@ -239,7 +249,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let secure = listeners.tls.clone();
-    let running = gateway(arguments, listeners, tls.as_ref())
+    let running = gateway(arguments, listeners, tls.as_ref(), targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, arguments.io, &error))?;
@@ -395,7 +405,12 @@ fn are_free(addresses: &[Address]) -> bool {
     reserved.is_ok()
 }
 
-fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) -> Gateway {
+fn gateway(
+    arguments: &RunArguments,
+    listeners: Listeners,
+    tls: Option<&Tls>,
+    targets: Vec<Target>,
+) -> Gateway {
     let config = Config {
         io: arguments.io.into(),
         cores: arguments.cores.unwrap_or_default(),
@@ -431,7 +446,7 @@ fn gateway(arguments: &RunArguments, listeners: Listeners, tls: Option<&Tls>) ->
         .fold(gateway, |gateway, (address, slot)| {
             gateway.listen(arguments.http3.apply(ListenerConfig::secure(address, slot)))
         });
-    let targets = arguments.to.iter().cloned().map(|target| Target {
+    let targets = targets.into_iter().map(|target| Target {
         request_trailers: arguments.request_trailers,
         ..target
     });

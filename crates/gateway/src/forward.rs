@@ -75,8 +75,8 @@ pub(crate) fn edit_request(
             !is_in(removed, name) && is_allowed && !is_spoofed(name)
         });
     }
-    if client.is_websocket {
-        head.fields.append(Name::Upgrade, "websocket");
+    if let Some(protocol) = client.upgrade {
+        head.fields.append(Name::Upgrade, protocol);
     }
     if accepts_trailers {
         head.fields.append(Name::Te, "trailers");

@@ -56,7 +56,7 @@ impl<'a> Request<'a> {
         } = exchange;
         let options = &gateway.options;
         let record = Record::new(&head, peer, Some(&route.target), &gateway.observers);
-        let kind = RequestKind::of(&head, &body, &responder);
+        let kind = RequestKind::of(&head, &body, &responder, &route.target.upgrades);
         if kind.is_message_stream() {
             body.disable_min_rate();
         }

@@ -13,6 +13,7 @@ use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::rejection::Rejection;
 use crate::translate::Translate;
+use crate::upgrade::{Upgrade, UpgradeProtocol};
 use crate::upload::Upload;
 use crate::websocket::{InvalidKey, WebSocket};
 
@@ -23,6 +24,8 @@ pub(crate) enum RequestKind {
     Call(Call),
     /// A request for a WebSocket that the client may open.
     WebSocket(WebSocket),
+    /// A request to switch to another protocol, which the target allows.
+    Upgrade(Box<Upgrade>),
 }
 
 /// Content of a response on its way to the client.
@@ -35,14 +38,23 @@ pub(crate) enum ResponseContent {
 
 impl RequestKind {
     #[inline]
-    pub(crate) fn of(head: &RequestHead, body: &RecvBody, responder: &Responder) -> RequestKind {
+    pub(crate) fn of(
+        head: &RequestHead,
+        body: &RecvBody,
+        responder: &Responder,
+        upgrades: &[UpgradeProtocol],
+    ) -> RequestKind {
         if let Some(call) = Call::of(head) {
             return RequestKind::Call(call);
         }
         let may_upgrade = body.is_done() && responder.upgrade_requested();
         match may_upgrade.then(|| WebSocket::requested(head)).flatten() {
             Some(websocket) => RequestKind::WebSocket(websocket),
-            None => RequestKind::Plain,
+            None if upgrades.is_empty() => RequestKind::Plain,
+            None => match Upgrade::requested(head, upgrades) {
+                Some(upgrade) => RequestKind::Upgrade(Box::new(upgrade)),
+                None => RequestKind::Plain,
+            },
         }
     }
 
@@ -52,6 +64,15 @@ impl RequestKind {
 
     pub(crate) fn is_websocket(&self) -> bool {
         matches!(self, RequestKind::WebSocket(_))
+    }
+
+    /// The protocol that the upstream gets in `Upgrade`.
+    pub(crate) fn upgrade(&self) -> Option<&str> {
+        match self {
+            RequestKind::WebSocket(_) => Some("websocket"),
+            RequestKind::Upgrade(upgrade) => Some(upgrade.protocol()),
+            RequestKind::Plain | RequestKind::Call(_) => None,
+        }
     }
 
     pub(crate) fn call(&self) -> Option<&Call> {
@@ -90,7 +111,7 @@ impl RequestKind {
         is_retry: bool,
     ) -> Result<(), Ended> {
         match self {
-            RequestKind::Plain => Ok(()),
+            RequestKind::Plain | RequestKind::Upgrade(_) => Ok(()),
             RequestKind::Call(call) => {
                 let prepared = call.prepare(head, capabilities, is_retry);
                 if let Some(translation) = prepared.map_err(Ended::Failed)? {
@@ -125,6 +146,7 @@ impl RequestKind {
             RequestKind::WebSocket(websocket) => {
                 !(websocket.is_extended_connect() && head.status.is_success())
             }
+            RequestKind::Upgrade(upgrade) => !opens_tunnel || upgrade.is_granted(head),
             RequestKind::Plain | RequestKind::Call(_) => !opens_tunnel,
         };
         match is_valid {
@@ -135,8 +157,10 @@ impl RequestKind {
 
     /// Phase `relay`: completes the head that opens a tunnel.
     pub(crate) fn grant(&self, head: &mut ResponseHead) {
-        if let RequestKind::WebSocket(websocket) = self {
-            websocket.grant(head);
+        match self {
+            RequestKind::WebSocket(websocket) => websocket.grant(head),
+            RequestKind::Upgrade(upgrade) => head.fields.append(Name::Upgrade, upgrade.protocol()),
+            RequestKind::Plain | RequestKind::Call(_) => {}
         }
     }
 

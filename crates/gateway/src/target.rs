@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 use blitz_http::{Protocol, path as request_path};
 
+use crate::upgrade::UpgradeProtocol;
+
 /// One `--to URL` or `--to PREFIX=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -32,6 +34,8 @@ pub struct Target {
     pub authority: String,
     /// Whether HTTP/1.1 upstreams get the trailers of requests (rule 11); no. Over HTTP/2 they always do.
     pub request_trailers: bool,
+    /// Protocols beside WebSocket that clients may switch to with `Upgrade`; by default none.
+    pub upgrades: Vec<UpgradeProtocol>,
 }
 
 /// The request paths that a target matches. Paths are compared after normalising (rule 10).

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
 use crate::client::{Connection, connect};
-use crate::conn::{Protocol, exclusive, multiplexed};
+use crate::conn::{Protocol, UpgradeForm, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::free_list::FreeList;
@@ -324,6 +324,15 @@ impl Upstream {
         PoolFuture::new(for_websocket(self.clone(), fresh)).await
     }
 
+    /// A connection for another `Upgrade`, which only HTTP/1.1 has: as
+    /// [`Upstream::checkout_for_websocket`], but never HTTP/2.
+    ///
+    /// # Errors
+    /// As [`Upstream::checkout_for_websocket`].
+    pub async fn checkout_for_upgrade(&self, fresh: bool) -> Result<Connection, ClientError> {
+        PoolFuture::new(for_upgrade(self.clone(), fresh)).await
+    }
+
     /// The number of idle connections.
     #[must_use]
     pub fn idle(&self) -> usize {
@@ -508,13 +517,30 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
         // No SETTINGS in time: assume no extended CONNECT.
         Ok(Ok(false)) | Err(_) => drop(connection),
     }
+    over_http1(&upstream).await
+}
+
+async fn for_upgrade(upstream: Upstream, fresh: bool) -> Result<Connection, ClientError> {
+    let connection = match fresh {
+        true => upstream.connect().await?,
+        false => upstream.checkout().await?,
+    };
+    if connection.capabilities().upgrade == UpgradeForm::UpgradeField {
+        return Ok(connection);
+    }
+    drop(connection);
+    over_http1(&upstream).await
+}
+
+/// A new connection that offers only HTTP/1.1 over TLS.
+async fn over_http1(upstream: &Upstream) -> Result<Connection, ClientError> {
     match upstream.0.tls {
         None => Err(ClientError::NoExtendedConnect),
         Some(_) => {
             if !upstream.has_room() {
                 return Err(ClientError::Busy);
             }
-            let permit = Permit::new(&upstream);
+            let permit = Permit::new(upstream);
             let (transport, lifetime) = upstream.open(AlpnOffer::Only(Protocol::EXCLUSIVE)).await?;
             Ok(upstream.begin_exclusive(transport, lifetime, permit))
         }

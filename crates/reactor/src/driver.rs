@@ -35,9 +35,9 @@ pub(crate) use self::report::{Event, Received, ReceivedTrain};
 pub(crate) use self::system::{
     Bound, BoundGroup, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers,
     SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
-    enlarge_descriptor_table, is_aborted_by_peer, is_cancelled, is_out_of_descriptors,
-    is_train_refused, out_of_descriptors, parse_train, pin_to, processors, raise_descriptor_limit,
-    reserve, set_processors, survives_io_uring, trim_heap, try_reserve,
+    enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
+    is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,
+    raise_descriptor_limit, reserve, set_processors, survives_io_uring, trim_heap, try_reserve,
 };
 pub use self::system::{LocalShortage, Steering, open_tun, prepare_descriptors, set_real_time};
 pub(crate) use self::wait_policy::WaitPolicy;

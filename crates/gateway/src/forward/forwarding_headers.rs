@@ -18,8 +18,8 @@ pub(crate) struct ForwardedClient<'a> {
     pub(crate) is_trusted: bool,
     /// All trusted proxies.
     pub(crate) trusted_proxies: &'a TrustedProxies,
-    /// Whether the request is for a WebSocket that the client may open.
-    pub(crate) is_websocket: bool,
+    /// The protocol that the client may switch to.
+    pub(crate) upgrade: Option<&'a str>,
     /// Length of the request's content.
     pub(crate) length: BodyLength,
     /// Host and port to send if the client named none.

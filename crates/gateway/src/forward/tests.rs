@@ -40,7 +40,7 @@ fn edit_with(
         peer,
         is_trusted: trusted,
         trusted_proxies: &TrustedProxies::default(),
-        is_websocket: WebSocket::requested(head).is_some(),
+        upgrade: WebSocket::requested(head).map(|_| "websocket"),
         length: match head.fields.get_str(Name::ContentLength) {
             Some(length) => BodyLength::Known(length.parse().unwrap()),
             None if head.fields.contains(Name::TransferEncoding) => BodyLength::Unknown,

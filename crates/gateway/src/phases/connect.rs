@@ -8,6 +8,7 @@ use super::reconnect::{reconnect, reconnect_unresolved};
 use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::{ConnectFailure, Request};
+use crate::request_kind::RequestKind;
 use crate::service::{GatewayService, Route};
 use crate::upstream::{Balancer, Pick};
 
@@ -87,10 +88,11 @@ pub(super) async fn connect(
         true => upstream.for_large_heads(),
         false => upstream,
     };
-    let connected = match (request.kind.is_websocket(), record.is_retried) {
-        (true, is_retry) => upstream.checkout_for_websocket(is_retry).await,
-        (false, true) => upstream.connect().await,
-        (false, false) => upstream.checkout().await,
+    let connected = match (&request.kind, record.is_retried) {
+        (RequestKind::WebSocket(_), is_retry) => upstream.checkout_for_websocket(is_retry).await,
+        (RequestKind::Upgrade(_), is_retry) => upstream.checkout_for_upgrade(is_retry).await,
+        (_, true) => upstream.connect().await,
+        (_, false) => upstream.checkout().await,
     };
     match connected {
         Ok(connection) => {

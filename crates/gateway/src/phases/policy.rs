@@ -22,7 +22,7 @@ pub(super) fn request_policy<S>(
         peer,
         trusted_proxies: &gateway.options.trusted_proxies,
         is_trusted: gateway.options.trusted_proxies.contains(peer),
-        is_websocket: request.kind.is_websocket(),
+        upgrade: request.kind.upgrade(),
         length: request.upload.length(),
         default_authority: &route.target.authority,
         loop_id: &gateway.loop_id,

@@ -1,17 +1,19 @@
-//! The tunnel of a WebSocket: both directions, until they have ended.
+//! The tunnel of a WebSocket or of another protocol: both directions, until they have ended.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use blitz_http::{Name, Pooled, ResponseHead, Timer, Tunnel};
+use blitz_http::{Name, Pooled, Responder, ResponseHead, Timer, Tunnel};
 
 use super::relay::ended_by;
 use crate::counters::count;
 use crate::flow::{Flow, FlowError};
+use crate::proxy_status::Failure;
 use crate::record::{Ended, Record};
 use crate::request::Request;
+use crate::request_kind::RequestKind;
 
 /// Relays a connection that leaves HTTP, until both directions have ended (rule 16). When one has, the
 /// other may be silent for `half_close_timeout`.
@@ -21,6 +23,12 @@ pub(super) async fn switch_protocols(
     upstream: Tunnel,
     half_close_timeout: Duration,
 ) -> Result<(), Ended> {
+    let may_switch = Responder::upgrade_requested;
+    let is_early = !request.responder.as_ref().is_some_and(may_switch);
+    // The upstream did not wait for the end of the content.
+    if is_early && matches!(request.kind, RequestKind::Upgrade(_)) {
+        return Err(Ended::Failed(Failure::HttpUpgradeFailed));
+    }
     let Some(responder) = request.responder.take() else {
         return Err(Ended::ClientGone);
     };

@@ -17,7 +17,7 @@ const ID_MAX: usize = 128;
 pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         request_id = request_id(head),
-        client = client(record, head),
+        client = client(record, head).map(tracing::field::display),
         protocol = record.version.as_str(),
         method = log_text::method(head),
         host = log_text::host(head),
@@ -66,7 +66,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
     };
     tracing::warn!(
         request_id = request_id(head),
-        client = client(record, head),
+        client = client(record, head).map(tracing::field::display),
         protocol = record.version.as_str(),
         method = log_text::method(head),
         host = log_text::host(head),

@@ -55,6 +55,7 @@ pub(super) fn target(value: &str) -> Result<Target, InvalidTarget> {
         path,
         authority,
         request_trailers: false,
+        upgrades: Vec::new(),
     })
 }
 

@@ -112,7 +112,7 @@ scenarios! {
     fn plain_text_is_sent_if_accept_prefers_it(io) {
         let proxy = Proxy::to(io, &[&format!("http://{}", refusing_address())]);
         let mut client = proxy.client();
-        client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n");
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/plain\r\n\r\n");
         let answer = client.response();
         assert_eq!(answer.field("content-type"), Some("text/plain; charset=utf-8"));
         assert!(answer.text().starts_with("502 Bad Gateway"), "{}", answer.text());

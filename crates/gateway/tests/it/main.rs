@@ -42,6 +42,7 @@ mod names;
 mod pooling;
 mod reconnect;
 mod records;
+mod refusal_log;
 mod retries;
 mod routing;
 mod smuggling;

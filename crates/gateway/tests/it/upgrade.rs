@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use blitz_gateway::Options;
+use blitz_gateway::{Options, Target};
+use blitz_http::IoChoice;
 
 use crate::support::{Proxy, Upstream, eventually, ok};
 
@@ -10,6 +11,47 @@ const REQUEST: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nU
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                       Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// A gateway with a target that allows these protocols.
+fn allowing(io: IoChoice, upstream: &Upstream, protocols: &[&str]) -> Proxy {
+    let mut target: Target = upstream.url().parse().unwrap();
+    let protocols = protocols.iter().map(|protocol| protocol.parse().unwrap());
+    target.upgrades.extend(protocols);
+    Proxy::start(Proxy::gateway(io).to(target), &[])
+}
+
+/// A request to switch to this protocol, as `docker exec` sends it.
+fn exec(protocol: &str) -> String {
+    format!(
+        "POST /exec/1/start HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
+         Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+    )
+}
+
+/// An upstream that switches to this protocol after the content, and then echoes, until FIN. Without
+/// `Upgrade` it answers with the names of the fields.
+fn docker(protocol: &'static str) -> Upstream {
+    Upstream::scripted(move |_, peer| {
+        while let Some((head, content)) = peer.request() {
+            assert_eq!(content, b"{}");
+            if head.field("upgrade").is_none() {
+                let names: Vec<_> = head.fields.iter().map(|(name, _)| name.as_str()).collect();
+                peer.send(ok(&names.join(" ")));
+                continue;
+            }
+            peer.send(format!(
+                "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\n\
+                 Connection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
+            ));
+            while let Some(byte) = peer.exactly(1) {
+                peer.send(byte);
+            }
+            peer.send("bye");
+            peer.finish();
+            return;
+        }
+    })
+}
 
 /// An upstream that switches and then echoes, until FIN.
 fn echo() -> Upstream {
@@ -24,6 +66,56 @@ fn echo() -> Upstream {
 }
 
 scenarios! {
+    fn protocols_that_the_target_allows_are_tunnels_in_both_directions(io) {
+        for protocol in ["tcp", "SPDY/3.1"] {
+            let upstream = docker(protocol);
+            let proxy = allowing(io, &upstream, &["tcp", "SPDY/3.1"]);
+            let mut peer = proxy.peer();
+            // Bytes of the protocol may follow at once.
+            peer.send(format!("{}\0early", exec(protocol)));
+            let answer = peer.head().unwrap();
+            assert_eq!(answer.line, "HTTP/1.1 101 Switching Protocols");
+            assert_eq!(answer.field("upgrade"), Some(protocol));
+            assert_eq!(answer.field("content-type"), Some("application/vnd.docker.raw-stream"));
+            assert_eq!(peer.exactly(6).unwrap(), b"\0early");
+            let head = upstream.head();
+            assert_eq!(head.field("upgrade"), Some(protocol));
+            assert_eq!(head.field("connection").map(str::to_ascii_lowercase).as_deref(), Some("upgrade"));
+            for message in ["one", "two"] {
+                peer.send(message);
+                assert_eq!(peer.exactly(3).unwrap(), message.as_bytes());
+            }
+            peer.send("last");
+            peer.finish();
+            assert_eq!(peer.rest(), (b"lastbye".to_vec(), true), "the other direction goes on");
+            assert_eq!(proxy.counters().tunnels, 1);
+            eventually("the tunnel ends", || proxy.http_counters().connections == 0);
+        }
+    }
+
+    fn other_protocols_are_not_forwarded(io) {
+        for (allowed, requested) in [(&[][..], "tcp"), (&["tcp"], "SPDY/3.1"), (&["tcp"], "h2c"), (&["tcp"], "HTTP/2.0")] {
+            let upstream = docker("tcp");
+            let proxy = allowing(io, &upstream, allowed);
+            let mut client = proxy.client();
+            client.send(exec(requested));
+            let answer = client.response();
+            assert_eq!(answer.status, 200);
+            assert!(!answer.text().split(' ').any(|name| name == "upgrade"), "{}", answer.text());
+            assert_eq!(proxy.counters().tunnels, 0);
+        }
+    }
+
+    fn a_switch_to_another_protocol_than_the_requested_one_is_a_bad_gateway(io) {
+        let upstream = docker("vnc");
+        let proxy = allowing(io, &upstream, &["tcp", "vnc"]);
+        let mut client = proxy.client();
+        client.send(exec("tcp"));
+        let answer = client.response();
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.field("proxy-status"), Some("blitz; error=http_upgrade_failed"));
+    }
+
     fn bytes_flow_in_both_directions_after_101(io) {
         let upstream = echo();
         let proxy = Proxy::to(io, &[&upstream.url()]);

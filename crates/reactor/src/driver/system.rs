@@ -25,7 +25,7 @@ use self::unix::unix_listener;
 use super::Handle;
 use crate::socket::Address;
 
-pub(crate) use self::address::RawAddress;
+pub(crate) use self::address::{RawAddress, interface_index};
 pub use self::datagram::DatagramBuffers;
 #[cfg(feature = "simulation")]
 pub(super) use self::datagram::write_train;

@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
+use crate::driver;
+
 /// This machine has no such interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoInterface(String);
@@ -44,10 +46,7 @@ fn number(zone: &str) -> Option<u32> {
 
 /// The number of the interface with this name.
 fn index_of(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the name ends with NUL and lives for the call, which keeps no pointer to it.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index > 0).then_some(index)
+    driver::interface_index(&CString::new(name).ok()?)
 }
 
 #[cfg(test)]

@@ -1,11 +1,19 @@
 //! Socket addresses in the kernel's representation.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::socket::Address;
+
+/// The number of the network interface with this name.
+pub(crate) fn interface_index(name: &CStr) -> Option<u32> {
+    // SAFETY: the name ends with NUL and lives for the call, which keeps no pointer to it.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index > 0).then_some(index)
+}
 
 /// A `sockaddr_storage` and the length of the address in it.
 pub(crate) struct RawAddress {
