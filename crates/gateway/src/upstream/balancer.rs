@@ -150,7 +150,10 @@ impl Balancer {
             AddressSource::Name(name) => {
                 tried.name.get_or_insert_with(|| name.state());
                 match &**name.latest() {
-                    LookupResult::Pending => Pick::Pending,
+                    LookupResult::Pending => {
+                        tried.name = None;
+                        Pick::Pending
+                    }
                     LookupResult::Failed(failure) => Pick::Unresolved(*failure),
                     LookupResult::Addresses(addresses) => self.pick_of(addresses, tried, now()),
                 }
