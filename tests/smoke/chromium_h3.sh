@@ -13,7 +13,7 @@ port=$(free_tls_port)
 start upstream "$upstream" node "$here/browser.mjs" "$upstream"
 # As the default listeners: over HTTP/3 Chromium tries ::1 only, if localhost has both addresses.
 listeners=(--listen-tls "127.0.0.1:$port")
-if [ -s /proc/net/if_inet6 ]; then listeners+=(--listen-tls "[::1]:$port"); fi
+if grep -q ' lo$' /proc/net/if_inet6 2>/dev/null; then listeners+=(--listen-tls "[::1]:$port"); fi
 start_blitz front "$plain" "${listeners[@]}" --to "http://127.0.0.1:$upstream" \
   --cert "$scratch/localhost.pem" --key "$scratch/localhost.key"
 
