@@ -20,7 +20,7 @@ mod signed_rank;
 
 pub use crate::random::Random;
 pub(crate) use compare::is_equal;
-pub use compare::{Comparison, Difference, EQUAL_WITHIN, PAIRS_MIN, compare, compare_sets};
+pub use compare::{Comparison, Difference, PAIRS_MIN, compare, compare_sets};
 pub use median::{Interval, Median};
 pub use order::order;
 pub use percentile::{Percentile, Reading};

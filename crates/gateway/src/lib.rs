@@ -10,6 +10,7 @@ mod grpc;
 mod options;
 mod phases;
 mod proxy_status;
+mod reconnecting;
 mod record;
 mod rejection;
 mod replay;

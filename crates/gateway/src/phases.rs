@@ -28,7 +28,6 @@ use connect::{connect, pick};
 use finish::{finish, reject, respond_unrouted};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
-pub(crate) use reconnect::Reconnecting;
 use relay::relay;
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;

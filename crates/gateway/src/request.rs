@@ -2,8 +2,8 @@
 
 use blitz_http::{BodyError, Drain, Exchange, Pooled, RequestHead, Responder, Upstream};
 
-use crate::phases::Reconnecting;
 use crate::proxy_status::Failure;
+use crate::reconnecting::Reconnecting;
 use crate::record::{self, Ended, Record};
 use crate::request_kind::RequestKind;
 use crate::service::{GatewayService, Route};

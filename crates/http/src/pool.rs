@@ -517,7 +517,7 @@ async fn for_websocket(upstream: Upstream, fresh: bool) -> Result<Connection, Cl
         // No SETTINGS in time: assume no extended CONNECT.
         Ok(Ok(false)) | Err(_) => drop(connection),
     }
-    over_http1(&upstream).await
+    exclusive(&upstream).await
 }
 
 async fn for_upgrade(upstream: Upstream, fresh: bool) -> Result<Connection, ClientError> {
@@ -529,11 +529,11 @@ async fn for_upgrade(upstream: Upstream, fresh: bool) -> Result<Connection, Clie
         return Ok(connection);
     }
     drop(connection);
-    over_http1(&upstream).await
+    exclusive(&upstream).await
 }
 
 /// A new connection that offers only HTTP/1.1 over TLS.
-async fn over_http1(upstream: &Upstream) -> Result<Connection, ClientError> {
+async fn exclusive(upstream: &Upstream) -> Result<Connection, ClientError> {
     match upstream.0.tls {
         None => Err(ClientError::NoExtendedConnect),
         Some(_) => {

@@ -26,7 +26,7 @@ pub struct LinkSpec {
 impl LinkSpec {
     /// Whether packets are lost on the way, beside those that find a queue full.
     #[must_use]
-    pub fn loses_packets(&self) -> bool {
+    pub(crate) fn loses_packets(&self) -> bool {
         let loses = |direction: &DirectionSpec| match direction.loss {
             Loss::Random(probability) => !probability.is_zero(),
             Loss::GilbertElliott(_) | Loss::Every(_) => true,

@@ -31,7 +31,7 @@ pub enum Difference {
     Smaller,
     /// The system is significantly larger than the base.
     Larger,
-    /// The rounds show no difference, and exclude one of more than [`EQUAL_WITHIN`].
+    /// The rounds show no difference, and exclude one of more than 5 %.
     Equal,
     /// The rounds show no difference, and do not exclude one.
     Undecided,
@@ -45,7 +45,7 @@ impl Difference {
 }
 
 /// The share of the base by which equal systems differ at most.
-pub const EQUAL_WITHIN: f64 = 0.05;
+pub(crate) const EQUAL_WITHIN: f64 = 0.05;
 
 /// Whether an interval of ratios that contains 1 leaves no room for a difference that matters.
 pub(crate) fn is_equal(interval: Interval) -> bool {

@@ -138,18 +138,8 @@ fn least_time(
     let mut times = match (program, version) {
         (Program::BlitzLoad, _) => {
             let count = count.to_string();
-            let load = [
-                "load",
-                "--json",
-                "-",
-                "--quiet",
-                "--insecure",
-                "-c",
-                "1",
-                "-t",
-                "1",
-            ];
-            let mut command = place.blitz(&load);
+            let load = "load --json - --quiet --insecure -c 1 -t 1";
+            let mut command = place.blitz(&load.split(' ').collect::<Vec<_>>());
             command.args(["-n", &count, "--http", version, &url]);
             let result: Value = serde_json::from_str(&place.output(&mut command)).unwrap();
             assert_eq!(result["counts"]["completed"].to_string(), count);

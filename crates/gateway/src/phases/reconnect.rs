@@ -4,8 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use blitz_http::{ClientError, TlsError};
-
 use crate::request::Request;
 use crate::service::{GatewayService, Route};
 use crate::upstream::Tried;
@@ -16,36 +14,6 @@ const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// The shortest and longest pause between attempts to connect, which grows with the time that has passed.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// The failures to connect of a request.
-#[derive(Debug, Default)]
-pub(crate) struct Reconnecting {
-    /// When the first failure was that may be over soon.
-    since: Option<Instant>,
-    /// It has waited for the look-up that it caused.
-    has_looked_up: bool,
-}
-
-impl Reconnecting {
-    pub(crate) fn note_failure(&mut self, error: &ClientError) {
-        if is_transient(error) {
-            self.since.get_or_insert_with(blitz_http::now);
-        }
-    }
-}
-
-/// Whether the upstream may just be restarting. What is wrong with TLS otherwise stays wrong.
-fn is_transient(error: &ClientError) -> bool {
-    matches!(
-        error,
-        ClientError::Refused
-            | ClientError::NoSocket
-            | ClientError::ConnectTimedOut
-            | ClientError::Unreachable
-            | ClientError::ConnectFailed(_)
-            | ClientError::TlsHandshake(TlsError::Ended | TlsError::TimedOut)
-    )
-}
 
 /// Waits until there is a reason to try again; `false` if there is none.
 ///
@@ -119,13 +87,5 @@ mod tests {
             [50, 200, 500]
         );
         assert!((62..63).contains(&millis(0, 255)));
-    }
-
-    #[test]
-    fn a_wrong_certificate_is_not_tried_again() {
-        assert!(!is_transient(&ClientError::TlsHandshake(
-            TlsError::Incompatible
-        )));
-        assert!(is_transient(&ClientError::Refused));
     }
 }

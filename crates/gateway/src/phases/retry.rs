@@ -2,9 +2,9 @@
 
 use blitz_http::ClientError;
 
-use super::reconnect::Reconnecting;
 use crate::counters::count;
 use crate::proxy_status::Failure;
+use crate::reconnecting::Reconnecting;
 use crate::record::Ended;
 use crate::request::Request;
 use crate::service::{GatewayService, Route};
