@@ -2,12 +2,14 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use blitz::serving::ListenerConfig;
 use blitz_gateway::{Gateway, Options};
-use blitz_http::Address;
+use blitz_http::{Address, DatagramListener, TlsSlot};
 use blitz_reactor::Counters;
 use blitz_reactor::simulation::{Conditions, Stop, Stream, World};
 use bytes::Bytes;
@@ -16,11 +18,19 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 
+use crate::http3::Counted;
 use crate::io::{Io, Tasks};
 use crate::raw::{Framing, Raw};
+use crate::tls;
 
-/// Connections of HTTP/1.1 clients, or concurrent streams of the HTTP/2 client.
+/// Connections of HTTP/1.1 clients, or concurrent streams of the client of HTTP/2 or HTTP/3.
 const AT_ONCE: usize = 16;
+
+/// The secret of the gateway's QUIC endpoint.
+const QUIC_SECRET: [u8; 32] = [7; 32];
+
+/// Incomplete handshakes above which the gateway sends Retry: none of these runs has so many.
+const RETRY_ABOVE: usize = 256;
 
 const HELLO: &str = "Hello, World!";
 
@@ -30,10 +40,19 @@ const LARGE: usize = 1 << 20;
 /// A kind of request: its name, the versions on both sides, and the bytes of both bodies.
 struct Kind {
     name: &'static str,
-    client_is_http2: bool,
+    client: Client,
     upstream: Option<Upstream>,
     request_bytes: usize,
     response_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Client {
+    Http1,
+    Http2,
+    Http3,
+    /// Over HTTP/3, with a connection for each request.
+    Handshakes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,10 +62,10 @@ enum Upstream {
 }
 
 impl Kind {
-    const fn new(name: &'static str, client_is_http2: bool, upstream: Option<Upstream>) -> Kind {
+    const fn new(name: &'static str, client: Client, upstream: Option<Upstream>) -> Kind {
         Kind {
             name,
-            client_is_http2,
+            client,
             upstream,
             request_bytes: 0,
             response_bytes: HELLO.len(),
@@ -77,16 +96,20 @@ impl Kind {
 }
 
 const KINDS: &[Kind] = &[
-    Kind::new("h1-hello", false, None),
-    Kind::new("h1-to-h1", false, Some(Upstream::Http1)),
-    Kind::new("h2-hello", true, None),
-    Kind::new("h2-to-h1", true, Some(Upstream::Http1)),
-    Kind::new("h2-to-h2", true, Some(Upstream::Http2)),
-    Kind::new("h1-data-1MiB", false, None).download(),
-    Kind::new("h1-to-h1-1MiB", false, Some(Upstream::Http1)).download(),
-    Kind::new("h1-to-h1-1MiB-up", false, Some(Upstream::Http1)).upload(),
-    Kind::new("h2-to-h1-1MiB", true, Some(Upstream::Http1)).download(),
-    Kind::new("h2-to-h1-1MiB-up", true, Some(Upstream::Http1)).upload(),
+    Kind::new("h1-hello", Client::Http1, None),
+    Kind::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
+    Kind::new("h2-hello", Client::Http2, None),
+    Kind::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
+    Kind::new("h2-to-h2", Client::Http2, Some(Upstream::Http2)),
+    Kind::new("h1-data-1MiB", Client::Http1, None).download(),
+    Kind::new("h1-to-h1-1MiB", Client::Http1, Some(Upstream::Http1)).download(),
+    Kind::new("h1-to-h1-1MiB-up", Client::Http1, Some(Upstream::Http1)).upload(),
+    Kind::new("h2-to-h1-1MiB", Client::Http2, Some(Upstream::Http1)).download(),
+    Kind::new("h2-to-h1-1MiB-up", Client::Http2, Some(Upstream::Http1)).upload(),
+    Kind::new("h3-hello", Client::Http3, None),
+    Kind::new("h3-to-h1", Client::Http3, Some(Upstream::Http1)),
+    Kind::new("h3-data-1MiB", Client::Http3, None).download(),
+    Kind::new("h3-handshake", Client::Handshakes, None),
 ];
 
 /// The kinds of requests that can be counted.
@@ -102,11 +125,16 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let kind = KINDS.iter().find(|kind| kind.name == name);
     let kind = kind.ok_or_else(|| format!("there is no kind '{name}'"))?;
     let world = World::new(1, Conditions::calm());
-    let address = Address::Tcp(([127, 0, 0, 1], 8080).into());
+    let socket = SocketAddr::from(([127, 0, 0, 1], 8080));
+    let address = Address::Tcp(socket);
     let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
-    let mut gateway = Gateway::new()
-        .listen(address.clone())
-        .options(Options::default());
+    let mut gateway = Gateway::new().options(Options::default());
+    gateway = match kind.client {
+        Client::Http1 | Client::Http2 => gateway.listen(address.clone()),
+        Client::Http3 | Client::Handshakes => {
+            gateway.listen_tls(address.clone(), TlsSlot::new(tls::listener()))
+        }
+    };
     if let Some(version) = kind.upstream {
         let scheme = match version {
             Upstream::Http1 => "http",
@@ -132,7 +160,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     }
     let site = blitz::builtin::app().into_service();
     let site = site.map_err(|error| error.to_string())?;
-    let serve = gateway.on_cores(&|_| None, move || site.on_core());
+    let serve = gateway.on_cores(&datagrams, move || site.on_core());
     let serving = serve.map_err(|error| error.to_string())?();
     world
         .start_core(10_000, async move { drop(serving.await) })
@@ -146,11 +174,16 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
         kind,
         done: Rc::clone(&done),
     };
-    match kind.client_is_http2 {
-        true => world.spawn(ask_http2(load(requests))),
-        false => {
+    match kind.client {
+        Client::Http2 => world.spawn(ask_http2(load(requests))),
+        Client::Http3 => world.spawn(ask_http3(load(requests), socket)),
+        Client::Http1 | Client::Handshakes => {
             for client in 0..AT_ONCE {
-                world.spawn(ask_http1(load(share(requests, client))));
+                let load = load(share(requests, client));
+                match kind.client {
+                    Client::Handshakes => world.spawn(shake_hands(load, socket, client)),
+                    _ => world.spawn(ask_http1(load)),
+                }
             }
         }
     }
@@ -161,6 +194,17 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     match stop {
         Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
+    }
+}
+
+/// The UDP socket of a listener with TLS.
+fn datagrams(listener: &ListenerConfig) -> Option<DatagramListener> {
+    match listener.address {
+        Address::Tcp(address) if listener.http3 => {
+            let listener = DatagramListener::simulated(address, 1, &QUIC_SECRET, RETRY_ABOVE);
+            Some(listener)
+        }
+        _ => None,
     }
 }
 
@@ -288,6 +332,40 @@ async fn ask_http2(load: Load) {
                 done.set(done.get() + 1);
             }
         });
+    }
+}
+
+/// Sends requests on one connection of HTTP/3.
+async fn ask_http3(load: Load, gateway: SocketAddr) {
+    let Some(connection) = Counted::connect(&load.world, gateway, 1).await else {
+        return;
+    };
+    for client in 0..AT_ONCE {
+        let share = share(load.requests, client);
+        let (mut connection, done) = (connection.clone(), Rc::clone(&load.done));
+        let kind = load.kind;
+        load.world.spawn(async move {
+            for _ in 0..share {
+                if connection.get(&kind.path()).await != Some(kind.response_bytes) {
+                    return;
+                }
+                done.set(done.get() + 1);
+            }
+        });
+    }
+}
+
+/// Sends each request on a connection of its own.
+async fn shake_hands(load: Load, gateway: SocketAddr, client: usize) {
+    for request in 0..load.requests {
+        let seed = (client << 32 | request) as u64;
+        let Some(mut connection) = Counted::connect(&load.world, gateway, seed).await else {
+            return;
+        };
+        if connection.get(&load.kind.path()).await != Some(load.kind.response_bytes) {
+            return;
+        }
+        load.done.set(load.done.get() + 1);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clients over HTTP/3 with `quinn-proto` and `h3`: they send planned requests, compare the responses, move to other
 //! addresses, and update their keys.
 
+mod counted;
 mod dynamic;
 mod quic;
 mod streams;
@@ -29,6 +30,8 @@ use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{self, Client, FIRST_HOST, Fault, Request};
 use crate::tls;
+
+pub(crate) use self::counted::Counted;
 
 /// Handshakes that a client attempts. One may fail where datagrams are lost: the gateway limits its time.
 const HANDSHAKES_MAX: u64 = 4;

@@ -47,7 +47,7 @@ struct Arguments {
     /// Stops at the first failure
     #[arg(long)]
     first: bool,
-    /// Serves requests of this kind without faults, and prints the number of receives and sends
+    /// Serves requests of this kind without faults, and prints the number of receives, sends and datagrams
     #[arg(long, value_name = "KIND", conflicts_with_all = ["seed", "runs", "minutes"])]
     count: Option<String>,
     /// Number of requests of --count
@@ -76,7 +76,13 @@ fn main() -> ExitCode {
     let has_passed = match (&arguments.count, arguments.seed) {
         (Some(kind), _) => match blitz_simulate::serve(kind, arguments.requests) {
             Ok(counters) => {
-                println!("receives {} sends {}", counters.receives, counters.sends);
+                println!(
+                    "receives {} sends {} datagrams_received {} datagrams_sent {}",
+                    counters.receives + counters.trains_received,
+                    counters.sends + counters.trains_sent,
+                    counters.datagrams_received,
+                    counters.datagrams_sent,
+                );
                 true
             }
             Err(error) => {

@@ -489,7 +489,8 @@ impl Sim {
         });
     }
 
-    /// Sends every datagram of a train.
+    /// Sends every datagram of a train. Never inlined, as [`turn`](Self::turn).
+    #[inline(never)]
     pub(super) fn send_datagrams(&mut self, handle: Handle, slot: u32, train: &SentTrain) {
         let mut network = self.network.borrow_mut();
         let is_train = train.destination.segment_bytes.is_some();
