@@ -174,19 +174,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
         kind,
         done: Rc::clone(&done),
     };
-    match kind.client {
-        Client::Http2 => world.spawn(ask_http2(load(requests))),
-        Client::Http3 => world.spawn(ask_http3(load(requests), socket)),
-        Client::Http1 | Client::Handshakes => {
-            for client in 0..AT_ONCE {
-                let load = load(share(requests, client));
-                match kind.client {
-                    Client::Handshakes => world.spawn(shake_hands(load, socket, client)),
-                    _ => world.spawn(ask_http1(load)),
-                }
-            }
-        }
-    }
+    start_clients(&world, kind, requests, socket, load);
     let stop = world.run(Duration::from_secs(3_600), || done.get() == requests);
     let answered = done.get();
     let counters = world.counters(0);
@@ -194,6 +182,30 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     match stop {
         Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
+    }
+}
+
+/// Starts the clients, each with its part of the requests.
+fn start_clients(
+    world: &World,
+    kind: &Kind,
+    requests: usize,
+    gateway: SocketAddr,
+    load: impl Fn(usize) -> Load,
+) {
+    match kind.client {
+        Client::Http2 => world.spawn(ask_http2(load(requests))),
+        Client::Http3 => world.spawn(ask_http3(load(requests), gateway)),
+        Client::Http1 => {
+            for client in 0..AT_ONCE {
+                world.spawn(ask_http1(load(share(requests, client))));
+            }
+        }
+        Client::Handshakes => {
+            for client in 0..AT_ONCE {
+                world.spawn(shake_hands(load(share(requests, client)), gateway, client));
+            }
+        }
     }
 }
 
