@@ -98,7 +98,7 @@ mod tests {
         replay
     }
 
-    fn kept(replay: Replay) -> Option<Vec<u8>> {
+    fn kept(replay: &Replay) -> Option<Vec<u8>> {
         let complete = replay.is_complete();
         complete.then(|| replay.sent().map_or(Vec::new(), |kept| kept.to_vec()))
     }
@@ -106,23 +106,23 @@ mod tests {
     #[test]
     fn sent_content_is_kept_up_to_a_bound() {
         assert_eq!(
-            kept(after(Method::Put, BodyLength::Known(4), 4)),
+            kept(&after(Method::Put, BodyLength::Known(4), 4)),
             Some(b"abcd".to_vec())
         );
         assert_eq!(
-            kept(after(Method::Put, BodyLength::Unknown, 4)),
+            kept(&after(Method::Put, BodyLength::Unknown, 4)),
             Some(b"abcd".to_vec())
         );
-        assert_eq!(kept(after(Method::Put, BodyLength::Unknown, 5)), None);
+        assert_eq!(kept(&after(Method::Put, BodyLength::Unknown, 5)), None);
     }
 
     #[test]
     fn too_long_content_can_be_sent_again_only_while_unsent() {
         assert_eq!(
-            kept(after(Method::Put, BodyLength::Known(5), 0)),
+            kept(&after(Method::Put, BodyLength::Known(5), 0)),
             Some(Vec::new())
         );
-        assert_eq!(kept(after(Method::Put, BodyLength::Known(5), 1)), None);
+        assert_eq!(kept(&after(Method::Put, BodyLength::Known(5), 1)), None);
     }
 
     #[test]
@@ -130,17 +130,17 @@ mod tests {
         let mut replay = after(Method::Put, BodyLength::Known(4), 2);
         replay.forget();
         replay.note(b"cd");
-        assert_eq!(kept(replay), None);
+        assert_eq!(kept(&replay), None);
     }
 
     #[test]
     fn content_of_a_post_is_not_kept() {
-        assert_eq!(kept(after(Method::Post, BodyLength::Known(1), 1)), None);
+        assert_eq!(kept(&after(Method::Post, BodyLength::Known(1), 1)), None);
     }
 
     #[test]
     fn content_of_a_post_is_kept_if_the_server_can_refuse_it_unprocessed() {
         let replay = after_sending(true, Method::Post, BodyLength::Known(1), 1);
-        assert_eq!(kept(replay), Some(b"a".to_vec()));
+        assert_eq!(kept(&replay), Some(b"a".to_vec()));
     }
 }
