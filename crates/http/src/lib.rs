@@ -75,8 +75,8 @@ pub mod reactor {
 
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Lingering, Listener,
-    LocalShortage, NoInterface, Pinning, PoolFuture, PreciseTimer, Signal, Signals, Slice, TaskKey,
-    Timer, block_on, blocking, core_index, core_local, now, open_tun, parse_zoned,
+    LocalShortage, NoInterface, Pinning, PoolFuture, PreciseTimer, Reservation, Signal, Signals,
+    Slice, TaskKey, Timer, block_on, blocking, core_index, core_local, now, open_tun, parse_zoned,
     precise_sleep_until, prepare_descriptors, probe, random_u64, read_clock, set_real_time, sleep,
     sleep_until, spawn, start, timeout, wall_clock, yield_now,
 };

@@ -33,7 +33,7 @@ pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received, ReceivedTrain};
 
 pub(crate) use self::system::{
-    Bound, BoundGroup, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, SendBuffers,
+    Bound, BoundGroup, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, Reserved, SendBuffers,
     SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
     enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
     is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,

@@ -73,7 +73,7 @@ pub use per_core::{
 pub use signal::{Signal, Signals};
 pub use socket::{
     Address, Cause, DatagramGroup, DatagramSocket, Datagrams, Ecn, Lingering, Listener,
-    NoInterface, Parked, Resume, Socket, Train, parse_zoned,
+    NoInterface, Parked, Reservation, Resume, Socket, Train, parse_zoned,
 };
 pub use timer::{
     Elapsed, PreciseTimer, Timer, now, precise_sleep_until, random_u64, read_clock, sleep,

@@ -36,7 +36,7 @@ pub use datagrams::{DatagramGroup, DatagramSocket, Datagrams, Ecn, Train};
 pub(crate) use entry::{Action, Parking};
 pub(crate) use key::SocketKey;
 pub use lingering::Lingering;
-pub use listener::Listener;
+pub use listener::{Listener, Reservation};
 pub(crate) use table::{SocketTable, Sockets};
 pub use zone::{NoInterface, parse_zoned};
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{
     Address, Config, CoreDatagramListener, Cores, DatagramListener, Drain, FOREVER, Listener,
-    ServeOptions, Service, Signal, Signals, TlsSlot,
+    Reservation, ServeOptions, Service, Signal, Signals, TlsSlot,
 };
 
 pub use crate::certificates::{ValidityWatch, unusable_reason};
@@ -46,6 +46,8 @@ pub struct ListenerConfig {
     pub http3: bool,
     /// How clients learn of HTTP/3.
     pub alt_svc: AltSvc,
+    /// Keeps the address until the cores listen.
+    pub reservation: Option<Arc<Reservation>>,
 }
 
 /// The field `Alt-Svc` (RFC 7838) in responses over TLS: where HTTP/3 is served, or `clear` if it is not.
@@ -125,12 +127,13 @@ impl From<Address> for ListenerConfig {
             http2_only: false,
             http3: false,
             alt_svc: AltSvc::default(),
+            reservation: None,
         }
     }
 }
 
-/// Checks that no other program listens on these addresses, and replaces port 0 by a free one. Call it
-/// once, before the cores [start]. Waits for about a second while an address is in use, because a
+/// Checks that no other program listens on these addresses, and keeps them until the cores listen; port 0
+/// becomes a free one. Call it once, before the cores [start]. Waits for about a second while an address is in use, because a
 /// process that was killed may still be releasing it.
 ///
 /// # Errors
@@ -153,12 +156,16 @@ pub fn try_reserve(
 
 fn reserve_each(
     configs: impl IntoIterator<Item = ListenerConfig>,
-    reserve: fn(&Address) -> io::Result<Address>,
+    reserve: fn(&Address) -> io::Result<Reservation>,
 ) -> Result<Vec<ListenerConfig>, StartError> {
     let reserved = configs.into_iter().map(|config| {
         let address = &config.address;
         match check_path(address).and_then(|()| reserve(address)) {
-            Ok(address) => Ok(ListenerConfig { address, ..config }),
+            Ok(reservation) => Ok(ListenerConfig {
+                address: reservation.address().clone(),
+                reservation: Some(Arc::new(reservation)),
+                ..config
+            }),
             Err(error) => Err(StartError::Listen(config.address, error)),
         }
     });
@@ -189,12 +196,15 @@ fn check_path(address: &Address) -> io::Result<()> {
 /// # Errors
 /// [`StartError`]; cores that have started are stopped.
 pub fn start<S: Service>(
-    configs: Vec<ListenerConfig>,
+    mut configs: Vec<ListenerConfig>,
     cores: &Config,
     make: impl Fn() -> (Rc<S>, ServeOptions) + Send + Sync + 'static,
 ) -> Result<Serving, StartError> {
     let (started, starts) = channel();
     let ended = Arc::new(AtomicUsize::new(0));
+    let reservations: Vec<_> = (configs.iter_mut())
+        .map(|config| config.reservation.take())
+        .collect();
     let listeners = bind_datagrams(configs, cores.core_count());
     let configs = listeners.iter().map(|(config, _)| config.clone()).collect();
     let setup = Arc::new(CoreSetup {
@@ -216,6 +226,7 @@ pub fn start<S: Service>(
             return Err(error);
         }
     }
+    drop(reservations);
     if let Err(error) = serving.cores.check_descriptors() {
         serving.drain(Duration::ZERO);
         let text = format!("{error}: {MORE_OPEN_FILES}");

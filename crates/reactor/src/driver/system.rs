@@ -152,14 +152,24 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
             set_option(&fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
     }
-    if raw.family() == libc::AF_INET6 {
-        set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
-    }
-    // SAFETY: the address is live, and its length is right.
-    check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr(), raw.len()) })?;
+    accept_both_families(&fd, &raw)?;
+    bind(&fd, &raw)?;
     // SAFETY: a plain system call on a descriptor of ours.
     check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
     Ok(fd)
+}
+
+/// An IPv6 address means IPv4 as well.
+fn accept_both_families(fd: &OwnedFd, address: &RawAddress) -> io::Result<()> {
+    match address.family() {
+        libc::AF_INET6 => set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0),
+        _ => Ok(()),
+    }
+}
+
+fn bind(fd: &OwnedFd, address: &RawAddress) -> io::Result<()> {
+    // SAFETY: the address is live, and its length is right.
+    check(unsafe { libc::bind(fd.as_raw_fd(), address.as_ptr(), address.len()) }).map(drop)
 }
 
 /// Opens a socket for connecting to `address`.
@@ -194,7 +204,7 @@ pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Resul
 }
 
 /// [`try_reserve`], repeated for [`RELEASE_WAIT_MAX`] while the address is in use.
-pub(crate) fn reserve(address: &Address) -> io::Result<Address> {
+pub(crate) fn reserve(address: &Address) -> io::Result<Reserved> {
     let end = Instant::now() + RELEASE_WAIT_MAX;
     loop {
         match try_reserve(address) {
@@ -206,15 +216,28 @@ pub(crate) fn reserve(address: &Address) -> io::Result<Address> {
     }
 }
 
+/// An address with the actual port, and the socket that keeps a port until the cores listen.
+pub(crate) type Reserved = (Address, Option<OwnedFd>);
+
 /// Checks that no other socket listens on `address`, and replaces port 0 by a free one.
-pub(crate) fn try_reserve(address: &Address) -> io::Result<Address> {
-    match address {
-        Address::Tcp(_) => {
-            let bound = local(listen(address, false, true)?.as_raw_fd())?;
-            Ok(bound.map_or_else(|| address.clone(), Address::Tcp))
-        }
-        Address::Unix(path) => unix_listener(path).map(|_| address.clone()),
+///
+/// A listening socket finds out whether another one has the port, which one with `SO_REUSEPORT` does not.
+/// A bound socket that does not listen then keeps the port: sockets with `SO_REUSEPORT` can bind it too,
+/// the kernel gives it to nobody who asks for a free one, and no connection reaches it.
+pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
+    if let Address::Unix(path) = address {
+        return unix_listener(path).map(|_| (address.clone(), None));
     }
+    let exclusive = listen(address, false, true)?;
+    let bound = local(exclusive.as_raw_fd())?;
+    let address = bound.map_or_else(|| address.clone(), Address::Tcp);
+    set_option(&exclusive, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    let raw = RawAddress::new(&address)?;
+    let keeper = stream_socket(raw.family(), true)?;
+    set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    accept_both_families(&keeper, &raw)?;
+    bind(&keeper, &raw)?;
+    Ok((address, Some(keeper)))
 }
 
 /// The local IP address; `None` on a unix socket.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,6 +24,28 @@ const AHEAD_MAX: usize = 256;
 /// earlier when a socket closes; the process may also have closed other descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
+/// An address that is kept for the listeners of this process: until this is dropped, the kernel gives its
+/// port to nobody who asks for a free one, and no other program can bind it alone.
+#[derive(Debug)]
+pub struct Reservation {
+    address: Address,
+    _keeper: Option<OwnedFd>,
+}
+
+impl Reservation {
+    fn new((address, keeper): driver::Reserved) -> Reservation {
+        Reservation {
+            address,
+            _keeper: keeper,
+        }
+    }
+
+    /// The address, with the actual port.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
 /// A listening socket of this core.
 ///
 /// Each core binds its own (`SO_REUSEPORT`), and the kernel distributes connections among them. A unix
@@ -37,22 +60,22 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Checks that no other socket listens on `address`, which `SO_REUSEPORT` would hide, and replaces
-    /// port 0 by a free one. Called once, before the cores bind. Waits for about a second while the
-    /// address is in use: a process that was killed may still be releasing it.
+    /// Checks that no other socket listens on `address`, which `SO_REUSEPORT` would hide, and keeps it
+    /// for the cores; port 0 becomes a free one. Called once, before the cores bind. Waits for about a
+    /// second while the address is in use: a process that was killed may still be releasing it.
     ///
     /// # Errors
     /// The error of `bind(2)`, in particular `AddrInUse`.
-    pub fn reserve(address: &Address) -> io::Result<Address> {
-        driver::reserve(address)
+    pub fn reserve(address: &Address) -> io::Result<Reservation> {
+        driver::reserve(address).map(Reservation::new)
     }
 
     /// [`Listener::reserve`] without the wait.
     ///
     /// # Errors
     /// The same.
-    pub fn try_reserve(address: &Address) -> io::Result<Address> {
-        driver::try_reserve(address)
+    pub fn try_reserve(address: &Address) -> io::Result<Reservation> {
+        driver::try_reserve(address).map(Reservation::new)
     }
 
     /// Binds and listens.

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_reactor::{
-    Address, Config, Cores, DriverKind, IoChoice, Listener, Socket, core_index, sleep, spawn,
-    start, yield_now,
+    Address, Config, Cores, DriverKind, IoChoice, Listener, Socket, block_on, core_index, sleep,
+    spawn, start, yield_now,
 };
 
 use crate::{anywhere, config, on_both_drivers};
@@ -20,7 +20,8 @@ const DRIVERS: [IoChoice; 2] = [IoChoice::Uring, IoChoice::Epoll];
 #[test]
 fn every_core_serves_the_same_address() {
     for io in DRIVERS {
-        let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+        let reservation = Listener::reserve(&anywhere()).unwrap();
+        let Address::Tcp(address) = *reservation.address() else {
             unreachable!()
         };
         let served: Arc<[AtomicUsize; 2]> = Arc::default();
@@ -207,9 +208,11 @@ fn ipv4_peers_of_a_listener_for_both_families_have_ipv4_addresses() {
 
 #[test]
 fn an_address_in_use_is_detected_despite_shared_ports() {
-    let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+    let reservation = Listener::reserve(&anywhere()).unwrap();
+    let Address::Tcp(address) = *reservation.address() else {
         unreachable!()
     };
+    drop(reservation);
     let taken = TcpListener::bind(address).unwrap();
     let error = Listener::try_reserve(&address.into()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
@@ -220,6 +223,32 @@ fn an_address_in_use_is_detected_despite_shared_ports() {
     });
     assert!(Listener::reserve(&address.into()).is_ok());
     released.join().unwrap();
+}
+
+/// Between the check and the listening of the cores lies their start.
+#[test]
+fn a_reserved_address_is_kept_until_the_cores_listen() {
+    let reservation = Listener::reserve(&anywhere()).unwrap();
+    let address = reservation.address();
+    let Address::Tcp(socket_address) = *address else {
+        unreachable!()
+    };
+    let in_use = |error: std::io::Error| error.kind() == ErrorKind::AddrInUse;
+    assert!(Listener::try_reserve(address).is_err_and(in_use));
+    assert!(TcpListener::bind(socket_address).is_err_and(in_use));
+    let refused = TcpStream::connect(socket_address).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    block_on(&config(IoChoice::Auto), async {
+        let shared = [
+            Listener::bind(address).unwrap(),
+            Listener::bind(address).unwrap(),
+        ];
+        drop(shared);
+    })
+    .unwrap();
+    let address = Address::from(socket_address);
+    drop(reservation);
+    assert!(Listener::reserve(&address).is_ok());
 }
 
 #[test]
@@ -316,7 +345,7 @@ fn a_unix_listener_can_be_closed_and_bound_again() {
     for io in DRIVERS {
         let path = std::env::temp_dir().join(format!("blitz-rebind-{}.sock", std::process::id()));
         let address = Address::unix(&path);
-        blitz_reactor::block_on(&config(io), async {
+        block_on(&config(io), async {
             for _ in 0..3 {
                 let listener = Listener::bind(&address).unwrap();
                 let client = Socket::connect(&address).await.unwrap();
@@ -447,7 +476,8 @@ where
     F: Fn(usize, Listener, Arc<AtomicBool>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + 'static,
 {
-    let Address::Tcp(address) = Listener::reserve(&anywhere()).unwrap() else {
+    let reservation = Listener::reserve(&anywhere()).unwrap();
+    let Address::Tcp(address) = *reservation.address() else {
         unreachable!()
     };
     let is_over = Arc::new(AtomicBool::new(false));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use super::profile::{Place, Profile, add};
 
@@ -19,6 +20,9 @@ pub(super) const NAMES: [&str; 6] = [
 
 /// The counts of [`NAMES`].
 pub(super) type Cost = [f64; 6];
+
+/// The cost of a run, and where its instructions are.
+type Counted = (Cost, Profile);
 
 /// Requests of two runs, whose difference is the cost of requests in a warm process.
 const FEWER: u64 = 1_600;
@@ -51,8 +55,6 @@ const ALLOCATING: [&str; 6] = [
 /// A program that serves requests of one kind, and counts what it can itself.
 pub(super) struct Checker {
     program: PathBuf,
-    /// Where callgrind writes.
-    output: PathBuf,
 }
 
 impl Checker {
@@ -101,10 +103,8 @@ impl Checker {
         if !built.is_ok_and(|status| status.success()) {
             return Err("the checker does not build".to_owned());
         }
-        let release = target.join("release");
         Ok(Checker {
-            program: release.join("blitz-simulate"),
-            output: release.join("blitz-simulate.callgrind"),
+            program: target.join("release/blitz-simulate"),
         })
     }
 
@@ -121,7 +121,7 @@ impl Checker {
     /// The cost of one request in a warm process.
     pub(super) fn cost_each(&self, kind: &str) -> Result<Cost, String> {
         let (fewer, more) = requests(kind);
-        let ((less, _), (all, _)) = (self.run(kind, fewer)?, self.run(kind, more)?);
+        let ((less, _), (all, _)) = self.run_both(kind, fewer, more)?;
         Ok(std::array::from_fn(|at| {
             (all[at] - less[at]) / (more - fewer) as f64
         }))
@@ -130,7 +130,7 @@ impl Checker {
     /// The instructions of one request in a warm process, by place.
     pub(super) fn parts_each(&self, kind: &str) -> Result<HashMap<Place, f64>, String> {
         let (fewer, more) = requests(kind);
-        let ((_, less), (_, all)) = (self.run(kind, fewer)?, self.run(kind, more)?);
+        let ((_, less), (_, all)) = self.run_both(kind, fewer, more)?;
         let mut each = HashMap::new();
         for (profile, sign) in [(all, 1.0), (less, -1.0)] {
             for (place, instructions) in &profile.instructions {
@@ -141,18 +141,29 @@ impl Checker {
         Ok(each)
     }
 
+    /// Two runs side by side, which changes no count.
+    fn run_both(&self, kind: &str, fewer: u64, more: u64) -> Result<(Counted, Counted), String> {
+        thread::scope(|scope| {
+            let less = scope.spawn(|| self.run(kind, fewer));
+            let all = self.run(kind, more);
+            let less = less.join().map_err(|_| "a run panicked".to_owned())?;
+            Ok((less?, all?))
+        })
+    }
+
     /// The cost of `requests` requests, and where the instructions are.
-    fn run(&self, kind: &str, requests: u64) -> Result<(Cost, Profile), String> {
+    fn run(&self, kind: &str, requests: u64) -> Result<Counted, String> {
+        let output = self.program.with_extension(requests.to_string());
         let ran = Command::new("valgrind")
             .args(["--tool=callgrind", "--dump-instr=yes"])
-            .arg(format!("--callgrind-out-file={}", self.output.display()))
+            .arg(format!("--callgrind-out-file={}", output.display()))
             .args(COLLECTED.map(|function| format!("--toggle-collect={function}")))
             .arg(&self.program)
             .args(["--count", kind, "--requests", &requests.to_string()])
             .output()
             .map_err(|error| format!("valgrind: {error}; install it"))?;
         let printed = String::from_utf8_lossy(&ran.stdout);
-        let profile = fs::read(&self.output).unwrap_or_default();
+        let profile = fs::read(&output).unwrap_or_default();
         let profile = Profile::parse(&String::from_utf8_lossy(&profile));
         let counted = |label: &str| number_after(&printed, label);
         let cost = (|| {
