@@ -39,6 +39,32 @@ step() {
   tail -n 40 "$logs/$name.log" | sed 's/^/        /'
 }
 
+# side_by_side FUNCTION ITEM...: calls the function with each item, in two lanes of every other item. The lines of a
+# lane are printed when both have ended.
+side_by_side() {
+  local call=$1 lane folder counts
+  shift
+  folder=$(mktemp -d)
+  for lane in 0 1; do
+    (
+      passed=0 failed=0 void=0 at=0
+      for item in "$@"; do
+        [ $((at % 2)) -ne "$lane" ] || "$call" "$item"
+        at=$((at + 1))
+      done
+      echo "$passed $failed $void" >"$folder/$lane.counts"
+    ) >"$folder/$lane.lines" 2>&1 &
+  done
+  wait
+  for lane in 0 1; do
+    cat "$folder/$lane.lines"
+    # A lane without counts has not ended in order.
+    read -r -a counts <"$folder/$lane.counts" || counts=(0 1 0)
+    passed=$((passed + counts[0])) failed=$((failed + counts[1])) void=$((void + counts[2]))
+  done
+  rm -r "$folder"
+}
+
 # The declared stages, in order.
 stages=()
 declare -A stage_in=() stage_minutes=() stage_title=()

@@ -128,9 +128,14 @@ all_succeeded() {
       grep --quiet --invert-match --extended-regexp ' [1-9][0-9]* succeeded, 0 failed, 0 errored, 0 timeout'
 }
 
+# build_example PACKAGE NAME: builds an example, unless the caller has built all of them.
+build_example() {
+  [ -n "${EXAMPLES_ARE_BUILT:-}" ] || cargo build --quiet --package "$1" --example "$2"
+}
+
 # start_grpc_server PORT: runs the service of gRPC's interoperability tests with tonic.
 start_grpc_server() {
-  cargo build --quiet --package blitz-gateway --example grpc_server
+  build_example blitz-gateway grpc_server
   start grpc-server "$1" "${CARGO_TARGET_DIR:-target}/debug/examples/grpc_server" "$1"
 }
 

@@ -5,5 +5,5 @@ cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
 export PYTHONPATH="$tools/qpack"
 target="${CARGO_TARGET_DIR:-target}"
-cargo build --quiet --package blitz-proto --example qpack
+build_example blitz-proto qpack
 python3 tests/smoke/qpack.py "$target/debug/examples/qpack" || fail "the implementations disagree"
