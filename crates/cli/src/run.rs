@@ -84,11 +84,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target, help_heading = heading::TARGETS)]
     to: Vec<Target>,
 
-    /// Send the trailers of requests to HTTP/1.1 upstreams
+    /// Send the trailers of requests to upstreams
     ///
-    /// Some servers take a trailer for the next request, so that one client could get the response of
-    /// another. A connection that has carried trailers is not used again. HTTP/2 upstreams always
-    /// receive them.
+    /// Some HTTP/1.1 servers take a trailer for the next request, so that one client could get the response
+    /// of another, and some HTTP/2 servers close the connection with the requests of others on it. An
+    /// HTTP/1.1 connection that has carried trailers is not used again.
     #[arg(long, help_heading = heading::TARGETS)]
     request_trailers: bool,
 

@@ -32,7 +32,7 @@ pub struct Target {
     pub path: Option<String>,
     /// Host and port as written in the URL, for requests without `Host`.
     pub authority: String,
-    /// Whether HTTP/1.1 upstreams get the trailers of requests (rule 11); no. Over HTTP/2 they always do.
+    /// Whether the upstream gets the trailers of requests (rule 11); by default not.
     pub request_trailers: bool,
     /// Protocols beside WebSocket that clients may switch to with `Upgrade`; by default none.
     pub upgrades: Vec<UpgradeProtocol>,

@@ -1,4 +1,4 @@
-//! How long a connection gets requests: its maximum age, and the generation of its settings.
+//! How long a connection gets requests: its maximum age, the generation of its settings, and what its server announces.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,26 @@ use blitz_proto::Limits;
 
 use crate::counters::count;
 
+/// How long before the end of the time that a server announces its connection is closed, so that no request
+/// meets the server's FIN; at most half of that time.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+
+/// How long a server keeps an idle connection open, as far as it has announced that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IdleLimit {
+    /// The connection has carried no request since it was idle last.
+    Unchanged,
+    Unknown,
+    /// `timeout` of `Keep-Alive`.
+    Seconds(u32),
+}
+
 /// The end of a connection's use, fixed when the connection is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lifetime {
-    made: Instant,
     until: Instant,
+    /// That, or the end of the time that the server keeps the connection open without a request.
+    usable_until: Instant,
     /// The number of the TLS settings that the connection was made with; 0 in clear text.
     settings: u64,
 }
@@ -18,21 +33,53 @@ pub(crate) struct Lifetime {
 impl Lifetime {
     /// The lifetime of a connection that is made now.
     pub(crate) fn new(limits: &Limits, settings: u64) -> Lifetime {
-        let (made, age_max) = (blitz_reactor::now(), limits.connection_age_max);
+        let age_max = limits.connection_age_max;
+        let age = age_max - early(age_max, blitz_reactor::random_u64());
+        let until = blitz_reactor::now() + age;
         Lifetime {
-            made,
-            until: made + age_max - early(age_max, blitz_reactor::random_u64()),
+            until,
+            usable_until: until,
             settings,
         }
     }
 
-    pub(crate) fn was_made_since(self, moment: Instant) -> bool {
-        self.made >= moment
+    /// The connection becomes idle.
+    #[inline]
+    pub(crate) fn limit_idle(&mut self, limit: IdleLimit) {
+        match limit {
+            IdleLimit::Unchanged => {}
+            IdleLimit::Unknown => self.usable_until = self.until,
+            IdleLimit::Seconds(seconds) => self.limit_idle_to(seconds, blitz_reactor::now()),
+        }
+    }
+
+    #[cold]
+    fn limit_idle_to(&mut self, seconds: u32, now: Instant) {
+        let time = Duration::from_secs(seconds.into());
+        let end = now + time - KEEP_ALIVE_MARGIN.min(time / 2);
+        self.usable_until = self.until.min(end);
+    }
+
+    /// How long the connection may be idle from now on, at most `idle_timeout`.
+    #[inline]
+    pub(crate) fn idle_time(self, idle_timeout: Duration) -> Duration {
+        if self.usable_until == self.until {
+            return idle_timeout;
+        }
+        let left = self
+            .usable_until
+            .saturating_duration_since(blitz_reactor::now());
+        left.min(idle_timeout)
     }
 
     /// `settings` is the number of the current settings.
     #[inline]
     pub(crate) fn has_expired(self, now: Instant, settings: u64) -> bool {
+        now >= self.usable_until || self.settings != settings
+    }
+
+    /// Whether it has expired, and not only because its server would close it.
+    pub(crate) fn is_over(self, now: Instant, settings: u64) -> bool {
         now >= self.until || self.settings != settings
     }
 }
@@ -52,6 +99,31 @@ pub(crate) fn count_retired() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_connections_close_before_the_server_closes_them() {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(60);
+        let mut lifetime = Lifetime {
+            until,
+            usable_until: until,
+            settings: 0,
+        };
+        let mut left = |seconds| {
+            lifetime.limit_idle_to(seconds, now);
+            (lifetime.usable_until - now).as_millis()
+        };
+        assert_eq!(
+            [0, 1, 2, 5, 75].map(&mut left),
+            [0, 500, 1000, 4000, 60_000]
+        );
+        left(2);
+        lifetime.limit_idle(IdleLimit::Unchanged);
+        let then = now + Duration::from_secs(1);
+        assert!(lifetime.has_expired(then, 0) && !lifetime.is_over(then, 0));
+        lifetime.limit_idle(IdleLimit::Unknown);
+        assert_eq!(lifetime.usable_until, until);
+    }
 
     #[test]
     fn connections_made_together_end_within_a_tenth_of_their_age() {

@@ -23,13 +23,17 @@ pub fn host(head: &RequestHead) -> Option<&str> {
     head.authority().map(|host| start_of(host, HOST_MAX))
 }
 
-/// The path without control characters, and without its query.
+/// The path without its query. Control characters, quotation marks and spaces, which would end the value, are escaped.
 #[must_use]
 pub fn path(head: &RequestHead) -> String {
     let path = head.raw_path();
     let start = start_of(path, PATH_MAX);
     let dots = if start.len() < path.len() { "..." } else { "" };
-    format!("{}{dots}", start.escape_debug())
+    format!("{}{dots}", escape(start))
+}
+
+fn escape(path: &str) -> String {
+    path.escape_debug().to_string().replace(' ', "\\u{20}")
 }
 
 /// At most this many bytes, whole characters.
@@ -45,6 +49,12 @@ pub fn start_of(text: &str, max: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_one_value() {
+        let escaped = escape("/a status=200 b=\"c\"\n");
+        assert_eq!(escaped, r#"/a\u{20}status=200\u{20}b=\"c\"\n"#);
+    }
 
     #[test]
     fn what_the_client_sent_is_cut() {

@@ -14,7 +14,7 @@ mod shared;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
@@ -29,7 +29,7 @@ use crate::tls::{AlpnOffer, Handshakes, ReadOutcome, TlsConnector, TlsKey, Upstr
 use crate::transport::{ParkedTransport, Transport};
 use shared::InUse;
 
-pub(crate) use lease::{IdleLimit, Lease};
+pub(crate) use lease::Lease;
 
 /// The upstream connections of a core. Clones are handles to the same pool.
 #[derive(Clone)]
@@ -104,9 +104,8 @@ struct IdleConnection {
 
 /// The state of an idle connection.
 enum IdleState {
-    /// Of a connection that carries one request at a time, with the moment at which it is closed at the latest
-    /// because of what the server has announced.
-    Exclusive(Lifetime, Option<Instant>),
+    /// Of a connection that carries one request at a time.
+    Exclusive(Lifetime),
     /// Of a connection that carries many.
     Multiplexed(Rc<multiplexed::Conn<multiplexed::Client>>),
 }
@@ -259,25 +258,19 @@ impl Upstream {
             let idle = self.0.idle.borrow_mut().pop_back()?;
             self.0.pool.decrement_idle();
             // If it has just become readable, `resume` will drop it.
-            let (Some(socket), IdleState::Exclusive(lifetime, idle_until)) =
+            let (Some(socket), IdleState::Exclusive(lifetime)) =
                 (idle.parked.unpark_socket(), idle.state)
             else {
                 continue;
             };
             let transport = idle.parked.unpark(socket);
-            let now = blitz_reactor::now();
-            if idle_until.is_some_and(|until| now >= until) {
-                transport.finish();
-                continue;
-            }
-            if lifetime.has_expired(now, self.0.settings.get()) {
-                count_retired();
+            if self.has_expired(lifetime) {
                 transport.finish();
                 continue;
             }
             self.0.active.set(self.0.active.get() + 1);
             count(|counters| counters.upstream_reused += 1);
-            return Some(self.connection(transport, lifetime, idle_until, true));
+            return Some(self.connection(transport, lifetime, true));
         }
     }
 
@@ -403,7 +396,7 @@ impl Upstream {
         permit: Permit<'_>,
     ) -> Connection {
         permit.keep();
-        self.connection(transport, lifetime, None, false)
+        self.connection(transport, lifetime, false)
     }
 
     /// Stores the server's choice. If the choice has changed, the idle connections are closed.
@@ -421,50 +414,54 @@ impl Upstream {
         }
     }
 
-    fn connection(
-        &self,
-        transport: Transport,
-        lifetime: Lifetime,
-        idle_until: Option<Instant>,
-        is_reused: bool,
-    ) -> Connection {
+    fn connection(&self, transport: Transport, lifetime: Lifetime, is_reused: bool) -> Connection {
         let PoolState {
             options, exclusive, ..
         } = &*self.0.pool;
         let lease = Lease {
             upstream: self.clone(),
             lifetime,
-            idle_until,
         };
         let carrier =
             exclusive::ClientConn::new(transport, options, Some(lease), is_reused, Some(exclusive));
         Connection::new(carrier, is_reused)
     }
 
-    fn take_back(&self, transport: Transport, lifetime: Lifetime, idle_until: Option<Instant>) {
-        let now = blitz_reactor::now();
-        if lifetime.has_expired(now, self.0.settings.get()) {
-            count_retired();
-            transport.finish();
-        } else if idle_until.is_some_and(|until| now >= until) {
+    fn take_back(&self, transport: Transport, lifetime: Lifetime) {
+        if self.has_expired(lifetime) {
             transport.finish();
         } else if self.is_exclusive() {
-            self.keep(transport, IdleState::Exclusive(lifetime, idle_until));
+            self.keep(transport, IdleState::Exclusive(lifetime));
         }
+    }
+
+    /// Whether no further request may use a connection.
+    #[inline]
+    fn has_expired(&self, lifetime: Lifetime) -> bool {
+        let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
+        let has_expired = lifetime.has_expired(now, settings);
+        if has_expired && lifetime.is_over(now, settings) {
+            count_retired();
+        }
+        has_expired
     }
 
     fn keep(&self, transport: Transport, state: IdleState) {
         let pool = &self.0.pool;
         if !pool.make_room() {
             return match state {
-                IdleState::Exclusive(..) => transport.finish(),
+                IdleState::Exclusive(_) => transport.finish(),
                 IdleState::Multiplexed(conn) => conn.finish(transport),
             };
         }
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
-        let parked = transport.park(resume, serial, pool.idle_time(&state));
+        let idle_time = match &state {
+            IdleState::Exclusive(lifetime) => lifetime.idle_time(pool.options.idle_timeout),
+            IdleState::Multiplexed(_) => pool.options.idle_timeout,
+        };
+        let parked = transport.park(resume, serial, idle_time);
         self.0.idle.borrow_mut().push_back(IdleConnection {
             parked,
             serial,
@@ -553,19 +550,6 @@ impl PoolState {
         count(|counters| counters.upstream_idle -= 1);
     }
 
-    /// How long a connection may be idle.
-    #[inline]
-    fn idle_time(&self, state: &IdleState) -> Duration {
-        let idle_timeout = self.options.idle_timeout;
-        match state {
-            IdleState::Exclusive(_, Some(until)) => {
-                let left = until.saturating_duration_since(blitz_reactor::now());
-                left.min(idle_timeout)
-            }
-            _ => idle_timeout,
-        }
-    }
-
     /// Makes room for an idle connection; `false` if the pool keeps none.
     #[inline]
     fn make_room(&self) -> bool {
@@ -632,8 +616,8 @@ impl Resume for Endpoint {
         let Some(idle) = all.remove(at) else {
             unreachable!("the position was just found")
         };
-        let state = match idle.state {
-            exclusive @ IdleState::Exclusive(..) => exclusive,
+        let lifetime = match idle.state {
+            IdleState::Exclusive(lifetime) => lifetime,
             IdleState::Multiplexed(conn) => {
                 drop(all);
                 self.pool.decrement_idle();
@@ -643,11 +627,12 @@ impl Resume for Endpoint {
         let is_lost = !matches!(cause, Cause::Expired | Cause::Evicted);
         if let Some(transport) = Endpoint::receive_idle(idle.parked, socket, cause) {
             let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
-            let parked = transport.park(resume, tag, self.pool.idle_time(&state));
+            let idle_time = lifetime.idle_time(self.pool.options.idle_timeout);
+            let parked = transport.park(resume, tag, idle_time);
             let idle = IdleConnection {
                 parked,
                 serial: tag,
-                state,
+                state: IdleState::Exclusive(lifetime),
             };
             return all.insert(at, idle);
         }

@@ -57,14 +57,16 @@ pub struct Limits {
     pub large_head_bytes_min: usize,
     /// Bytes of a request body kept for one retry; beyond: no retry.
     pub replay_bytes_max: usize,
-    /// Bytes of a request body that are read and discarded after its response. If the declared rest is
-    /// larger, an HTTP/1.1 response carries `Connection: close`, and an HTTP/2 stream gets no more credit.
+    /// Bytes of a request body that are read and discarded after an HTTP/1.1 response. If the declared rest is
+    /// larger, the response carries `Connection: close`.
     pub discard_bytes_max: usize,
     /// The same after an HTTP/1.1 response without `Connection: close`: a client that has written the
-    /// whole body to its socket considers the connection reusable, and its next request would be lost.
+    /// whole body to its socket considers the connection reusable, and its next request would be lost. And on a stream of
+    /// HTTP/2 or HTTP/3: browsers deliver a response only when the request has ended. Beyond: the stream is reset or
+    /// stopped.
     pub discard_unannounced_bytes_max: usize,
-    /// Time during which body bytes of a stream (HTTP/2, HTTP/3) are discarded after the response; beyond: the
-    /// stream is reset or stopped.
+    /// Time during which body bytes of an HTTP/2 stream are discarded after the response, and bytes of a tunnel after its
+    /// end (HTTP/2, HTTP/3); beyond: the stream is reset or stopped.
     pub discard_timeout: Duration,
     /// Time during which an HTTP/1.1 connection discards body bytes after the response, and during which
     /// any connection that is being closed discards input after the last byte was sent; beyond: closed.
@@ -215,6 +217,10 @@ pub struct QuicLimits {
     pub connections_max: usize,
     /// Window of a stream of a listener's QUIC connection in bytes, which does not change.
     pub stream_window_bytes: usize,
+    /// Time during which body bytes of a stream are discarded after the response; beyond: the stream is stopped. It is
+    /// longer than that of HTTP/2, because Chromium 156 never delivers the response to a request that is stopped while
+    /// its content waits for credit.
+    pub discard_timeout: Duration,
     /// Window of a connection of QUIC in bytes to begin with.
     pub window_bytes_min: usize,
     /// Maximum of that window, which grows while content is read as fast as it comes, and while content waits that
@@ -237,6 +243,7 @@ impl Default for QuicLimits {
         QuicLimits {
             connections_max: 8_192,
             stream_window_bytes: 512 * 1024,
+            discard_timeout: Duration::from_secs(30),
             window_bytes_min: 64 * 1024,
             window_bytes_max: 16 * 1024 * 1024,
             unacknowledged_bytes_max: 4 * 1024 * 1024,

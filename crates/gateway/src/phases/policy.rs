@@ -32,10 +32,13 @@ pub(super) fn request_policy<S>(
     };
     let scratch = &mut gateway.scratch.borrow_mut();
     let edited = forward::edit_request(&mut request.head, &client, scratch);
-    request.record.forwarded_client = edited.map_err(|problem| match problem {
+    let told = edited.map_err(|problem| match problem {
         NotForwarded::TooManyConnectionOptions => Ended::Rejected(Rejection::ConnectionOptions),
         NotForwarded::Loop => Ended::Failed(Failure::ProxyLoopDetected),
     })?;
+    if told.is_some() {
+        request.record.forwarded_client = told;
+    }
     Ok(())
 }
 

@@ -8,8 +8,10 @@ use crate::request::Request;
 use crate::service::{GatewayService, Route};
 use crate::upstream::Tried;
 
-/// Pause between looks at a result that another thread makes.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// The first and the longest pause between looks at a result that another thread makes; it doubles each time. Thousands
+/// of requests may look.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(5);
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(160);
 
 /// The shortest and longest pause between attempts to connect, which grows with the time that has passed.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -50,10 +52,15 @@ async fn finds_other_addresses<S>(
     route: &Route,
     tried: &Tried,
 ) -> bool {
-    let mut left = gateway.options.client.limits.connect_timeout;
-    while route.balancer.expects_look_up(tried) && !left.is_zero() {
-        blitz_http::sleep(LOOK_PAUSE).await;
-        left = left.saturating_sub(LOOK_PAUSE);
+    let end = blitz_http::now() + gateway.options.client.limits.connect_timeout;
+    let mut pause = LOOK_PAUSE_MIN;
+    while route.balancer.expects_look_up(tried) {
+        let left = end.saturating_duration_since(blitz_http::now());
+        if left.is_zero() {
+            break;
+        }
+        blitz_http::sleep(pause.min(left)).await;
+        pause = (pause * 2).min(LOOK_PAUSE_MAX);
     }
     route.balancer.has_changed_since(tried)
 }

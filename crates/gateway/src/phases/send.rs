@@ -1,6 +1,6 @@
 //! Phase `send`: the head leaves, and the content gets its way.
 
-use blitz_http::{BodyLength, Capabilities, Connection, Name, ResponseStream};
+use blitz_http::{BodyLength, Connection, Name, ResponseStream};
 
 use crate::record::Ended;
 use crate::replay::Replay;
@@ -25,12 +25,12 @@ pub(super) fn send<S>(
         capabilities,
         is_retry,
     )?;
-    if !matches!(request.upload.length(), BodyLength::Empty) {
-        decide_trailers(route, request, capabilities);
+    let length = request.upload.length();
+    if !matches!(length, BodyLength::Empty) {
+        decide_trailers(route, request);
     }
     request.record.attempts += 1;
     request.record.is_connection_reused = connection.is_reused();
-    let length = request.upload.length();
     let (body, mut stream) = connection.request(&request.head, length);
     if is_retry {
         request.upload.send_again_to(body);
@@ -42,11 +42,10 @@ pub(super) fn send<S>(
     if request.kind.is_call() {
         stream.disable_min_rate();
     }
-    // An idle connection may have ended before the head leaves.
-    let may_not_leave = request.record.is_connection_reused && has_no_content(length);
     let may_be_sent_again = capabilities.refuses_unprocessed
         || request.kind.is_idempotent(request.head.method)
-        || may_not_leave;
+        // An idle connection may have ended before the head leaves.
+        || (request.record.is_connection_reused && has_no_content(length));
     if !may_be_sent_again {
         request.upload.forget_replay();
         request.head.reduce();
@@ -61,11 +60,12 @@ fn has_no_content(length: BodyLength) -> bool {
     )
 }
 
-/// Drops the trailers of a request that goes to an HTTP/1.1 upstream, unless the target takes them. RFC 9112, section
-/// 7.1.2, allows that, and some servers stop reading at the last chunk: what follows would be their next request.
+/// Drops the trailers of a request, unless the target takes them, which RFC 9110, section 6.5.1, allows. Some servers stop
+/// reading at the last chunk: what follows would be their next request. Others, such as nginx 1.22, close an HTTP/2
+/// connection for trailers, with the requests of others on it.
 #[inline]
-fn decide_trailers(route: &Route, request: &mut Request<'_>, capabilities: Capabilities) {
-    let are_forwarded = capabilities.carries_trailers || route.target.request_trailers;
+fn decide_trailers(route: &Route, request: &mut Request<'_>) {
+    let are_forwarded = route.target.request_trailers;
     request.upload.forward_trailers(are_forwarded);
     if !are_forwarded {
         request.head.fields.remove(Name::Trailer);

@@ -2,7 +2,7 @@
 //!
 //! An upstream that fails or refuses every request must not get several times the load because of that.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 /// Retries of requests that the upstream may have processed: one for so many requests.
@@ -26,15 +26,19 @@ pub(crate) enum Processed {
 
 /// The requests and retries of one upstream on one core within the last ten seconds.
 #[derive(Debug, Default)]
-pub(crate) struct RetryBudget(RefCell<Window>);
+pub(crate) struct RetryBudget {
+    /// Requests within the current part.
+    requests: Cell<u32>,
+    /// When the current part ends; `None` before the first request.
+    until: Cell<Option<Instant>>,
+    window: RefCell<Window>,
+}
 
 #[derive(Debug, Default)]
 struct Window {
     parts: [Counts; PARTS],
-    /// Index of the current part.
+    /// Index of the current part, whose requests are not in it yet.
     at: usize,
-    /// When the current part ends; `None` before the first request.
-    until: Option<Instant>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -50,15 +54,16 @@ impl RetryBudget {
     /// Counts a request. This happens once for each, so it is cheap.
     #[inline]
     pub(crate) fn note_request(&self, now: Instant) {
-        self.0.borrow_mut().current(now).requests += 1;
+        self.keep_up(now);
+        self.requests.set(self.requests.get() + 1);
     }
 
     /// Counts a retry, if there is one left.
     pub(crate) fn try_retry(&self, processed: Processed, now: Instant) -> bool {
-        let mut window = self.0.borrow_mut();
-        window.current(now);
+        self.keep_up(now);
+        let mut window = self.window.borrow_mut();
         let sum = |count: fn(&Counts) -> u32| window.parts.iter().map(count).sum::<u32>();
-        let requests = sum(|part| part.requests);
+        let requests = sum(|part| part.requests) + self.requests.get();
         let (spent, allowed) = match processed {
             Processed::Perhaps => (sum(|part| part.perhaps), requests / REQUESTS_PER_RETRY),
             Processed::No => (
@@ -69,38 +74,39 @@ impl RetryBudget {
         if spent >= allowed.max(RETRIES_MIN) {
             return false;
         }
-        let current = window.current(now);
+        let at = window.at;
         match processed {
-            Processed::Perhaps => current.perhaps += 1,
-            Processed::No => current.unprocessed += 1,
+            Processed::Perhaps => window.parts[at].perhaps += 1,
+            Processed::No => window.parts[at].unprocessed += 1,
         }
         true
     }
-}
 
-impl Window {
     #[inline]
-    fn current(&mut self, now: Instant) -> &mut Counts {
-        if self.until.is_none_or(|until| now >= until) {
+    fn keep_up(&self, now: Instant) {
+        if self.until.get().is_none_or(|until| now >= until) {
             self.advance(now);
         }
-        &mut self.parts[self.at]
     }
 
     /// Begins a part, and forgets the oldest ones.
     #[cold]
-    fn advance(&mut self, now: Instant) {
-        let mut until = self.until.unwrap_or(now);
+    fn advance(&self, now: Instant) {
+        let mut window = self.window.borrow_mut();
+        let at = window.at;
+        window.parts[at].requests = self.requests.take();
+        let mut until = self.until.get().unwrap_or(now);
         if now.saturating_duration_since(until) >= PERIOD {
-            self.parts = Default::default();
+            window.parts = Default::default();
             until = now;
         }
         while until <= now {
-            self.at = (self.at + 1) % PARTS;
-            self.parts[self.at] = Counts::default();
+            window.at = (window.at + 1) % PARTS;
+            let at = window.at;
+            window.parts[at] = Counts::default();
             until += PART;
         }
-        self.until = Some(until);
+        self.until.set(Some(until));
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn result_of<T>(receiver: &Receiver<T>) -> T {
 scenarios! {
     fn http1_requests_are_forwarded_to_an_http2_upstream(io) {
         let upstream = H2Upstream::echoing();
-        let proxy = Proxy::to(io, &[&upstream.url]);
+        let proxy = Proxy::with_request_trailers(io, &upstream.url);
         let mut client = proxy.client();
         client.send(
             "POST /x?y=1 HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\n\
@@ -242,7 +242,7 @@ scenarios! {
                 peer.finish(stream, sum.map(of).as_ref());
             }
         });
-        let proxy = Proxy::to(io, &[&upstream.url]);
+        let proxy = Proxy::with_request_trailers(io, &upstream.url);
         let mut client = h2(&proxy);
         for sum in [Some("1"), None] {
             let stream = client.request(Method::Post, "/", BodyLength::NothingButTrailers);
@@ -258,6 +258,21 @@ scenarios! {
         let stream = client.request(Method::Post, "/", BodyLength::Known(0));
         assert!(client.answer(stream).trailers.is_none());
         assert_eq!(upstream.accepted(), 1);
+    }
+
+    // nginx 1.22 closes its connection for them, with the requests of others on it.
+    fn an_http2_upstream_gets_no_trailers_of_requests_without_a_flag(io) {
+        let upstream = H2Upstream::echoing();
+        let proxy = Proxy::to(io, &[&upstream.url]);
+        let mut client = proxy.client();
+        client.send(
+            "POST /x HTTP/1.1\r\nHost: a\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n\
+             5\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n",
+        );
+        assert_eq!(client.response().text(), "POST /x hello");
+        let received = upstream.received();
+        assert!(received.trailers.is_none_or(|trailers| trailers.is_empty()));
+        assert_eq!(received.head.fields.get_str(Name::Trailer), None);
     }
 
     fn http1_drops_trailers_after_a_length_of_0(io) {

@@ -117,6 +117,7 @@ scenarios! {
             ("a.example", "x.a.example", "200"),
             ("unknown.example", "unknown.example", "200"),
             ("a.example", "b.example", "421"),
+            ("a.example", "a.example..", "421"),
             ("a.example", "192.0.2.1", "421"),
         ] {
             assert_eq!(status(&client, proxy.address, name, host), wanted, "{name}: {host}");

@@ -31,8 +31,20 @@ fn check_line(id: &str, method: &str, status: u16, cause: &str, is_told: bool) {
     assert!(!line.contains('?') && !line.contains("Error"), "{line}");
 }
 
+/// Whether the parser refuses the head, perhaps before all of it is received: what the client wrote may be in that part,
+/// and what the trusted proxy has added after it in the rest.
+fn is_of_the_parser(cause: &str) -> bool {
+    let of_parser = [
+        "head-too-large",
+        "host-repeated",
+        "content-length-malformed",
+        "expectation-unknown",
+    ];
+    of_parser.contains(&cause)
+}
+
 scenarios! {
-    fn lines_of_refused_requests_name_the_request_the_cause_and_the_client_behind_a_trusted_proxy(io) {
+    fn lines_of_refused_requests_name_the_request_the_cause_and_the_client(io) {
         keep_lines();
         let upstream = Upstream::with_text("");
         for trusted in [false, true] {
@@ -63,7 +75,7 @@ scenarios! {
                 peer.send(format!("{line} HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n\r\n"));
                 let head = peer.head().unwrap();
                 assert!(head.line.contains(&format!(" {status} ")), "{cause}: {head:?}");
-                check_line(&id, line.split(' ').next().unwrap(), status, cause, trusted);
+                check_line(&id, line.split(' ').next().unwrap(), status, cause, trusted && !is_of_the_parser(cause));
             }
             let mut client = h2(&proxy);
             for (status, cause, field, length) in [
@@ -79,7 +91,7 @@ scenarios! {
                 let answer = client.answer(stream);
                 assert_eq!(answer.status.map(Status::code), Some(status), "{answer:?}");
                 let id = answer.fields.get_str("x-request-id").unwrap();
-                check_line(id, "PUT", status, cause, trusted);
+                check_line(id, "PUT", status, cause, trusted && !is_of_the_parser(cause));
             }
         }
     }

@@ -83,7 +83,7 @@ impl Proxy {
         Gateway::new().listen(any_port()).config(config(io))
     }
 
-    /// A gateway whose HTTP/1.1 upstream gets the trailers of requests.
+    /// A gateway whose upstream gets the trailers of requests.
     pub(crate) fn with_request_trailers(io: IoChoice, target: &str) -> Proxy {
         let target = Target {
             request_trailers: true,

@@ -11,7 +11,13 @@ const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 fn reading_heads_only() -> Upstream {
     Upstream::scripted(|_, peer| {
         while let Some(head) = peer.head() {
-            peer.send(ok(&head.line));
+            let refusal = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+            let is_refused = head.line.contains("/refused");
+            peer.send(if is_refused {
+                refusal.to_owned()
+            } else {
+                ok(&head.line)
+            });
             if head.field("connection") == Some("close") {
                 return;
             }
@@ -31,11 +37,20 @@ fn framed(framing: &str, content: &str) -> String {
 
 /// Sends a request, and returns how many connections there are after another one.
 fn connections_after(io: IoChoice, upstream: &Upstream, method: &str, rest: &str) -> usize {
+    connections_after_path(io, upstream, (method, "/one"), rest)
+}
+
+fn connections_after_path(
+    io: IoChoice,
+    upstream: &Upstream,
+    (method, path): (&str, &str),
+    rest: &str,
+) -> usize {
     let proxy = Proxy::to(io, &[&upstream.url()]);
     let before = upstream.accepted();
     let mut one = proxy.peer();
     one.send(format!(
-        "{method} /one HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{rest}"
+        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{rest}"
     ));
     one.rest();
     for number in 0..3 {
@@ -53,7 +68,7 @@ fn connections_after(io: IoChoice, upstream: &Upstream, method: &str, rest: &str
 scenarios! {
     fn unread_content_is_no_request_of_another_client(io) {
         let upstream = reading_heads_only();
-        for method in ["GET", "HEAD", "DELETE", "OPTIONS"] {
+        for method in ["GET", "HEAD", "DELETE", "OPTIONS", "PURGE", "UNLOCK"] {
             for framing in ["length", "chunked"] {
                 let rest = framed(framing, SMUGGLED);
                 assert_eq!(connections_after(io, &upstream, method, &rest), 2, "{method}, {framing}");
@@ -61,6 +76,16 @@ scenarios! {
         }
         let smuggled = |head: &Head| head.line.contains("smuggled");
         assert!(!upstream.heads().iter().any(smuggled), "it is not even processed");
+    }
+
+    fn a_connection_is_not_used_again_after_content_that_was_refused(io) {
+        // A handler that refuses a request often does so before it reads the content.
+        let upstream = reading_heads_only();
+        for framing in ["length", "chunked"] {
+            let rest = framed(framing, SMUGGLED);
+            let connections = connections_after_path(io, &upstream, ("POST", "/refused"), &rest);
+            assert_eq!(connections, 2, "{framing}");
+        }
     }
 
     fn a_connection_is_reused_after_content_that_its_method_defines(io) {

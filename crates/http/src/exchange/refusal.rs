@@ -49,6 +49,7 @@ pub(crate) fn refuse<F: ServerFraming>(
     let options = Rc::clone(framing.options());
     let mut logged = LoggedRefusal {
         request,
+        is_whole: false,
         response: None,
         version: F::VERSION,
         peer: framing.remote(),
@@ -70,6 +71,8 @@ pub(crate) fn refuse<F: ServerFraming>(
 pub(crate) struct LoggedRefusal<'a> {
     /// As far as it was received.
     pub(crate) request: Option<&'a RequestHead>,
+    /// Whether that is all of it, and valid.
+    pub(crate) is_whole: bool,
     /// If one is still possible.
     pub(crate) response: Option<&'a ResponseHead>,
     pub(crate) version: Version,
@@ -121,9 +124,10 @@ impl LoggedRefusal<'_> {
             .filter(|request| request.known_path().is_some())
     }
 
-    /// The client, which a trusted proxy may tell.
+    /// The client, which a trusted proxy may tell. In a part of a head may be what the client wrote, and not what the
+    /// proxy has added after it.
     fn client(&self, options: &ServeOptions) -> Option<String> {
-        let told = options.forwarded_client.as_ref();
+        let told = options.forwarded_client.as_ref().filter(|_| self.is_whole);
         let told = told.and_then(|told| told(&self.request?.fields, self.peer));
         told.map(|client| client.to_string())
             .or_else(|| self.peer.map(|peer| peer.to_string()))

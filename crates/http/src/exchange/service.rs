@@ -69,6 +69,7 @@ impl Exchange {
         let (mut head, content) = refusal_response(refusal, asked, as_problem, options);
         let logged = LoggedRefusal {
             request: Some(&self.request),
+            is_whole: true,
             response: Some(&head),
             version: self.request.version,
             peer: self.peer.remote,

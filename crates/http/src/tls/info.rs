@@ -64,6 +64,10 @@ impl TlsInfo {
             return true;
         };
         let host = host.strip_suffix('.').unwrap_or(host);
+        // One dot names the root; libraries that compare names leave out another.
+        if host.ends_with('.') {
+            return false;
+        }
         // The server name is compared first, since each look at the certificate parses it.
         let is_named = match &self.server_name {
             Some(name) => name.eq_ignore_ascii_case(host),

@@ -546,7 +546,7 @@ fn a_stream_that_waits_for_instructions_can_be_reset() {
 
 /// The rest of an answered request is awaited for a moment only.
 fn discards_shortly() -> ServeOptions {
-    limits(|limits| limits.discard_timeout = Duration::from_millis(100))
+    limits(|limits| limits.quic.discard_timeout = Duration::from_millis(100))
 }
 
 #[test]

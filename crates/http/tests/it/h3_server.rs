@@ -274,7 +274,7 @@ fn a_final_response_instead_of_100_continue_stops_the_content() {
 /// RFC 9114, section 4.1: the response is complete, and the rest of the request is stopped with H3_NO_ERROR.
 #[test]
 fn an_upload_that_goes_on_behind_its_response_is_stopped() {
-    let options = || limits(|limits| limits.discard_timeout = Duration::from_millis(200));
+    let options = || limits(|limits| limits.quic.discard_timeout = Duration::from_millis(200));
     with_options(options, async |server| {
         let client = server.connect().await;
         let mut stream = client.send(post("/hello")).await;

@@ -23,8 +23,8 @@ fn small_windows() -> blitz_http::ServeOptions {
         limits.quic.window_bytes_max = 64 * 1024;
         limits.quic.unread_excess_bytes_max = 16 * 1024;
         limits.quic.unread_frames_max = 100;
-        limits.discard_bytes_max = 8 * 1024;
-        limits.discard_timeout = Duration::from_millis(50);
+        limits.discard_unannounced_bytes_max = 8 * 1024;
+        limits.quic.discard_timeout = Duration::from_millis(50);
     })
 }
 

@@ -28,8 +28,7 @@ pub struct Client {
     informational: InformationalRate,
     /// Informational responses to this request were received.
     has_informational: bool,
-    /// The request has `Expect`, and no `100 Continue` came.
-    awaits_continue: bool,
+    content: RequestContent,
     /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
     /// What the server announced with its last final response.
@@ -50,6 +49,15 @@ enum Reading {
     Closed,
 }
 
+/// The content of a request, as far as its server may leave it unread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestContent {
+    None,
+    Sent,
+    /// The request has `Expect`, and no `100 Continue` came.
+    Expected,
+}
+
 impl Client {
     /// A machine at the start of a connection, or between two exchanges.
     #[must_use]
@@ -66,7 +74,7 @@ impl Client {
             asked_for_upgrade: false,
             informational: InformationalRate::default(),
             has_informational: false,
-            awaits_continue: false,
+            content: RequestContent::None,
             keep_alive: true,
             keep_alive_timeout_s: None,
             draining: false,
@@ -104,8 +112,12 @@ impl Client {
             upgrade: false,
             http2_settings: false,
         };
-        let found = encode::request_head(head, framing, options, out);
-        self.awaits_continue = found.expect;
+        encode::request_head(head, framing, options, out);
+        self.content = match framing {
+            FramingField::None | FramingField::Length(0) => RequestContent::None,
+            _ if head.fields.get(Name::Expect).is_some() => RequestContent::Expected,
+            _ => RequestContent::Sent,
+        };
     }
 
     /// Appends the framing before `len` bytes of content, and counts them.
@@ -305,7 +317,9 @@ impl Client {
         let status = head.status;
         if status.is_informational() && status != Status::SWITCHING_PROTOCOLS {
             self.has_informational = true;
-            self.awaits_continue &= status != Status::CONTINUE;
+            if status == Status::CONTINUE && self.content == RequestContent::Expected {
+                self.content = RequestContent::Sent;
+            }
             return Ok(BodyLength::Empty);
         }
         let is_connected = self.method == Method::Connect && status.is_success();
@@ -324,9 +338,13 @@ impl Client {
         self.keep_alive_timeout_s = facts.keep_alive_timeout_s;
         // A final response before the end of the request closes the connection (rule 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
-        // So does a refusal instead of 100: its server may not read the content that was sent, and take
-        // it for the next request.
-        self.keep_alive &= !self.awaits_continue || status.is_success();
+        // So does a refusal: its server may not have read the content that was sent, and take it for the next request.
+        let is_refused = match self.content {
+            RequestContent::None => false,
+            RequestContent::Sent => status.is_error(),
+            RequestContent::Expected => !status.is_success(),
+        };
+        self.keep_alive &= !is_refused;
         let has_no_content = status.forbids_content() || self.method == Method::Head;
         // Content that a faulty server sends late would be parsed as the next response.
         let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));

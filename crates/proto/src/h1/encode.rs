@@ -53,7 +53,7 @@ pub(crate) fn request_head(
     framing: FramingField,
     options: ConnectionOptions,
     out: &mut Vec<u8>,
-) -> HopByHop {
+) {
     if head.method == Method::Get {
         out.extend_from_slice(b"GET ");
     } else {
@@ -80,7 +80,6 @@ pub(crate) fn request_head(
     };
     let found = push_fields(&head.fields, is_skipped, out);
     finish_head(found, framing, options, out);
-    found
 }
 
 /// Appends trailer fields, without those that must not be sent as such, and the empty line.
@@ -116,8 +115,6 @@ pub(crate) struct HopByHop {
     /// and 10.1.4).
     upgrade: bool,
     te: bool,
-    /// `Expect` was written, so the server may answer instead of reading the content.
-    pub(crate) expect: bool,
     /// The head has a `Connection`, which was skipped.
     pub(crate) connection: bool,
 }
@@ -126,7 +123,6 @@ impl HopByHop {
     fn note(&mut self, name: Name) {
         self.upgrade |= name == Name::Upgrade;
         self.te |= name == Name::Te;
-        self.expect |= name == Name::Expect;
         self.connection |= name == Name::Connection;
     }
 }

@@ -130,9 +130,9 @@ pub(crate) fn parse_response(
     let line = &head.fields.block[..section.first_line_end()];
     (head.version, head.status) = parse_status_line(line)?;
     // Without content, nothing depends on which of two framings is the true one.
-    let has_no_content = method == Method::Head || head.status == Status::NOT_MODIFIED;
-    let is_framed_twice =
-        has_no_content && framing.content_length.is_some() && framing.transfer_encoding.is_some();
+    let is_framed_twice = framing.transfer_encoding.is_some()
+        && framing.content_length.is_some()
+        && (method == Method::Head || head.status == Status::NOT_MODIFIED);
     let is_chunked = is_framed_twice || framing.check_transfer_encoding(head.version)?;
     // RFC 9112, section 6.1: "A server MUST NOT send a Transfer-Encoding header field in any
     // response with a status code of 1xx (Informational) or 204 (No Content)."

@@ -73,17 +73,6 @@ impl Method {
         )
     }
 
-    /// Whether the content of a request has a meaning that does not depend on the server (RFC 9110, section
-    /// 9.3). Servers may leave other content unread.
-    #[must_use]
-    pub fn defines_content(self) -> bool {
-        use Method as M;
-        !matches!(
-            self,
-            M::Get | M::Head | M::Delete | M::Options | M::Connect | M::Trace
-        )
-    }
-
     /// Whether a request without content should still carry `Content-Length: 0`, because the method
     /// anticipates content (RFC 9110, section 8.6).
     pub(crate) fn anticipates_content(self) -> bool {

@@ -143,6 +143,33 @@ impl RequestHead {
         }
     }
 
+    /// Whether the method gives content a meaning that does not depend on the server (RFC 9110, section 9.3, and the
+    /// registry of methods). Servers may leave other content unread.
+    #[must_use]
+    pub fn defines_content(&self) -> bool {
+        match self.method {
+            Method::Post | Method::Put | Method::Patch => true,
+            Method::Other => matches!(
+                self.method_str(),
+                "ACL"
+                    | "LOCK"
+                    | "MKCALENDAR"
+                    | "MKCOL"
+                    | "PROPFIND"
+                    | "PROPPATCH"
+                    | "QUERY"
+                    | "REPORT"
+                    | "SEARCH"
+            ),
+            Method::Get
+            | Method::Head
+            | Method::Delete
+            | Method::Options
+            | Method::Connect
+            | Method::Trace => false,
+        }
+    }
+
     /// The form in which the target was received or given.
     #[inline]
     #[must_use]

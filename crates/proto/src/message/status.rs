@@ -126,6 +126,13 @@ impl Status {
         self.0 / 100 == 2
     }
 
+    /// 4xx and 5xx.
+    #[inline]
+    #[must_use]
+    pub const fn is_error(self) -> bool {
+        self.0 / 100 >= 4
+    }
+
     /// First digit, 1 to 9.
     #[inline]
     #[must_use]

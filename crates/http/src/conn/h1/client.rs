@@ -19,8 +19,9 @@ use crate::exchange::{
     ReceivedKind, complete_message, wake,
 };
 use crate::free_list::FreeList;
+use crate::lifetime::IdleLimit;
 use crate::options::ClientOptions;
-use crate::pool::{IdleLimit, Lease};
+use crate::pool::Lease;
 use crate::recycle::Pooled;
 use crate::tls::TlsInfo;
 use crate::transport::Transport;
@@ -186,7 +187,7 @@ impl Carrier for ClientConn {
         length: BodyLength,
     ) -> Result<(ExchangeId, bool), ClientError> {
         let has_content = matches!(length, BodyLength::Known(1..) | BodyLength::Unknown);
-        if has_content && !head.method.defines_content() && !self.has_handles() {
+        if has_content && !head.defines_content() && !self.has_handles() {
             // The server may leave the content unread and take it for a request: it is asked to close the
             // connection, and no other request uses it (rule 11).
             self.look(|driver| driver.role.machine.drain());
@@ -396,7 +397,8 @@ impl ClientFraming for Driver<Client> {
         {
             Some(socket) => {
                 let announced_s = self.role.machine.keep_alive_timeout_s();
-                self.role.end = Some(End::Reusable(socket, IdleLimit::of(announced_s)));
+                let limit = announced_s.map_or(IdleLimit::Unknown, IdleLimit::Seconds);
+                self.role.end = Some(End::Reusable(socket, limit));
             }
             None => self.close(),
         }
@@ -502,15 +504,13 @@ impl Driver<Client> {
         let Some(head) = self.role.head.take() else {
             unreachable!("the machine has just filled it")
         };
-        if head.status.is_informational() && !self.role.machine.is_tunnel() {
-            self.informational_arrived()?;
-        }
         let machine = &self.role.machine;
         let kind = if machine.is_tunnel() {
             self.exchange.is_tunnel = true;
             self.exchange.message = Message::Open;
             ReceivedKind::Tunnel
         } else if !machine.response_started() {
+            self.informational_arrived()?;
             if head.status == Status::PROCESSING {
                 // The wait begins again (RFC 2518, section 10.1). The rate of interim responses is limited.
                 self.role.wait_start = Some(blitz_reactor::now());

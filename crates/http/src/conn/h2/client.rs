@@ -151,7 +151,7 @@ impl Conn<Client> {
 
     pub(crate) fn was_made_since(&self, moment: Instant) -> bool {
         let driver = self.driver.borrow();
-        driver.role.permits.lifetime.was_made_since(moment)
+        driver.role.permits.were_made_since(moment)
     }
 
     /// Gives a request a permit, if there is one.

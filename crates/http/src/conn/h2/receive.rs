@@ -99,7 +99,7 @@ impl<R: Role> Driver<R> {
 
     /// Content without a reader gives the peer credit for more, after the response up to a limit.
     fn discard_arrived(&mut self, stream: StreamId, bytes: usize) {
-        let bytes_max = self.limits().discard_bytes_max as u64;
+        let bytes_max = self.limits().discard_unannounced_bytes_max as u64;
         let is_excess = self.stream(stream).is_some_and(|state| {
             state.is_lingering && state.exchange.receiving.pace.bytes > bytes_max
         });

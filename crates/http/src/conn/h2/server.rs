@@ -271,6 +271,7 @@ impl Driver<Server> {
         count_refused(refusal.rule);
         let logged = LoggedRefusal {
             request: None,
+            is_whole: false,
             response: Some(&head),
             version: Self::VERSION,
             peer: self.role.peer.remote,

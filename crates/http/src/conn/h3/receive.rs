@@ -111,7 +111,7 @@ impl<R: Role> Driver<R> {
 
     /// Reads and drops what has come of a request without a reader; after the response up to a limit.
     pub(super) fn discard_arrived(&mut self, id: StreamId) -> Result<(), Error> {
-        let bytes_max = self.limits().discard_bytes_max as u64;
+        let bytes_max = self.limits().discard_unannounced_bytes_max as u64;
         loop {
             let Some(stream) = self.streams.get_mut(&id) else {
                 return Ok(());
@@ -119,6 +119,7 @@ impl<R: Role> Driver<R> {
             let is_excess =
                 stream.state.is_lingering && stream.state.exchange.receiving.pace.bytes > bytes_max;
             if is_excess {
+                self.close_stream(id, None);
                 return Ok(());
             }
             self.refill(id, PIECES_OF_CONTENT)?;

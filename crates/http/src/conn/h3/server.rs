@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blitz_proto::h3::{self, Code, Event, Received, StreamId};
 use blitz_proto::{
@@ -408,7 +408,10 @@ impl Driver<Server> {
         let now = blitz_reactor::now();
         let limits = &self.shared.options.limits;
         match stream.is_finished {
-            true => self.role.lingering.push(id, now + limits.discard_timeout),
+            true => {
+                let due = now + discard_timeout(stream, limits);
+                self.role.lingering.push(id, due);
+            }
             false => self
                 .role
                 .unsent_rests
@@ -431,7 +434,7 @@ impl Driver<Server> {
         if stream.has_fin {
             return self.close_stream(id, None);
         }
-        let due = blitz_reactor::now() + self.limits().discard_timeout;
+        let due = blitz_reactor::now() + discard_timeout(stream, self.limits());
         self.role.lingering.push(id, due);
         self.make_room();
     }
@@ -560,5 +563,13 @@ impl ServerFraming for Driver<Server> {
     fn poll_client_gone(&mut self, _: StreamId, _: &mut Context<'_>) -> Poll<()> {
         // The endpoint's task notices it.
         Poll::Pending
+    }
+}
+
+/// How long what a client still sends is discarded. Nothing waits for the end of a tunnel.
+fn discard_timeout(stream: &RequestStream, limits: &Limits) -> Duration {
+    match stream.state.exchange.is_tunnel {
+        true => limits.discard_timeout,
+        false => limits.quic.discard_timeout,
     }
 }

@@ -13,8 +13,10 @@ impl<Id: Copy> DueStreams<Id> {
         DueStreams(VecDeque::new())
     }
 
+    /// Most are due after all others.
     pub(in crate::conn) fn push(&mut self, id: Id, due: Instant) {
-        self.0.push_back((id, due));
+        let earlier = self.0.iter().rposition(|(_, other)| *other <= due);
+        self.0.insert(earlier.map_or(0, |at| at + 1), (id, due));
     }
 
     /// The next one, after those that no longer wait.

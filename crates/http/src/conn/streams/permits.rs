@@ -1,6 +1,7 @@
 //! How many requests a client's connection may carry.
 
 use std::task::{Context, Waker};
+use std::time::Instant;
 
 use crate::exchange::{note, wake};
 use crate::lifetime::Lifetime;
@@ -17,6 +18,7 @@ pub(in crate::conn) struct Permits {
     /// Waits for the server's SETTINGS.
     settling: Option<Waker>,
     pub(in crate::conn) lifetime: Lifetime,
+    made: Instant,
 }
 
 impl Permits {
@@ -27,7 +29,12 @@ impl Permits {
             is_used: false,
             settling: None,
             lifetime,
+            made: blitz_reactor::now(),
         }
+    }
+
+    pub(in crate::conn) fn were_made_since(&self, moment: Instant) -> bool {
+        self.made >= moment
     }
 
     /// The server refused a stream while it worked on `open` others. One that refuses even the
