@@ -1,5 +1,5 @@
 // A page for a browser: `browser.mjs PORT`. An HTTP/1.1 upstream whose page makes fifty concurrent fetches, an
-// upload and a WebSocket connection, shows a report, and posts it, so that it is printed. Loading of the page ends
+// upload, uploads that are refused, and a WebSocket connection, shows a report, and posts it, so that it is printed. Loading of the page ends
 // behind the report, because its picture comes then.
 
 import crypto from 'node:crypto';
@@ -28,6 +28,13 @@ async function visit() {
     const back = new Uint8Array(await (await fetch('/echo', { method: 'POST', body: sent })).arrayBuffer());
     const unchanged = back.length === sent.length && back.every((byte, at) => byte === sent[at]);
     check('the upload changed on the way', unchanged);
+    // Answered before they are read, for which a browser waits until they have ended or are stopped.
+    for (const size of [600_000, 1_100_000, 3_000_000]) {
+      const begun = performance.now();
+      const refused = await fetch('/refused', { method: 'POST', body: new Uint8Array(size) });
+      const seconds = (performance.now() - begun) / 1000;
+      check(`a refused upload of ${size} bytes: ${refused.status} after ${seconds} s`, refused.status === 404 && seconds < 1.5);
+    }
 
     const messages = ['hello', 'ünïcode', '', 'x'.repeat(1 << 20), new Uint8Array(70_000).fill(5)];
     const socket = new WebSocket(`wss://${location.host}/chat`, ['chat.v2', 'chat.v1']);

@@ -106,6 +106,9 @@ pub struct ClientOptions {
     pub body_timeout: Duration,
     /// Maximum idle time of a connection; shorter than the idle timeouts of common servers.
     pub idle_timeout: Duration,
+    /// Requests that an HTTP/2 connection carries before the server's SETTINGS say how many it allows. A server
+    /// refuses what exceeds its limit, unprocessed.
+    pub requests_before_settings: usize,
 }
 
 impl Default for ClientOptions {
@@ -115,6 +118,7 @@ impl Default for ClientOptions {
             response_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(55),
+            requests_before_settings: 1,
         }
     }
 }

@@ -11,6 +11,10 @@ use super::rate::{RateProfile, Spacing};
 use super::request::RequestSpec;
 use super::windows::Windows;
 
+/// As browsers, curl and h2load, a client that is measured does not spend a round trip on the server's SETTINGS. Hardly any
+/// server allows fewer (RFC 9113, section 6.5.2, recommends at least 100).
+const REQUESTS_BEFORE_SETTINGS: usize = 100;
+
 /// Everything that a core of the generator needs to know.
 #[derive(Clone)]
 pub(super) struct LoadPlan {
@@ -90,6 +94,7 @@ impl LoadPlan {
         let mut client = ClientOptions {
             response_timeout: self.timeout,
             body_timeout: self.timeout,
+            requests_before_settings: REQUESTS_BEFORE_SETTINGS,
             ..ClientOptions::default()
         };
         client.limits.connect_timeout = self.timeout;

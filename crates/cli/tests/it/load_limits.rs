@@ -45,6 +45,21 @@ fn more_streams_than_the_server_allows_wait_in_their_order() {
     }
 }
 
+/// A round trip more than that of other clients would be no property of HTTP/2.
+#[test]
+fn requests_do_not_wait_for_the_settings_of_the_server() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, &[]);
+    let url = format!("https://{}/hello", server.address("https://"));
+    let (result, _) = load("-n 50 -c 1 -m 50 -t 1 --insecure --http 2", &url);
+    let counts = &result["counts"];
+    assert_eq!(
+        (&counts["completed"], &counts["queued"]),
+        (&50.into(), &0.into()),
+        "{counts}"
+    );
+}
+
 /// The requests of the warm-up alone take longer than the run.
 #[test]
 fn overload_shows_what_was_answered_in_the_measured_time() {

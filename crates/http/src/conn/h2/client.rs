@@ -300,8 +300,12 @@ impl Driver<Client> {
         let open = self.machine.stream_count();
         let available = match self.machine.settings_received() {
             true => self.machine.requests_available(),
-            // One to begin with; the server's limit comes while it is on its way.
-            false => 1_usize.saturating_sub(open),
+            // The server's limit comes while these are on their way.
+            false => self
+                .shared
+                .options
+                .requests_before_settings
+                .saturating_sub(open),
         };
         permits.free(open, available)
     }
