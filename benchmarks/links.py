@@ -2,7 +2,7 @@
 """The same work over emulated links with `blitz load`, curl and h2load: whether others see what we publish.
 
     cargo build --release --package blitz-cli --package blitz-bench --bin blitz --example link
-    sudo benchmarks/links.py                         # 50 ms, 100 Mbit/s; 0, 1 and 3 % of loss; about 12 minutes
+    sudo benchmarks/links.py                         # 50 ms, 100 Mbit/s; 0, 1 and 3 % of loss; about 25 minutes
     sudo benchmarks/links.py --rounds 3 --loss 0     # a part of it
 
 Each run has new connections. Prints tables in Markdown: the median and the range of whole times. Clients take turns.
