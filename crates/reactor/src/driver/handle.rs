@@ -16,11 +16,13 @@ impl Handle {
     }
 }
 
-/// A new connection on its way to another core. It is closed when it is dropped.
+/// A socket of no core: a new connection on its way to another core, or one that keeps an address. It is closed when it
+/// is dropped.
+#[derive(Debug)]
 pub(crate) struct OwnedHandle(OwnedFd);
 
 impl OwnedHandle {
-    /// Of a connection that no driver has an operation on.
+    /// Of a socket that no driver has an operation on.
     pub(super) fn of(handle: Handle) -> OwnedHandle {
         // SAFETY: the descriptor is open, and its only owner gives it up.
         OwnedHandle(unsafe { OwnedFd::from_raw_fd(handle.0) })

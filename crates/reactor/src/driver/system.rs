@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use self::process::run_on;
 use self::unix::unix_listener;
-use super::Handle;
+use super::{Handle, OwnedHandle};
 use crate::socket::Address;
 
 pub(crate) use self::address::{RawAddress, interface_index};
@@ -217,7 +217,7 @@ pub(crate) fn reserve(address: &Address) -> io::Result<Reserved> {
 }
 
 /// An address with the actual port, and the socket that keeps a port until the cores listen.
-pub(crate) type Reserved = (Address, Option<OwnedFd>);
+pub(crate) type Reserved = (Address, Option<OwnedHandle>);
 
 /// Checks that no other socket listens on `address`, and replaces port 0 by a free one.
 ///
@@ -237,7 +237,10 @@ pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
     set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     accept_both_families(&keeper, &raw)?;
     bind(&keeper, &raw)?;
-    Ok((address, Some(keeper)))
+    Ok((
+        address,
+        Some(OwnedHandle::of(Handle::of(keeper.into_raw_fd()))),
+    ))
 }
 
 /// The local IP address; `None` on a unix socket.

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +12,7 @@ use std::time::Duration;
 use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
-use crate::driver::{self, Driver, Handle, Listening, UnixListener};
+use crate::driver::{self, Driver, Handle, Listening, OwnedHandle, UnixListener};
 use crate::mailbox::Given;
 use crate::timer::{sleep, timeout};
 
@@ -29,7 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Reservation {
     address: Address,
-    _keeper: Option<OwnedFd>,
+    _keeper: Option<OwnedHandle>,
 }
 
 impl Reservation {
