@@ -48,6 +48,26 @@ fn uploads_that_are_answered_early_do_not_add_up() {
     });
 }
 
+/// What is left of a response counts more than the end of its request.
+#[test]
+fn a_response_that_its_client_takes_slowly_is_whole_behind_a_large_upload() {
+    with_options(small_windows, async |server| {
+        let narrow = |transport: &mut quinn::TransportConfig| {
+            transport.stream_receive_window(quinn::VarInt::from_u32(3));
+        };
+        let client = server.connect_with(narrow).await;
+        let refused = post("/hello").header("expect", "a cookie");
+        let mut upload = client.send(refused).await;
+        // It gets no credit for all of it.
+        let content = upload.send_data(Bytes::from(pattern(1, 200_000)));
+        let _ = tokio::time::timeout(Duration::from_millis(200), content).await;
+        let answer = receive(&mut upload).await.unwrap();
+        assert_eq!(answer.status, 417);
+        assert!(!answer.content.is_empty());
+        nothing_was_cut(server);
+    });
+}
+
 #[test]
 fn uploads_that_are_cancelled_before_they_are_read_do_not_add_up() {
     with_options(small_windows, async |server| {

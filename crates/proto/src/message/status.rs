@@ -126,7 +126,7 @@ impl Status {
         self.0 / 100 == 2
     }
 
-    /// 4xx and 5xx.
+    /// 400 and above.
     #[inline]
     #[must_use]
     pub const fn is_error(self) -> bool {

@@ -72,6 +72,8 @@ pub(crate) struct RequestStream {
     pub(super) awaits_head: bool,
     /// All of our message was given to QUIC.
     pub(super) is_finished: bool,
+    /// Where the rest of a request began that is discarded after its response.
+    pub(super) discards_from: u64,
     pub(super) priority: Priority,
 }
 
@@ -252,6 +254,7 @@ impl RequestStream {
             is_blocked: false,
             awaits_head: true,
             is_finished: false,
+            discards_from: 0,
             priority: Priority::UNSTATED,
         }
     }

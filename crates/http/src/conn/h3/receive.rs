@@ -116,10 +116,14 @@ impl<R: Role> Driver<R> {
             let Some(stream) = self.streams.get_mut(&id) else {
                 return Ok(());
             };
-            let is_excess =
-                stream.state.is_lingering && stream.state.exchange.receiving.pace.bytes > bytes_max;
+            let is_excess = stream.state.is_lingering
+                && stream.read_to != u64::MAX
+                && stream.read_to - stream.discards_from > bytes_max;
             if is_excess {
-                self.close_stream(id, None);
+                // A response that is still on its way is not cut off for it.
+                if stream.is_finished {
+                    self.close_stream(id, None);
+                }
                 return Ok(());
             }
             self.refill(id, PIECES_OF_CONTENT)?;

@@ -402,8 +402,7 @@ impl Driver<Server> {
         if !is_received {
             receiving.body = Body::Unwanted;
         }
-        // From now on it counts what is discarded.
-        receiving.pace.bytes = 0;
+        stream.discards_from = stream.read_to;
         stream.state.is_lingering = true;
         let now = blitz_reactor::now();
         let limits = &self.shared.options.limits;
@@ -436,6 +435,9 @@ impl Driver<Server> {
         }
         let due = blitz_reactor::now() + discard_timeout(stream, self.limits());
         self.role.lingering.push(id, due);
+        if let Err(error) = self.discard_arrived(id) {
+            self.fail(error);
+        }
         self.make_room();
     }
 
