@@ -14,10 +14,10 @@ case "$scheme" in
   *) with_tls=() nginx_tls='' to=() host=127.0.0.1 ;;
 esac
 
-# front NAME UPSTREAM_PORT: starts a gateway to the upstream, with clear text on port $front.
+# front NAME UPSTREAM_PORT [OPTION...]: starts a gateway to the upstream, with clear text on port $front.
 front() {
   front=$(free_port)
-  start_blitz "front-$1" "$front" --to "$scheme://$host:$2" "${to[@]}"
+  start_blitz "front-$1" "$front" --to "$scheme://$host:$2" "${to[@]}" "${@:3}"
 }
 
 # reload_under_load NAME PATH GOAWAYS [PID]: sends HUP to the upstream ten times while requests run; none
@@ -56,7 +56,7 @@ for upstream in go node; do
     node) start node "$port" node "$here/node_upstream.mjs" "$port" "${with_tls[@]}" ;;
   esac
   pid=${started[-1]}
-  front "$upstream" "$port"
+  front "$upstream" "$port" --request-trailers
   node "$here/node_http2.mjs" pages "http://127.0.0.1:$front" || fail "$upstream: its pages"
   # The same with an HTTP/1.1 client.
   base="http://127.0.0.1:$front"

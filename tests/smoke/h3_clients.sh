@@ -61,7 +61,7 @@ done
 # Trailers, informational responses and broken responses of an HTTP/2 upstream.
 upstream=$(free_port)
 start pages "$upstream" "$smoke_go" serve "127.0.0.1:$upstream" 0
-front trailers --cores 1 --to "h2c://127.0.0.1:$upstream"
+front trailers --cores 1 --request-trailers --to "h2c://127.0.0.1:$upstream"
 python3 "$here/h3_aioquic.py" trailers "$tls" "$ca" || fail 'aioquic: trailers'
 "$smoke_go_h3" trailers "https://localhost:$tls" "$ca" || fail 'quic-go: trailers'
 

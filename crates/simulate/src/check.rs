@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz::serving::ListenerConfig;
-use blitz_gateway::{Gateway, Options};
+use blitz_gateway::{Gateway, Options, Target};
 use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
@@ -321,7 +321,10 @@ fn gateway(
             Reach::Direct | Reach::Refused | Reach::Silent => "127.0.0.1",
         };
         let target = format!("/{index}={scheme}://{host}:{}", upstream_port(index));
-        gateway = gateway.to(target.parse().expect("it is a valid target"));
+        gateway = gateway.to(Target {
+            request_trailers: upstream.gets_trailers,
+            ..target.parse().expect("it is a valid target")
+        });
     }
     let site = blitz::builtin::app().into_service();
     let site = site.expect("the built-in site is valid");

@@ -56,6 +56,8 @@ pub(crate) struct Upstream {
     pub(crate) is_secure: bool,
     /// Hand-written HTTP/2 only: how it refuses requests that it has not processed.
     pub(crate) quits: Option<Quits>,
+    /// Whether the gateway forwards the trailers of requests to it.
+    pub(crate) gets_trailers: bool,
 }
 
 /// How an upstream refuses requests that it has not processed (RFC 9113, section 8.7).
@@ -267,6 +269,7 @@ impl Plan {
             clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
         }
         choose_tls(seed, &mut upstreams, &mut clients);
+        choose_trailers(seed, &mut upstreams);
         let http3 = http3::add(
             seed,
             &mut requests,
@@ -325,6 +328,15 @@ impl Plan {
         http3.is_some_and(|http3| http3.drains.is_some())
     }
 
+    /// The content of a request as its upstream gets it.
+    pub(crate) fn forwarded(&self, request: &Request) -> Content {
+        let gets_trailers = self.upstreams[request.upstream].gets_trailers;
+        Content {
+            has_trailers: request.request.has_trailers && gets_trailers,
+            ..request.request.clone()
+        }
+    }
+
     pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
         self.clients.iter().flat_map(|client| &client.requests)
     }
@@ -341,6 +353,14 @@ fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [Client]) {
     }
     for client in clients {
         client.is_secure = client.version.is_hyper() && random.chance(500);
+    }
+}
+
+/// Lets half of the upstreams have the trailers of requests. The seed's other choices do not depend on it.
+fn choose_trailers(seed: u64, upstreams: &mut [Upstream]) {
+    let mut random = Random::new(seed.rotate_left(32));
+    for upstream in upstreams {
+        upstream.gets_trailers = random.chance(500);
     }
 }
 
@@ -376,6 +396,7 @@ impl Upstream {
             windows: Windows::new(random),
             is_secure: false,
             quits: quits.filter(|_| version == Version::RawHttp2),
+            gets_trailers: false,
         }
     }
 
@@ -386,6 +407,7 @@ impl Upstream {
             windows: Windows::DEFAULT,
             is_secure: false,
             quits: None,
+            gets_trailers: false,
         }
     }
 

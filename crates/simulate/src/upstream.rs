@@ -197,7 +197,8 @@ async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::
 /// Compares the content of a request with what was sent.
 async fn receive(ledger: &Ledger, planned: &Request, body: Incoming) {
     let mut body = pin!(body);
-    let mut receiving = Receiving::new(&planned.request);
+    let content = ledger.plan.forwarded(planned);
+    let mut receiving = Receiving::new(&content);
     let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     loop {
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;

@@ -156,7 +156,8 @@ async fn receive(
     id: u32,
     planned: &Request,
 ) -> Result<(), Lost> {
-    let mut receiving = Receiving::new(&planned.request);
+    let content = ledger.plan.forwarded(planned);
+    let mut receiving = Receiving::new(&content);
     let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     let wrong = |why: String| {
         ledger.violate(format!("request {} at its upstream: {why}", planned.id));
