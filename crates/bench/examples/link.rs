@@ -13,6 +13,9 @@ use std::time::Duration;
 use blitz_bench::link::{Link, LinkReport, LinkSpec, enter_user_namespace};
 use clap::Parser;
 
+/// The exit code if the emulator was late: EX_TEMPFAIL of sysexits(3).
+const VOID: u8 = 75;
+
 #[derive(Debug, Parser)]
 #[command(about = "Runs a server and a client on an emulated link", after_help = LinkSpec::help())]
 struct Arguments {
@@ -45,7 +48,10 @@ fn main() -> ExitCode {
     match result {
         Ok(report) => {
             eprintln!("{report}");
-            ExitCode::from(u8::from(report.invalid().is_some()))
+            match report.invalid() {
+                Some(_) => ExitCode::from(VOID),
+                None => ExitCode::SUCCESS,
+            }
         }
         Err(error) => {
             eprintln!("error: {error}");

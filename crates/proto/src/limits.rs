@@ -242,7 +242,7 @@ impl Default for QuicLimits {
     fn default() -> QuicLimits {
         QuicLimits {
             connections_max: 8_192,
-            stream_window_bytes: 512 * 1024,
+            stream_window_bytes: 1024 * 1024,
             discard_timeout: Duration::from_secs(30),
             window_bytes_min: 64 * 1024,
             window_bytes_max: 16 * 1024 * 1024,
