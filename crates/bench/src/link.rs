@@ -5,6 +5,7 @@
 //! says, which depends on a seed. The link knows nothing of transports: packets of TCP and QUIC suffer
 //! alike. The MTU is 1,500 bytes.
 
+mod awake;
 mod counters;
 mod device;
 mod emulator;
@@ -30,6 +31,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::net::sockopt;
 
+use self::awake::Awake;
 use self::device::{Device, dropped_by_kernel};
 use self::emulator::{Emulator, Summary};
 use self::model::Direction;
@@ -61,6 +63,7 @@ pub struct Link {
     counters: Arc<Mutex<LinkCounters>>,
     /// None after the link was stopped.
     emulator: Option<Running>,
+    _awake: Awake,
 }
 
 /// The thread of the emulator. It ends when `stop` is dropped.
@@ -104,6 +107,7 @@ impl Link {
             has_ipv6,
             counters,
             emulator: Some(Running { stop, thread }),
+            _awake: Awake::start(),
         })
     }
 

@@ -39,7 +39,9 @@ pub(crate) use self::system::{
     is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,
     raise_descriptor_limit, reserve, set_processors, survives_io_uring, trim_heap, try_reserve,
 };
-pub use self::system::{LocalShortage, Steering, open_tun, prepare_descriptors, set_real_time};
+pub use self::system::{
+    LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,
+};
 pub(crate) use self::wait_policy::WaitPolicy;
 
 /// Which driver to use.

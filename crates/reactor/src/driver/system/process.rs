@@ -139,10 +139,22 @@ pub(crate) fn pin_to(processor: usize) -> io::Result<()> {
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_NICE`.
 pub fn set_real_time() -> io::Result<()> {
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    set_scheduling(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1)
+}
+
+/// Lets the calling thread run only on processors that no other thread wants. Threads and processes that it starts
+/// inherit it.
+///
+/// # Errors
+/// Those of sched_setscheduler(2).
+pub fn set_idle_priority() -> io::Result<()> {
+    set_scheduling(libc::SCHED_IDLE, 0)
+}
+
+fn set_scheduling(policy: i32, level: i32) -> io::Result<()> {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut priority: libc::sched_param = unsafe { mem::zeroed() };
-    priority.sched_priority = 1;
+    priority.sched_priority = level;
     // SAFETY: the parameters outlive the call.
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const priority) }).map(drop)
 }
