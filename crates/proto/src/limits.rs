@@ -329,3 +329,18 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A comparison of versions would compare windows. Over QUIC the window of the connection is the one that grows.
+    #[test]
+    fn an_upload_has_the_same_windows_over_http2_and_http3() {
+        let limits = Limits::default();
+        let quic = &limits.quic;
+        let first = quic.window_bytes_min.min(quic.stream_window_bytes);
+        assert_eq!(first, limits.stream_buffer_bytes_max);
+        assert_eq!(quic.stream_window_bytes, limits.stream_window_bytes_max);
+    }
+}
