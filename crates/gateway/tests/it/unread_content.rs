@@ -11,12 +11,13 @@ const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 fn reading_heads_only() -> Upstream {
     Upstream::scripted(|_, peer| {
         while let Some(head) = peer.head() {
-            let refusal = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
-            let is_refused = head.line.contains("/refused");
-            peer.send(if is_refused {
-                refusal.to_owned()
-            } else {
-                ok(&head.line)
+            let mut parts = head.line.split('/');
+            peer.send(match (parts.nth(1), parts.next()) {
+                (Some("status"), Some(status)) => {
+                    let (status, _) = status.split_once(' ').unwrap();
+                    format!("HTTP/1.1 {status} Other\r\nContent-Length: 0\r\n\r\n")
+                }
+                _ => ok(&head.line),
             });
             if head.field("connection") == Some("close") {
                 return;
@@ -78,13 +79,15 @@ scenarios! {
         assert!(!upstream.heads().iter().any(smuggled), "it is not even processed");
     }
 
-    fn a_connection_is_not_used_again_after_content_that_was_refused(io) {
-        // A handler that refuses a request often does so before it reads the content.
+    fn a_connection_is_not_used_again_after_content_that_was_refused_or_redirected(io) {
+        // A handler that refuses a request, or asks for a login elsewhere, often does so before it reads the content.
         let upstream = reading_heads_only();
-        for framing in ["length", "chunked"] {
-            let rest = framed(framing, SMUGGLED);
-            let connections = connections_after_path(io, &upstream, ("POST", "/refused"), &rest);
-            assert_eq!(connections, 2, "{framing}");
+        for status in [301, 302, 303, 304, 307, 308, 401, 404, 500] {
+            for framing in ["length", "chunked"] {
+                let (rest, path) = (framed(framing, SMUGGLED), format!("/status/{status}"));
+                let connections = connections_after_path(io, &upstream, ("POST", &path), &rest);
+                assert_eq!(connections, 2, "{status} {framing}");
+            }
         }
     }
 

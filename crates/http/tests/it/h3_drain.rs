@@ -1,9 +1,12 @@
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
+use crate::deadlines::limits;
 use crate::h3_frames::{
     CONTROL, End, GOAWAY, RawClient, SETTINGS, next_frame, read_integer, request,
 };
-use crate::h3_support::{QuicServer, block_on, get, pause, receive, reset_code, soon};
+use crate::h3_support::{QuicServer, block_on, get, pause, post, receive, reset_code, soon};
 use crate::support::{SOON, on_each_driver, options};
 
 #[test]
@@ -68,6 +71,33 @@ fn goaway_is_sent_twice_and_later_requests_are_rejected() {
             let response = running.response().await;
             assert_eq!(response.end, End::Fin);
             assert_eq!(response.content.len(), 50);
+        });
+    });
+}
+
+/// What a client still sends behind its response is discarded for 30 s, but not while its connection drains.
+#[test]
+fn an_upload_that_was_answered_early_does_not_hold_up_a_drain() {
+    let options = || limits(|limits| limits.discard_timeout = Duration::from_millis(200));
+    on_each_driver(|io| {
+        let server = QuicServer::start(io, 1, options);
+        block_on(async {
+            let client = server.connect().await;
+            let mut uploads = Vec::new();
+            let mut begun = Instant::now();
+            for is_draining in [false, true] {
+                let mut upload = client.send(post("/hello")).await;
+                upload.send_data(Bytes::from_static(b"a")).await.unwrap();
+                let response = soon(upload.recv_response()).await.unwrap();
+                assert!(response.status().is_success());
+                uploads.push(upload);
+                if !is_draining {
+                    begun = Instant::now();
+                    server.drain(Duration::from_secs(60));
+                }
+            }
+            assert!(client.closed().await.is_h3_no_error());
+            assert!(begun.elapsed() < SOON);
         });
     });
 }

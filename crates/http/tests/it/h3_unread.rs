@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use blitz_http::ServeOptions;
 use bytes::Bytes;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{RawClient, data, request};
 use crate::h3_support::{
-    Client, QuicServer, Stream, get, pattern, pause, post, receive, with_options,
+    Client, QuicServer, Stream, get, pattern, pause, post, receive, soon, with_options,
 };
 
 /// A request that stays open, so that the connection is never idle.
@@ -18,7 +19,7 @@ async fn open(client: &Client) -> Stream {
     quiet
 }
 
-fn small_windows() -> blitz_http::ServeOptions {
+fn small_windows() -> ServeOptions {
     limits(|limits| {
         limits.quic.window_bytes_max = 64 * 1024;
         limits.quic.unread_excess_bytes_max = 16 * 1024;
@@ -45,6 +46,22 @@ fn uploads_that_are_answered_early_do_not_add_up() {
         }
         assert_eq!(client.get("/hello").await.content, b"hello");
         nothing_was_cut(server);
+    });
+}
+
+/// QUIC tells a client of free streams only when there are several.
+#[test]
+fn uploads_that_are_answered_early_leave_room_for_requests() {
+    with_options(Default::default, async |server| {
+        let client = server.connect().await;
+        let mut uploads = Vec::new();
+        for _ in 0..ServeOptions::default().limits.concurrent_streams_max {
+            let mut upload = soon(client.send(post("/hello"))).await;
+            upload.send_data(Bytes::from_static(b"a")).await.unwrap();
+            assert!(upload.recv_response().await.unwrap().status().is_success());
+            uploads.push(upload);
+        }
+        assert_eq!(client.get("/hello").await.content, b"hello");
     });
 }
 

@@ -28,7 +28,8 @@ pub struct Client {
     informational: InformationalRate,
     /// Informational responses to this request were received.
     has_informational: bool,
-    content: RequestContent,
+    /// The request has content, which its server may leave unread.
+    has_content: bool,
     /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
     /// What the server announced with its last final response.
@@ -49,15 +50,6 @@ enum Reading {
     Closed,
 }
 
-/// The content of a request, as far as its server may leave it unread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RequestContent {
-    None,
-    Sent,
-    /// The request has `Expect`, and no `100 Continue` came.
-    Expected,
-}
-
 impl Client {
     /// A machine at the start of a connection, or between two exchanges.
     #[must_use]
@@ -74,7 +66,7 @@ impl Client {
             asked_for_upgrade: false,
             informational: InformationalRate::default(),
             has_informational: false,
-            content: RequestContent::None,
+            has_content: false,
             keep_alive: true,
             keep_alive_timeout_s: None,
             draining: false,
@@ -113,11 +105,7 @@ impl Client {
             http2_settings: false,
         };
         encode::request_head(head, framing, options, out);
-        self.content = match framing {
-            FramingField::None | FramingField::Length(0) => RequestContent::None,
-            _ if head.fields.get(Name::Expect).is_some() => RequestContent::Expected,
-            _ => RequestContent::Sent,
-        };
+        self.has_content = !matches!(framing, FramingField::None | FramingField::Length(0));
     }
 
     /// Appends the framing before `len` bytes of content, and counts them.
@@ -317,9 +305,6 @@ impl Client {
         let status = head.status;
         if status.is_informational() && status != Status::SWITCHING_PROTOCOLS {
             self.has_informational = true;
-            if status == Status::CONTINUE && self.content == RequestContent::Expected {
-                self.content = RequestContent::Sent;
-            }
             return Ok(BodyLength::Empty);
         }
         let is_connected = self.method == Method::Connect && status.is_success();
@@ -338,13 +323,9 @@ impl Client {
         self.keep_alive_timeout_s = facts.keep_alive_timeout_s;
         // A final response before the end of the request closes the connection (rule 12).
         self.keep_alive &= facts.keep_alive && self.request_done();
-        // So does a refusal: its server may not have read the content that was sent, and take it for the next request.
-        let is_refused = match self.content {
-            RequestContent::None => false,
-            RequestContent::Sent => status.is_error(),
-            RequestContent::Expected => !status.is_success(),
-        };
-        self.keep_alive &= !is_refused;
+        // So does a refusal or a redirect: its server may not have read the content that was sent, and take it for the
+        // next request.
+        self.keep_alive &= !self.has_content || status.is_success();
         let has_no_content = status.forbids_content() || self.method == Method::Head;
         // Content that a faulty server sends late would be parsed as the next response.
         let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));

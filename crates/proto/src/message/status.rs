@@ -126,13 +126,6 @@ impl Status {
         self.0 / 100 == 2
     }
 
-    /// 400 and above.
-    #[inline]
-    #[must_use]
-    pub const fn is_error(self) -> bool {
-        self.0 / 100 >= 4
-    }
-
     /// First digit, 1 to 9.
     #[inline]
     #[must_use]

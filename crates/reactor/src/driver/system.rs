@@ -236,7 +236,11 @@ pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
     let keeper = stream_socket(raw.family(), true)?;
     set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     accept_both_families(&keeper, &raw)?;
+    // Connections of a server that ran here before do not keep the address; without the option afterwards, nobody
+    // else can bind it.
+    set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     bind(&keeper, &raw)?;
+    set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
     Ok((
         address,
         Some(OwnedHandle::of(Handle::of(keeper.into_raw_fd()))),

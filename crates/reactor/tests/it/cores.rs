@@ -225,6 +225,20 @@ fn an_address_in_use_is_detected_despite_shared_ports() {
     released.join().unwrap();
 }
 
+/// Another server that ran here may have left connections, and its options of the address are not ours.
+#[test]
+fn an_address_of_old_connections_can_be_reserved() {
+    let old = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = old.local_addr().unwrap();
+    let client = TcpStream::connect(address).unwrap();
+    let (server, _) = old.accept().unwrap();
+    drop(old);
+    let reservation = Listener::try_reserve(&address.into()).unwrap();
+    // Nobody else gets it meanwhile.
+    assert!(TcpListener::bind(address).is_err());
+    drop((reservation, client, server));
+}
+
 /// Between the check and the listening of the cores lies their start.
 #[test]
 fn a_reserved_address_is_kept_until_the_cores_listen() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blitz_proto::h3::{self, Code, Event, Received, StreamId};
 use blitz_proto::{
@@ -407,10 +407,7 @@ impl Driver<Server> {
         let now = blitz_reactor::now();
         let limits = &self.shared.options.limits;
         match stream.is_finished {
-            true => {
-                let due = now + discard_timeout(stream, limits);
-                self.role.lingering.push(id, due);
-            }
+            true => self.push_lingering(id),
             false => self
                 .role
                 .unsent_rests
@@ -433,8 +430,7 @@ impl Driver<Server> {
         if stream.has_fin {
             return self.close_stream(id, None);
         }
-        let due = blitz_reactor::now() + discard_timeout(stream, self.limits());
-        self.role.lingering.push(id, due);
+        self.push_lingering(id);
         if let Err(error) = self.discard_arrived(id) {
             self.fail(error);
         }
@@ -565,13 +561,5 @@ impl ServerFraming for Driver<Server> {
     fn poll_client_gone(&mut self, _: StreamId, _: &mut Context<'_>) -> Poll<()> {
         // The endpoint's task notices it.
         Poll::Pending
-    }
-}
-
-/// How long what a client still sends is discarded. Nothing waits for the end of a tunnel.
-fn discard_timeout(stream: &RequestStream, limits: &Limits) -> Duration {
-    match stream.state.exchange.is_tunnel {
-        true => limits.discard_timeout,
-        false => limits.quic.discard_timeout,
     }
 }

@@ -103,11 +103,38 @@ impl Driver<Server> {
 
     /// Gives a client that has as many streams as it may have the place of one that is only lingering.
     pub(super) fn make_room(&mut self) {
-        if self.streams.len() >= self.role.streams_max as usize
-            && let Some((id, _)) = self.next_lingering()
-        {
+        if self.streams.len() < self.role.streams_max as usize {
+            return;
+        }
+        // The library tells the client of free streams only when they are more than an eighth.
+        for _ in 0..=self.role.streams_max / 8 {
+            let Some((id, _)) = self.next_lingering() else {
+                return;
+            };
             self.close_stream(id, None);
         }
+    }
+
+    /// The request of a stream, whose response was sent, is discarded until its end, or until this time has passed.
+    pub(super) fn push_lingering(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else {
+            return;
+        };
+        let limits = self.limits();
+        // Nothing waits for the end of a tunnel, and a drain does not wait for that of a request.
+        let is_brief = stream.state.exchange.is_tunnel || self.shared.role.is_draining.get();
+        let time = match is_brief {
+            true => limits.discard_timeout,
+            false => limits.quic.discard_timeout,
+        };
+        let streams = &self.streams;
+        let waits = |id| {
+            streams
+                .get(&id)
+                .is_some_and(|stream| stream.state.is_lingering)
+        };
+        self.role.lingering.prune(waits);
+        self.role.lingering.push(id, blitz_reactor::now() + time);
     }
 
     pub(super) fn server_deadline(&mut self, now: Instant) {
@@ -186,7 +213,10 @@ impl Driver<Server> {
 
     fn drain(&mut self) {
         self.machine.drain();
-        self.role.final_goaway = Some(blitz_reactor::now() + GOAWAY_PAUSE);
+        let now = blitz_reactor::now();
+        self.role.final_goaway = Some(now + GOAWAY_PAUSE);
+        let due = now + self.limits().discard_timeout;
+        self.role.lingering.hasten(due);
         self.settle_soon();
     }
 

@@ -1,4 +1,4 @@
-//! Streams with a deadline each, which is the same time after their start, so that they are due in order.
+//! Streams with a deadline each, in the order of the deadlines.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -35,6 +35,11 @@ impl<Id: Copy> DueStreams<Id> {
         if let Some((id, _)) = self.0.pop_front() {
             self.0.push_back((id, due));
         }
+    }
+
+    /// None is due later than `due`.
+    pub(in crate::conn) fn hasten(&mut self, due: Instant) {
+        self.0.iter_mut().for_each(|(_, at)| *at = due.min(*at));
     }
 
     /// Forgets those that no longer wait, if there are many.
