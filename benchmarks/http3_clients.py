@@ -17,6 +17,7 @@ import pathlib
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -86,7 +87,10 @@ def measure(name, server, authority, connections, streams, environment):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     after = cpu_seconds(server), packets(), datagrams()
     perf.send_signal(signal.SIGINT)
-    calls = int(perf.communicate()[1].split(",")[0])
+    counted = perf.communicate()[1].split(",")[0]
+    if not counted.isdigit():
+        sys.exit(f"perf counts no system calls; run this as root with perf for this kernel: {counted}")
+    calls = int(counted)
     assert done.returncode in (0, 75), (command, done.stderr)
     if name.startswith("blitz"):
         requests = json.loads(done.stdout)["counts"]["completed"]

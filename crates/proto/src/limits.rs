@@ -216,7 +216,7 @@ pub struct QuicLimits {
     /// there is none.
     pub connections_max: usize,
     /// Window of a stream of a listener's QUIC connection in bytes, which does not change. It is less than that of
-    /// HTTP/2, so that 20 uploads that nobody reads leave room for requests in the window of their connection.
+    /// HTTP/2, so that up to 31 uploads that nobody reads leave room for requests in the window of their connection.
     pub stream_window_bytes: usize,
     /// Time during which body bytes of a stream are discarded after the response; beyond: the stream is stopped. It is
     /// longer than that of HTTP/2, because Chromium 156 never delivers the response to a request that is stopped while

@@ -244,6 +244,11 @@ impl<R: Role> Link for Conn<R> {
 }
 
 impl RequestStream {
+    /// The response was sent, and what is left of the request is discarded.
+    pub(super) fn is_discarded(&self) -> bool {
+        self.state.is_lingering && self.is_finished
+    }
+
     pub(super) fn new(state: Box<Stream>) -> RequestStream {
         RequestStream {
             state,

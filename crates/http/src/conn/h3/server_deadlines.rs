@@ -93,11 +93,7 @@ impl Driver<Server> {
 
     fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
         let streams = &self.streams;
-        let waits = |id| {
-            streams
-                .get(&id)
-                .is_some_and(|stream| stream.state.is_lingering && stream.is_finished)
-        };
+        let waits = |id| streams.get(&id).is_some_and(RequestStream::is_discarded);
         self.role.lingering.next(waits)
     }
 
@@ -128,11 +124,7 @@ impl Driver<Server> {
             false => limits.quic.discard_timeout,
         };
         let streams = &self.streams;
-        let waits = |id| {
-            streams
-                .get(&id)
-                .is_some_and(|stream| stream.state.is_lingering)
-        };
+        let waits = |id| streams.get(&id).is_some_and(RequestStream::is_discarded);
         self.role.lingering.prune(waits);
         self.role.lingering.push(id, blitz_reactor::now() + time);
     }
