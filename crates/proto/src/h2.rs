@@ -106,7 +106,7 @@ pub enum Event {
         stream: StreamId,
     },
     /// To a server: a new stream whose request exceeds a limit or has an invalid target. The caller
-    /// answers with the status of the error; content of the request is not reported.
+    /// answers with the status of the error. Its content follows as that of other requests.
     Refused {
         /// The stream of the request.
         stream: StreamId,

@@ -249,6 +249,25 @@ fn the_rest_of_an_answered_request_is_discarded() {
     });
 }
 
+#[test]
+fn the_rest_of_a_refused_request_is_discarded() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let mut client = Client::connect(server.address);
+        let long = format!("/{}", "x".repeat(10_000));
+        let large = client.request(Method::Post, &long, BodyLength::Unknown);
+        assert_eq!(client.answer(large).status, Some(Status::URI_TOO_LONG));
+        client.send(large, &[0; 300_000], true);
+        // More than may be open at once.
+        for _ in 0..150 {
+            let open = client.request(Method::Post, &long, BodyLength::Unknown);
+            assert_eq!(client.answer(open).status, Some(Status::URI_TOO_LONG));
+        }
+        assert_eq!(client.get("/hello").content, b"hello");
+        assert_eq!(server.counters().accepted, 1);
+    });
+}
+
 /// Its client need not end its side: what it would send belongs to a tunnel that does not exist.
 #[test]
 fn a_refused_connect_ends_with_its_response() {

@@ -326,6 +326,8 @@ impl Client {
         // So does a refusal or a redirect: its server may not have read the content that was sent, and take it for the
         // next request.
         self.keep_alive &= !self.has_content || status.is_success();
+        // So does a refused upgrade: hyper 1.12 still expects it, and cuts off the last response of the connection.
+        self.keep_alive &= !self.asked_for_upgrade;
         let has_no_content = status.forbids_content() || self.method == Method::Head;
         // Content that a faulty server sends late would be parsed as the next response.
         let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));

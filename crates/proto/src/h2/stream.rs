@@ -55,8 +55,6 @@ pub(crate) enum Receiving {
     Head,
     /// The head was received; content may follow.
     Body,
-    /// As `Body`, but the content is discarded.
-    Discarded,
     /// The whole message was received.
     Done,
     /// RST_STREAM was received.

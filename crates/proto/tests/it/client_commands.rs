@@ -124,6 +124,21 @@ fn a_response_before_the_request_is_complete_prevents_reuse() {
 }
 
 #[test]
+fn a_refused_upgrade_prevents_reuse() {
+    for status in ["200 OK", "403 Forbidden", "426 Upgrade Required"] {
+        let mut client = Client::new(&Limits::default());
+        let mut head = RequestHead::new(Method::Get, "/");
+        head.fields.append(Name::Upgrade, "websocket");
+        let mut out = Vec::new();
+        client.send_request(&head, BodyLength::Empty, &mut out);
+        client.send_end(None, &mut out).expect("nothing is missing");
+        let response = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(receive(&mut client, &response), Ok(()));
+        assert!(client.response_done() && !client.reusable(), "{status}");
+    }
+}
+
+#[test]
 fn informational_heads_may_arrive_before_the_request_is_complete() {
     let mut client = Client::new(&Limits::default());
     let mut out = Vec::new();

@@ -316,9 +316,10 @@ fn floods_of_frames_on_closed_streams_close_the_connection() {
     );
     let too_large = headers(EH, 1, &format!("{GET}{}", "\na: b".repeat(101)));
     let more = |_| headers(EH, 1, "a: b");
+    // The first is an error of its stream.
     assert_eq!(
         frames_until_close(&too_large, more),
-        (503, "stray-frame-flood")
+        (504, "stray-frame-flood")
     );
 }
 

@@ -196,7 +196,13 @@ impl End {
 
     /// Answers every complete request: with its content, or with a greeting if it has none.
     pub(crate) fn answer(&mut self) {
+        for (stream, status) in std::mem::take(&mut self.refused) {
+            self.respond(stream, &ResponseHead::new(status), Vec::new(), None);
+        }
         for stream in std::mem::take(&mut self.complete) {
+            if self.connection.response_started(stream) {
+                continue;
+            }
             let content = self.messages[&stream].content.clone();
             let content = if content.is_empty() {
                 b"Hello, World!".to_vec()
@@ -206,9 +212,6 @@ impl End {
             let mut head = ResponseHead::default();
             head.fields.append(Name::ContentType, "text/plain");
             self.respond(stream, &head, content, None);
-        }
-        for (stream, status) in std::mem::take(&mut self.refused) {
-            self.respond(stream, &ResponseHead::new(status), Vec::new(), None);
         }
         self.send();
     }

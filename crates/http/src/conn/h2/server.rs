@@ -321,7 +321,10 @@ impl Role for Server {
             return driver.refuse_lost_head(stream, refusal_of(error));
         }
         refuse_request(driver, stream, refusal_of(error), &received.request);
-        driver.close_stream(stream, None);
+        match driver.machine.receive_done(stream) {
+            true => driver.close_stream(stream, None),
+            false => driver.linger(stream),
+        }
     }
 
     /// The connection may be evicted (rule 20).

@@ -46,11 +46,7 @@ impl Connection {
         let stream = self.streams.at(slot);
         let taken = match stream.receiving {
             Receiving::Body => stream.take_content(header.len, len, end_stream),
-            Receiving::Discarded | Receiving::ResetByUs => {
-                if end_stream && stream.receiving == Receiving::Discarded {
-                    stream.receiving = Receiving::Done;
-                    self.remove_if_closed(slot);
-                }
+            Receiving::ResetByUs => {
                 return Ok(self.skip_content(header.len, left, None, out));
             }
             Receiving::Head => Err(ErrorKind::HeadUnexpected),

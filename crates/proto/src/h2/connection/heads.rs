@@ -141,7 +141,7 @@ impl Connection {
         let receiving = if end {
             Receiving::Done
         } else {
-            Receiving::Discarded
+            Receiving::Body
         };
         let mut stream = self.new_stream(id, receiving, Sending::Head);
         stream.request = RequestKind::of(head);
@@ -157,18 +157,12 @@ impl Connection {
     fn undecodable_head(
         &mut self,
         slot: Slot,
-        end: bool,
         now: Duration,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
         let stream = self.streams.at(slot);
         let id = stream.id;
         match stream.receiving {
-            Receiving::Discarded if end => {
-                stream.receiving = Receiving::Done;
-                self.remove_if_closed(slot);
-                Ok(None)
-            }
             Receiving::Head | Receiving::Body => self
                 .stream_error(id, ErrorKind::Compression, now, out)
                 .map(Some),
@@ -195,17 +189,13 @@ impl Connection {
         };
         match self.streams.at(slot).receiving {
             Receiving::Head => self.response(slot, end, block, now, received, out),
-            _ if self.has_lost_block => self.undecodable_head(slot, end, now, out),
+            _ if self.has_lost_block => self.undecodable_head(slot, now, out),
             Receiving::Body => self
                 .trailers(slot, end, block, now, received, out)
                 .map(Some),
-            Receiving::Discarded | Receiving::ResetByUs => {
+            Receiving::ResetByUs => {
                 self.count_stray_frame(now)?;
                 section::ignored(&mut self.decoder, block)?;
-                if end && self.streams.at(slot).receiving == Receiving::Discarded {
-                    self.streams.at(slot).receiving = Receiving::Done;
-                    self.remove_if_closed(slot);
-                }
                 Ok(None)
             }
             // RFC 9113, section 5.1, half-closed (remote): "If an endpoint receives additional
