@@ -167,8 +167,9 @@ impl<R: Role> Driver<R> {
         if stream.has_fin || stream.input.len() >= pieces || before == u64::MAX {
             return Ok(());
         }
+        let coming = self.unread.before_reading(id, before);
         // A piece that waits here would keep all that it was merged with.
-        let copies = self.unread.before_reading(id, before);
+        let copies = coming.is_merged;
         let mut tried = 0;
         let mut reset = None;
         quic.with(|quic| {
@@ -204,7 +205,7 @@ impl<R: Role> Driver<R> {
         let range = before..stream.read_to;
         let read = range.end - range.start;
         if tried > 0 && reset.is_none() {
-            self.unread.read(id, range, tried, PIECE_BYTES_MAX);
+            self.unread.read(id, coming, range, tried, PIECE_BYTES_MAX);
         }
         if read > 0 {
             self.note_read(read as usize);

@@ -78,6 +78,14 @@ struct Places {
     heaps: u64,
 }
 
+/// What can be read of a stream.
+pub(super) struct Coming {
+    /// The offset behind the frames of it in `fresh`, if QUIC merges none of them and holds nothing else.
+    fresh_end: Option<u64>,
+    /// It shares memory with other content of the stream, which may be read much later.
+    pub(super) is_merged: bool,
+}
+
 /// The memory of this many streams is kept for those to come, if they are short.
 const SPARE_MAX: usize = 32;
 const SPARE_FRAMES_MAX: usize = 16;
@@ -141,31 +149,44 @@ impl Unread {
         end_if_unmerged(read_to, fresh)
     }
 
-    /// A stream that was read until `read_to` is about to be read. Whether its content shares memory with other content
-    /// of it, which may be read much later.
-    pub(super) fn before_reading(&mut self, id: StreamId, read_to: u64) -> bool {
-        if self.streams.contains_key(&id) || self.fresh_end(id, read_to).is_none() {
-            self.take_fresh(id, read_to);
+    /// A stream that was read until `read_to` is about to be read.
+    pub(super) fn before_reading(&mut self, id: StreamId, read_to: u64) -> Coming {
+        let is_held = self.streams.contains_key(&id);
+        let fresh_end = match is_held {
+            true => None,
+            false => self.fresh_end(id, read_to),
+        };
+        if fresh_end.is_some() {
+            return Coming {
+                fresh_end,
+                is_merged: false,
+            };
         }
+        self.take_fresh(id, read_to);
         let stream = self.streams.get(&id);
-        stream.is_some_and(|stream| stream.is_merged)
+        let is_merged = stream.is_some_and(|stream| stream.is_merged);
+        Coming {
+            fresh_end,
+            is_merged,
+        }
     }
 
-    /// A stream was read from one offset until another, in pieces of at most `piece_bytes`. `pieces` counts the last one
-    /// as well, which did not come.
+    /// What was `coming` of a stream was read from one offset until another, in pieces of at most `piece_bytes`. `pieces`
+    /// counts the last one as well, which did not come.
     pub(super) fn read(
         &mut self,
         id: StreamId,
+        coming: Coming,
         range: Range<u64>,
         pieces: usize,
         piece_bytes: usize,
     ) {
-        if !self.streams.contains_key(&id) {
-            if self.fresh_end(id, range.start) == Some(range.end) {
-                let before = self.fresh.len();
-                self.fresh.retain(|frame| frame.stream != id.get());
-                return self.places.note(id, before - self.fresh.len());
-            }
+        if coming.fresh_end == Some(range.end) {
+            let before = self.fresh.len();
+            self.fresh.retain(|frame| frame.stream != id.get());
+            return self.places.note(id, before - self.fresh.len());
+        }
+        if coming.fresh_end.is_some() {
             self.take_fresh(id, range.start);
         }
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -232,8 +253,8 @@ impl Unread {
         let before = stream.1;
         stream.1 = read_to.unwrap_or(before);
         let range = before..stream.1;
-        self.before_reading(id, before);
-        self.read(id, range, 1, usize::MAX);
+        let coming = self.before_reading(id, before);
+        self.read(id, coming, range, 1, usize::MAX);
     }
 
     /// A stream beside the requests has ended, or nobody reads it.
@@ -407,6 +428,12 @@ mod tests {
         }
     }
 
+    /// Reads as a connection does.
+    fn read_pieces(unread: &mut Unread, id: StreamId, range: Range<u64>, pieces: usize) {
+        let coming = unread.before_reading(id, range.start);
+        unread.read(id, coming, range, pieces, 2_048);
+    }
+
     /// Content, bytes of datagrams, frames.
     fn sums(unread: &Unread) -> (u64, u64, u64) {
         (unread.content, unread.held.bytes, unread.held.frames)
@@ -537,10 +564,10 @@ mod tests {
         // The last one lies behind a gap.
         let gap = |number| if number + 1 == frames { 100 } else { 0 };
         for number in 0..frames {
-            assert!(!unread.before_reading(id, 0));
+            assert!(!unread.before_reading(id, 0).is_merged);
             unread.come(id, &full(number * PIECE + gap(number)), 0);
         }
-        assert!(unread.before_reading(id, 0));
+        assert!(unread.before_reading(id, 0).is_merged);
         assert_eq!(sums(&unread), (frames * PIECE, frames * PIECE, 2));
         read(&mut unread, id, (frames - 1) * PIECE);
         assert_eq!(sums(&unread), (PIECE, frames * PIECE, 1));
@@ -591,16 +618,16 @@ mod tests {
         for number in 0..20 {
             unread.fresh.push(full(number * PIECE));
         }
-        assert!(!unread.before_reading(id, 0));
-        unread.read(id, 0..20 * PIECE, 21, 2_048);
+        assert!(!unread.before_reading(id, 0).is_merged);
+        read_pieces(&mut unread, id, 0..20 * PIECE, 21);
         assert!(unread.fresh.is_empty() && unread.streams.is_empty());
         // Single bytes in datagrams of their own, and one behind a gap.
         let from = 20 * PIECE;
         for offset in (from..from + 100).chain([from + 101]) {
             unread.fresh.push(byte(offset));
         }
-        assert!(unread.before_reading(id, from));
-        unread.read(id, from..from + 100, 100, 2_048);
+        assert!(unread.before_reading(id, from).is_merged);
+        read_pieces(&mut unread, id, from..from + 100, 100);
         assert_eq!(sums(&unread).2, 1);
         assert!(unread.held.bytes > 1);
     }
@@ -613,11 +640,11 @@ mod tests {
         for _ in 0..3 {
             unread.come(id, &full(PIECE), 0);
         }
-        unread.read(id, 0..PIECE, 1, 2_048);
+        read_pieces(&mut unread, id, 0..PIECE, 1);
         assert_eq!(sums(&unread), (PIECE, 640, 3));
-        unread.read(id, PIECE..2 * PIECE, 1, 2_048);
+        read_pieces(&mut unread, id, PIECE..2 * PIECE, 1);
         assert_eq!(sums(&unread), (0, 640, 2));
-        unread.read(id, 2 * PIECE..2 * PIECE, 1, 2_048);
+        read_pieces(&mut unread, id, 2 * PIECE..2 * PIECE, 1);
         assert_eq!(sums(&unread), (0, 0, 0));
     }
 
