@@ -133,6 +133,12 @@ fn advice(folder: &Path, certificate: &Path, key: &Path, names: &[String]) -> St
         name if name.contains(':') => format!("[{name}]"),
         name => name.replace('*', "www"),
     };
+    // DNS need not know the name.
+    let is_local = host == "localhost" || host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let connect_to = match is_local {
+        true => String::new(),
+        false => format!("--connect-to {host}:8443:localhost:8443 "),
+    };
     let has_address = names.iter().any(|name| name.parse::<IpAddr>().is_ok());
     let note = if has_address { ADDRESS_NOTE } else { "" };
     format!(
@@ -141,7 +147,7 @@ fn advice(folder: &Path, certificate: &Path, key: &Path, names: &[String]) -> St
          names         {}{note}\n\
          issued by     {authority}, for clients to trust; its key is in the same folder\n\
          serve         blitz run --listen-tls :8443 --cert {certificate} --key {key}\n\
-         try           curl --cacert {authority} https://{host}:8443/\n",
+         try           curl --cacert {authority} {connect_to}https://{host}:8443/\n",
         names.join(", ")
     )
 }

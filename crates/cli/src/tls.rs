@@ -60,7 +60,7 @@ impl TlsArguments {
             return Ok(());
         }
         Err(format!(
-            "--cert is given {certificates} times and --key {keys} times\n  \
+            "there are {certificates} --cert and {keys} --key\n  \
              give each certificate its key, in the same order: --cert a.pem --key a.key"
         ))
     }

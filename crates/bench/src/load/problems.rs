@@ -71,7 +71,8 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
         let share = number::fixed(generator.busiest_core_waited * 100.0, 0);
         let message = format!(
             "The generator waited {share} % of the time for a processor: other programs, or the server, use the same \
-             ones."
+             ones. Give the server and the generator fewer cores (--cores), so that together they have no more than this \
+             machine, or use another machine."
         );
         add(Affects::Times, message);
     }
@@ -79,7 +80,8 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
         && lag > LAG_MAX
     {
         let message = format!(
-            "The generator was late: it noticed 1 % of the requests more than {} after their planned time.",
+            "The generator was late: it noticed 1 % of the requests more than {} after their planned time. Stop other \
+             programs, give the server fewer cores, or use another machine.",
             number::duration(lag.as_nanos() as f64)
         );
         add(Affects::Times, message);

@@ -55,10 +55,11 @@ fn heading(result: &LoadResult, line: &mut impl FnMut(String)) {
         ""
     };
     line(format!(
-        "  {} connections{streams}{lifetime}, {}, {} cores",
+        "  {} connections{streams}{lifetime}, {}, {} core{}",
         number::count(plan.connections as u64),
         plan.pacing,
-        plan.cores
+        plan.cores,
+        if plan.cores == 1 { "" } else { "s" }
     ));
     if let Some(windows) = plan.windows {
         line(format!("  windows of {windows}"));
