@@ -68,6 +68,9 @@ pub struct Limits {
     /// Time during which body bytes of an HTTP/2 stream are discarded after the response, and bytes of a tunnel after its
     /// end (HTTP/2, HTTP/3); beyond: the stream is reset or stopped.
     pub discard_timeout: Duration,
+    /// Silence of an HTTP/2 stream whose body bytes are discarded after the response; beyond: the stream is reset. Some
+    /// clients, curl among them, neither end nor reset an upload that they give up.
+    pub discard_silence: Duration,
     /// Time during which an HTTP/1.1 connection discards body bytes after the response, and during which
     /// any connection that is being closed discards input after the last byte was sent; beyond: closed.
     pub lingering_time: Duration,
@@ -222,6 +225,9 @@ pub struct QuicLimits {
     /// longer than that of HTTP/2, because Chromium 156 never delivers the response to a request that is stopped while
     /// its content waits for credit.
     pub discard_timeout: Duration,
+    /// Silence of a stream whose body bytes are discarded after the response; beyond: the stream is stopped. It leaves
+    /// time for credit that is lost once.
+    pub discard_silence: Duration,
     /// Window of a connection of QUIC in bytes to begin with.
     pub window_bytes_min: usize,
     /// Maximum of that window, which grows while content is read as fast as it comes, and while content waits that
@@ -245,6 +251,7 @@ impl Default for QuicLimits {
             connections_max: 8_192,
             stream_window_bytes: 512 * 1024,
             discard_timeout: Duration::from_secs(30),
+            discard_silence: Duration::from_secs(1),
             window_bytes_min: 64 * 1024,
             window_bytes_max: 16 * 1024 * 1024,
             unacknowledged_bytes_max: 4 * 1024 * 1024,
@@ -282,6 +289,7 @@ impl Default for Limits {
             discard_bytes_max: 64 * KIB,
             discard_unannounced_bytes_max: 16 * KIB * KIB,
             discard_timeout: Duration::from_secs(2),
+            discard_silence: Duration::from_millis(500),
             lingering_time: Duration::from_secs(30),
             lingering_timeout: Duration::from_secs(5),
             lingering_connections_max: 1024,

@@ -250,6 +250,30 @@ fn the_rest_of_an_answered_request_is_discarded() {
 }
 
 #[test]
+fn an_upload_that_is_silent_behind_its_response_is_reset() {
+    on_each_driver(|io| {
+        let options = || {
+            limits(|limits| {
+                limits.discard_timeout = Duration::from_secs(60);
+                limits.discard_silence = Duration::from_millis(300);
+            })
+        };
+        let server = Server::with(io, options);
+        let mut client = Client::connect(server.address);
+        let stream = client.request(Method::Post, "/hello", BodyLength::Unknown);
+        assert_eq!(client.answer(stream).content, b"hello");
+        for _ in 0..5 {
+            thread::sleep(Duration::from_millis(100));
+            client.send(stream, b"x", false);
+        }
+        assert_eq!(client.answer(stream).reset, None);
+        let answer = client.until(stream, |answer| answer.reset.is_some());
+        assert_eq!(answer.reset, Some(Code::NO_ERROR));
+        assert_eq!(client.get("/hello").content, b"hello");
+    });
+}
+
+#[test]
 fn the_rest_of_a_refused_request_is_discarded() {
     on_each_driver(|io| {
         let server = Server::start(io);

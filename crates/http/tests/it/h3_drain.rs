@@ -78,7 +78,12 @@ fn goaway_is_sent_twice_and_later_requests_are_rejected() {
 /// What a client still sends behind its response is discarded for 30 s, but not while its connection drains.
 #[test]
 fn an_upload_that_was_answered_early_does_not_hold_up_a_drain() {
-    let options = || limits(|limits| limits.discard_timeout = Duration::from_millis(200));
+    let options = || {
+        limits(|limits| {
+            limits.discard_timeout = Duration::from_millis(200);
+            limits.quic.discard_silence = Duration::from_secs(60);
+        })
+    };
     on_each_driver(|io| {
         let server = QuicServer::start(io, 1, options);
         block_on(async {

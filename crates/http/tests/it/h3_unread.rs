@@ -52,7 +52,8 @@ fn uploads_that_are_answered_early_do_not_add_up() {
 /// QUIC tells a client of free streams only when there are several.
 #[test]
 fn uploads_that_are_answered_early_leave_room_for_requests() {
-    with_options(Default::default, async |server| {
+    let options = || limits(|limits| limits.quic.discard_silence = Duration::from_secs(60));
+    with_options(options, async |server| {
         let client = server.connect().await;
         let mut uploads = Vec::new();
         for _ in 0..ServeOptions::default().limits.concurrent_streams_max {

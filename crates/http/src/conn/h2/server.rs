@@ -14,7 +14,7 @@ use blitz_reactor::Chunk;
 
 use super::drive::{Disposition, STREAMS_KEPT};
 use super::driver::{Conn, Driver, Role, Shared};
-use crate::conn::streams::due::DueStreams;
+use crate::conn::streams::due::{Discarded, DueStreams};
 use crate::conn::streams::exchange_task::{self, WithTasks};
 use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
 use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, room_of_server};
@@ -35,7 +35,7 @@ use crate::transport::Transport;
 pub(crate) struct Server {
     peer: Rc<Peer>,
     /// Streams that are answered and not yet received to their end, with the time for it.
-    lingering: DueStreams<StreamId>,
+    lingering: DueStreams<Discarded<StreamId>>,
     /// When the connection was first parked after its last stream.
     idle_since: Option<Instant>,
 }
@@ -216,7 +216,13 @@ impl Driver<Server> {
     /// stream is reset with NO_ERROR (RFC 9113, section 8.1). A reset directly behind the response would
     /// hide it from clients such as curl.
     fn linger(&mut self, stream: StreamId) {
-        let until = blitz_reactor::now() + self.limits().discard_timeout;
+        let now = blitz_reactor::now();
+        let discarded = Discarded {
+            id: stream,
+            until: now + self.limits().discard_timeout,
+            silence: self.limits().discard_silence,
+            bytes: 0,
+        };
         if let Some(state) = self.stream(stream) {
             if matches!(state.exchange.receiving.body, Body::Open) {
                 state.exchange.receiving.body = Body::Unwanted;
@@ -225,7 +231,7 @@ impl Driver<Server> {
             // From now on it counts what is discarded.
             state.exchange.receiving.pace.bytes = 0;
             self.discard(stream);
-            self.role.lingering.push(stream, until);
+            self.role.lingering.push_discarded(discarded, now);
             // It has a deadline now.
             self.needs_task = true;
             self.make_room();
@@ -236,18 +242,23 @@ impl Driver<Server> {
     fn end_lingering(&mut self) -> Option<Instant> {
         let now = blitz_reactor::now();
         loop {
-            let (stream, until) = self.next_lingering()?;
-            if until > now {
-                return Some(until);
+            let (stream, due) = self.next_lingering()?;
+            if due > now {
+                return Some(due);
             }
-            self.close_stream(stream, Some(Code::NO_ERROR));
+            let state = self.stream(stream);
+            let bytes = state.map_or(0, |state| state.exchange.receiving.pace.bytes);
+            if !self.role.lingering.renew(bytes, now) {
+                self.close_stream(stream, Some(Code::NO_ERROR));
+            }
         }
     }
 
     fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
         let streams = &self.streams;
-        let lingers = |id| streams.contains_key(&id);
-        self.role.lingering.next(lingers)
+        let lingers = |discarded: Discarded<_>| streams.contains_key(&discarded.id);
+        let next = self.role.lingering.next(lingers);
+        next.map(|(discarded, due)| (discarded.id, due))
     }
 
     /// Keeps a place for another stream while any is only lingering: for clients such as Firefox a stream

@@ -18,7 +18,7 @@ use super::driver::{Conn, Driver, RequestStream, Shared};
 use super::listener::Listener;
 use super::protocol::Http3;
 use super::role::Role;
-use crate::conn::streams::due::DueStreams;
+use crate::conn::streams::due::{Discarded, DueStreams};
 use crate::conn::streams::exchange_task::WithTasks;
 use crate::conn::streams::response_head::{adapt_tunnel_head, add_default_headers};
 use crate::conn::streams::room::room_of_server;
@@ -48,7 +48,7 @@ pub(crate) struct Server {
     /// Streams whose heads have not come completely.
     pub(super) heads: DueStreams<StreamId>,
     /// Streams that are answered and not yet received to their end.
-    pub(super) lingering: DueStreams<StreamId>,
+    pub(super) lingering: DueStreams<Discarded<StreamId>>,
     /// Streams that are answered, with the rest of the response queued.
     pub(super) unsent_rests: DueStreams<StreamId>,
     /// The memory of incomplete heads, if it is much.

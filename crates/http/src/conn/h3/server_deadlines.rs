@@ -7,6 +7,8 @@ use blitz_proto::h3::{Code, StreamId};
 
 use super::driver::{Conn, Driver, RequestStream};
 use super::server::Server;
+use crate::conn::streams::due::Discarded;
+use crate::conn::streams::stream::Streams;
 use crate::counters::{count, count_refused};
 use crate::error::Refusal;
 
@@ -93,8 +95,11 @@ impl Driver<Server> {
 
     fn next_lingering(&mut self) -> Option<(StreamId, Instant)> {
         let streams = &self.streams;
-        let waits = |id| streams.get(&id).is_some_and(RequestStream::is_discarded);
-        self.role.lingering.next(waits)
+        let next = self
+            .role
+            .lingering
+            .next(|discarded| is_discarded(streams, discarded));
+        next.map(|(discarded, due)| (discarded.id, due))
     }
 
     /// Gives a client that has as many streams as it may have the place of one that is only lingering.
@@ -119,14 +124,21 @@ impl Driver<Server> {
         let limits = self.limits();
         // Nothing waits for the end of a tunnel, and a drain does not wait for that of a request.
         let is_brief = stream.state.exchange.is_tunnel || self.shared.role.is_draining.get();
-        let time = match is_brief {
-            true => limits.discard_timeout,
-            false => limits.quic.discard_timeout,
+        let (time, silence) = match is_brief {
+            true => (limits.discard_timeout, limits.discard_timeout),
+            false => (limits.quic.discard_timeout, limits.quic.discard_silence),
+        };
+        let now = blitz_reactor::now();
+        let discarded = Discarded {
+            id,
+            until: now + time,
+            silence,
+            bytes: stream.read_to,
         };
         let streams = &self.streams;
-        let waits = |id| streams.get(&id).is_some_and(RequestStream::is_discarded);
+        let waits = |discarded| is_discarded(streams, discarded);
         self.role.lingering.prune(waits);
-        self.role.lingering.push(id, blitz_reactor::now() + time);
+        self.role.lingering.push_discarded(discarded, now);
     }
 
     pub(super) fn server_deadline(&mut self, now: Instant) {
@@ -151,7 +163,10 @@ impl Driver<Server> {
         while let Some((id, due)) = self.next_lingering()
             && due <= now
         {
-            self.close_stream(id, None);
+            let bytes = self.streams.get(&id).map_or(0, |stream| stream.read_to);
+            if !self.role.lingering.renew(bytes, now) {
+                self.close_stream(id, None);
+            }
         }
         self.end_rests(now, stall);
         if self.role.final_goaway.take_if(|due| *due <= now).is_some() {
@@ -207,8 +222,8 @@ impl Driver<Server> {
         self.machine.drain();
         let now = blitz_reactor::now();
         self.role.final_goaway = Some(now + GOAWAY_PAUSE);
-        let due = now + self.limits().discard_timeout;
-        self.role.lingering.hasten(due);
+        let until = now + self.limits().discard_timeout;
+        self.role.lingering.hasten(until);
         self.settle_soon();
     }
 
@@ -228,4 +243,13 @@ impl Driver<Server> {
             self.close(Code::EXCESSIVE_LOAD);
         }
     }
+}
+
+fn is_discarded(
+    streams: &Streams<StreamId, RequestStream>,
+    discarded: Discarded<StreamId>,
+) -> bool {
+    streams
+        .get(&discarded.id)
+        .is_some_and(RequestStream::is_discarded)
 }

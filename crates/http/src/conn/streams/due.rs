@@ -1,10 +1,50 @@
 //! Streams with a deadline each, in the order of the deadlines.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Fewer entries are not worth the look at each.
 const PRUNED_MIN: usize = 256;
+
+/// A stream whose response was sent, and whose request is discarded.
+#[derive(Clone, Copy)]
+pub(in crate::conn) struct Discarded<Id> {
+    pub(in crate::conn) id: Id,
+    /// When it ends in any case.
+    pub(in crate::conn) until: Instant,
+    /// The longest silence.
+    pub(in crate::conn) silence: Duration,
+    /// The bytes that had come when it was last looked at.
+    pub(in crate::conn) bytes: u64,
+}
+
+impl<Id: Copy> DueStreams<Discarded<Id>> {
+    pub(in crate::conn) fn push_discarded(&mut self, stream: Discarded<Id>, now: Instant) {
+        self.push(stream, stream.until.min(now + stream.silence));
+    }
+
+    /// None waits longer than until then.
+    pub(in crate::conn) fn hasten(&mut self, until: Instant) {
+        for (stream, due) in &mut self.0 {
+            stream.until = until.min(stream.until);
+            *due = until.min(*due);
+        }
+    }
+
+    /// Puts the next stream off if more of it has come than when it was last looked at, and its time is not over.
+    /// Returns whether that is so.
+    pub(in crate::conn) fn renew(&mut self, bytes: u64, now: Instant) -> bool {
+        let Some((stream, _)) = self.0.front().copied() else {
+            return false;
+        };
+        if stream.bytes == bytes || stream.until <= now {
+            return false;
+        }
+        self.0.pop_front();
+        self.push_discarded(Discarded { bytes, ..stream }, now);
+        true
+    }
+}
 
 pub(in crate::conn) struct DueStreams<Id>(VecDeque<(Id, Instant)>);
 
@@ -35,11 +75,6 @@ impl<Id: Copy> DueStreams<Id> {
         if let Some((id, _)) = self.0.pop_front() {
             self.0.push_back((id, due));
         }
-    }
-
-    /// None is due later than `due`.
-    pub(in crate::conn) fn hasten(&mut self, due: Instant) {
-        self.0.iter_mut().for_each(|(_, at)| *at = due.min(*at));
     }
 
     /// Forgets those that no longer wait, if there are many.
