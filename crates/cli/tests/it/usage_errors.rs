@@ -274,7 +274,7 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--listen-tls", "127.0.0.1:0", "--cert", "a.pem"],
         "--cert",
-        "--key 0 times",
+        "0 --key",
         "same order",
     ),
     (

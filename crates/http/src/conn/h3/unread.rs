@@ -79,6 +79,7 @@ struct Places {
 }
 
 /// What can be read of a stream.
+#[derive(Clone, Copy)]
 pub(super) struct Coming {
     /// The offset behind the frames of it in `fresh`, if QUIC merges none of them and holds nothing else.
     fresh_end: Option<u64>,
