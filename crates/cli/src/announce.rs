@@ -4,11 +4,15 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use blitz::serving::ListenerConfig;
-use blitz_gateway::{Origin, Prefix, Running, Target};
+use blitz_config::Host;
+use blitz_gateway::{Origin, Prefix, Running, SiteRoutes, Sites, Target};
 use blitz_http::{Address, DriverKind, Protocol};
 
 use crate::tls::Tls;
 use crate::{listen, version};
+
+/// More routes are counted only.
+const ROUTES_SHOWN: usize = 20;
 
 /// Prints the start message on standard output.
 pub(crate) fn announce(running: &Running, tls: Option<&Tls>) {
@@ -40,20 +44,16 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
             text += &format!("  HTTP/3 at     {address} over UDP{clients}\n");
         }
     }
-    let mut matches_all_paths = false;
-    for (prefix, target) in running.routes().iter() {
-        matches_all_paths |= prefix.matches_all_paths();
-        text += &format!("  {:<12}  -> {}\n", paths(prefix), destination(target));
-    }
-    if !matches_all_paths {
-        text += "  other paths   -> the built-in site\n";
-    }
-    let path = if matches_all_paths { "/" } else { "/hello" };
+    let (routes, path) = routes(running.sites());
+    text += &routes;
     let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
     // Prefers a listener for all versions of HTTP, because more clients support it.
     let plain = running.listeners().iter().filter(is_plain);
     if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
-        text += &format!("  try           {}\n", command(listener, path));
+        let host = first_host(running.sites());
+        if host.is_some() || running.sites().iter().any(|site| site.hosts.is_empty()) {
+            text += &format!("  try           {}\n", command(listener, host, path));
+        }
     }
     let secure = running.listeners().iter().find(|at| !is_plain(at));
     if let (Some(listener), Some(tls)) = (secure, tls) {
@@ -61,6 +61,46 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
         text += &format!("  try           {command}\n");
     }
     text
+}
+
+/// The routes, and a path to try.
+fn routes(sites: &Sites<Target>) -> (String, &'static str) {
+    let (mut text, mut path, mut more) = (String::new(), "/", 0);
+    for (number, (site, prefix, target)) in all(sites).enumerate() {
+        if number >= ROUTES_SHOWN {
+            more += 1;
+            continue;
+        }
+        let host = site.hosts.first().map(Host::to_string).unwrap_or_default();
+        let from = match (host.as_str(), prefix) {
+            ("", prefix) => paths(prefix),
+            (host, Prefix::Everything) => host.to_owned(),
+            (host, prefix) => host.to_owned() + &paths(prefix),
+        };
+        text += &format!("  {from:<12}  -> {}\n", destination(target));
+    }
+    if more > 0 {
+        text += &format!("  and {more} more routes\n");
+    }
+    let has_others = |site: &SiteRoutes<Target>| {
+        site.has_fallback
+            && !site
+                .routes
+                .iter()
+                .any(|(prefix, _)| prefix.matches_all_paths())
+    };
+    if sites.iter().any(has_others) {
+        text += "  other paths   -> the built-in site\n";
+        path = "/hello";
+    }
+    (text, path)
+}
+
+fn all(sites: &Sites<Target>) -> impl Iterator<Item = (&SiteRoutes<Target>, &Prefix, &Target)> {
+    sites.iter().flat_map(|site| {
+        let routes = site.routes.iter();
+        routes.map(move |(prefix, target)| (site, prefix, target))
+    })
 }
 
 fn shown(listener: &ListenerConfig) -> String {
@@ -91,11 +131,24 @@ fn destination(target: &Target) -> String {
     origin + target.path.as_deref().unwrap_or_default()
 }
 
-fn command(listener: &ListenerConfig, path: &str) -> String {
-    let curl = match listener.http2_only {
-        true => "curl --http2-prior-knowledge",
-        false => "curl",
+/// The first host, other than a pattern, of a site that serves clear text.
+fn first_host(sites: &Sites<Target>) -> Option<&str> {
+    let plain = sites.iter().filter(|site| !site.redirects);
+    let mut hosts = plain.flat_map(|site| &site.hosts);
+    hosts.find_map(|host| match host {
+        Host::Exact(name) => Some(name.as_str()),
+        Host::Wildcard(_) | Host::Any => None,
+    })
+}
+
+fn command(listener: &ListenerConfig, host: Option<&str>, path: &str) -> String {
+    let mut curl = match listener.http2_only {
+        true => "curl --http2-prior-knowledge".to_owned(),
+        false => "curl".to_owned(),
     };
+    if let Some(host) = host {
+        curl += &format!(" -H 'Host: {host}'");
+    }
     match &listener.address {
         Address::Tcp(address) => format!("{curl} http://{}{path}", reachable(*address)),
         Address::Unix(socket) => {

@@ -1,5 +1,6 @@
 //! Groups of the flags in `--help`.
 
+pub(crate) const CONFIGURATION: &str = "Configuration";
 pub(crate) const LISTENERS: &str = "Listeners";
 pub(crate) const CERTIFICATES: &str = "Certificates of listeners";
 pub(crate) const TARGETS: &str = "Targets";

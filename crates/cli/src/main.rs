@@ -5,6 +5,8 @@
 mod announce;
 mod bench;
 mod cert;
+mod check;
+mod config;
 mod conflicts;
 mod constraints;
 mod development;
@@ -49,6 +51,8 @@ Examples:
   blitz run --to http://127.0.0.1:3000 \\
             --trusted-proxies 10.0.0.0/8,192.0.2.7
       trust the load balancers in front of Blitz
+  blitz run --config blitz.toml
+      sites, routes and certificates of a file; `blitz check` finds its mistakes
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor
@@ -78,6 +82,8 @@ enum Command {
     /// Serve and forward requests; the default command
     #[command(after_help = EXAMPLES)]
     Run(Box<run::RunArguments>),
+    /// Check a configuration file and the files that it names; nothing is started
+    Check(check::CheckArguments),
     /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
     /// Send load to a server, and measure the times of its responses
@@ -104,6 +110,7 @@ fn main() -> ExitCode {
     match arguments.command {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),
+        Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),
         Some(Command::Version) => version::run(),

@@ -2,19 +2,22 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use blitz::log::{self, LogGuard};
 use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
-    Gateway, LoopId, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+    Gateway, LoopId, Options, Site, StartError, Target, TargetError, TrustedProxy,
+    TrustedProxyError,
 };
 use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+use crate::config::ConfigFile;
 use crate::conflicts::Listening;
 use crate::http3::Http3Arguments;
 use crate::message_limits::MessageLimitArguments;
@@ -44,6 +47,15 @@ const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
+    /// File with sites, routes, listeners and certificates, or a folder with blitz.toml
+    ///
+    /// `blitz check FILE` finds its mistakes without a start. Flags for the same settings are errors beside it.
+    #[arg(
+        long, value_name = "FILE", help_heading = heading::CONFIGURATION,
+        conflicts_with_all = ["listen", "listen_tls", "redirect_https", "to", "upgrade", "trusted_proxies", "cert", "key"],
+    )]
+    config: Option<PathBuf>,
+
     /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: port 8080 of
     /// 127.0.0.1 and ::1, and their port 8443 for HTTPS]
     ///
@@ -236,20 +248,30 @@ impl RunError {
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let usage = |text| RunError { text, code: USAGE };
-    check(arguments).map_err(usage)?;
+    let file = config_file(arguments)?;
+    let listeners = match &file {
+        Some(file) => Listeners::of_file(file),
+        None => {
+            check(arguments).map_err(usage)?;
+            Listeners::of(arguments)
+        }
+    };
     let targets = upgrades::apply(&arguments.to, &arguments.upgrade).map_err(usage)?;
-    let listeners = Listeners::of(arguments);
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
     let mut tls = match listeners.tls.as_slice() {
         [] => None,
-        _ => Some(Tls::load(&arguments.tls).map_err(failed)?),
+        _ => {
+            let certificates = file.as_ref().map(|file| file.certificates.as_slice());
+            let tls = Tls::load(&arguments.tls, certificates.unwrap_or_default());
+            Some(tls.map_err(failed)?)
+        }
     };
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let secure = listeners.tls.clone();
-    let running = gateway(arguments, listeners, tls.as_ref(), targets)
+    let running = gateway(arguments, file, listeners, tls.as_ref(), targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, arguments.io, &error))?;
@@ -277,6 +299,26 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     };
     let ended = running.run_until_signal_with(signals, on_tick);
     ended.map_err(|error| end_failure(&error))
+}
+
+/// The file of `--config`, whose mistakes are printed.
+///
+/// # Errors
+/// It must not be used.
+fn config_file(arguments: &RunArguments) -> Result<Option<ConfigFile>, RunError> {
+    let Some(path) = &arguments.config else {
+        return Ok(None);
+    };
+    arguments
+        .http3
+        .check()
+        .map_err(|text| RunError { text, code: USAGE })?;
+    let file = ConfigFile::load(path).map_err(failed)?;
+    file.report();
+    match file.problem() {
+        Some(problem) => Err(failed(format!("{problem}; nothing was started"))),
+        None => Ok(Some(file)),
+    }
 }
 
 /// Checks flags against each other, and logs warnings. Nothing is bound or read before.
@@ -378,6 +420,13 @@ struct Listeners {
 }
 
 impl Listeners {
+    fn of_file(file: &ConfigFile) -> Listeners {
+        Listeners {
+            plain: file.listeners.clone(),
+            tls: file.tls_listeners.clone(),
+        }
+    }
+
     /// The listeners of the flags, or the default ones.
     fn of(arguments: &RunArguments) -> Listeners {
         let mut listeners = Listeners {
@@ -407,10 +456,15 @@ fn are_free(addresses: &[Address]) -> bool {
 
 fn gateway(
     arguments: &RunArguments,
+    file: Option<ConfigFile>,
     listeners: Listeners,
     tls: Option<&Tls>,
     targets: Vec<Target>,
 ) -> Gateway {
+    let (trusted_proxies, sites) = match file {
+        Some(file) => (file.trusted_proxies, file.sites),
+        None => (arguments.trusted_proxies.clone(), Vec::new()),
+    };
     let config = Config {
         io: arguments.io.into(),
         cores: arguments.cores.unwrap_or_default(),
@@ -419,7 +473,7 @@ fn gateway(
     };
     let mut options = Options {
         body_bytes_max: arguments.body_max,
-        trusted_proxies: arguments.trusted_proxies.iter().copied().collect(),
+        trusted_proxies: trusted_proxies.into_iter().collect(),
         h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
@@ -446,11 +500,19 @@ fn gateway(
         .fold(gateway, |gateway, (address, slot)| {
             gateway.listen(arguments.http3.apply(ListenerConfig::secure(address, slot)))
         });
-    let targets = targets.into_iter().map(|target| Target {
+    let with_trailers = |target| Target {
         request_trailers: arguments.request_trailers,
         ..target
+    };
+    let sites = sites.into_iter().map(|site| Site {
+        targets: site.targets.into_iter().map(with_trailers).collect(),
+        ..site
     });
-    targets.fold(gateway, Gateway::to)
+    let gateway = sites.fold(gateway, Gateway::site);
+    targets
+        .into_iter()
+        .map(with_trailers)
+        .fold(gateway, Gateway::to)
 }
 
 /// Parses a `--to`. Clap prints the flag and the value before this message.

@@ -16,11 +16,11 @@ const TIPS: &[(&[&str], &str)] = &[
     ),
     (
         &["-c", "-f", "--config", "--conf"],
-        "there is no configuration file yet; all settings are flags of blitz run",
+        "write blitz run --config FILE; the file is in TOML",
     ),
     (
-        &["-t", "--test", "test", "check", "validate"],
-        "there is no configuration file to check; blitz doctor checks this machine",
+        &["-t", "--test", "test", "validate"],
+        "write blitz check FILE; blitz doctor checks this machine",
     ),
     (
         &["reload"],

@@ -73,13 +73,18 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads the files, or makes development certificates.
+    /// Reads the files of the flags, or else these, or makes development certificates.
     ///
     /// # Errors
     /// The invalid file, the reason, and the remedy.
-    pub(crate) fn load(arguments: &TlsArguments) -> Result<Tls, String> {
+    pub(crate) fn load(
+        arguments: &TlsArguments,
+        files: &[(PathBuf, PathBuf)],
+    ) -> Result<Tls, String> {
         let now = SystemTime::now();
-        let mut pairs = arguments.cert.iter().zip(&arguments.key);
+        let flags = arguments.cert.iter().zip(&arguments.key);
+        let files = files.iter().map(|(certificate, key)| (certificate, key));
+        let mut pairs = flags.chain(files);
         let (mut certificates, development) = match pairs.next() {
             Some((certificate, key)) => (Certificates::from_files(certificate, key), None),
             None => {

@@ -22,8 +22,9 @@ use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::options::Options;
 use crate::record::Observers;
-use crate::routes::{RouteConflict, Routes};
+use crate::routes::RouteConflict;
 use crate::service::{GatewayService, HttpsRedirect, routes_on_core};
+use crate::sites::{Site, Sites};
 use crate::summary::Summary;
 use crate::target::{Origin, Target};
 use crate::upstream::{RefreshRequests, ResolvedName, start_resolving};
@@ -33,12 +34,14 @@ const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of a reverse proxy that has not started.
 ///
-/// A request goes to the target with the longest matching prefix; unmatched requests go to the
-/// service that [`Gateway::start`] is given.
+/// A request goes to the target with the longest matching prefix, among those of its host's [`Site`], or else those
+/// without a site; unmatched requests for other hosts than those of sites go to the service that [`Gateway::start`] is
+/// given.
 #[derive(Debug, Default)]
 pub struct Gateway {
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
+    sites: Vec<Site>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
     config: Config,
@@ -47,7 +50,7 @@ pub struct Gateway {
 /// A running gateway. Dropping this does not stop it.
 pub struct Running {
     serving: Serving,
-    routes: Routes<Target>,
+    sites: Sites<Target>,
     drain_timeout: Duration,
     summary_interval: Duration,
     names: Vec<Arc<RefreshRequests>>,
@@ -97,6 +100,13 @@ impl Gateway {
         self
     }
 
+    /// Adds a site.
+    #[must_use]
+    pub fn site(mut self, site: Site) -> Gateway {
+        self.sites.push(site);
+        self
+    }
+
     /// TLS settings for targets with `https://`. By default the well-known authorities are trusted,
     /// and no certificate is sent. Settings that are put into the slot later apply to new
     /// connections, and existing connections get no more requests.
@@ -131,8 +141,9 @@ impl Gateway {
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
-        let routes = Routes::new(self.targets).map_err(StartError::Conflict)?;
-        let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
+        let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
+        let sites = sites.map_err(StartError::Conflict)?;
+        let upstream_tls = upstream_tls(&sites, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
         let summary_interval = self.options.summary_interval;
@@ -140,11 +151,11 @@ impl Gateway {
             lingering: blitz_http::lingering(&self.options.limits),
             ..self.config
         };
-        let resolved = resolve(&routes, &self.options)?;
+        let resolved = resolve(&sites, &self.options)?;
         let names = resolved.iter().map(|name| name.requests()).collect();
         let options = self.options;
         let make = service_maker(
-            &routes,
+            &sites,
             resolved,
             upstream_tls,
             options,
@@ -154,7 +165,7 @@ impl Gateway {
         let serving = serving::start(listeners, &config, make)?;
         Ok(Running {
             serving,
-            routes,
+            sites,
             drain_timeout,
             summary_interval,
             names,
@@ -173,12 +184,13 @@ impl Gateway {
         datagrams: &dyn Fn(&ListenerConfig) -> Option<DatagramListener>,
         fallback: F,
     ) -> Result<impl Fn() -> OnCore + use<S, F>, StartError> {
-        let routes = Routes::new(self.targets).map_err(StartError::Conflict)?;
-        let upstream_tls = upstream_tls(&routes, self.upstream_tls).map_err(StartError::Tls)?;
+        let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
+        let sites = sites.map_err(StartError::Conflict)?;
+        let upstream_tls = upstream_tls(&sites, self.upstream_tls).map_err(StartError::Tls)?;
         let listeners = self.listeners;
-        let names = resolve(&routes, &self.options)?;
+        let names = resolve(&sites, &self.options)?;
         let options = self.options;
-        let make = service_maker(&routes, names, upstream_tls, options, &listeners, fallback);
+        let make = service_maker(&sites, names, upstream_tls, options, &listeners, fallback);
         let make = Rc::new(make);
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
@@ -195,28 +207,29 @@ impl Gateway {
 
 /// A function that makes the service of a core and its options.
 fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
-    routes: &Routes<Target>,
+    sites: &Sites<Target>,
     names: Vec<Arc<ResolvedName>>,
     upstream_tls: Option<ClientTlsSlot>,
     options: Options,
     listeners: &[ListenerConfig],
     fallback: F,
 ) -> impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F> {
-    let redirect = options.redirect_https.then(|| https_redirect(listeners));
+    let redirects = sites.iter().any(|site| site.redirects);
+    let redirect = redirects.then(|| https_redirect(listeners));
     let observers = Arc::new(Observers {
         hook: options.record_hook.clone(),
         trusted_proxies: options.trusted_proxies.clone(),
         ..Observers::default()
     });
     let options = Arc::new(options);
-    let targets = routes.map(Target::clone);
+    let targets = sites.map(Target::clone);
     let random_id = OnceLock::new();
     move || {
         let loop_id = options.loop_id.as_ref();
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
         let service = GatewayService {
-            routes: routes_on_core(&targets, &names, upstream_tls.as_ref(), &options),
+            sites: routes_on_core(&targets, &names, upstream_tls.as_ref(), &options),
             options: Arc::clone(&options),
             observers: Arc::clone(&observers),
             https_redirect: redirect,
@@ -238,11 +251,8 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
 }
 
 /// Starts to resolve the names of all targets.
-fn resolve(
-    routes: &Routes<Target>,
-    options: &Options,
-) -> Result<Vec<Arc<ResolvedName>>, StartError> {
-    start_resolving(&names(routes), &options.name_servers).map_err(StartError::Resolve)
+fn resolve(sites: &Sites<Target>, options: &Options) -> Result<Vec<Arc<ResolvedName>>, StartError> {
+    start_resolving(&names(sites), &options.name_servers).map_err(StartError::Resolve)
 }
 
 /// Content and fields of a refusal that the gateway has no record of.
@@ -290,10 +300,11 @@ fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {
 /// The TLS settings if a target needs them. They are used once for each target, so that errors occur
 /// before the start and not on a core.
 fn upstream_tls(
-    routes: &Routes<Target>,
+    sites: &Sites<Target>,
     given: Option<ClientTlsSlot>,
 ) -> Result<Option<ClientTlsSlot>, TlsConfigError> {
-    let mut secure = routes.iter().filter(|(_, target)| target.tls).peekable();
+    let targets = sites.all_routes();
+    let mut secure = targets.filter(|(_, target)| target.tls).peekable();
     if secure.peek().is_none() {
         return Ok(None);
     }
@@ -308,9 +319,9 @@ fn upstream_tls(
 }
 
 /// All names that have to be resolved, without duplicates.
-fn names(routes: &Routes<Target>) -> Vec<(String, u16)> {
-    let mut names: Vec<_> = routes
-        .iter()
+fn names(sites: &Sites<Target>) -> Vec<(String, u16)> {
+    let mut names: Vec<_> = sites
+        .all_routes()
         .filter_map(|(_, target)| match &target.origin {
             Origin::Name(name, port) => Some((name.clone(), *port)),
             _ => None,
@@ -328,10 +339,10 @@ impl Running {
         self.serving.listeners()
     }
 
-    /// The targets in the order in which they match.
+    /// The sites; targets without a site are one of their own.
     #[must_use]
-    pub fn routes(&self) -> &Routes<Target> {
-        &self.routes
+    pub fn sites(&self) -> &Sites<Target> {
+        &self.sites
     }
 
     /// The cores, with their driver and their own counters.

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
+mod compile;
 mod counters;
 mod error_page;
 mod flow;
@@ -18,6 +19,7 @@ mod request;
 mod request_kind;
 mod routes;
 mod service;
+mod sites;
 mod summary;
 mod target;
 mod translate;
@@ -27,6 +29,7 @@ mod upload;
 mod upstream;
 mod websocket;
 
+pub use compile::compile;
 pub use counters::{Counters, counters};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running, StartError};
@@ -35,6 +38,7 @@ pub use proxy_status::Failure;
 pub use record::{Ended, Record, RecordHook};
 pub use rejection::Rejection;
 pub use routes::{RouteConflict, Routes};
+pub use sites::{Site, SiteRoutes, Sites};
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
 pub use upgrade::{UpgradeProtocol, UpgradeProtocolError};

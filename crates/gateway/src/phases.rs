@@ -21,6 +21,7 @@ use blitz_http::{ClientError, Exchange, PoolFuture, Response, Service};
 
 use crate::grpc::{Call, poll_deadline};
 use crate::record::{self, Ended};
+use crate::rejection::Rejection;
 use crate::request::Request;
 use crate::service::{GatewayService, Route};
 use admit::admit;
@@ -44,10 +45,14 @@ impl<S: Service> Service for GatewayService<S> {
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
 async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut exchange: Exchange) {
-    if let Err(rejection) = preflight(&gateway, &mut exchange) {
-        return reject(&gateway, exchange, rejection);
-    }
-    let Some(route) = gateway.routes.find(exchange.request.path()) else {
+    let site = match preflight(&gateway, &mut exchange) {
+        Ok(site) => site,
+        Err(rejection) => return reject(&gateway, exchange, rejection),
+    };
+    let Some(route) = site.routes.find(exchange.request.path()) else {
+        if !site.has_fallback {
+            return reject(&gateway, exchange, Rejection::UnknownPath);
+        }
         record::emit_unrouted(&gateway.observers, &exchange);
         if let Some(call) = Call::of(&exchange.request) {
             return respond_unrouted(&call, exchange);

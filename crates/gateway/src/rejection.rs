@@ -25,11 +25,15 @@ pub enum Rejection {
     ContentTooLarge,
     /// With the target's own path in front, the path would contain a dot segment.
     Path,
+    /// No site has the host of the request.
+    UnknownHost,
+    /// No route of the site matches the path.
+    UnknownPath,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 10] = [
+    pub const ALL: [Rejection; 12] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -40,6 +44,8 @@ impl Rejection {
         Rejection::Base64,
         Rejection::ContentTooLarge,
         Rejection::Path,
+        Rejection::UnknownHost,
+        Rejection::UnknownPath,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -56,6 +62,8 @@ impl Rejection {
             Rejection::Base64 => "not-base64",
             Rejection::ContentTooLarge => "content-too-large",
             Rejection::Path => "target-path",
+            Rejection::UnknownHost => "unknown-host",
+            Rejection::UnknownPath => "unknown-path",
         }
     }
 
@@ -68,6 +76,7 @@ impl Rejection {
             Rejection::Method => Status::METHOD_NOT_ALLOWED,
             Rejection::LastHop => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
+            Rejection::UnknownHost | Rejection::UnknownPath => Status::NOT_FOUND,
             Rejection::NoHost
             | Rejection::ConnectionOptions
             | Rejection::WebSocketKey
@@ -90,6 +99,8 @@ impl Rejection {
             Rejection::Base64 => "the content is not base64, although its type requires it",
             Rejection::ContentTooLarge => "the content is larger than this server accepts",
             Rejection::Path => "the path leads out of the target's path",
+            Rejection::UnknownHost => "no site has this host",
+            Rejection::UnknownPath => "no route of this site matches the path",
         }
     }
 }

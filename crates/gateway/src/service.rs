@@ -9,13 +9,13 @@ use blitz_http::{Address, ClientTlsSlot, Pool, UpstreamTls};
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::record::Observers;
-use crate::routes::Routes;
+use crate::sites::Sites;
 use crate::target::{Origin, Target};
 use crate::upstream::{Balancer, Connector, ResolvedName};
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<S> {
-    pub(crate) routes: Routes<Route>,
+    pub(crate) sites: Sites<Route>,
     pub(crate) options: Arc<Options>,
     pub(crate) observers: Arc<Observers>,
     /// Where requests in clear text are redirected to, if they are.
@@ -47,11 +47,11 @@ pub(crate) struct Route {
 
 /// The targets with their upstreams. `names` are those of all targets, already being resolved.
 pub(crate) fn routes_on_core(
-    targets: &Routes<Target>,
+    targets: &Sites<Target>,
     names: &[Arc<ResolvedName>],
     tls: Option<&ClientTlsSlot>,
     options: &Options,
-) -> Routes<Route> {
+) -> Sites<Route> {
     let pool = Pool::new(options.client.clone());
     targets.map(|target| Route {
         target: target.clone(),

@@ -9,6 +9,7 @@ use super::Finding;
 
 /// Every crate of the workspace and the workspace crates that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("blitz-config", &[]),
     ("blitz-proto", &[]),
     ("blitz-reactor", &[]),
     ("blitz-quic", &["blitz-reactor"]),
@@ -18,10 +19,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("blitz", &["blitz-http"]),
     ("blitz-bench", &["blitz-http"]),
-    ("blitz-gateway", &["blitz-http", "blitz"]),
+    ("blitz-gateway", &["blitz-config", "blitz-http", "blitz"]),
     (
         "blitz-cli",
-        &["blitz-bench", "blitz-gateway", "blitz", "blitz-http"],
+        &[
+            "blitz-bench",
+            "blitz-config",
+            "blitz-gateway",
+            "blitz",
+            "blitz-http",
+        ],
     ),
     (
         "blitz-simulate",

@@ -38,7 +38,7 @@ impl Folder {
     }
 
     /// Makes a pair with `blitz cert`; returns certificate and key.
-    fn certificate(&self, name: &str) -> (String, String) {
+    pub(crate) fn certificate(&self, name: &str) -> (String, String) {
         let output = blitz(&["cert", "--out", &self.file(""), name]);
         assert!(output.status.success(), "{}", stderr(&output));
         (
@@ -58,16 +58,21 @@ impl Drop for Folder {
 /// A running `blitz`, killed when dropped.
 pub(crate) struct Running {
     child: Child,
-    announced: String,
+    pub(crate) announced: String,
     /// Its standard error.
     log_file: PathBuf,
 }
 
 impl Running {
     pub(crate) fn start(folder: &Folder, flags: &[&str]) -> Running {
+        Running::start_with(folder, &[&["--listen-tls", "127.0.0.1:0"], flags].concat())
+    }
+
+    /// Without flags of its own for listeners, of which one is for TLS.
+    pub(crate) fn start_with(folder: &Folder, flags: &[&str]) -> Running {
         let log_file = folder.0.join("log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
-            .args(["run", "--cores", "2", "--listen-tls", "127.0.0.1:0"])
+            .args(["run", "--cores", "2"])
             .args(flags)
             .env("XDG_STATE_HOME", &folder.0)
             .stdout(Stdio::piped())

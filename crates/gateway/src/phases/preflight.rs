@@ -5,7 +5,8 @@ use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme};
 
 use crate::forward::ProxyFacts;
 use crate::rejection::Rejection;
-use crate::service::{GatewayService, HttpsRedirect};
+use crate::service::{GatewayService, HttpsRedirect, Route};
+use crate::sites::{SiteRoutes, host_of, without_brackets};
 use crate::trusted::TrustedProxies;
 
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
@@ -14,17 +15,23 @@ const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 const HTTP_PORT: u16 = Scheme::Http.default_port();
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
-/// Checks how the request came in, and the length of its content.
+/// The site of the request. Checks how it came in, and the length of its content.
 #[inline]
-pub(super) fn preflight<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn preflight<'a, S>(
+    gateway: &'a GatewayService<S>,
     exchange: &mut Exchange,
-) -> Result<(), Rejection> {
-    check_connection(gateway, exchange)?;
-    match gateway.options.body_bytes_max {
-        Some(bytes_max) => limit_content(exchange, bytes_max),
-        None => Ok(()),
+) -> Result<&'a SiteRoutes<Route>, Rejection> {
+    let site = gateway.sites.find(exchange.request.authority());
+    let redirects = site.is_some_and(|site| site.redirects);
+    check_connection(gateway, redirects, exchange)?;
+    if let Some(bytes_max) = gateway.options.body_bytes_max {
+        limit_content(exchange, bytes_max)?;
     }
+    // RFC 9110, section 15.5.20: over TLS, another connection may lead to a server of the host.
+    site.ok_or(match exchange.peer.tls {
+        Some(_) => Rejection::Misdirected,
+        None => Rejection::UnknownHost,
+    })
 }
 
 /// Content whose length is not declared is counted while it is read.
@@ -35,13 +42,17 @@ fn limit_content(exchange: &mut Exchange, bytes_max: u64) -> Result<(), Rejectio
 
 /// Requests that came over HTTPS according to a trusted proxy need no redirect.
 #[inline]
-fn check_connection<S>(gateway: &GatewayService<S>, exchange: &Exchange) -> Result<(), Rejection> {
-    match (&exchange.peer.tls, gateway.https_redirect) {
-        (Some(_), _) => check_certificate(&exchange.request, &exchange.peer),
-        (None, Some(_)) if !is_forwarded_https(&gateway.options.trusted_proxies, exchange) => {
+fn check_connection<S>(
+    gateway: &GatewayService<S>,
+    redirects: bool,
+    exchange: &Exchange,
+) -> Result<(), Rejection> {
+    match &exchange.peer.tls {
+        Some(_) => check_certificate(&exchange.request, &exchange.peer),
+        None if redirects && !is_forwarded_https(&gateway.options.trusted_proxies, exchange) => {
             check_encryption(&exchange.request)
         }
-        (None, _) => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -116,21 +127,6 @@ fn https_port(redirect: HttpsRedirect, authority: &str) -> u16 {
         Ok(HTTP_PORT) if !redirect.listens_on_http_port => HTTPS_PORT,
         Ok(_) => redirect.tls_port,
     }
-}
-
-/// The authority without its port; an IPv6 address keeps its brackets.
-fn host_of(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
-}
-
-fn without_brackets(host: &str) -> &str {
-    let inner = host.strip_prefix('[');
-    inner
-        .and_then(|inner| inner.strip_suffix(']'))
-        .unwrap_or(host)
 }
 
 #[cfg(test)]
@@ -208,18 +204,5 @@ mod tests {
         let below = |path: &str| head("a.example", &format!("/.well-known/acme-challenge/{path}"));
         assert_eq!(check_encryption(&below("token")), Ok(()));
         assert!(check_encryption(&below("../../secret")).is_err());
-    }
-
-    #[test]
-    fn hosts_are_compared_without_ports_and_brackets() {
-        for (authority, host) in [
-            ("a.example", "a.example"),
-            ("a.example:443", "a.example"),
-            ("[::1]:443", "::1"),
-            ("[::1]", "::1"),
-            ("a.example:", "a.example"),
-        ] {
-            assert_eq!(without_brackets(host_of(authority)), host);
-        }
     }
 }

@@ -11,11 +11,7 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(value: &str) -> Result<Target, TargetError> {
-        target(value).map_err(|InvalidTarget { problem, fix }| TargetError {
-            value: value.to_owned(),
-            problem,
-            fix,
-        })
+        target(value).map_err(|invalid| invalid.of(value))
     }
 }
 
@@ -65,6 +61,16 @@ pub(super) struct InvalidTarget {
     pub(super) fix: String,
 }
 
+impl InvalidTarget {
+    pub(super) fn of(self, value: &str) -> TargetError {
+        TargetError {
+            value: value.to_owned(),
+            problem: self.problem,
+            fix: self.fix,
+        }
+    }
+}
+
 pub(super) fn invalid<T>(
     problem: impl Into<String>,
     fix: impl Into<String>,
@@ -82,18 +88,28 @@ fn parse_prefix(text: &str) -> Result<Prefix, InvalidTarget> {
             "leave out the ? and everything after it",
         );
     }
-    // The last segment may be a part of one in a request's path: `/.` matches `/.well-known`.
+    if let Some(before) = text.strip_suffix('*') {
+        return text_prefix(before);
+    }
+    if text.ends_with('.') {
+        return text_prefix(text);
+    }
+    segments_prefix(text)
+}
+
+/// The prefix of all paths that begin with a text. Its last segment may be a part of one in a request's path: `/.`
+/// matches `/.well-known`.
+pub(super) fn text_prefix(text: &str) -> Result<Prefix, InvalidTarget> {
     let (whole, last) = text.rsplit_once('/').unwrap_or_default();
     path::check(whole, "the prefix")?;
     path::check_characters(last, "the prefix")?;
-    let text = path::with_upper_escapes(text);
-    if let Some(before) = text.strip_suffix('*') {
-        return Ok(Prefix::Text(before.to_owned()));
-    }
-    if text.ends_with('.') {
-        return Ok(Prefix::Text(text));
-    }
-    Ok(Prefix::Segments(text))
+    Ok(Prefix::Text(path::with_upper_escapes(text)))
+}
+
+/// The prefix of a path and all below it.
+pub(super) fn segments_prefix(text: &str) -> Result<Prefix, InvalidTarget> {
+    path::check(text, "the prefix")?;
+    Ok(Prefix::Segments(path::with_upper_escapes(text)))
 }
 
 /// A scheme with a host and a port.

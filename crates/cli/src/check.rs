@@ -1,0 +1,53 @@
+//! `blitz check`: finds all mistakes of a configuration file, and starts nothing.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::ConfigFile;
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// The file, or a folder with blitz.toml
+    #[arg(default_value = "blitz.toml")]
+    file: PathBuf,
+
+    /// How to print mistakes: text, or json with an object a line
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    format: Format,
+
+    /// Exit with 1 if there are warnings only
+    #[arg(long)]
+    deny_warnings: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
+    let file = match ConfigFile::load(&arguments.file) {
+        Ok(file) => file,
+        Err(problem) => {
+            eprintln!("blitz: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match arguments.format {
+        Format::Text => file.report(),
+        Format::Json => print!("{}", file.report_as_json()),
+    }
+    let (_, warnings) = file.counts();
+    match file.problem() {
+        Some(problem) => eprintln!("blitz: {problem}"),
+        None if arguments.format == Format::Text => println!("ok  {}", file.summary()),
+        None => {}
+    }
+    match file.problem().is_some() || (arguments.deny_warnings && warnings > 0) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}

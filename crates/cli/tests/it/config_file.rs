@@ -1,0 +1,165 @@
+//! `--config` and `blitz check`: sites of a file, and mistakes in it.
+
+use std::fs;
+use std::path::Path;
+
+use blitz_testing::{Client, Upstream};
+
+use crate::https::{Folder, Running, config, connect, get};
+use crate::{blitz, stderr, stdout};
+
+/// An upstream that answers with its name and the path that it received.
+fn upstream(name: &'static str) -> Upstream {
+    Upstream::start(move |request| {
+        let path = request.line.split(' ').nth(1).unwrap_or_default();
+        let text = format!("{name} {path}");
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        )
+        .into_bytes()
+    })
+}
+
+/// Status and content of a response in clear text.
+fn ask(running: &Running, host: &str, path: &str) -> (u16, String) {
+    let mut client = Client::connect(running.address("http://"));
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    let response = client.response();
+    (response.status, response.text().to_owned())
+}
+
+#[test]
+fn hosts_and_paths_have_their_upstreams() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let (first, second) = (upstream("first"), upstream("second"));
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\ncertificates = [\"*.example.pem\"]\n\n\
+         [site.\"a.example\"]\ntls = true\nto = \"app\"\n\"/api\" = \"{second}\"\n\"/v1\".path = \"/v2{{rest}}\"\n\n\
+         [site.\"plain.example\"]\naliases = [\"www.plain.example\"]\n\"/only\" = \"app\"\n\n\
+         [site]\n\"*.b.example\" = \"{second}\"\n\n\
+         [upstream.app]\nservers = [\"{first}\"]\n",
+        first = first.url(),
+        second = second.url(),
+    );
+    fs::write(folder.file("blitz.toml"), text).unwrap();
+    let running = Running::start_with(&folder, &["--config", &folder.file("")]);
+    assert!(
+        running.announced.contains("  a.example/api  -> "),
+        "{}",
+        running.announced
+    );
+    let trusted = config(Path::new(&folder.file("ca.pem")), None);
+    let secure = |host: &str, path: &str| {
+        let mut stream = connect(running.address("https://"), "a.example", &trusted);
+        get(&mut stream, host, path).unwrap()
+    };
+    for (path, expected) in [
+        ("/", "first /"),
+        ("/apix", "first /apix"),
+        ("/api", "second /api"),
+        ("/api/x?y", "second /api/x?y"),
+        ("/v1/x", "first /v2/x"),
+    ] {
+        let answer = secure("A.example:443", path);
+        assert!(answer.ends_with(expected), "{path}: {answer}");
+    }
+    assert!(secure("b.example", "/").starts_with("HTTP/1.1 421 "));
+    for (host, path, expected) in [
+        ("plain.example", "/only/x", (200, "first /only/x")),
+        ("www.plain.example.", "/only", (200, "first /only")),
+        (
+            "plain.example",
+            "/",
+            (404, "no route of this site matches the path"),
+        ),
+        ("x.b.example", "/", (200, "second /")),
+        ("x.y.b.example", "/", (404, "no site has this host")),
+        ("b.example", "/", (404, "no site has this host")),
+        ("a.example", "/x", (308, "served over HTTPS only")),
+    ] {
+        let (status, content) = ask(&running, host, path);
+        let is_right = status == expected.0 && content.contains(expected.1);
+        assert!(is_right, "{host}{path}: {status} {content}");
+    }
+}
+
+#[test]
+fn a_file_with_mistakes_starts_nothing() {
+    let folder = Folder::new();
+    let file = folder.file("blitz.toml");
+    let text = "listen = [\"80\"]\ncertificates = [\"none.pem\"]\n[site.\"a.example\"]\ntoo = \"http://h:1\"\n\
+                [site.\"b.example\"]\nto = \"http://h h\"\n";
+    fs::write(&file, text).unwrap();
+    for arguments in [
+        ["run", "--config", file.as_str()].as_slice(),
+        &["check", &file],
+    ] {
+        let output = blitz(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let text = stderr(&output);
+        for part in [
+            "error[address]: this is a port alone",
+            "error[file-missing]: the file does not exist",
+            "error[unknown-key]: unknown key `too` in a site",
+            "error[upstream-url]: ",
+            "blitz.toml:4:1",
+            "has 4 errors",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+    let output = blitz(&["check", "--format", "json", &file]);
+    let lines: Vec<serde_json::Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[2]["start"]["line"], 4);
+}
+
+#[test]
+fn check_says_what_a_file_has() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let file = folder.file("blitz.toml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    write(
+        "certificates = [\"a.example.pem\"]\n[site.\"a.example\"]\nto = \"http://h:1\"\ntls = true\n",
+    );
+    let output = blitz(&["check", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).ends_with(": 1 site, 1 route, 1 certificate\n"));
+    write(
+        "certificates = [\"a.example.pem\"]\n[site.\"b.example\"]\nto = \"http://h:1\"\ntls = true\n",
+    );
+    let text = stderr(&blitz(&["check", &file]));
+    assert!(text.contains("no certificate covers `b.example`"), "{text}");
+    assert!(text.contains("they cover a.example"), "{text}");
+    write("[upstream.old]\nservers = [\"http://h:1\"]\n");
+    let output = blitz(&["check", &file]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("warning[unused]"));
+    assert_eq!(
+        blitz(&["check", "--deny-warnings", &file]).status.code(),
+        Some(1)
+    );
+    let output = blitz(&["check", &folder.file("none.toml")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot be read"));
+}
+
+#[test]
+fn flags_for_what_the_file_says_are_usage_errors() {
+    for flag in [
+        "--to=http://h:1",
+        "--listen=:80",
+        "--cert=a.pem",
+        "--redirect-https",
+    ] {
+        let output = blitz(&["run", "--config", "blitz.toml", flag]);
+        assert_eq!(output.status.code(), Some(2), "{flag}");
+        assert!(stderr(&output).contains("--config"), "{}", stderr(&output));
+    }
+}

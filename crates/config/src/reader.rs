@@ -1,0 +1,112 @@
+//! The reader: from the text of a file to the model, with all mistakes at once.
+
+mod key;
+mod path;
+mod site;
+mod syntax;
+mod target;
+mod top;
+mod value;
+
+use std::ops::ControlFlow;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::document::Document;
+use crate::environment::Environment;
+use crate::model::{Configuration, Span};
+
+/// Reads a file. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
+#[must_use]
+pub fn read(document: &Document, environment: &Environment) -> (Configuration, Vec<Diagnostic>) {
+    let mut reader = Reader {
+        document,
+        environment,
+        diagnostics: Vec::new(),
+    };
+    let (table, errors) = DeTable::parse_recoverable(&document.text);
+    let configuration = match reader.syntax_errors(&errors) {
+        // What follows may be read otherwise than it was meant.
+        ControlFlow::Break(()) => Configuration::default(),
+        ControlFlow::Continue(()) => reader.top(table.get_ref()),
+    };
+    let mut diagnostics = reader.diagnostics;
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
+    diagnostics.dedup();
+    (configuration, diagnostics)
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    environment: &'a Environment,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// A key with its value.
+#[derive(Clone, Copy)]
+struct Entry<'a, 'i> {
+    name: &'a str,
+    key_start: usize,
+    key_end: usize,
+    value: &'a Spanned<DeValue<'i>>,
+}
+
+impl Entry<'_, '_> {
+    fn key(&self) -> Span {
+        self.key_start..self.key_end
+    }
+}
+
+/// The entries of a table in the order of the file.
+fn entries<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
+    let entry = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'i>>)| {
+        let name: &toml::de::DeString<'i> = key.get_ref();
+        Entry {
+            name: name.as_ref(),
+            key_start: key.span().start,
+            key_end: key.span().end,
+            value,
+        }
+    };
+    let mut entries: Vec<_> = table.iter().map(entry).collect();
+    entries.sort_by_key(|entry| entry.key_start);
+    entries
+}
+
+impl Reader<'_> {
+    fn error(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) {
+        self.diagnostics
+            .push(Diagnostic::error(code, span, message, label));
+    }
+
+    fn warning(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+        label: impl Into<String>,
+    ) {
+        self.diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(code, span, message, label)
+        });
+    }
+
+    /// A thing of the language that this version does not have.
+    fn not_yet(&mut self, span: Span, what: &str) {
+        self.error(
+            "not-yet",
+            span,
+            format!("{what} is not in this version"),
+            "planned; leave it out for now",
+        );
+    }
+}

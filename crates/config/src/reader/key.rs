@@ -1,0 +1,96 @@
+//! Keys: known, planned, misspelt, or at the wrong place.
+
+use super::{Entry, Reader};
+use crate::keys::{self, Key, Scope, Since};
+use crate::suggestion;
+
+impl Reader<'_> {
+    /// The key of an entry, if this version has it here. Otherwise that is an error.
+    pub(super) fn key(&mut self, scope: Scope, entry: &Entry<'_, '_>) -> Option<&'static Key> {
+        let Some(key) = keys::find(scope, entry.name) else {
+            self.unknown_key(scope, entry);
+            return None;
+        };
+        match key.since {
+            Since::Version(_) => Some(key),
+            Since::NotYet => {
+                self.not_yet(entry.key(), &format!("`{}`", key.name));
+                None
+            }
+        }
+    }
+
+    fn unknown_key(&mut self, scope: Scope, entry: &Entry<'_, '_>) {
+        let (name, span) = (entry.name, entry.key());
+        if let Some((server, label)) = suggestion::foreign(name) {
+            return self.error(
+                "foreign-key",
+                span,
+                format!("`{name}` is a word of {server}"),
+                label,
+            );
+        }
+        let elsewhere = keys::KEYS.iter().find(|key| key.name == name);
+        match elsewhere.map(|key| key.scope) {
+            Some(Scope::Site) => self.error(
+                "site-key-in-route",
+                span,
+                format!("`{name}` belongs to a site, not to {}", place(scope)),
+                "write it below the header of the site",
+            ),
+            Some(Scope::Top) => {
+                let label = match self.first_header() {
+                    Some(line) => format!("move this line above line {line}, the first table"),
+                    None => "move this line to the top of the file".to_owned(),
+                };
+                self.error(
+                    "key-of-other-table",
+                    span,
+                    format!("`{name}` belongs to the top of the file"),
+                    label,
+                );
+            }
+            Some(Scope::Route) => self.error(
+                "key-of-other-table",
+                span,
+                format!("`{name}` belongs to a site or a route"),
+                "write it below a header such as [site.\"app.example\"]",
+            ),
+            Some(Scope::Upstream) => self.error(
+                "key-of-other-table",
+                span,
+                format!("`{name}` belongs to an upstream"),
+                "write it below a header such as [upstream.app]",
+            ),
+            None => {
+                let names = keys::of(scope).map(|key| key.name);
+                let label = match suggestion::nearest(name, names) {
+                    Some(other) => format!("did you mean `{other}`?"),
+                    None => "remove it".to_owned(),
+                };
+                self.error(
+                    "unknown-key",
+                    span,
+                    format!("unknown key `{name}` in {}", place(scope)),
+                    label,
+                );
+            }
+        }
+    }
+
+    /// The line of the first header.
+    fn first_header(&self) -> Option<usize> {
+        let lines = self.document.text.lines();
+        let line = lines.enumerate().find(|(_, line)| line.starts_with('['));
+        line.map(|(number, _)| number + 1)
+    }
+}
+
+fn place(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Top => "the top of the file",
+        Scope::Site => "a site",
+        Scope::Route => "a route",
+        Scope::Upstream => "an upstream",
+    }
+}

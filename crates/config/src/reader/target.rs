@@ -1,0 +1,189 @@
+//! Upstreams: those with a name, and the values of `to`.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::value::Text;
+use super::{Entry, Reader, entries};
+use crate::keys::Scope;
+use crate::model::{Placed, Span};
+use crate::suggestion;
+
+const URL: &str = "\"http://127.0.0.1:3000\"";
+
+/// The upstreams with names.
+#[derive(Default)]
+pub(super) struct Upstreams {
+    by_name: BTreeMap<String, Upstream>,
+}
+
+struct Upstream {
+    name: Span,
+    /// `None` if it is wrong.
+    url: Option<Placed<String>>,
+    is_used: bool,
+}
+
+impl Reader<'_> {
+    pub(super) fn upstreams(&mut self, entry: Option<&Entry<'_, '_>>) -> Upstreams {
+        let mut upstreams = Upstreams::default();
+        let Some(entry) = entry else { return upstreams };
+        let DeValue::Table(table) = entry.value.get_ref() else {
+            let label = format!("write [upstream.app] and below it servers = [{URL}]");
+            self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
+            return upstreams;
+        };
+        for entry in entries(table) {
+            let upstream = Upstream {
+                name: entry.key(),
+                url: self.upstream(&entry),
+                is_used: false,
+            };
+            upstreams.by_name.insert(entry.name.to_owned(), upstream);
+        }
+        upstreams
+    }
+
+    /// The URL of an upstream with a name.
+    fn upstream(&mut self, entry: &Entry<'_, '_>) -> Option<Placed<String>> {
+        let DeValue::Table(table) = entry.value.get_ref() else {
+            let label = format!("write {{ servers = [{URL}] }}");
+            self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
+            return None;
+        };
+        let mut url = None;
+        let mut has_servers = false;
+        for entry in entries(table) {
+            if self.key(Scope::Upstream, &entry).is_none() {
+                continue;
+            }
+            has_servers = true;
+            url = self.one_server(entry.value);
+        }
+        if !has_servers {
+            self.error(
+                "no-servers",
+                entry.key(),
+                format!("the upstream `{}` has no servers", entry.name),
+                format!("write servers = [{URL}]"),
+            );
+        }
+        url
+    }
+
+    fn one_server(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<String>> {
+        if let DeValue::Table(_) = value.get_ref() {
+            self.not_yet(value.span(), "a weight");
+            return None;
+        }
+        let mut urls = self.texts(value, URL).into_iter();
+        let url = urls.next()?;
+        if let Some(second) = urls.next() {
+            self.not_yet(second.span, "a second server");
+            return None;
+        }
+        self.url(url)
+    }
+
+    /// The URL that a `to` means.
+    pub(super) fn target(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        upstreams: &mut Upstreams,
+    ) -> Option<Placed<String>> {
+        match value.get_ref() {
+            DeValue::Table(_) => {
+                self.not_yet(value.span(), "a weight");
+                None
+            }
+            DeValue::Array(_) => self.one_server(value),
+            _ => {
+                let text = self.text(value, URL)?;
+                self.url_or_name(text, upstreams)
+            }
+        }
+    }
+
+    fn url_or_name(&mut self, text: Text, upstreams: &mut Upstreams) -> Option<Placed<String>> {
+        if is_url(&text.value) {
+            return self.url(text);
+        }
+        if let Some(upstream) = upstreams.by_name.get_mut(&text.value) {
+            upstream.is_used = true;
+            let url = upstream.url.as_ref()?;
+            return Some(Placed {
+                value: url.value.clone(),
+                span: text.span,
+            });
+        }
+        let is_address = text.value.contains([':', '.']) || text.value == "localhost";
+        if is_address {
+            self.error(
+                "scheme-missing",
+                text.span.clone(),
+                format!("`{}` is no upstream, and a URL needs a scheme", text.value),
+                format!("write \"http://{}\"", text.value),
+            );
+            return None;
+        }
+        let names = upstreams.by_name.keys().map(String::as_str);
+        let label = match suggestion::nearest(&text.value, names) {
+            Some(other) => {
+                let place = self.document.place(upstreams.by_name[other].name.start);
+                format!("did you mean `{other}` ({place})?")
+            }
+            None => format!(
+                "write a URL such as {URL}, or add [upstream.{}]",
+                text.value
+            ),
+        };
+        let message = format!("no upstream is named `{}`", text.value);
+        self.error("unknown-upstream", text.span, message, label);
+        None
+    }
+
+    /// A URL without a path.
+    fn url(&mut self, text: Text) -> Option<Placed<String>> {
+        let Some((scheme, rest)) = text.value.split_once("://") else {
+            return Some(text.placed());
+        };
+        let Some(at) = rest.find(['/', '?', '#']) else {
+            return Some(text.placed());
+        };
+        let start = scheme.len() + 3 + at;
+        let (origin, path) = text.value.split_at(start);
+        let label = match path {
+            "/" => "leave out the slash".to_owned(),
+            _ => format!(
+                "write {{ to = \"{origin}\", path = \"{}{{rest}}\" }}",
+                path.trim_end_matches('/')
+            ),
+        };
+        self.error(
+            "url-with-path",
+            text.part(start..text.value.len()),
+            "the URL of an upstream has no path",
+            label,
+        );
+        None
+    }
+
+    pub(super) fn unused(&mut self, upstreams: &Upstreams) {
+        for (name, upstream) in &upstreams.by_name {
+            if !upstream.is_used {
+                self.warning(
+                    "unused",
+                    upstream.name.clone(),
+                    format!("the upstream `{name}` is used by no route"),
+                    "remove it, or name it in a `to`",
+                );
+            }
+        }
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    text.contains("://") || text.starts_with("unix:")
+}

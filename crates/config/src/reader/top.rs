@@ -1,0 +1,140 @@
+//! The top of the file: listeners, certificates, upstreams, and then the sites.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::target::Upstreams;
+use super::{Entry, Reader, entries};
+use crate::keys::Scope;
+use crate::model::{Configuration, Placed, Tls};
+
+const ADDRESS: &str = "\":80\"";
+const CERTIFICATE: &str = "\"/etc/blitz/certs/*.pem\"";
+const NETWORK: &str = "\"10.0.0.0/8\"";
+
+/// The only version of the language.
+const VERSION: &str = "1";
+
+/// Keys that stand for all sites.
+#[derive(Default)]
+pub(super) struct Defaults {
+    pub(super) tls: Option<bool>,
+    pub(super) redirects: Option<bool>,
+    pub(super) to: Option<Placed<String>>,
+}
+
+impl Reader<'_> {
+    pub(super) fn top(&mut self, table: &DeTable<'_>) -> Configuration {
+        let mut configuration = Configuration::default();
+        let entries = entries(table);
+        let find = |name| {
+            entries
+                .iter()
+                .find(|entry: &&Entry<'_, '_>| entry.name == name)
+        };
+        let mut upstreams = self.upstreams(find("upstream"));
+        let defaults = self.defaults(find("defaults"), &mut upstreams);
+        for entry in &entries {
+            if self.key(Scope::Top, entry).is_none() {
+                continue;
+            }
+            let value = entry.value;
+            match entry.name {
+                "config_version" => self.version(value),
+                "listen" => configuration.listen = self.places(value, ADDRESS),
+                "listen_tls" => configuration.listen_tls = self.places(value, ADDRESS),
+                "trusted_proxies" => configuration.trusted_proxies = self.places(value, NETWORK),
+                "certificates" => configuration.certificates = self.places(value, CERTIFICATE),
+                "site" => configuration.sites = self.sites(value, &defaults, &mut upstreams),
+                _ => {}
+            }
+        }
+        self.address_in_use(&configuration);
+        if self.diagnostics.is_empty() {
+            self.unused(&upstreams);
+        }
+        configuration
+    }
+
+    fn places(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Placed<String>> {
+        let texts = self.texts(value, example);
+        texts.into_iter().map(super::value::Text::placed).collect()
+    }
+
+    fn version(&mut self, value: &Spanned<DeValue<'_>>) {
+        match value.get_ref() {
+            DeValue::Integer(version) if version.as_str() == VERSION => {}
+            DeValue::Integer(_) => self.error(
+                "config-version",
+                value.span(),
+                "this version of the language is unknown",
+                format!("write {VERSION}, or install a later Blitz"),
+            ),
+            other => self.wrong_type(value.span(), other, "a number", "write 1"),
+        }
+    }
+
+    fn defaults(&mut self, entry: Option<&Entry<'_, '_>>, upstreams: &mut Upstreams) -> Defaults {
+        let mut defaults = Defaults::default();
+        let Some(entry) = entry else { return defaults };
+        let DeValue::Table(table) = entry.value.get_ref() else {
+            let label = "write for example defaults.tls = true";
+            self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", label);
+            return defaults;
+        };
+        for entry in entries(table) {
+            if self.key(Scope::Site, &entry).is_none() {
+                continue;
+            }
+            match entry.name {
+                "tls" => defaults.tls = self.tls(entry.value),
+                "https_redirect" => defaults.redirects = self.boolean(entry.value),
+                "to" => defaults.to = self.target(entry.value, upstreams),
+                name => self.error(
+                    "not-a-default",
+                    entry.key(),
+                    format!("`{name}` differs from site to site"),
+                    "write it in a site",
+                ),
+            }
+        }
+        defaults
+    }
+
+    /// Settings of TLS that a site has with these defaults.
+    pub(super) fn tls_of_site(
+        tls: Option<bool>,
+        redirects: Option<bool>,
+        defaults: &Defaults,
+    ) -> Tls {
+        let is_on = tls.or(defaults.tls).unwrap_or(false);
+        Tls {
+            is_on,
+            redirects: is_on && redirects.or(defaults.redirects).unwrap_or(true),
+        }
+    }
+
+    fn address_in_use(&mut self, configuration: &Configuration) {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        let addresses = configuration.listen.iter().chain(&configuration.listen_tls);
+        for address in addresses {
+            let has_any_port = address.value.ends_with(":0");
+            match seen.get(address.value.as_str()) {
+                Some(first) if !has_any_port => {
+                    let first = self.document.place(*first);
+                    self.error(
+                        "address-in-use",
+                        address.span.clone(),
+                        format!("two listeners share the address {}", address.value),
+                        format!("the first is at {first}; choose another port"),
+                    );
+                }
+                _ => {
+                    seen.insert(&address.value, address.span.start);
+                }
+            }
+        }
+    }
+}

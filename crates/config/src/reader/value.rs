@@ -1,0 +1,133 @@
+//! Values: texts with variables, booleans, lists.
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::Reader;
+use crate::model::{Placed, Span};
+
+/// A string, with its variables replaced.
+pub(super) struct Text {
+    pub(super) value: String,
+    pub(super) span: Span,
+    /// Its characters are those of the file, behind one quote.
+    is_verbatim: bool,
+}
+
+impl Text {
+    /// The place of a part of it, or of all of it where the file has other characters.
+    pub(super) fn part(&self, part: Span) -> Span {
+        match self.is_verbatim {
+            true => self.span.start + 1 + part.start..self.span.start + 1 + part.end,
+            false => self.span.clone(),
+        }
+    }
+
+    pub(super) fn placed(self) -> Placed<String> {
+        Placed {
+            value: self.value,
+            span: self.span,
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// A string. `example` is one that the key may have.
+    pub(super) fn text(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Option<Text> {
+        match value.get_ref() {
+            DeValue::String(text) => self.expanded(text, value.span()),
+            other => {
+                self.wrong_type(value.span(), other, "a text", &format!("write {example}"));
+                None
+            }
+        }
+    }
+
+    /// The text with its variables replaced.
+    pub(super) fn expanded(&mut self, text: &str, span: Span) -> Option<Text> {
+        let source = self.document.slice(&span);
+        let inner = source.get(1..source.len().saturating_sub(1));
+        let mut text = Text {
+            value: text.to_owned(),
+            is_verbatim: inner == Some(text),
+            span,
+        };
+        match self.environment.expand(&text.value) {
+            Ok(None) => Some(text),
+            Ok(Some(expanded)) => {
+                text.is_verbatim = false;
+                text.value = expanded;
+                Some(text)
+            }
+            Err(error) => {
+                self.error(
+                    error.code,
+                    text.part(error.part),
+                    error.message,
+                    error.label,
+                );
+                None
+            }
+        }
+    }
+
+    /// `true` or `false`, or a variable that is one of them.
+    pub(super) fn boolean(&mut self, value: &Spanned<DeValue<'_>>) -> Option<bool> {
+        match value.get_ref() {
+            DeValue::Boolean(is_on) => return Some(*is_on),
+            DeValue::String(text) if text.starts_with("${") => {
+                let text = self.expanded(text, value.span())?;
+                if let Ok(is_on) = text.value.parse() {
+                    return Some(is_on);
+                }
+            }
+            _ => {}
+        }
+        self.wrong_type(
+            value.span(),
+            value.get_ref(),
+            "true or false",
+            "write true or false",
+        );
+        None
+    }
+
+    /// A list of strings.
+    pub(super) fn texts(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Text> {
+        let DeValue::Array(items) = value.get_ref() else {
+            let label = format!("write [{example}]");
+            self.wrong_type(value.span(), value.get_ref(), "a list", &label);
+            return Vec::new();
+        };
+        let mut texts = Vec::new();
+        for item in items {
+            match item.get_ref() {
+                DeValue::Table(_) => self.not_yet(item.span(), "a table in this list"),
+                _ => texts.extend(self.text(item, example)),
+            }
+        }
+        texts
+    }
+
+    pub(super) fn wrong_type(
+        &mut self,
+        span: Span,
+        found: &DeValue<'_>,
+        wanted: &str,
+        label: &str,
+    ) {
+        let message = format!("this must be {wanted}, and is {}", named(found));
+        self.error("type", span, message, label);
+    }
+}
+
+fn named(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

@@ -1,0 +1,108 @@
+//! What a misspelt or foreign word probably means.
+
+/// Words of other servers, and what to write instead.
+const FOREIGN: &[(&str, &str, &str)] = &[
+    ("alias", "nginx", "write `files`"),
+    ("backend", "Traefik and HAProxy", "write `to`"),
+    ("bind", "HAProxy and Caddy", "write `listen`"),
+    ("entrypoints", "Traefik", "write `listen` or `listen_tls`"),
+    ("fallthrough", "other servers", "write `fallback`"),
+    ("handle", "Caddy", "write the path as a key: \"/api\" = …"),
+    (
+        "handle_path",
+        "Caddy",
+        "write the path as a key, with `path = \"{rest}\"`",
+    ),
+    ("location", "nginx", "write the path as a key: \"/api\" = …"),
+    (
+        "middlewares",
+        "Traefik",
+        "write the policies as keys of the route",
+    ),
+    ("proxy_pass", "nginx", "write `to`"),
+    ("reverse_proxy", "Caddy", "write `to`"),
+    ("root", "nginx and Caddy", "write `files`"),
+    (
+        "rule",
+        "Traefik",
+        "write the host as the name of a site, and the path as a key",
+    ),
+    (
+        "server_name",
+        "nginx",
+        "write the host as the name of a site: [site.\"NAME\"]",
+    ),
+    (
+        "ssl_certificate",
+        "nginx",
+        "write `certificates` at the top of the file",
+    ),
+    (
+        "strip_prefix",
+        "Traefik and Caddy",
+        "write `path = \"{rest}\"`",
+    ),
+    ("uri", "Caddy", "write `path`"),
+    ("uri_strip_prefix", "Caddy", "write `path = \"{rest}\"`"),
+];
+
+/// The server whose word this is, and what to write instead.
+pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
+    let found = FOREIGN.iter().find(|(foreign, ..)| *foreign == word);
+    found.map(|(_, server, label)| (*server, *label))
+}
+
+/// The word that differs least from this one, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance_max = match word.chars().count() {
+        0..=2 => 1,
+        3..=5 => 2,
+        _ => 3,
+    };
+    let with_distance = words.map(|other| (distance(word, other), other));
+    let nearest = with_distance.min_by_key(|(distance, _)| *distance)?;
+    (nearest.0 <= distance_max && nearest.0 < word.chars().count()).then_some(nearest.1)
+}
+
+/// The least number of characters that are inserted, removed, replaced or exchanged with their neighbour.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before_last[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_by_their_distance() {
+        let words = ["to", "tls", "path", "aliases", "https_redirect"];
+        for (word, expected) in [
+            ("too", Some("to")),
+            ("t", Some("to")),
+            ("tsl", Some("tls")),
+            ("alias", Some("aliases")),
+            ("http_redirect", Some("https_redirect")),
+            ("something", None),
+        ] {
+            let found = nearest(word, words.into_iter());
+            // A single letter is no misspelling.
+            let expected = expected.filter(|_| word.len() > 1);
+            assert_eq!(found, expected, "{word}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Sites of a configuration file: the host and the path of a request choose its upstream, in each version.
+
+use blitz_config::{Document, Environment, read};
+use blitz_gateway::{Rejection, compile};
+use blitz_http::{BodyLength, IoChoice, Method, RequestHead, Status};
+
+use crate::h2::h2;
+use crate::support::{Proxy, Upstream};
+
+/// A gateway with the sites of a text.
+fn gateway(io: IoChoice, text: &str) -> Proxy {
+    let document = Document::new("blitz.toml", text);
+    let (configuration, mut diagnostics) = read(&document, &Environment::default());
+    let sites = compile(&configuration, &mut diagnostics);
+    assert_eq!(diagnostics, [], "{text}");
+    let gateway = sites
+        .into_iter()
+        .fold(Proxy::gateway(io), blitz_gateway::Gateway::site);
+    Proxy::start(gateway, &[])
+}
+
+scenarios! {
+    fn a_request_goes_to_the_site_of_its_host(io) {
+        let [first, second, other] = ["first", "second", "other"].map(Upstream::with_text);
+        let text = format!(
+            "[site.\"a.example\"]\nto = \"{}\"\n\"/api\" = \"{}\"\n[site]\n\"*\" = \"{}\"\n\"gone.example\" = {{ \"/x\" = \"{}\" }}\n",
+            first.url(), second.url(), other.url(), first.url(),
+        );
+        let proxy = gateway(io, &text);
+        let cases = [
+            ("a.example", "/", 200, "first"),
+            ("A.Example:8080", "/api/x", 200, "second"),
+            ("b.example", "/api", 200, "other"),
+            ("gone.example", "/", 404, "no route of this site"),
+        ];
+        let mut client = proxy.client();
+        for (host, path, status, content) in cases {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let response = client.response();
+            assert_eq!(response.status, status, "{host}{path}");
+            assert!(response.text().contains(content), "{host}{path}: {}", response.text());
+        }
+        // HTTP/1.0 without a host.
+        client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        assert_eq!(client.response().text(), "other");
+        let mut client = h2(&proxy);
+        for (host, path, status, content) in cases {
+            let mut head = RequestHead::new(Method::Get, path);
+            head.set_authority(host);
+            let stream = client.send_head(&head, BodyLength::Empty);
+            let answer = client.answer(stream);
+            assert_eq!(answer.status.map(Status::code), Some(status), "{host}{path}");
+            assert!(String::from_utf8_lossy(&answer.content).contains(content), "{host}{path}");
+        }
+        assert_eq!(proxy.counters().rejected(Rejection::UnknownPath), 2);
+    }
+
+    fn a_host_without_a_site_is_404(io) {
+        let upstream = Upstream::with_text("a");
+        let proxy = gateway(io, &format!("[site]\n\"a.example\" = \"{}\"\n", upstream.url()));
+        let mut client = proxy.client();
+        for host in ["b.example", "a.example.evil", "xa.example", "", "[::1]", "127.0.0.1"] {
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(client.response().status, 404, "{host}");
+        }
+        client.send("GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n");
+        assert_eq!(client.response().text(), "a");
+        assert_eq!(upstream.heads().len(), 1);
+    }
+}
