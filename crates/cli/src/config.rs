@@ -58,12 +58,16 @@ impl ConfigFile {
             diagnostics,
         };
         let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
-        let listeners = checker.parsed(&configuration.listen, LISTEN, listen::parse_listener);
-        let tls_listeners = match has_tls || !configuration.listen_tls.is_empty() {
-            true => checker.parsed(&configuration.listen_tls, LISTEN_TLS, listen::parse),
-            false => Vec::new(),
+        let listeners = match &configuration.listen {
+            Some(addresses) => checker.parsed(addresses, listen::parse_listener),
+            None => listen::parse_listener(LISTEN).into_iter().collect(),
         };
-        let trusted_proxies = checker.parsed(&configuration.trusted_proxies, "", |value| {
+        let tls_listeners = match &configuration.listen_tls {
+            Some(addresses) => checker.parsed(addresses, listen::parse),
+            None if has_tls => listen::parse(LISTEN_TLS).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let trusted_proxies = checker.parsed(&configuration.trusted_proxies, |value| {
             value
                 .parse::<TrustedProxy>()
                 .map_err(|error| format!("{}\n  {}", error.problem(), error.fix()))
@@ -135,16 +139,12 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The values, or the default if there are none. `parse` returns a problem and its remedy on two lines.
+    /// The values. `parse` returns a problem and its remedy on two lines.
     fn parsed<T>(
         &mut self,
         values: &[Placed<String>],
-        default: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Vec<T> {
-        if values.is_empty() {
-            return parse(default).into_iter().collect();
-        }
         let mut parsed = Vec::new();
         for value in values {
             match parse(&value.value) {

@@ -18,10 +18,10 @@ pub struct Placed<T> {
 /// The whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Addresses for clear text; empty for the default, port 80.
-    pub listen: Vec<Placed<String>>,
-    /// Addresses for TLS; empty for the default, port 443 if a site has TLS.
-    pub listen_tls: Vec<Placed<String>>,
+    /// Addresses for clear text; `None` is the default, port 80.
+    pub listen: Option<Vec<Placed<String>>>,
+    /// Addresses for TLS; `None` is the default, port 443 if a site has TLS.
+    pub listen_tls: Option<Vec<Placed<String>>>,
     /// Proxies whose forwarding fields are trusted.
     pub trusted_proxies: Vec<Placed<String>>,
     /// Files with certificates, or patterns for such files.

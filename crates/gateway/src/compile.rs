@@ -10,23 +10,20 @@ use crate::target::{Prefix, Target, TargetError};
 pub fn compile(configuration: &Configuration, diagnostics: &mut Vec<Diagnostic>) -> Vec<Site> {
     let mut sites = Vec::new();
     for site in &configuration.sites {
-        let mut targets: Vec<Target> = Vec::new();
+        let mut targets: Vec<(&Route, Target)> = Vec::new();
         for route in &site.routes {
             match target(route) {
-                Ok(target) => targets.push(target),
+                Ok(target) => targets.push((route, target)),
                 Err(diagnostic) => diagnostics.push(diagnostic),
             }
-            if let Err(conflict) = Routes::new(targets.clone()) {
-                targets.pop();
-                diagnostics.push(same_route(route, &conflict));
-            }
         }
+        diagnostics.extend(same_routes(&targets));
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
             hosts: std::iter::once(site.host.value.clone())
                 .chain(aliases)
                 .collect(),
-            targets,
+            targets: targets.into_iter().map(|(_, target)| target).collect(),
             redirect_https: site.tls.redirects,
         });
     }
@@ -65,6 +62,23 @@ fn prefix(path: &PathPattern) -> Result<Prefix, TargetError> {
         PathPattern::Segments(text) => Prefix::segments(text),
         PathPattern::Text(text) => Prefix::starting_with(text),
     }
+}
+
+/// The routes that contradict others before them.
+fn same_routes(targets: &[(&Route, Target)]) -> Vec<Diagnostic> {
+    let all = targets.iter().map(|(_, target)| target.clone()).collect();
+    let (mut kept, mut diagnostics) = (Vec::new(), Vec::new());
+    if Routes::new(all).is_ok() {
+        return diagnostics;
+    }
+    for (route, target) in targets {
+        kept.push(target.clone());
+        if let Err(conflict) = Routes::new(kept.clone()) {
+            kept.pop();
+            diagnostics.push(same_route(route, &conflict));
+        }
+    }
+    diagnostics
 }
 
 fn same_route(route: &Route, conflict: &RouteConflict) -> Diagnostic {

@@ -137,7 +137,7 @@ fn check_says_what_a_file_has() {
     let text = stderr(&blitz(&["check", &file]));
     assert!(text.contains("no certificate covers `b.example`"), "{text}");
     assert!(text.contains("they cover a.example"), "{text}");
-    write("[upstream.old]\nservers = [\"http://h:1\"]\n");
+    write("[site]\n\"a.example\" = \"http://h:1\"\n[upstream.old]\nservers = [\"http://h:1\"]\n");
     let output = blitz(&["check", &file]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("warning[unused]"));

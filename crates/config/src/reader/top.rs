@@ -43,8 +43,8 @@ impl Reader<'_> {
             let value = entry.value;
             match entry.name {
                 "config_version" => self.version(value),
-                "listen" => configuration.listen = self.places(value, ADDRESS),
-                "listen_tls" => configuration.listen_tls = self.places(value, ADDRESS),
+                "listen" => configuration.listen = Some(self.places(value, ADDRESS)),
+                "listen_tls" => configuration.listen_tls = Some(self.places(value, ADDRESS)),
                 "trusted_proxies" => configuration.trusted_proxies = self.places(value, NETWORK),
                 "certificates" => configuration.certificates = self.places(value, CERTIFICATE),
                 "site" => configuration.sites = self.sites(value, &defaults, &mut upstreams),
@@ -54,6 +54,7 @@ impl Reader<'_> {
         self.address_in_use(&configuration);
         if self.diagnostics.is_empty() {
             self.unused(&upstreams);
+            self.nothing_to_serve(&configuration);
         }
         configuration
     }
@@ -116,10 +117,31 @@ impl Reader<'_> {
         }
     }
 
+    /// A file without sites, or without listeners.
+    fn nothing_to_serve(&mut self, configuration: &Configuration) {
+        if configuration.sites.is_empty() {
+            let label = "write [site.\"app.example\"] and below it to = \"http://127.0.0.1:3000\"";
+            return self.error("no-site", 0..0, "the file has no site", label);
+        }
+        let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
+        let is_off = |list: &Option<Vec<_>>, has_default: bool| match list {
+            Some(addresses) => addresses.is_empty(),
+            None => !has_default,
+        };
+        if is_off(&configuration.listen, true) && is_off(&configuration.listen_tls, has_tls) {
+            self.error(
+                "no-listener",
+                0..0,
+                "the file has no listener",
+                "write for example listen = [\":80\"]",
+            );
+        }
+    }
+
     fn address_in_use(&mut self, configuration: &Configuration) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-        let addresses = configuration.listen.iter().chain(&configuration.listen_tls);
-        for address in addresses {
+        let listeners = [&configuration.listen, &configuration.listen_tls];
+        for address in listeners.into_iter().flatten().flatten() {
             let has_any_port = address.value.ends_with(":0");
             match seen.get(address.value.as_str()) {
                 Some(first) if !has_any_port => {
