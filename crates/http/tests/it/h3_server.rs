@@ -303,17 +303,17 @@ fn an_upload_that_goes_on_behind_its_response_is_stopped() {
 /// curl neither ends nor resets an upload that it gives up behind an early response.
 #[test]
 fn an_upload_that_is_silent_behind_its_response_is_stopped() {
-    let options = || limits(|limits| limits.quic.discard_silence = Duration::from_millis(300));
+    let options = || limits(|limits| limits.quic.discard_silence = Duration::from_secs(1));
     with_options(options, async |server| {
         let client = server.connect().await;
         let mut stream = client.send(post("/hello")).await;
         assert_eq!(receive(&mut stream).await.unwrap().content, b"hello");
-        for _ in 0..5 {
+        for _ in 0..12 {
             pause(100).await;
             let piece = Bytes::from_static(b"x");
             soon(stream.send_data(piece)).await.unwrap();
         }
-        pause(600).await;
+        pause(2_000).await;
         let error = soon(stream.send_data(Bytes::from_static(b"x"))).await;
         assert_eq!(reset_code(&error.unwrap_err()), 0x100);
         assert_eq!(client.get("/hello").await.content, b"hello");

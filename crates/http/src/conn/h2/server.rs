@@ -217,10 +217,15 @@ impl Driver<Server> {
     /// hide it from clients such as curl.
     fn linger(&mut self, stream: StreamId) {
         let now = blitz_reactor::now();
+        let limits = self.limits();
+        let (time, silence) = (limits.discard_timeout, limits.discard_silence);
+        let is_tunnel = self
+            .stream(stream)
+            .is_some_and(|state| state.exchange.is_tunnel);
         let discarded = Discarded {
             id: stream,
-            until: now + self.limits().discard_timeout,
-            silence: self.limits().discard_silence,
+            until: now + time,
+            silence: if is_tunnel { time } else { silence },
             bytes: 0,
         };
         if let Some(state) = self.stream(stream) {
