@@ -24,6 +24,7 @@ use crate::record::{self, Ended};
 use crate::rejection::Rejection;
 use crate::request::Request;
 use crate::service::{GatewayService, Route};
+use crate::sites::SiteRoutes;
 use admit::admit;
 use connect::{connect, pick};
 use finish::{finish, reject, respond_unrouted};
@@ -45,14 +46,15 @@ impl<S: Service> Service for GatewayService<S> {
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
 async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut exchange: Exchange) {
-    let site = match preflight(&gateway, &mut exchange) {
-        Ok(site) => site,
+    let routed = match preflight(&gateway, &mut exchange) {
+        Ok(site) => route(site, &exchange),
+        Err(rejection) => Err(rejection),
+    };
+    let routed = match routed {
+        Ok(routed) => routed,
         Err(rejection) => return reject(&gateway, exchange, rejection),
     };
-    let Some(route) = site.routes.find(exchange.request.path()) else {
-        if !site.has_fallback {
-            return reject(&gateway, exchange, Rejection::UnknownPath);
-        }
+    let Some(route) = routed else {
         record::emit_unrouted(&gateway.observers, &exchange);
         if let Some(call) = Call::of(&exchange.request) {
             return respond_unrouted(&call, exchange);
@@ -84,6 +86,18 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut excha
             Err(ended) => Err(ended),
         };
     finish(request, outcome);
+}
+
+/// The route of the site that matches; `None` is the fallback.
+#[inline]
+fn route<'a>(
+    site: &'a SiteRoutes<Route>,
+    exchange: &Exchange,
+) -> Result<Option<&'a Route>, Rejection> {
+    match site.routes.find(exchange.request.path()) {
+        None if !site.has_fallback => Err(Rejection::UnknownPath),
+        route => Ok(route),
+    }
 }
 
 /// Sends the request until there is a final response, or nowhere left to send it.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use blitz_config::Host;
+use blitz_http::RequestHead;
 
 use crate::routes::{RouteConflict, Routes};
 use crate::target::{Prefix, Target};
@@ -29,6 +30,8 @@ pub struct Sites<T> {
     wildcard: HashMap<Box<str>, usize>,
     /// For all other hosts.
     any: Option<usize>,
+    /// There are other sites than one for all hosts.
+    has_names: bool,
     sites: Vec<SiteRoutes<T>>,
 }
 
@@ -48,13 +51,16 @@ pub struct SiteRoutes<T> {
 impl<T> Sites<T> {
     /// The site of a request. Allocates for IPv6 addresses and names in upper case only.
     #[inline]
-    pub(crate) fn find(&self, authority: Option<&str>) -> Option<&SiteRoutes<T>> {
-        let has_names = !(self.exact.is_empty() && self.wildcard.is_empty());
-        let named = authority.filter(|_| has_names);
-        let at = named
-            .and_then(|authority| self.by_name(authority))
-            .or(self.any)?;
-        self.sites.get(at)
+    pub(crate) fn find(&self, head: &RequestHead) -> Option<&SiteRoutes<T>> {
+        match self.has_names {
+            false => self.sites.first(),
+            true => self.find_by_host(head.authority()),
+        }
+    }
+
+    fn find_by_host(&self, authority: Option<&str>) -> Option<&SiteRoutes<T>> {
+        let named = authority.and_then(|authority| self.by_name(authority));
+        self.sites.get(named.or(self.any)?)
     }
 
     fn by_name(&self, authority: &str) -> Option<usize> {
@@ -86,6 +92,7 @@ impl<T> Sites<T> {
             exact: self.exact.clone(),
             wildcard: self.wildcard.clone(),
             any: self.any,
+            has_names: self.has_names,
             sites: sites.collect(),
         }
     }
@@ -106,6 +113,7 @@ impl Sites<Target> {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
             any: None,
+            has_names: false,
             sites: Vec::new(),
         };
         if sites.is_empty() || !targets.is_empty() {
@@ -133,6 +141,7 @@ impl Sites<Target> {
                 has_fallback: false,
             });
         }
+        table.has_names = !(table.exact.is_empty() && table.wildcard.is_empty());
         Ok(table)
     }
 }
@@ -204,7 +213,7 @@ mod tests {
         ];
         let table = Sites::new(sites.clone(), Vec::new(), false).expect("no conflict");
         let port_of = |table: &Sites<Target>, authority: Option<&str>| {
-            let site = table.find(authority)?;
+            let site = table.find_by_host(authority)?;
             site.routes.find("/").map(|target| target.authority.clone())
         };
         for (authority, expected) in [
@@ -230,10 +239,7 @@ mod tests {
         let named = Sites::new(sites[..1].to_vec(), Vec::new(), false).expect("no conflict");
         assert_eq!(port_of(&named, Some("b.example")), None);
         let without_sites = Sites::new(Vec::new(), Vec::new(), false).expect("no conflict");
-        assert!(
-            without_sites
-                .find(Some("b.example"))
-                .is_some_and(|site| site.has_fallback)
-        );
+        let found = without_sites.find(&RequestHead::new(blitz_http::Method::Get, "/"));
+        assert!(found.is_some_and(|site| site.has_fallback));
     }
 }

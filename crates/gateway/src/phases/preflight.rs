@@ -21,7 +21,7 @@ pub(super) fn preflight<'a, S>(
     gateway: &'a GatewayService<S>,
     exchange: &mut Exchange,
 ) -> Result<&'a SiteRoutes<Route>, Rejection> {
-    let site = gateway.sites.find(exchange.request.authority());
+    let site = gateway.sites.find(&exchange.request);
     let redirects = site.is_some_and(|site| site.redirects);
     check_connection(gateway, redirects, exchange)?;
     if let Some(bytes_max) = gateway.options.body_bytes_max {
