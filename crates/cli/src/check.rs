@@ -7,7 +7,16 @@ use clap::{Args, ValueEnum};
 
 use crate::config::ConfigFile;
 
+const EXAMPLES: &str = "\
+Examples:
+  blitz check                        blitz.toml of this folder
+  blitz check /etc/blitz             blitz.toml of another one
+  blitz check --format json my.toml  an object a line, for editors and CI
+
+The exit code is 1 if there is an error, or if the file cannot be read.";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArguments {
     /// The file, or a folder with blitz.toml
     #[arg(default_value = "blitz.toml")]

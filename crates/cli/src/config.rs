@@ -1,6 +1,7 @@
 //! The configuration file of `blitz run --config` and `blitz check`: it is read, compiled, and checked with the files that
 //! it names.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,11 @@ impl ConfigFile {
             format!("{path} cannot be read: {error}\n  write a file, or a folder with {FILE_NAME}")
         })?;
         let document = Document::new(path.display().to_string(), text);
-        let variables: Environment = std::env::vars().collect();
+        // Others cannot stand in a value.
+        let in_unicode = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let variables: Environment = std::env::vars_os().filter_map(in_unicode).collect();
         let (configuration, mut diagnostics) = blitz_config::read(&document, &variables);
         let sites = compile(&configuration, &mut diagnostics);
         let mut checker = Checker {

@@ -37,7 +37,7 @@ pub struct Site {
     pub host: Placed<Host>,
     /// Other hosts with the same content.
     pub aliases: Vec<Placed<Host>>,
-    /// Whether clients use TLS, and where that is written.
+    /// Whether clients use TLS.
     pub tls: Tls,
     /// The routes; the site's own has the path `/`.
     pub routes: Vec<Route>,

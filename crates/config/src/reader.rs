@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::Diagnostic;
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::model::{Configuration, Span};
@@ -94,10 +94,8 @@ impl Reader<'_> {
         message: impl Into<String>,
         label: impl Into<String>,
     ) {
-        self.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
-            ..Diagnostic::error(code, span, message, label)
-        });
+        self.diagnostics
+            .push(Diagnostic::warning(code, span, message, label));
     }
 
     /// A thing of the language that this version does not have.

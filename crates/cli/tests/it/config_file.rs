@@ -1,7 +1,10 @@
 //! `--config` and `blitz check`: sites of a file, and mistakes in it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 
 use blitz_testing::{Client, Upstream};
 
@@ -32,7 +35,9 @@ fn ask(running: &Running, host: &str, path: &str) -> (u16, String) {
 #[test]
 fn hosts_and_paths_have_their_upstreams() {
     let folder = Folder::new();
-    folder.certificate("a.example");
+    let names = ["a.example", "none.example"];
+    let made = blitz(&[&["cert", "--out", &folder.file("")], &names[..]].concat());
+    assert!(made.status.success(), "{}", stderr(&made));
     let (first, second) = (upstream("first"), upstream("second"));
     let text = format!(
         "listen = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\ncertificates = [\"*.example.pem\"]\n\n\
@@ -65,7 +70,9 @@ fn hosts_and_paths_have_their_upstreams() {
         let answer = secure("A.example:443", path);
         assert!(answer.ends_with(expected), "{path}: {answer}");
     }
+    // No certificate, and no site.
     assert!(secure("b.example", "/").starts_with("HTTP/1.1 421 "));
+    assert!(secure("none.example", "/").starts_with("HTTP/1.1 421 "));
     for (host, path, expected) in [
         ("plain.example", "/only/x", (200, "first /only/x")),
         ("www.plain.example.", "/only", (200, "first /only")),
@@ -162,4 +169,26 @@ fn flags_for_what_the_file_says_are_usage_errors() {
         assert_eq!(output.status.code(), Some(2), "{flag}");
         assert!(stderr(&output).contains("--config"), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn variables_that_are_not_unicode_do_no_harm() {
+    let folder = Folder::new();
+    let file = folder.file("blitz.toml");
+    fs::write(&file, "[site]\n\"a.example\" = \"${BLITZ_APP}\"\n").unwrap();
+    let check = |application: &str| {
+        Command::new(env!("CARGO_BIN_EXE_blitz"))
+            .args(["check", &file])
+            .env("BLITZ_BYTES", OsStr::from_bytes(b"\xff"))
+            .env("BLITZ_APP", application)
+            .output()
+            .expect("the binary starts")
+    };
+    assert_eq!(check("http://h:1").status.code(), Some(0));
+    // Its value may be secret.
+    let text = stderr(&check("pass.word"));
+    assert!(
+        text.contains("scheme-missing") && !text.contains("pass.word"),
+        "{text}"
+    );
 }

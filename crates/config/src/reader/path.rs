@@ -82,7 +82,7 @@ impl Reader<'_> {
                 "path-slash",
                 text.span.clone(),
                 "a path begins with a slash",
-                format!("write \"/{}\"", text.value),
+                format!("write \"/{}\"", text.written),
             );
             return None;
         }

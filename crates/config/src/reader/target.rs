@@ -123,8 +123,11 @@ impl Reader<'_> {
             self.error(
                 "scheme-missing",
                 text.span.clone(),
-                format!("`{}` is no upstream, and a URL needs a scheme", text.value),
-                format!("write \"http://{}\"", text.value),
+                format!(
+                    "`{}` is no upstream, and a URL needs a scheme",
+                    text.written
+                ),
+                format!("write \"http://{}\"", text.written),
             );
             return None;
         }
@@ -136,10 +139,10 @@ impl Reader<'_> {
             }
             None => format!(
                 "write a URL such as {URL}, or add [upstream.{}]",
-                text.value
+                text.written
             ),
         };
-        let message = format!("no upstream is named `{}`", text.value);
+        let message = format!("no upstream is named `{}`", text.written);
         self.error("unknown-upstream", text.span, message, label);
         None
     }
@@ -156,6 +159,8 @@ impl Reader<'_> {
         let (origin, path) = text.value.split_at(start);
         let label = match path {
             "/" => "leave out the slash".to_owned(),
+            // It may be the value of a variable.
+            _ if text.value != text.written => "write the path as the key `path`".to_owned(),
             _ => format!(
                 "write {{ to = \"{origin}\", path = \"{}{{rest}}\" }}",
                 path.trim_end_matches('/')

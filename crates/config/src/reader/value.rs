@@ -9,6 +9,8 @@ use crate::model::{Placed, Span};
 /// A string, with its variables replaced.
 pub(super) struct Text {
     pub(super) value: String,
+    /// The same before: diagnostics must not show the values of variables, which may be secret.
+    pub(super) written: String,
     pub(super) span: Span,
     /// Its characters are those of the file, behind one quote.
     is_verbatim: bool,
@@ -49,6 +51,7 @@ impl Reader<'_> {
         let inner = source.get(1..source.len().saturating_sub(1));
         let mut text = Text {
             value: text.to_owned(),
+            written: text.to_owned(),
             is_verbatim: inner == Some(text),
             span,
         };
