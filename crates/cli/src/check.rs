@@ -38,7 +38,7 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
-    let file = match ConfigFile::load(&arguments.file) {
+    let file = match ConfigFile::load(&arguments.file, false) {
         Ok(file) => file,
         Err(problem) => {
             eprintln!("blitz: {problem}");

@@ -37,11 +37,12 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads a file, or the `blitz.toml` of a folder, and all files that it names.
+    /// Reads a file, or the `blitz.toml` of a folder, and all files that it names. `request_trailers` is for all
+    /// targets.
     ///
     /// # Errors
     /// The file cannot be read. Mistakes in it are [diagnostics](ConfigFile::report).
-    pub(crate) fn load(path: &Path) -> Result<ConfigFile, String> {
+    pub(crate) fn load(path: &Path, request_trailers: bool) -> Result<ConfigFile, String> {
         let path = match path.is_dir() {
             true => path.join(FILE_NAME),
             false => path.to_owned(),
@@ -57,7 +58,10 @@ impl ConfigFile {
         };
         let variables: Environment = std::env::vars_os().filter_map(in_unicode).collect();
         let (configuration, mut diagnostics) = blitz_config::read(&document, &variables);
-        let sites = compile(&configuration, &mut diagnostics);
+        let mut sites = compile(&configuration, &mut diagnostics);
+        for target in sites.iter_mut().flat_map(|site| &mut site.targets) {
+            target.request_trailers = request_trailers;
+        }
         let mut checker = Checker {
             folder: path.parent().unwrap_or(Path::new("")),
             diagnostics,

@@ -17,6 +17,7 @@ mod issue;
 mod listen;
 mod load;
 mod message_limits;
+mod reload;
 mod run;
 mod service_manager;
 mod size;

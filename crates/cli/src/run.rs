@@ -9,7 +9,7 @@ use std::time::Duration;
 use blitz::log::{self, LogGuard};
 use blitz::serving::{self, EndError, ListenerConfig, Tick};
 use blitz_gateway::{
-    Gateway, LoopId, Options, Site, StartError, Target, TargetError, TrustedProxy,
+    Gateway, LoopId, Options, Reloading, StartError, Target, TargetError, TrustedProxy,
     TrustedProxyError,
 };
 use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
@@ -21,6 +21,7 @@ use crate::config::ConfigFile;
 use crate::conflicts::Listening;
 use crate::http3::Http3Arguments;
 use crate::message_limits::MessageLimitArguments;
+use crate::reload::ReloadedFile;
 use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
@@ -271,29 +272,39 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let secure = listeners.tls.clone();
+    let mut reloaded = None;
+    if let (Some(path), Some(file)) = (&arguments.config, &file) {
+        reloaded = Some(ReloadedFile::new(path, arguments.request_trailers, file));
+    }
     let running = gateway(arguments, file, listeners, tls.as_ref(), targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&secure, arguments.io, &error))?;
     announce::announce(&running, tls.as_ref());
     service_manager::ready();
-    let has_names = running.has_names();
-    let on_tick = |tick| {
+    let on_tick = |tick, running: &mut Reloading<'_>| {
         match tick {
             Tick::Reload => service_manager::reloading(),
             Tick::Drain => service_manager::stopping(),
             Tick::Periodic => {}
         }
-        if let Some(tls) = &mut tls {
-            tls.on_tick(tick);
-        }
         upstream_tls.on_tick(tick);
-        if tick == Tick::Reload && tls.is_none() && !upstream_tls.has_files() && !has_names {
-            tracing::info!(
-                "nothing to reload: no certificate is in use, and no name of an upstream"
-            );
+        match (&mut reloaded, tick) {
+            (Some(file), Tick::Reload) => file.reload(running, tls.as_mut()),
+            _ => {
+                if let Some(tls) = &mut tls {
+                    tls.on_tick(tick);
+                }
+            }
         }
         if tick == Tick::Reload {
+            running.resolve_again();
+            let has_files = reloaded.is_some() || tls.is_some() || upstream_tls.has_files();
+            if !has_files && !running.has_names() {
+                tracing::info!(
+                    "nothing to reload: no certificate is in use, and no name of an upstream"
+                );
+            }
             service_manager::ready();
         }
     };
@@ -313,7 +324,7 @@ fn config_file(arguments: &RunArguments) -> Result<Option<ConfigFile>, RunError>
         .http3
         .check()
         .map_err(|text| RunError { text, code: USAGE })?;
-    let file = ConfigFile::load(path).map_err(failed)?;
+    let file = ConfigFile::load(path, arguments.request_trailers).map_err(failed)?;
     file.report();
     match file.problem() {
         Some(problem) => Err(failed(format!("{problem}; nothing was started"))),
@@ -500,19 +511,12 @@ fn gateway(
         .fold(gateway, |gateway, (address, slot)| {
             gateway.listen(arguments.http3.apply(ListenerConfig::secure(address, slot)))
         });
-    let with_trailers = |target| Target {
+    let gateway = sites.into_iter().fold(gateway, Gateway::site);
+    let targets = targets.into_iter().map(|target| Target {
         request_trailers: arguments.request_trailers,
         ..target
-    };
-    let sites = sites.into_iter().map(|site| Site {
-        targets: site.targets.into_iter().map(with_trailers).collect(),
-        ..site
     });
-    let gateway = sites.fold(gateway, Gateway::site);
-    targets
-        .into_iter()
-        .map(with_trailers)
-        .fold(gateway, Gateway::to)
+    targets.fold(gateway, Gateway::to)
 }
 
 /// Parses a `--to`. Clap prints the flag and the value before this message.

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use blitz::serving::Tick;
-use blitz::{CertificateReloader, Certificates};
+use blitz::{CertificateReloader, Certificates, PreparedCertificates};
 use blitz_http::{Certificate, TlsConfigError, TlsSlot};
 use clap::{Args, ValueEnum};
 
 use crate::development::{self, Development};
 use crate::heading;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct TlsArguments {
     /// Certificate with its chain, in PEM; may be repeated, each with its --key [default: a development
     /// certificate for localhost]
@@ -66,9 +66,37 @@ impl TlsArguments {
     }
 }
 
+impl TlsArguments {
+    /// The certificates of the flags and of these files, if there are any.
+    fn certificates(&self, files: &[(PathBuf, PathBuf)]) -> Option<Certificates> {
+        let flags = self.cert.iter().zip(&self.key);
+        let files = files.iter().map(|(certificate, key)| (certificate, key));
+        let mut pairs = flags.chain(files);
+        let (certificate, key) = pairs.next()?;
+        let first = Certificates::from_files(certificate, key);
+        let all = pairs.fold(first, |all, (certificate, key)| {
+            all.and_files(certificate, key)
+        });
+        Some(self.with_clients(all))
+    }
+
+    /// The same certificates with what the flags say of clients.
+    fn with_clients(&self, certificates: Certificates) -> Certificates {
+        let mode = self.client_auth.unwrap_or(ClientAuthMode::Required);
+        match (&self.client_ca, mode) {
+            (None, _) => certificates,
+            (Some(authorities), ClientAuthMode::Optional) => certificates.ask_clients(authorities),
+            (Some(authorities), ClientAuthMode::Required) => {
+                certificates.require_clients(authorities)
+            }
+        }
+    }
+}
+
 /// The TLS of all listeners.
 pub(crate) struct Tls {
     reloader: CertificateReloader,
+    arguments: TlsArguments,
     development: Option<Development>,
 }
 
@@ -82,33 +110,40 @@ impl Tls {
         files: &[(PathBuf, PathBuf)],
     ) -> Result<Tls, String> {
         let now = SystemTime::now();
-        let flags = arguments.cert.iter().zip(&arguments.key);
-        let files = files.iter().map(|(certificate, key)| (certificate, key));
-        let mut pairs = flags.chain(files);
-        let (mut certificates, development) = match pairs.next() {
-            Some((certificate, key)) => (Certificates::from_files(certificate, key), None),
+        let (certificates, development) = match arguments.certificates(files) {
+            Some(certificates) => (certificates, None),
             None => {
                 let development = development::certificates(now)?;
                 let addresses = Certificates::from(development.addresses.clone());
                 let certificates = addresses.and_certificate(development.names.clone());
-                (certificates, Some(development))
+                (arguments.with_clients(certificates), Some(development))
             }
         };
-        for (certificate, key) in pairs {
-            certificates = certificates.and_files(certificate, key);
-        }
-        let mode = arguments.client_auth.unwrap_or(ClientAuthMode::Required);
-        if let Some(authorities) = &arguments.client_ca {
-            certificates = match mode {
-                ClientAuthMode::Optional => certificates.ask_clients(authorities),
-                ClientAuthMode::Required => certificates.require_clients(authorities),
-            };
-        }
         Ok(Tls {
             reloader: CertificateReloader::load(certificates, now)
                 .map_err(|error| message(&error))?,
+            arguments: arguments.clone(),
             development,
         })
+    }
+
+    /// Reads the certificates of a new configuration file; `None` if it has none, so that those in use stay.
+    ///
+    /// # Errors
+    /// The invalid file, the reason, and the remedy.
+    pub(crate) fn prepare(
+        &self,
+        files: &[(PathBuf, PathBuf)],
+    ) -> Result<Option<PreparedCertificates>, String> {
+        let certificates = self.arguments.certificates(files);
+        let prepare = |certificates| self.reloader.prepare(certificates, SystemTime::now());
+        certificates.map(prepare).transpose()
+    }
+
+    /// Uses certificates for new handshakes.
+    pub(crate) fn apply(&mut self, prepared: PreparedCertificates) {
+        self.development = None;
+        self.reloader.apply(prepared, SystemTime::now());
     }
 
     /// The slot that listeners read the current certificates from.

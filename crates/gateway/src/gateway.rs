@@ -1,7 +1,6 @@
 //! A gateway: its settings, its start, and its running cores.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use blitz::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
-    Address, Chunk, ClientTls, ClientTlsSlot, Config, Cores, DatagramListener, Fields,
-    ForwardedClientRule, Peer, PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service,
-    Signals, TlsConfigError, TlsSlot, UpstreamTls,
+    Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
+    Peer, PeerRule, Pool, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsSlot,
 };
 
 use crate::counters::{self, Counters};
@@ -22,12 +20,13 @@ use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::options::Options;
 use crate::record::Observers;
-use crate::routes::RouteConflict;
-use crate::service::{GatewayService, HttpsRedirect, routes_on_core};
+use crate::service::{GatewayService, HttpsRedirect};
 use crate::sites::{Site, Sites};
+use crate::snapshot::{Reloading, Snapshot, SnapshotMaker, register};
+use crate::start_error::StartError;
 use crate::summary::Summary;
-use crate::target::{Origin, Target};
-use crate::upstream::{RefreshRequests, ResolvedName, start_resolving};
+use crate::target::Target;
+use crate::upstream::{Resolver, UpstreamSet};
 
 /// How long to wait for the counters of a core; later ones are not included.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,27 +49,14 @@ pub struct Gateway {
 /// A running gateway. Dropping this does not stop it.
 pub struct Running {
     serving: Serving,
-    sites: Sites<Target>,
+    snapshot: Arc<Snapshot>,
+    maker: SnapshotMaker,
     drain_timeout: Duration,
     summary_interval: Duration,
-    names: Vec<Arc<RefreshRequests>>,
 }
 
 /// A gateway on one core, until it is drained.
 pub type OnCore = Pin<Box<dyn Future<Output = Result<(), StartError>>>>;
-
-/// Why a gateway cannot start.
-#[derive(Debug)]
-pub enum StartError {
-    /// Two targets contradict each other.
-    Conflict(RouteConflict),
-    /// A listener cannot be bound, or the cores cannot be started.
-    Serving(serving::StartError),
-    /// The TLS settings cannot be used for a target.
-    Tls(TlsConfigError),
-    /// The control thread, which resolves names, cannot be started.
-    Resolve(io::Error),
-}
 
 impl Gateway {
     /// A gateway without listeners and targets.
@@ -141,9 +127,10 @@ impl Gateway {
         self,
         fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
+        let resolver = Resolver::new(&self.options.name_servers);
+        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
-        let sites = sites.map_err(StartError::Conflict)?;
-        let upstream_tls = upstream_tls(&sites, self.upstream_tls).map_err(StartError::Tls)?;
+        let snapshot = Arc::new(maker.make(sites.map_err(StartError::Conflict)?)?);
         let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
         let summary_interval = self.options.summary_interval;
@@ -151,24 +138,15 @@ impl Gateway {
             lingering: blitz_http::lingering(&self.options.limits),
             ..self.config
         };
-        let resolved = resolve(&sites, &self.options)?;
-        let names = resolved.iter().map(|name| name.requests()).collect();
         let options = self.options;
-        let make = service_maker(
-            &sites,
-            resolved,
-            upstream_tls,
-            options,
-            &listeners,
-            fallback,
-        );
+        let make = service_maker(&snapshot, options, &listeners, fallback);
         let serving = serving::start(listeners, &config, make)?;
         Ok(Running {
             serving,
-            sites,
+            snapshot,
+            maker,
             drain_timeout,
             summary_interval,
-            names,
         })
     }
 
@@ -184,14 +162,13 @@ impl Gateway {
         datagrams: &dyn Fn(&ListenerConfig) -> Option<DatagramListener>,
         fallback: F,
     ) -> Result<impl Fn() -> OnCore + use<S, F>, StartError> {
+        let resolver = Resolver::new(&self.options.name_servers);
+        let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
-        let sites = sites.map_err(StartError::Conflict)?;
-        let upstream_tls = upstream_tls(&sites, self.upstream_tls).map_err(StartError::Tls)?;
+        let snapshot = Arc::new(maker.make(sites.map_err(StartError::Conflict)?)?);
         let listeners = self.listeners;
-        let names = resolve(&sites, &self.options)?;
         let options = self.options;
-        let make = service_maker(&sites, names, upstream_tls, options, &listeners, fallback);
-        let make = Rc::new(make);
+        let make = Rc::new(service_maker(&snapshot, options, &listeners, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
             (config, datagrams)
@@ -207,29 +184,29 @@ impl Gateway {
 
 /// A function that makes the service of a core and its options.
 fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
-    sites: &Sites<Target>,
-    names: Vec<Arc<ResolvedName>>,
-    upstream_tls: Option<ClientTlsSlot>,
+    snapshot: &Arc<Snapshot>,
     options: Options,
     listeners: &[ListenerConfig],
     fallback: F,
 ) -> impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F> {
-    let redirects = sites.iter().any(|site| site.redirects);
-    let redirect = redirects.then(|| https_redirect(listeners));
+    let redirect = https_redirect(listeners);
     let observers = Arc::new(Observers {
         hook: options.record_hook.clone(),
         trusted_proxies: options.trusted_proxies.clone(),
         ..Observers::default()
     });
     let options = Arc::new(options);
-    let targets = sites.map(Target::clone);
+    let snapshot = Arc::clone(snapshot);
     let random_id = OnceLock::new();
     move || {
         let loop_id = options.loop_id.as_ref();
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
-        let service = GatewayService {
-            sites: routes_on_core(&targets, &names, upstream_tls.as_ref(), &options),
+        let mut upstreams = UpstreamSet::new(Pool::new(options.client.clone()));
+        let sites = snapshot.on_core(&mut upstreams);
+        let service = Rc::new(GatewayService {
+            sites: RefCell::new(Rc::new(sites)),
+            upstreams: RefCell::new(upstreams),
             options: Arc::clone(&options),
             observers: Arc::clone(&observers),
             https_redirect: redirect,
@@ -237,7 +214,8 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             fallback: fallback(),
             scratch: RefCell::default(),
             path: RefCell::default(),
-        };
+        });
+        register(&service);
         let options = ServeOptions {
             limits: options.limits.clone(),
             refusal: Some(Rc::new(refuse)),
@@ -246,13 +224,8 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             alt_svc_withheld: Some(is_trusted(&options)),
             ..ServeOptions::default()
         };
-        (Rc::new(service), options)
+        (service, options)
     }
-}
-
-/// Starts to resolve the names of all targets.
-fn resolve(sites: &Sites<Target>, options: &Options) -> Result<Vec<Arc<ResolvedName>>, StartError> {
-    start_resolving(&names(sites), &options.name_servers).map_err(StartError::Resolve)
 }
 
 /// Content and fields of a refusal that the gateway has no record of.
@@ -297,41 +270,6 @@ fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {
     }
 }
 
-/// The TLS settings if a target needs them. They are used once for each target, so that errors occur
-/// before the start and not on a core.
-fn upstream_tls(
-    sites: &Sites<Target>,
-    given: Option<ClientTlsSlot>,
-) -> Result<Option<ClientTlsSlot>, TlsConfigError> {
-    let targets = sites.all_routes();
-    let mut secure = targets.filter(|(_, target)| target.tls).peekable();
-    if secure.peek().is_none() {
-        return Ok(None);
-    }
-    let tls = match given {
-        Some(tls) => tls,
-        None => ClientTls::builder().build()?.into(),
-    };
-    for (_, target) in secure {
-        UpstreamTls::new(&tls, &target.host())?;
-    }
-    Ok(Some(tls))
-}
-
-/// All names that have to be resolved, without duplicates.
-fn names(sites: &Sites<Target>) -> Vec<(String, u16)> {
-    let mut names: Vec<_> = sites
-        .all_routes()
-        .filter_map(|(_, target)| match &target.origin {
-            Origin::Name(name, port) => Some((name.clone(), *port)),
-            _ => None,
-        })
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
 impl Running {
     /// The listeners; port 0 is replaced by the port that was chosen.
     #[must_use]
@@ -339,10 +277,10 @@ impl Running {
         self.serving.listeners()
     }
 
-    /// The sites; targets without a site are one of their own.
+    /// The sites of the start; targets without a site are one of their own.
     #[must_use]
     pub fn sites(&self) -> &Sites<Target> {
-        &self.sites
+        &self.snapshot.sites
     }
 
     /// The cores, with their driver and their own counters.
@@ -371,45 +309,40 @@ impl Running {
     /// # Errors
     /// [`EndError`]: the gateway ended without a signal.
     pub fn run_until_signal(self, signals: &Signals) -> Result<(), EndError> {
-        self.run_until_signal_with(signals, |_| ())
+        self.run_until_signal_with(signals, |tick, running| {
+            if tick == Tick::Reload {
+                running.resolve_again();
+            }
+        })
     }
 
-    /// As [`Running::run_until_signal`], and calls `on_tick` on the calling thread, on HUP and at least
-    /// once a second while no signal arrives.
+    /// Runs until a signal, and calls `on_tick` on the calling thread, on HUP and at least once a second while no
+    /// signal arrives. HUP does nothing by itself.
     ///
     /// # Errors
     /// [`EndError`]: the gateway ended without a signal.
     pub fn run_until_signal_with(
         self,
         signals: &Signals,
-        mut on_tick: impl FnMut(Tick),
+        mut on_tick: impl FnMut(Tick, &mut Reloading<'_>),
     ) -> Result<(), EndError> {
         let Running {
             serving,
             drain_timeout,
             summary_interval,
-            names,
+            mut maker,
             ..
         } = self;
         let mut summary = Summary::new(summary_interval, Instant::now());
         serving.run_until_signal_with(signals, drain_timeout, |cores, tick| {
-            if tick == Tick::Reload {
-                names.iter().for_each(|name| name.reload());
-            }
             match tick {
                 Tick::Drain => summary.end(counters_of(cores)),
                 Tick::Reload | Tick::Periodic => {
                     summary.tick(Instant::now(), || counters_of(cores));
                 }
             }
-            on_tick(tick);
+            on_tick(tick, &mut Reloading::new(cores, &mut maker));
         })
-    }
-
-    /// Whether targets have names, which HUP resolves again.
-    #[must_use]
-    pub fn has_names(&self) -> bool {
-        !self.names.is_empty()
     }
 
     /// The counters of the gateway and of HTTP, summed over the cores. Cores that have ended, or do
@@ -435,23 +368,4 @@ fn counters_of(cores: &Cores) -> (Counters, blitz_http::Counters) {
         sums.1.add(&http);
     }
     sums
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Conflict(conflict) => conflict.fmt(f),
-            StartError::Serving(error) => error.fmt(f),
-            StartError::Tls(error) => error.fmt(f),
-            StartError::Resolve(error) => write!(f, "cannot start to resolve names: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<serving::StartError> for StartError {
-    fn from(error: serving::StartError) -> StartError {
-        StartError::Serving(error)
-    }
 }

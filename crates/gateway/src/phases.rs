@@ -23,8 +23,9 @@ use crate::grpc::{Call, poll_deadline};
 use crate::record::{self, Ended};
 use crate::rejection::Rejection;
 use crate::request::Request;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
+use crate::snapshot::Route;
 use admit::admit;
 use connect::{connect, pick};
 use finish::{finish, reject, respond_unrouted};
@@ -46,7 +47,8 @@ impl<S: Service> Service for GatewayService<S> {
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
 async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut exchange: Exchange) {
-    let routed = match preflight(&gateway, &mut exchange) {
+    let sites = gateway.sites();
+    let routed = match preflight(&gateway, &sites, &mut exchange) {
         Ok(site) => route(site, &exchange),
         Err(rejection) => Err(rejection),
     };

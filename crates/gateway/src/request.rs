@@ -6,7 +6,8 @@ use crate::proxy_status::Failure;
 use crate::reconnecting::Reconnecting;
 use crate::record::{self, Ended, Record};
 use crate::request_kind::RequestKind;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 use crate::upload::Upload;
 use crate::upstream::Tried;
 

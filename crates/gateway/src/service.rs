@@ -4,22 +4,22 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::{Address, ClientTlsSlot, Pool, UpstreamTls};
-
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::record::Observers;
 use crate::sites::Sites;
-use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, Connector, ResolvedName};
+use crate::snapshot::{Route, Snapshot, TakeSnapshot};
+use crate::upstream::UpstreamSet;
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<S> {
-    pub(crate) sites: Sites<Route>,
+    /// Those of the newest snapshot; requests hold older ones.
+    pub(crate) sites: RefCell<Rc<Sites<Route>>>,
+    pub(crate) upstreams: RefCell<UpstreamSet>,
     pub(crate) options: Arc<Options>,
     pub(crate) observers: Arc<Observers>,
-    /// Where requests in clear text are redirected to, if they are.
-    pub(crate) https_redirect: Option<HttpsRedirect>,
+    /// Where requests in clear text are redirected to.
+    pub(crate) https_redirect: HttpsRedirect,
     /// What identifies this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
     /// Answers requests that no target matches.
@@ -39,49 +39,17 @@ pub(crate) struct HttpsRedirect {
     pub(crate) listens_on_http_port: bool,
 }
 
-/// A target and its upstream.
-pub(crate) struct Route {
-    pub(crate) target: Target,
-    pub(crate) balancer: Balancer,
+impl<S> GatewayService<S> {
+    /// The sites for a request, which keeps them until its end.
+    #[inline]
+    pub(crate) fn sites(&self) -> Rc<Sites<Route>> {
+        Rc::clone(&self.sites.borrow())
+    }
 }
 
-/// The targets with their upstreams. `names` are those of all targets, already being resolved.
-pub(crate) fn routes_on_core(
-    targets: &Sites<Target>,
-    names: &[Arc<ResolvedName>],
-    tls: Option<&ClientTlsSlot>,
-    options: &Options,
-) -> Sites<Route> {
-    let pool = Pool::new(options.client.clone());
-    targets.map(|target| Route {
-        target: target.clone(),
-        balancer: balancer(target, names, tls, &pool),
-    })
-}
-
-fn balancer(
-    target: &Target,
-    names: &[Arc<ResolvedName>],
-    tls: Option<&ClientTlsSlot>,
-    pool: &Pool,
-) -> Balancer {
-    let tls = target.tls.then(|| {
-        let tls = tls.and_then(|tls| UpstreamTls::new(tls, &target.host()).ok());
-        tls.expect("the gateway built it once before it started")
-    });
-    let connector = Connector {
-        pool: pool.clone(),
-        protocol: target.protocol,
-        tls,
-    };
-    match &target.origin {
-        Origin::Ip(address) => Balancer::fixed(connector, &Address::Tcp(*address)),
-        Origin::Unix(path) => Balancer::fixed(connector, &Address::Unix(Arc::new(path.clone()))),
-        Origin::Localhost(port) => Balancer::localhost(connector, *port),
-        Origin::Name(name, port) => {
-            let resolved = names.iter().find(|resolved| resolved.is(name, *port));
-            let resolved = resolved.expect("the gateway resolves every name of its targets");
-            Balancer::named(connector, Arc::clone(resolved))
-        }
+impl<S> TakeSnapshot for GatewayService<S> {
+    fn take(&self, snapshot: &Snapshot) {
+        let sites = snapshot.on_core(&mut self.upstreams.borrow_mut());
+        *self.sites.borrow_mut() = Rc::new(sites);
     }
 }

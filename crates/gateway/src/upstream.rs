@@ -4,8 +4,10 @@ mod balancer;
 mod cooldown;
 mod resolve;
 mod retry_budget;
+mod set;
 
-pub(crate) use balancer::{Balancer, Connector, Pick, Tried};
+pub(crate) use balancer::{Balancer, Pick, Tried};
 pub use resolve::look_up_once;
-pub(crate) use resolve::{NameFailure, RefreshRequests, ResolvedName, start as start_resolving};
+pub(crate) use resolve::{NameFailure, ResolvedName, Resolver};
 pub(crate) use retry_budget::Processed;
+pub(crate) use set::UpstreamSet;

@@ -137,6 +137,12 @@ pub struct CertificateReloader {
     validity: ValidityWatch,
 }
 
+/// Certificates that were read and are not in use yet.
+pub struct PreparedCertificates {
+    certificates: Certificates,
+    snapshot: ServerTls,
+}
+
 impl CertificateReloader {
     /// Reads the files, and warns of certificates that expire soon.
     ///
@@ -179,30 +185,52 @@ impl CertificateReloader {
         }
     }
 
-    /// Reads the files. If all are valid, they apply to new handshakes; otherwise nothing changes.
+    /// Reads the files again. If all are valid, they apply to new handshakes; otherwise nothing changes.
     fn reload(&mut self, now: SystemTime) {
-        let snapshot = self.certificates.read(&self.keys);
-        let checked = snapshot.map_err(message).and_then(|snapshot| {
-            let mut certificates = snapshot.certificates();
-            let unusable = certificates.find_map(|certificate| unusable_reason(certificate, now));
-            drop(certificates);
-            unusable.map_or(Ok(snapshot), Err)
-        });
-        match checked {
-            Ok(snapshot) => {
-                self.validity.check(snapshot.certificates(), now);
-                let certificates = snapshot.certificates();
-                let certificates: Vec<_> = certificates.map(|one| days_left(one, now)).collect();
-                self.slot.replace(snapshot);
-                let certificates = certificates.join(", ");
-                tracing::info!(certificates, "the certificates were read again");
-            }
+        match self.prepare(self.certificates.clone(), now) {
+            Ok(prepared) => self.apply(prepared, now),
             Err(problem) => {
                 tracing::error!(
                     "the certificates in use stay, because the new ones are invalid: {problem}"
                 );
             }
         }
+    }
+
+    /// Reads other certificates, which [`apply`](CertificateReloader::apply) puts in the place of these.
+    ///
+    /// # Errors
+    /// The invalid file, the reason, and the remedy.
+    pub fn prepare(
+        &self,
+        certificates: Certificates,
+        now: SystemTime,
+    ) -> Result<PreparedCertificates, String> {
+        let snapshot = certificates.read(&self.keys).map_err(message)?;
+        let unusable = snapshot
+            .certificates()
+            .find_map(|certificate| unusable_reason(certificate, now));
+        match unusable {
+            Some(problem) => Err(problem),
+            None => Ok(PreparedCertificates {
+                certificates,
+                snapshot,
+            }),
+        }
+    }
+
+    /// Uses these certificates for new handshakes, and reads their files from now on.
+    pub fn apply(&mut self, prepared: PreparedCertificates, now: SystemTime) {
+        let PreparedCertificates {
+            certificates,
+            snapshot,
+        } = prepared;
+        self.validity.check(snapshot.certificates(), now);
+        let in_use = snapshot.certificates().map(|one| days_left(one, now));
+        let in_use = in_use.collect::<Vec<_>>().join(", ");
+        self.slot.replace(snapshot);
+        self.certificates = certificates;
+        tracing::info!(certificates = in_use, "the certificates were read again");
     }
 
     /// Changes the ticket keys. A stolen key decrypts the sessions that were resumed with it, so each

@@ -35,7 +35,7 @@ pub mod serving;
 mod site;
 
 pub use app::App;
-pub use certificates::{CertificateReloader, Certificates};
+pub use certificates::{CertificateReloader, Certificates, PreparedCertificates};
 pub use error::{Error, Result};
 pub use extract::Json;
 pub use handler::Handler;

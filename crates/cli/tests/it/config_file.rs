@@ -126,6 +126,55 @@ fn a_file_with_mistakes_starts_nothing() {
     assert_eq!(lines[2]["start"]["line"], 4);
 }
 
+/// A client connection and the upstream's stay; a broken file changes nothing.
+#[test]
+fn hup_reads_the_file_again() {
+    let folder = Folder::new();
+    let (certificate, _) = folder.certificate("a.example");
+    let (first, second) = (upstream("first"), upstream("second"));
+    let write = |sites: &str| {
+        let text = format!(
+            "listen = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\ncertificates = [\"*.example.pem\"]\n[site]\n{sites}"
+        );
+        fs::write(folder.file("blitz.toml"), text).unwrap();
+    };
+    write(&format!("\"a.example\" = \"{}\"\n", first.url()));
+    let running = Running::start_with(&folder, &["--config", &folder.file("")]);
+    let mut client = Client::connect(running.address("http://"));
+    let mut ask = |host: &str| {
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.response().text().to_owned()
+    };
+    assert_eq!(ask("a.example"), "first /");
+    assert!(ask("b.example").contains("no site"));
+    folder.certificate("b.example");
+    let both = format!(
+        "\"a.example\" = \"{}\"\n\"b.example\" = \"{}\"\n",
+        first.url(),
+        second.url()
+    );
+    write(&both);
+    running.reload("the configuration was read again");
+    assert_eq!(ask("a.example"), "first /");
+    assert_eq!(ask("b.example"), "second /");
+    let trusted = config(Path::new(&folder.file("ca.pem")), None);
+    let mut secure = connect(running.address("https://"), "b.example", &trusted);
+    assert!(
+        get(&mut secure, "b.example", "/")
+            .unwrap()
+            .ends_with("second /")
+    );
+    write("\"a.example\" = \"h:1\"\n");
+    running.reload("the configuration in use stays");
+    assert_eq!(ask("a.example"), "first /");
+    assert_eq!(ask("b.example"), "second /");
+    write(&both.replace("a.example", "c.example"));
+    fs::remove_file(certificate).unwrap();
+    running.reload("the configuration was read again");
+    assert!(ask("a.example").contains("no site"));
+    assert_eq!(ask("c.example"), "first /");
+}
+
 #[test]
 fn check_says_what_a_file_has() {
     let folder = Folder::new();

@@ -110,7 +110,7 @@ impl Running {
     }
 
     /// Sends HUP with the shell's `kill` and waits for the expected log message.
-    fn reload(&self, expected: &str) {
+    pub(crate) fn reload(&self, expected: &str) {
         let before = self.log().matches(expected).count();
         let kill = format!("kill -HUP {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();

@@ -6,7 +6,8 @@ use blitz_http::{Method, Name, RequestHead};
 use crate::record::Ended;
 use crate::rejection::Rejection;
 use crate::request::Request;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 use crate::target::Replaced;
 
 /// Checks the request and replaces its path if the target has its own.

@@ -9,7 +9,8 @@ use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::{ConnectFailure, Request};
 use crate::request_kind::RequestKind;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 use crate::upstream::{Balancer, Pick};
 
 /// Pause between checks for the first result of a name.

@@ -68,7 +68,8 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
     record.ended = Ended::Rejected(rejection);
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
-    if is_redirect && let Some(location) = https_location(gateway, &request, &record.client) {
+    if is_redirect {
+        let location = https_location(gateway, &request, &record.client);
         head.fields.append(Name::Location, location);
     }
     // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.

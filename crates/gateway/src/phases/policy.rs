@@ -9,7 +9,8 @@ use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::rejection::Rejection;
 use crate::request::Request;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 
 /// Edits the request's head for the upstream.
 pub(super) fn request_policy<S>(

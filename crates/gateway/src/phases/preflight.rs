@@ -5,8 +5,9 @@ use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme};
 
 use crate::forward::ProxyFacts;
 use crate::rejection::Rejection;
-use crate::service::{GatewayService, HttpsRedirect, Route};
-use crate::sites::{SiteRoutes, host_of, without_brackets};
+use crate::service::{GatewayService, HttpsRedirect};
+use crate::sites::{SiteRoutes, Sites, host_of, without_brackets};
+use crate::snapshot::Route;
 use crate::trusted::TrustedProxies;
 
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
@@ -18,10 +19,11 @@ const HTTPS_PORT: u16 = Scheme::Https.default_port();
 /// The site of the request. Checks how it came in, and the length of its content.
 #[inline]
 pub(super) fn preflight<'a, S>(
-    gateway: &'a GatewayService<S>,
+    gateway: &GatewayService<S>,
+    sites: &'a Sites<Route>,
     exchange: &mut Exchange,
 ) -> Result<&'a SiteRoutes<Route>, Rejection> {
-    let site = gateway.sites.find(&exchange.request);
+    let site = sites.find(&exchange.request);
     let redirects = site.is_some_and(|site| site.redirects);
     check_connection(gateway, redirects, exchange)?;
     if let Some(bytes_max) = gateway.options.body_bytes_max {
@@ -90,18 +92,17 @@ fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
     }
 }
 
-/// URL of the same resource over HTTPS, if requests are redirected there. The host is the client's: the
+/// URL of the same resource over HTTPS. The host is the client's: the
 /// gateway knows no other name of its own.
 pub(super) fn https_location<S>(
     gateway: &GatewayService<S>,
     head: &RequestHead,
     peer: &Peer,
-) -> Option<String> {
-    let redirect = gateway.https_redirect?;
+) -> String {
     let told = ProxyFacts::of(head, peer, &gateway.options.trusted_proxies);
     let told = told.map(|facts| facts.authority());
     let authority = told.as_deref().or(head.authority()).unwrap_or_default();
-    Some(https_url(redirect, authority, head.path_and_query()))
+    https_url(gateway.https_redirect, authority, head.path_and_query())
 }
 
 fn https_url(redirect: HttpsRedirect, authority: &str, target: &str) -> String {

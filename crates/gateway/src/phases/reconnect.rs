@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 use crate::upstream::Tried;
 
 /// The first and the longest pause between looks at a result that another thread makes; it doubles each time. Thousands

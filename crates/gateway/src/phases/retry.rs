@@ -7,7 +7,8 @@ use crate::proxy_status::Failure;
 use crate::reconnecting::Reconnecting;
 use crate::record::Ended;
 use crate::request::Request;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 use crate::upstream::Processed;
 
 /// How often a request is sent again that the upstream certainly did not process. A server that is being

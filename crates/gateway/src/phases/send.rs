@@ -5,7 +5,8 @@ use blitz_http::{BodyLength, Connection, Name, ResponseStream};
 use crate::record::Ended;
 use crate::replay::Replay;
 use crate::request::Request;
-use crate::service::{GatewayService, Route};
+use crate::service::GatewayService;
+use crate::snapshot::Route;
 
 /// Sends the head on this connection. The content follows as it comes.
 ///

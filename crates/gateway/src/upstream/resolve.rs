@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 
 use lookup::{Found, NotFound, look_up};
 
@@ -243,48 +245,95 @@ enum Trigger {
     Reload,
 }
 
-/// Starts to resolve names; without names there is no thread.
-///
-/// The queries stop when the name's [`ResolvedName`] is dropped. `servers` replaces those of
-/// `/etc/resolv.conf`; the hosts file is always read.
-///
-/// # Errors
-/// The thread or its runtime could not be started.
-pub(crate) fn start(
-    names: &[(String, u16)],
-    servers: &[SocketAddr],
-) -> io::Result<Vec<Arc<ResolvedName>>> {
-    let make = |(name, port): &(String, u16)| {
-        Arc::new(ResolvedName::new(
-            name.clone(),
-            *port,
-            LookupResult::Pending,
-        ))
-    };
-    let resolved: Vec<Arc<ResolvedName>> = names.iter().map(make).collect();
-    if resolved.is_empty() {
-        return Ok(resolved);
+/// Resolves names on the control thread, which starts with the first of them.
+pub(crate) struct Resolver {
+    /// Replace those of `/etc/resolv.conf`; the hosts file is always read.
+    servers: Arc<[SocketAddr]>,
+    known: Vec<Weak<ResolvedName>>,
+    /// To the control thread.
+    watch: Option<UnboundedSender<Weak<ResolvedName>>>,
+}
+
+impl Resolver {
+    pub(crate) fn new(servers: &[SocketAddr]) -> Resolver {
+        Resolver {
+            servers: servers.into(),
+            known: Vec::new(),
+            watch: None,
+        }
     }
+
+    /// These names, which are resolved until they are dropped. One that is known is the same as before.
+    ///
+    /// # Errors
+    /// The thread or its runtime could not be started.
+    pub(crate) fn resolve(
+        &mut self,
+        names: &[(String, u16)],
+    ) -> io::Result<Vec<Arc<ResolvedName>>> {
+        self.known.retain(|name| name.strong_count() > 0);
+        let resolve = |(name, port): &(String, u16)| match self.find(name, *port) {
+            Some(known) => Ok(known),
+            None => self.begin(name, *port),
+        };
+        names.iter().map(resolve).collect()
+    }
+
+    fn find(&self, name: &str, port: u16) -> Option<Arc<ResolvedName>> {
+        let mut known = self.known.iter().filter_map(Weak::upgrade);
+        known.find(|known| known.is(name, port))
+    }
+
+    fn begin(&mut self, name: &str, port: u16) -> io::Result<Arc<ResolvedName>> {
+        let watch = match &self.watch {
+            Some(watch) => watch,
+            None => self.watch.insert(start_thread(Arc::clone(&self.servers))?),
+        };
+        let pending = LookupResult::Pending;
+        let resolved = Arc::new(ResolvedName::new(name.to_owned(), port, pending));
+        // The thread ends with the process.
+        let _ = watch.send(Arc::downgrade(&resolved));
+        self.known.push(Arc::downgrade(&resolved));
+        Ok(resolved)
+    }
+
+    /// Queries all names again at once.
+    pub(crate) fn reload(&self) {
+        let names = self.known.iter().filter_map(Weak::upgrade);
+        names.for_each(|name| name.requests().reload());
+    }
+
+    /// Whether there are names.
+    pub(crate) fn has_names(&self) -> bool {
+        self.known.iter().any(|name| name.strong_count() > 0)
+    }
+}
+
+/// Starts the control thread, which ends when the sender and all names are dropped.
+fn start_thread(servers: Arc<[SocketAddr]>) -> io::Result<UnboundedSender<Weak<ResolvedName>>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let watched: Vec<Weak<ResolvedName>> = resolved.iter().map(Arc::downgrade).collect();
-    let servers: Arc<[SocketAddr]> = servers.into();
+    let (watch, mut watched) = unbounded_channel();
     thread::Builder::new()
         .name(String::from("blitz-control"))
         .spawn(move || {
-            let tasks = watched
-                .into_iter()
-                .map(|name| runtime.spawn(keep_fresh(name, servers.clone())));
-            let tasks: Vec<_> = tasks.collect();
             runtime.block_on(async {
-                for task in tasks {
-                    // If a task panics, its name keeps its result; the other tasks continue.
-                    let _ = task.await;
+                let mut tasks = JoinSet::new();
+                // If a task panics, its name keeps its result; the other tasks continue.
+                loop {
+                    tokio::select! {
+                        name = watched.recv() => match name {
+                            Some(name) => drop(tasks.spawn(keep_fresh(name, Arc::clone(&servers)))),
+                            None => break,
+                        },
+                        Some(_) = tasks.join_next() => {}
+                    }
                 }
+                while tasks.join_next().await.is_some() {}
             });
         })?;
-    Ok(resolved)
+    Ok(watch)
 }
 
 async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {
