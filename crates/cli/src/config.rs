@@ -97,11 +97,12 @@ impl ConfigFile {
 
     /// Prints the diagnostics on standard error, in colour on a terminal.
     pub(crate) fn report(&self) {
-        let is_coloured = stderr().is_terminal();
-        eprint!(
-            "{}",
-            blitz_config::render(&self.document, &self.diagnostics, is_coloured)
-        );
+        eprint!("{}", self.report_as_text(stderr().is_terminal()));
+    }
+
+    /// The diagnostics for people.
+    pub(crate) fn report_as_text(&self, is_coloured: bool) -> String {
+        blitz_config::render(&self.document, &self.diagnostics, is_coloured)
     }
 
     /// The diagnostics as lines of JSON.

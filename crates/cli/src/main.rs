@@ -9,6 +9,7 @@ mod check;
 mod config;
 mod conflicts;
 mod constraints;
+mod control;
 mod development;
 mod doctor;
 mod heading;
@@ -25,6 +26,7 @@ mod timeouts;
 mod tips;
 mod tls;
 mod upgrades;
+mod upkeep;
 mod upstream_tls;
 mod version;
 
@@ -53,7 +55,8 @@ Examples:
             --trusted-proxies 10.0.0.0/8,192.0.2.7
       trust the load balancers in front of Blitz
   blitz run --config blitz.toml
-      sites, routes and certificates of a file; `blitz check` finds its mistakes
+      sites, routes and certificates of a file; `blitz check` finds its mistakes,
+      `blitz reload` has the running process use the changed file
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor
@@ -62,7 +65,7 @@ Examples:
       compare Blitz with the servers that are installed on this machine
 
 Signals: TERM and QUIT finish running requests, a second one drops them, as INT
-does; HUP reads certificates again and resolves the names of targets again.
+does; HUP reads the file and certificates again and resolves names again.
 
 Exit codes: 0 success, 1 environment error or failure, 2 usage error.";
 
@@ -85,6 +88,8 @@ enum Command {
     Run(Box<run::RunArguments>),
     /// Check a configuration file and the files that it names; nothing is started
     Check(check::CheckArguments),
+    /// Ask a running Blitz to read its configuration file again
+    Reload(reload::ReloadArguments),
     /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
     /// Send load to a server, and measure the times of its responses
@@ -112,6 +117,7 @@ fn main() -> ExitCode {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Reload(arguments)) => reload::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),
         Some(Command::Version) => version::run(),

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use blitz::log::{self, LogGuard};
-use blitz::serving::{self, EndError, ListenerConfig, Tick};
+use blitz::serving::{self, EndError, ListenerConfig};
 use blitz_gateway::{
-    Gateway, LoopId, Options, Reloading, StartError, Target, TargetError, TrustedProxy,
-    TrustedProxyError,
+    Gateway, LoopId, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
 use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
 use clap::{Args, ValueEnum};
@@ -19,6 +18,7 @@ use tracing_subscriber::filter::Targets;
 
 use crate::config::ConfigFile;
 use crate::conflicts::Listening;
+use crate::control::Control;
 use crate::http3::Http3Arguments;
 use crate::message_limits::MessageLimitArguments;
 use crate::reload::ReloadedFile;
@@ -26,6 +26,7 @@ use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
+use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
 use crate::{announce, conflicts, heading, listen, service_manager, tls};
 
@@ -56,6 +57,11 @@ pub(crate) struct RunArguments {
         conflicts_with_all = ["listen", "listen_tls", "redirect_https", "to", "upgrade", "trusted_proxies", "cert", "key"],
     )]
     config: Option<PathBuf>,
+
+    /// Socket for `blitz reload`, or off [default: /run/blitz/control.sock, or else
+    /// $XDG_RUNTIME_DIR/blitz/control.sock]
+    #[arg(long, value_name = "PATH", requires = "config", help_heading = heading::CONFIGURATION)]
+    control: Option<PathBuf>,
 
     /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: port 8080 of
     /// 127.0.0.1 and ::1, and their port 8443 for HTTPS]
@@ -261,7 +267,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
-    let mut tls = match listeners.tls.as_slice() {
+    let tls = match listeners.tls.as_slice() {
         [] => None,
         _ => {
             let certificates = file.as_ref().map(|file| file.certificates.as_slice());
@@ -270,11 +276,12 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         }
     };
     let site = blitz::builtin::app().into_service().map_err(failed)?;
-    let mut upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
+    let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let secure = listeners.tls.clone();
-    let mut reloaded = None;
+    let (mut reloaded, mut control) = (None, None);
     if let (Some(path), Some(file)) = (&arguments.config, &file) {
         reloaded = Some(ReloadedFile::new(path, arguments.request_trailers, file));
+        control = Control::open(arguments.control.as_deref()).map_err(failed)?;
     }
     let running = gateway(arguments, file, listeners, tls.as_ref(), targets)
         .upstream_tls(upstream_tls.slot())
@@ -282,33 +289,14 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         .map_err(|error| cannot_start(&secure, arguments.io, &error))?;
     announce::announce(&running, tls.as_ref());
     service_manager::ready();
-    let on_tick = |tick, running: &mut Reloading<'_>| {
-        match tick {
-            Tick::Reload => service_manager::reloading(),
-            Tick::Drain => service_manager::stopping(),
-            Tick::Periodic => {}
-        }
-        upstream_tls.on_tick(tick);
-        match (&mut reloaded, tick) {
-            (Some(file), Tick::Reload) => file.reload(running, tls.as_mut()),
-            _ => {
-                if let Some(tls) = &mut tls {
-                    tls.on_tick(tick);
-                }
-            }
-        }
-        if tick == Tick::Reload {
-            running.resolve_again();
-            let has_files = reloaded.is_some() || tls.is_some() || upstream_tls.has_files();
-            if !has_files && !running.has_names() {
-                tracing::info!(
-                    "nothing to reload: no certificate is in use, and no name of an upstream"
-                );
-            }
-            service_manager::ready();
-        }
+    let mut upkeep = Upkeep {
+        file: reloaded,
+        control,
+        tls,
+        upstream_tls,
     };
-    let ended = running.run_until_signal_with(signals, on_tick);
+    let ended =
+        running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
     ended.map_err(|error| end_failure(&error))
 }
 

@@ -23,11 +23,6 @@ const TIPS: &[(&[&str], &str)] = &[
         "write blitz check FILE; blitz doctor checks this machine",
     ),
     (
-        &["reload"],
-        "systemctl reload blitz or kill -HUP PID reads certificates again and resolves names again; \
-         other settings need a restart",
-    ),
-    (
         &["stop", "quit", "shutdown"],
         "systemctl stop blitz or kill PID ends Blitz after its running requests",
     ),
@@ -41,7 +36,7 @@ const TIPS: &[(&[&str], &str)] = &[
     ),
     (
         &["-s", "--signal"],
-        "send signals with kill: kill -HUP PID reloads, kill PID ends Blitz after its running requests",
+        "blitz reload reads the file of --config again; kill -HUP PID does as well, kill PID ends Blitz after its running requests",
     ),
     (
         &[

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls};
+use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
@@ -113,7 +113,7 @@ pub(crate) trait TakeSnapshot {
     fn take(&self, snapshot: &Snapshot);
 }
 
-thread_local! {
+core_local! {
     /// The gateways of this core.
     static GATEWAYS: RefCell<Vec<Weak<dyn TakeSnapshot>>> = const { RefCell::new(Vec::new()) };
 }

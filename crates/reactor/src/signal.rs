@@ -29,6 +29,16 @@ pub enum Signal {
     User2,
 }
 
+impl Signal {
+    /// Hands this signal to the thread that waits for signals, as if the process had received it. Without [`Signals`]
+    /// nothing happens.
+    pub fn raise(self) {
+        if let Some(at) = ALL.iter().position(|(_, known)| *known == self) {
+            record(at);
+        }
+    }
+}
+
 /// By urgency: a burst of HUP must not delay the shutdown.
 const ALL: [(libc::c_int, Signal); 6] = [
     (libc::SIGINT, Signal::Interrupt),
@@ -161,15 +171,20 @@ extern "C" fn handle_signal(number: libc::c_int) {
     // SAFETY: as above.
     let before = unsafe { *errno };
     if let Some(at) = ALL.iter().position(|(known, _)| *known == number) {
-        PENDING.fetch_or(1 << at, Ordering::AcqRel);
-        let one = 1u64;
-        let wake = WAKE.load(Ordering::Acquire);
-        // SAFETY: the descriptor stays open, and the value is live and has this length. The call does
-        // not block; a full counter wakes the thread as well.
-        unsafe { libc::write(wake, (&raw const one).cast(), size_of::<u64>()) };
+        record(at);
     }
     // SAFETY: as above.
     unsafe { *errno = before };
+}
+
+/// Records the signal at this place of [`ALL`] and wakes the waiting thread. Signal handlers may call it.
+fn record(at: usize) {
+    PENDING.fetch_or(1 << at, Ordering::AcqRel);
+    let one = 1u64;
+    let wake = WAKE.load(Ordering::Acquire);
+    // SAFETY: the descriptor stays open or is -1, and the value is live and has this length. The call does
+    // not block; a full counter wakes the thread as well.
+    unsafe { libc::write(wake, (&raw const one).cast(), size_of::<u64>()) };
 }
 
 fn open_wake() -> io::Result<()> {

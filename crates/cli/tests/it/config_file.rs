@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -173,6 +174,66 @@ fn hup_reads_the_file_again() {
     running.reload("the configuration was read again");
     assert!(ask("a.example").contains("no site"));
     assert_eq!(ask("c.example"), "first /");
+}
+
+#[test]
+fn blitz_reload_prints_what_has_changed_or_what_is_wrong() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let (socket, first) = (folder.file("control.sock"), upstream("first"));
+    let write = |listen: &str, sites: &str| {
+        let text = format!(
+            "listen = [\"{listen}\"]\nlisten_tls = [\"127.0.0.1:0\"]\ncertificates = [\"*.example.pem\"]\n[site]\n{sites}"
+        );
+        fs::write(folder.file("blitz.toml"), text).unwrap();
+    };
+    let site = |name: &str| format!("\"{name}\" = \"{}\"\n", first.url());
+    let reload = || blitz(&["reload", "--control", &socket]);
+    let output = reload();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no process listens at"));
+    write("127.0.0.1:0", &(site("a.example") + &site("b.example")));
+    let flags = ["--config", &folder.file(""), "--control", &socket];
+    let running = Running::start_with(&folder, &flags);
+    let mode = fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    for (listen, sites, expected) in [
+        (
+            "127.0.0.1:0",
+            site("a.example") + &site("b.example"),
+            "2 sites, 2 routes, 1 certificate\n  no site has changed\n",
+        ),
+        (
+            "127.0.0.1:0",
+            site("c.example") + "\"a.example\" = \"http://127.0.0.1:1\"\n",
+            "2 sites, 2 routes, 1 certificate\n  + c.example\n  ~ a.example\n  - b.example\n",
+        ),
+        (
+            ":0",
+            site("a.example"),
+            "  ~ a.example\n  - c.example\n  listeners and trusted proxies have changed: a restart applies them\n",
+        ),
+    ] {
+        write(listen, &sites);
+        let output = reload();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).ends_with(expected), "{}", stdout(&output));
+    }
+    assert_eq!(ask(&running, "a.example", "/"), (200, "first /".to_owned()));
+    write("127.0.0.1:0", "\"a.example\" = \"h:1\"\n");
+    let output = reload();
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("error[scheme-missing]"), "{text}");
+    assert!(text.ends_with("the configuration in use stays\n"), "{text}");
+    assert_eq!(ask(&running, "a.example", "/"), (200, "first /".to_owned()));
+    let second = blitz(&[&["run"], &flags[..]].concat());
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        stderr(&second).contains("control.sock cannot be opened"),
+        "{}",
+        stderr(&second)
+    );
 }
 
 #[test]

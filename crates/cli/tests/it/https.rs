@@ -71,9 +71,12 @@ impl Running {
     /// Without flags of its own for listeners, of which one is for TLS.
     pub(crate) fn start_with(folder: &Folder, flags: &[&str]) -> Running {
         let log_file = folder.0.join("log");
+        let lacks_control = flags.contains(&"--config") && !flags.contains(&"--control");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--cores", "2"])
             .args(flags)
+            // No test may take the socket of the machine's own Blitz.
+            .args(lacks_control.then_some("--control=off"))
             .env("XDG_STATE_HOME", &folder.0)
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log_file).unwrap())

@@ -15,7 +15,7 @@ use crate::target::{Origin, Target};
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Identity {
     origin: Origin,
-    is_http2: bool,
+    protocol: Protocol,
     tls: bool,
 }
 
@@ -42,7 +42,7 @@ impl UpstreamSet {
     ) -> Rc<Balancer> {
         let identity = Identity {
             origin: target.origin.clone(),
-            is_http2: target.protocol == Protocol::Http2,
+            protocol: target.protocol,
             tls: target.tls,
         };
         if let Some(balancer) = self.by_identity.get(&identity).and_then(Weak::upgrade) {

@@ -1,0 +1,155 @@
+//! The control socket: other processes of this user ask a running Blitz to read its configuration again.
+
+use std::env;
+use std::fmt::Display;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use blitz::extract::State;
+use blitz::serving::{self, ListenerConfig, Serving};
+use blitz::{App, Response, Status, blocking};
+use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions, Signal};
+
+/// For the user of the process, and nobody else.
+const SOCKET_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+
+/// `--control`: without a socket.
+pub(crate) const OFF: &str = "off";
+
+/// What a reload has changed, or why it changed nothing.
+pub(crate) type Outcome = Result<String, String>;
+
+/// Those who wait for the next reload.
+#[derive(Default)]
+pub(crate) struct Waiting(Mutex<Vec<Sender<Outcome>>>);
+
+impl Waiting {
+    /// Asks for a reload and waits for its outcome. One reload is for all that have asked before it began.
+    fn ask(&self) -> Outcome {
+        let (sender, outcome) = channel();
+        self.lock().push(sender);
+        Signal::Hangup.raise();
+        let ended = || Err("Blitz has ended".to_owned());
+        outcome.recv().unwrap_or_else(|_| ended())
+    }
+
+    /// Those whom the reload that begins now is for.
+    pub(crate) fn take(&self) -> Vec<Sender<Outcome>> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Sender<Outcome>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An open control socket.
+pub(crate) struct Control {
+    serving: Serving,
+    pub(crate) waiting: Arc<Waiting>,
+}
+
+impl Control {
+    /// Opens the socket that was chosen, or the first of the usual ones that can be opened. `None` if there is to be none,
+    /// or for the usual ones if none can be opened, which is a warning.
+    ///
+    /// # Errors
+    /// The problem and the remedy.
+    pub(crate) fn open(chosen: Option<&Path>) -> Result<Option<Control>, String> {
+        match chosen {
+            Some(path) if path == Path::new(OFF) => Ok(None),
+            Some(path) => Control::open_at(path).map(Some),
+            None => {
+                let opened = Control::open_usual();
+                if let Err(problem) = &opened {
+                    let problem = problem.replace("\n  ", "; ");
+                    tracing::warn!("`blitz reload` cannot reach this process: {problem}");
+                }
+                Ok(opened.ok())
+            }
+        }
+    }
+
+    fn open_usual() -> Result<Control, String> {
+        let mut first_problem = None;
+        for path in usual_paths() {
+            if UnixStream::connect(&path).is_ok() {
+                let path = path.display();
+                return Err(format!(
+                    "the control socket {path} belongs to another process\n  choose another one with --control PATH"
+                ));
+            }
+            let made = DirBuilder::new()
+                .mode(FOLDER_MODE)
+                .recursive(true)
+                .create(path.parent().unwrap_or(Path::new("/")));
+            let made = made.map_err(|error| cannot_open(&path, &error));
+            match made.and_then(|()| Control::open_at(&path)) {
+                Ok(control) => return Ok(control),
+                Err(problem) => first_problem.get_or_insert(problem),
+            };
+        }
+        Err(first_problem.unwrap_or_default())
+    }
+
+    fn open_at(path: &Path) -> Result<Control, String> {
+        let failed = |error: &dyn Display| cannot_open(path, error);
+        let waiting = Arc::new(Waiting::default());
+        let app = App::new()
+            .state(Arc::clone(&waiting))
+            .post("/reload", reload);
+        let service = app.into_service().map_err(|error| failed(&error))?;
+        let address = Address::Unix(Arc::new(path.to_owned()));
+        let listeners = serving::try_reserve([ListenerConfig::from(address)]);
+        let listeners = listeners.map_err(|error| failed(&error))?;
+        // It waits most of the time, and a ring would be memory for nothing.
+        let config = Config {
+            io: IoChoice::Epoll,
+            cores: 1,
+            pin: Pinning::Off,
+            ..Config::default()
+        };
+        let make = move || (service.on_core(), ServeOptions::default());
+        let serving = serving::start(listeners, &config, make).map_err(|error| failed(&error))?;
+        let mode = Permissions::from_mode(SOCKET_MODE);
+        fs::set_permissions(path, mode).map_err(|error| failed(&error))?;
+        Ok(Control { serving, waiting })
+    }
+
+    /// Accepts no more connections.
+    pub(crate) fn close(&self) {
+        self.serving.drain(Duration::ZERO);
+    }
+}
+
+async fn reload(State(waiting): State<Arc<Waiting>>) -> Response {
+    let waiting = Arc::clone(&waiting);
+    match blocking(move || waiting.ask()).await {
+        Ok(changes) => Response::text(changes),
+        Err(problem) => Response::text(problem).with_status(Status::UNPROCESSABLE_CONTENT),
+    }
+}
+
+/// The usual sockets, of which the first that can be made is used.
+pub(crate) fn usual_paths() -> Vec<PathBuf> {
+    let of_user = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let folders = [Some(PathBuf::from("/run")), of_user];
+    let paths = folders.into_iter().flatten();
+    paths
+        .map(|folder| folder.join("blitz/control.sock"))
+        .collect()
+}
+
+fn cannot_open(path: &Path, error: &dyn Display) -> String {
+    format!(
+        "the control socket {} cannot be opened: {error}\n  \
+         choose another one with --control PATH, or none with --control {OFF}",
+        path.display()
+    )
+}
