@@ -134,7 +134,7 @@ fn destination(target: &Target) -> String {
 /// The first host, other than a pattern, of a site that serves clear text.
 fn first_host(sites: &Sites<Target>) -> Option<&str> {
     let plain = sites.iter().filter(|site| !site.redirects);
-    let mut hosts = plain.flat_map(|site| &site.hosts);
+    let mut hosts = plain.flat_map(|site| site.hosts.iter());
     hosts.find_map(|host| match host {
         Host::Exact(name) => Some(name.as_str()),
         Host::Wildcard(_) | Host::Any => None,

@@ -2,7 +2,7 @@
 
 use blitz_config::{Configuration, Diagnostic, PathPattern, Route};
 
-use crate::routes::{RouteConflict, Routes};
+use crate::routes::{RouteConflict, conflicts};
 use crate::sites::Site;
 use crate::target::{Prefix, Target, TargetError};
 
@@ -66,19 +66,11 @@ fn prefix(path: &PathPattern) -> Result<Prefix, TargetError> {
 
 /// The routes that contradict others before them.
 fn same_routes(targets: &[(&Route, Target)]) -> Vec<Diagnostic> {
-    let all = targets.iter().map(|(_, target)| target.clone()).collect();
-    let (mut kept, mut diagnostics) = (Vec::new(), Vec::new());
-    if Routes::new(all).is_ok() {
-        return diagnostics;
-    }
-    for (route, target) in targets {
-        kept.push(target.clone());
-        if let Err(conflict) = Routes::new(kept.clone()) {
-            kept.pop();
-            diagnostics.push(same_route(route, &conflict));
-        }
-    }
-    diagnostics
+    let all: Vec<Target> = targets.iter().map(|(_, target)| target.clone()).collect();
+    let conflicts = conflicts(&all);
+    conflicts
+        .map(|(at, conflict)| same_route(targets[at].0, &conflict))
+        .collect()
 }
 
 fn same_route(route: &Route, conflict: &RouteConflict) -> Diagnostic {

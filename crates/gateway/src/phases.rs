@@ -96,7 +96,8 @@ fn route<'a>(
     site: &'a SiteRoutes<Route>,
     exchange: &Exchange,
 ) -> Result<Option<&'a Route>, Rejection> {
-    match site.routes.find(exchange.request.path()) {
+    let head = &exchange.request;
+    match (site.routes).find(head.path(), head.method, head.method_str()) {
         None if !site.has_fallback => Err(Rejection::UnknownPath),
         route => Ok(route),
     }

@@ -1,25 +1,19 @@
-//! Routes: the target of a request is the one with the longest prefix of its path.
+//! Routes: the targets of a site in the router.
 
 use std::fmt;
+use std::sync::Arc;
+
+use blitz_http::Method;
+use blitz_site::matcher::{Clash, ClashKind, PathPattern, RouteKey, RouteTable};
 
 use crate::target::{Prefix, Target};
 
-/// All targets, by the text of their prefixes in descending order.
-///
-/// All texts between a path and a prefix of it begin with that prefix. So the matching entry is the
-/// one with the greatest text that does not exceed the path, or one of its
-/// [parents](RouteEntry::parent): a binary search and a few steps, however many targets there are.
-#[derive(Debug, Default)]
-pub struct Routes<T> {
-    entries: Vec<RouteEntry<T>>,
-}
-
+/// The routes of a site. Tables with other values share the tree.
 #[derive(Debug)]
-struct RouteEntry<T> {
-    prefix: Prefix,
-    route: T,
-    /// The longest other prefix that this one's text begins with. Comes later in the list.
-    parent: Option<usize>,
+pub struct Routes<T> {
+    table: Arc<RouteTable>,
+    /// In the order of the keys.
+    values: Vec<T>,
 }
 
 /// Two targets that contradict each other.
@@ -46,102 +40,80 @@ pub enum RouteConflict {
 }
 
 impl<T> Routes<T> {
-    /// The route that matches `path`, which must be normalised (rule 10). Never allocates.
-    pub fn find(&self, path: &str) -> Option<&T> {
-        let start = match self.entries.len() {
-            1 => 0,
-            _ => self
-                .entries
-                .partition_point(|entry| entry.prefix.text() > path),
-        };
-        self.with_parents(start)
-            .map(|at| &self.entries[at])
-            .find(|entry| entry.prefix.matches(path))
-            .map(|entry| &entry.route)
+    /// The route for this path, which must be normalised (rule 10), and method. `token` is the name of
+    /// [`Method::Other`]. Never allocates.
+    #[inline]
+    pub fn find(&self, path: &str, method: Method, token: &str) -> Option<&T> {
+        let found = self.table.find(path, method, token)?;
+        Some(&self.values[found.route])
     }
 
-    /// The routes with their prefixes, each before its parents.
-    pub fn iter(&self) -> impl Iterator<Item = (&Prefix, &T)> {
-        self.entries
-            .iter()
-            .map(|entry| (&entry.prefix, &entry.route))
-    }
-
-    /// Whether no target was given.
+    /// Whether there is no route.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.values.is_empty()
     }
 
-    /// The same table with another value behind each prefix.
-    pub fn map<U>(&self, mut make: impl FnMut(&T) -> U) -> Routes<U> {
-        let entries = self.entries.iter().map(|entry| RouteEntry {
-            prefix: entry.prefix.clone(),
-            route: make(&entry.route),
-            parent: entry.parent,
-        });
+    /// The same routes with other values.
+    pub fn map<U>(&self, make: impl FnMut(&T) -> U) -> Routes<U> {
         Routes {
-            entries: entries.collect(),
-        }
-    }
-
-    /// The entry at `start`, if there is one, and then its parents.
-    fn with_parents(&self, start: usize) -> impl Iterator<Item = usize> {
-        let first = (start < self.entries.len()).then_some(start);
-        std::iter::successors(first, |&at| self.entries[at].parent)
-    }
-
-    fn link(&mut self) {
-        for at in (0..self.entries.len()).rev() {
-            let text = self.entries[at].prefix.text();
-            let parent = self
-                .with_parents(at + 1)
-                .find(|&other| text.starts_with(self.entries[other].prefix.text()));
-            self.entries[at].parent = parent;
+            table: Arc::clone(&self.table),
+            values: self.values.iter().map(make).collect(),
         }
     }
 }
 
 impl Routes<Target> {
-    /// Orders the targets.
+    /// The routes of these targets.
     ///
     /// # Errors
     /// Two targets contradict each other.
-    pub fn new(targets: Vec<Target>) -> Result<Routes<Target>, RouteConflict> {
-        let mut entries: Vec<RouteEntry<Target>> = Vec::with_capacity(targets.len());
-        for target in targets {
-            let prefix = target.prefix.clone();
-            let is_same = |other: &Prefix| {
-                *other == prefix || (other.matches_all_paths() && prefix.matches_all_paths())
-            };
-            if let Some(other) = entries.iter().find(|entry| is_same(&entry.prefix)) {
-                let (first, second) = (other.route.url(), target.url());
-                return Err(RouteConflict::Same {
-                    prefix,
-                    first,
-                    second,
-                });
-            }
-            let mut others = entries.iter().map(|entry| &entry.route);
-            if let Some(conflict) = others.find_map(|other| slash_conflict(other, &target)) {
-                return Err(conflict);
-            }
-            entries.push(RouteEntry {
-                prefix,
-                route: target,
-                parent: None,
-            });
+    pub fn new(mut targets: Vec<Target>) -> Result<Routes<Target>, RouteConflict> {
+        if let Some((_, conflict)) = conflicts(&targets).next() {
+            return Err(conflict);
         }
-        // `/api` is narrower than `/api*` and comes first.
-        let is_text = |prefix: &Prefix| matches!(prefix, Prefix::Text(_));
-        entries.sort_by(
-            |RouteEntry { prefix: a, .. }, RouteEntry { prefix: b, .. }| {
-                let descending = b.text().cmp(a.text());
-                descending.then(is_text(a).cmp(&is_text(b)))
-            },
-        );
-        let mut routes = Routes { entries };
-        routes.link();
-        Ok(routes)
+        targets.sort_by(|a, b| b.prefix.text().cmp(a.prefix.text()));
+        let keys = targets.iter().map(key).collect();
+        Ok(Routes {
+            table: Arc::new(RouteTable::new(keys)),
+            values: targets,
+        })
+    }
+
+    /// The targets with their prefixes, each before those whose prefixes are a part of its own.
+    pub fn iter(&self) -> impl Iterator<Item = (&Prefix, &Target)> {
+        self.values.iter().map(|target| (&target.prefix, target))
+    }
+}
+
+/// The contradictions between targets, each with the position of the second one.
+pub(crate) fn conflicts(targets: &[Target]) -> impl Iterator<Item = (usize, RouteConflict)> {
+    let keys: Vec<RouteKey> = targets.iter().map(key).collect();
+    let clashes = RouteKey::clashes(&keys).into_iter();
+    clashes.filter_map(|clash| Some((clash.second, conflict(clash, targets)?)))
+}
+
+fn key(target: &Target) -> RouteKey {
+    let path = match &target.prefix {
+        Prefix::Everything => PathPattern::everything(),
+        Prefix::Segments(path) => PathPattern::subtree(path),
+        Prefix::Text(text) => PathPattern::starting_with(text),
+    };
+    RouteKey {
+        methods: None,
+        path,
+    }
+}
+
+fn conflict(clash: Clash, targets: &[Target]) -> Option<RouteConflict> {
+    let (first, second) = (&targets[clash.first], &targets[clash.second]);
+    let match_all = first.prefix.matches_all_paths() && second.prefix.matches_all_paths();
+    match clash.kind {
+        ClashKind::Slash if !match_all => slash_conflict(first, second),
+        ClashKind::Slash | ClashKind::Same => Some(RouteConflict::Same {
+            prefix: second.prefix.clone(),
+            first: first.url(),
+            second: second.url(),
+        }),
     }
 }
 
@@ -209,7 +181,8 @@ mod tests {
     }
 
     fn port_for(routes: &Routes<Target>, path: &str) -> Option<String> {
-        routes.find(path).map(|target| target.authority.clone())
+        let found = routes.find(path, Method::Get, "");
+        found.map(|target| target.authority.clone())
     }
 
     #[test]
@@ -243,7 +216,7 @@ mod tests {
         let table = routes(&["/api=http://api:2"]).unwrap();
         assert_eq!(port_for(&table, "/"), None);
         assert_eq!(port_for(&table, "/apix"), None);
-        assert!(routes(&[]).unwrap().find("/").is_none());
+        assert_eq!(port_for(&routes(&[]).unwrap(), "/"), None);
     }
 
     #[test]
@@ -343,7 +316,8 @@ mod tests {
                         let is_segments = matches!(target.prefix, Prefix::Segments(_));
                         (target.prefix.text().len(), is_segments)
                     });
-                assert_eq!(table.find(path), found, "{path} in {targets:?}");
+                let in_table = table.find(path, Method::Get, "");
+                assert_eq!(in_table, found, "{path} in {targets:?}");
             }
         }
     }

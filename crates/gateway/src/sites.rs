@@ -1,14 +1,15 @@
 //! Sites: the host of a request decides whose routes apply.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::sync::Arc;
 
 use blitz_config::Host;
 use blitz_http::RequestHead;
+use blitz_site::matcher::HostTable;
 
 use crate::routes::{RouteConflict, Routes};
 use crate::target::{Prefix, Target};
+
+pub(crate) use blitz_site::matcher::{host_of, without_brackets};
 
 /// Hosts and their targets, before the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +25,7 @@ pub struct Site {
 /// The routes of all sites, by their hosts.
 #[derive(Debug)]
 pub struct Sites<T> {
-    /// By hosts in lower case.
-    exact: HashMap<Box<str>, usize>,
-    /// By the part behind the first label.
-    wildcard: HashMap<Box<str>, usize>,
-    /// For all other hosts.
-    any: Option<usize>,
+    hosts: Arc<HostTable<usize>>,
     /// There are other sites than one for all hosts.
     has_names: bool,
     sites: Vec<SiteRoutes<T>>,
@@ -39,7 +35,7 @@ pub struct Sites<T> {
 #[derive(Debug)]
 pub struct SiteRoutes<T> {
     /// Its hosts as written, none for a gateway without sites.
-    pub hosts: Vec<Host>,
+    pub hosts: Arc<[Host]>,
     /// Its routes.
     pub routes: Routes<T>,
     /// Whether requests in clear text are redirected to HTTPS.
@@ -49,7 +45,7 @@ pub struct SiteRoutes<T> {
 }
 
 impl<T> Sites<T> {
-    /// The site of a request. Allocates for IPv6 addresses and names in upper case only.
+    /// The site of a request. Never allocates.
     #[inline]
     pub(crate) fn find(&self, head: &RequestHead) -> Option<&SiteRoutes<T>> {
         match self.has_names {
@@ -59,15 +55,7 @@ impl<T> Sites<T> {
     }
 
     fn find_by_host(&self, authority: Option<&str>) -> Option<&SiteRoutes<T>> {
-        let named = authority.and_then(|authority| self.by_name(authority));
-        self.sites.get(named.or(self.any)?)
-    }
-
-    fn by_name(&self, authority: &str) -> Option<usize> {
-        let host = canonical(without_brackets(host_of(authority)));
-        let exact = self.exact.get(&*host);
-        let wildcard = || self.wildcard.get(host.split_once('.')?.1);
-        exact.or_else(wildcard).copied()
+        self.sites.get(*self.hosts.find(authority)?)
     }
 
     /// All sites.
@@ -75,23 +63,16 @@ impl<T> Sites<T> {
         self.sites.iter()
     }
 
-    /// The routes of all sites with their prefixes.
-    pub(crate) fn all_routes(&self) -> impl Iterator<Item = (&Prefix, &T)> {
-        self.sites.iter().flat_map(|site| site.routes.iter())
-    }
-
     /// The same sites with another value for each route.
     pub(crate) fn map<U>(&self, mut make: impl FnMut(&T) -> U) -> Sites<U> {
         let sites = self.sites.iter().map(|site| SiteRoutes {
-            hosts: site.hosts.clone(),
+            hosts: Arc::clone(&site.hosts),
             routes: site.routes.map(&mut make),
             redirects: site.redirects,
             has_fallback: site.has_fallback,
         });
         Sites {
-            exact: self.exact.clone(),
-            wildcard: self.wildcard.clone(),
-            any: self.any,
+            hosts: Arc::clone(&self.hosts),
             has_names: self.has_names,
             sites: sites.collect(),
         }
@@ -109,76 +90,55 @@ impl Sites<Target> {
         targets: Vec<Target>,
         redirects: bool,
     ) -> Result<Sites<Target>, RouteConflict> {
-        let mut table = Sites {
-            exact: HashMap::new(),
-            wildcard: HashMap::new(),
-            any: None,
-            has_names: false,
-            sites: Vec::new(),
-        };
+        let (mut table, mut all) = (HostTable::default(), Vec::new());
         if sites.is_empty() || !targets.is_empty() {
-            table.any = Some(0);
-            table.sites.push(SiteRoutes {
-                hosts: Vec::new(),
+            table.insert_any(0);
+            all.push(SiteRoutes {
+                hosts: Arc::default(),
                 routes: Routes::new(targets)?,
                 redirects,
                 has_fallback: true,
             });
         }
+        let mut has_names = false;
         for site in sites {
-            let at = table.sites.len();
             for host in &site.hosts {
-                match host {
-                    Host::Exact(name) => drop(table.exact.insert(name.as_str().into(), at)),
-                    Host::Wildcard(name) => drop(table.wildcard.insert(name.as_str().into(), at)),
-                    Host::Any => table.any = Some(at),
-                }
+                has_names |= *host != Host::Any;
+                insert(&mut table, host, all.len());
             }
-            table.sites.push(SiteRoutes {
-                hosts: site.hosts,
+            all.push(SiteRoutes {
+                hosts: site.hosts.into(),
                 routes: Routes::new(site.targets)?,
                 redirects: site.redirect_https,
                 has_fallback: false,
             });
         }
-        table.has_names = !(table.exact.is_empty() && table.wildcard.is_empty());
-        Ok(table)
+        Ok(Sites {
+            hosts: Arc::new(table),
+            has_names,
+            sites: all,
+        })
+    }
+
+    /// The targets of all sites with their prefixes.
+    pub(crate) fn all_routes(&self) -> impl Iterator<Item = (&Prefix, &Target)> {
+        self.sites.iter().flat_map(|site| site.routes.iter())
     }
 }
 
-/// A host as sites have it: in lower case, without the dot at its end; an IPv6 address in its usual form.
-fn canonical(host: &str) -> Cow<'_, str> {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    if host.contains(':') {
-        let address = host.parse::<IpAddr>();
-        return address.map_or(Cow::Borrowed(host), |address| {
-            Cow::Owned(address.to_string())
-        });
-    }
-    match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        true => Cow::Owned(host.to_ascii_lowercase()),
-        false => Cow::Borrowed(host),
-    }
-}
-
-/// The authority without its port; an IPv6 address keeps its brackets.
-pub(crate) fn host_of(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    }
-}
-
-/// An IPv6 address without its brackets.
-pub(crate) fn without_brackets(host: &str) -> &str {
-    let inner = host.strip_prefix('[');
-    inner
-        .and_then(|inner| inner.strip_suffix(']'))
-        .unwrap_or(host)
+/// Adds a host, which belongs to one site only; a site for all hosts replaces targets without one.
+fn insert(table: &mut HostTable<usize>, host: &Host, site: usize) {
+    match host {
+        Host::Exact(name) => table.insert_exact(name, site),
+        Host::Wildcard(parent) => table.insert_wildcard(parent, site),
+        Host::Any => table.insert_any(site),
+    };
 }
 
 #[cfg(test)]
 mod tests {
+    use blitz_http::Method;
+
     use super::*;
 
     fn site(hosts: Vec<Host>, target: &str) -> Site {
@@ -186,19 +146,6 @@ mod tests {
             hosts,
             targets: vec![target.parse().expect("it is a target")],
             redirect_https: false,
-        }
-    }
-
-    #[test]
-    fn hosts_are_compared_without_ports_and_brackets() {
-        for (authority, host) in [
-            ("a.example", "a.example"),
-            ("a.example:443", "a.example"),
-            ("[::1]:443", "::1"),
-            ("[::1]", "::1"),
-            ("a.example:", "a.example"),
-        ] {
-            assert_eq!(without_brackets(host_of(authority)), host);
         }
     }
 
@@ -214,7 +161,9 @@ mod tests {
         let table = Sites::new(sites.clone(), Vec::new(), false).expect("no conflict");
         let port_of = |table: &Sites<Target>, authority: Option<&str>| {
             let site = table.find_by_host(authority)?;
-            site.routes.find("/").map(|target| target.authority.clone())
+            site.routes
+                .find("/", Method::Get, "")
+                .map(|target| target.authority.clone())
         };
         for (authority, expected) in [
             (Some("a.example"), "a:1"),
@@ -239,7 +188,7 @@ mod tests {
         let named = Sites::new(sites[..1].to_vec(), Vec::new(), false).expect("no conflict");
         assert_eq!(port_of(&named, Some("b.example")), None);
         let without_sites = Sites::new(Vec::new(), Vec::new(), false).expect("no conflict");
-        let found = without_sites.find(&RequestHead::new(blitz_http::Method::Get, "/"));
+        let found = without_sites.find(&RequestHead::new(Method::Get, "/"));
         assert!(found.is_some_and(|site| site.has_fallback));
     }
 }

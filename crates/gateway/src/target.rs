@@ -150,7 +150,8 @@ impl Prefix {
         parse::text_prefix(text).map_err(|invalid| invalid.of(text))
     }
 
-    /// Whether the prefix matches `path`.
+    /// Whether the prefix matches `path`, without the router.
+    #[cfg(test)]
     pub(crate) fn matches(&self, path: &str) -> bool {
         match self {
             Prefix::Everything => true,

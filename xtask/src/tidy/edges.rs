@@ -17,9 +17,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "blitz-http",
         &["blitz-proto", "blitz-quic", "blitz-reactor"],
     ),
-    ("blitz", &["blitz-http"]),
+    ("blitz-site", &["blitz-http"]),
+    ("blitz", &["blitz-http", "blitz-site"]),
     ("blitz-bench", &["blitz-http"]),
-    ("blitz-gateway", &["blitz-config", "blitz-http", "blitz"]),
+    (
+        "blitz-gateway",
+        &["blitz-config", "blitz-http", "blitz-site", "blitz"],
+    ),
     (
         "blitz-cli",
         &[

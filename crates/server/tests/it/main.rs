@@ -13,6 +13,5 @@ mod methods_follow_the_routes;
 mod middleware_wraps_handlers;
 mod problems_have_the_accepted_format;
 mod redirects_have_a_location;
-mod routes_match_like_a_naive_search;
 mod server;
 mod signals_end_the_server;

@@ -1,4 +1,4 @@
-use blitz::router::{Pattern, Router, RouterBuilder, Token};
+use blitz_site::matcher::{Pattern, Router, RouterBuilder, Token};
 use proptest::prelude::*;
 
 /// Matches by trying every route: slow, and simple enough to be obviously correct.

@@ -3,7 +3,7 @@
 use super::pattern::{Kind, PARAMS_MAX, Token, tail};
 
 /// No node, no child, no value.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// The ranges of a match's parameters in the matched path.
 ///
@@ -55,6 +55,17 @@ impl Branch {
             [Token::Literal(literal), after @ ..] => self.grow(literal).slot(after),
             [Token::Param(kind), after @ ..] => self.param(*kind).slot(after),
             [Token::Rest, ..] => &mut self.rest,
+        }
+    }
+
+    /// Replaces each value by the number at its position.
+    pub(super) fn renumber(&mut self, numbers: &[u32]) {
+        for value in [&mut self.value, &mut self.rest].into_iter().flatten() {
+            *value = numbers[*value as usize];
+        }
+        let params = self.params.iter_mut().map(|(_, below)| below);
+        for below in self.children.iter_mut().chain(params) {
+            below.renumber(numbers);
         }
     }
 
@@ -140,7 +151,20 @@ impl Tree {
     }
 
     /// The value of the most specific match: literals before parameters before a catch-all.
+    #[inline]
     pub(super) fn find(&self, path: &str) -> Option<(u32, Params)> {
+        self.find_accepted(path, |value| value)
+    }
+
+    /// The same without the values for which `accept` returns [`NONE`]; what it returns is the result.
+    ///
+    /// It gets the values of all matches in the order of their precedence, up to the first that it accepts.
+    #[inline]
+    pub(super) fn find_accepted(
+        &self,
+        path: &str,
+        accept: impl FnMut(u32) -> u32,
+    ) -> Option<(u32, Params)> {
         let path = path.as_bytes();
         if path.len() > PATH_BYTES_MAX {
             return None;
@@ -150,6 +174,7 @@ impl Tree {
             path,
             tail: tail(path),
             params: Params::default(),
+            accept,
         };
         let value = search.descend(&self.nodes[0], path, 0);
         (value != NONE).then_some((value, search.params))
@@ -196,14 +221,15 @@ impl Tree {
 }
 
 /// One search of a path.
-struct Search<'t> {
+struct Search<'t, A> {
     nodes: &'t [Node],
     path: &'t [u8],
     tail: u64,
     params: Params,
+    accept: A,
 }
 
-impl<'t> Search<'t> {
+impl<'t, A: FnMut(u32) -> u32> Search<'t, A> {
     /// Matches `node` with the `rest` of the path, after `count` parameters. Recursion stores the remaining
     /// alternatives; without alternatives the loop continues instead. A node can be reached at one
     /// position only, so a search visits each node at most once, however much the routes overlap.
@@ -214,8 +240,11 @@ impl<'t> Search<'t> {
             };
             (node, rest) = (found.0, found.1);
             if rest.is_empty() && node.value != NONE {
-                self.params.count = count as u16;
-                return node.value;
+                let value = (self.accept)(node.value);
+                if value != NONE {
+                    self.params.count = count as u16;
+                    return value;
+                }
             }
             if let Some((byte, after)) = rest.split_first()
                 && let Some(child) = self.nodes.get(node.child(*byte) as usize)
@@ -254,11 +283,15 @@ impl<'t> Search<'t> {
                 }
             }
         }
-        if node.rest != NONE {
+        if node.rest == NONE {
+            return Taken::Found(NONE);
+        }
+        let value = (self.accept)(node.rest);
+        if value != NONE {
             self.set_range(count, rest, rest.len());
             self.params.count = count as u16 + 1;
         }
-        Taken::Found(node.rest)
+        Taken::Found(value)
     }
 
     /// Matches a segment with one of these parameters, if the rest of the path matches as well.

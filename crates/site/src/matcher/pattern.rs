@@ -234,7 +234,7 @@ impl std::error::Error for PatternError {}
 /// upper case, and escapes bytes that a path cannot contain ([RFC 3986, section 6.2.2]).
 ///
 /// [RFC 3986, section 6.2.2]: https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
-fn normalize(literal: &str) -> Result<Vec<u8>, String> {
+pub(super) fn normalize(literal: &str) -> Result<Vec<u8>, String> {
     let mut normalized = Vec::with_capacity(literal.len());
     let mut bytes = literal.bytes();
     while let Some(byte) = bytes.next() {

@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use blitz::router::{Pattern, Router, RouterBuilder};
+use blitz_site::matcher::{Pattern, Router, RouterBuilder};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 

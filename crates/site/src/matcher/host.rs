@@ -1,0 +1,165 @@
+//! The host of a request decides which site it gets: its name, then the names one label below another one, then all.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+/// Values of hosts.
+#[derive(Debug)]
+pub struct HostTable<T> {
+    exact: NameTable<T>,
+    /// By the part behind the first label.
+    wildcard: NameTable<T>,
+    addresses: HashMap<Ipv6Addr, T>,
+    any: Option<T>,
+}
+
+impl<T> Default for HostTable<T> {
+    fn default() -> Self {
+        HostTable {
+            exact: NameTable::default(),
+            wildcard: NameTable::default(),
+            addresses: HashMap::new(),
+            any: None,
+        }
+    }
+}
+
+impl<T> HostTable<T> {
+    /// Sets the value of one host: a name, or an address without brackets. Returns the one before it.
+    pub fn insert_exact(&mut self, host: &str, value: T) -> Option<T> {
+        match host.parse() {
+            Ok(address) => self.addresses.insert(address, value),
+            Err(_) => self.exact.insert(host, value),
+        }
+    }
+
+    /// Sets the value of the names with one label more than `parent`. Returns the one before it.
+    pub fn insert_wildcard(&mut self, parent: &str, value: T) -> Option<T> {
+        self.wildcard.insert(parent, value)
+    }
+
+    /// Sets the value of all other hosts, and of requests without one. Returns the one before it.
+    pub fn insert_any(&mut self, value: T) -> Option<T> {
+        self.any.replace(value)
+    }
+
+    /// The value for the host of an authority, in any spelling. Never allocates.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, authority: Option<&str>) -> Option<&T> {
+        let named = authority.and_then(|authority| self.find_name(authority));
+        named.or(self.any.as_ref())
+    }
+
+    fn find_name(&self, authority: &str) -> Option<&T> {
+        let host = without_brackets(host_of(authority));
+        if host.contains(':') {
+            return self.addresses.get(&host.parse().ok()?);
+        }
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let wildcard = || self.wildcard.get(host.split_once('.')?.1);
+        self.exact.get(host).or_else(wildcard)
+    }
+}
+
+/// Values by names, which are compared without case. `HashMap` would need a copy of a name in upper case.
+#[derive(Debug)]
+struct NameTable<T> {
+    entries: Vec<(Box<str>, T)>,
+    /// Positions in `entries`, twice as many as these or more; a power of two. Each is at its hash or behind it.
+    slots: Vec<Option<u32>>,
+}
+
+impl<T> Default for NameTable<T> {
+    fn default() -> Self {
+        NameTable {
+            entries: Vec::new(),
+            slots: vec![None; 2],
+        }
+    }
+}
+
+impl<T> NameTable<T> {
+    fn get(&self, name: &str) -> Option<&T> {
+        let slot = self.slots[self.slot(name)]?;
+        Some(&self.entries[slot as usize].1)
+    }
+
+    fn insert(&mut self, name: &str, value: T) -> Option<T> {
+        let slot = self.slot(name);
+        if let Some(entry) = self.slots[slot] {
+            return Some(std::mem::replace(
+                &mut self.entries[entry as usize].1,
+                value,
+            ));
+        }
+        self.slots[slot] = Some(self.entries.len() as u32);
+        self.entries.push((name.into(), value));
+        if self.entries.len() * 2 > self.slots.len() {
+            self.slots = vec![None; self.slots.len() * 2];
+            for at in 0..self.entries.len() {
+                let slot = self.slot(&self.entries[at].0);
+                self.slots[slot] = Some(at as u32);
+            }
+        }
+        None
+    }
+
+    /// The slot of a name, or the free one where the search for it ends.
+    fn slot(&self, name: &str) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash(name) as usize & mask;
+        while let Some(entry) = self.slots[slot]
+            && !self.entries[entry as usize].0.eq_ignore_ascii_case(name)
+        {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+}
+
+/// The hash of the name in lower case. Names are those of an operator, so nobody can choose some that collide.
+fn hash(name: &str) -> u64 {
+    let fold = |hash: u64, byte: u8| {
+        (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0000_0100_0000_01b3)
+    };
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+    // The lowest bits depend on the lowest bits of each byte only.
+    hash ^ hash >> 32
+}
+
+/// The authority without its port; an IPv6 address keeps its brackets.
+#[must_use]
+pub fn host_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+/// An IPv6 address without its brackets.
+#[must_use]
+pub fn without_brackets(host: &str) -> &str {
+    let inner = host.strip_prefix('[');
+    inner
+        .and_then(|inner| inner.strip_suffix(']'))
+        .unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_compared_without_ports_and_brackets() {
+        for (authority, host) in [
+            ("a.example", "a.example"),
+            ("a.example:443", "a.example"),
+            ("[::1]:443", "::1"),
+            ("[::1]", "::1"),
+            ("a.example:", "a.example"),
+        ] {
+            assert_eq!(without_brackets(host_of(authority)), host);
+        }
+    }
+}

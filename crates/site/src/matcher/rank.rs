@@ -1,0 +1,144 @@
+//! The rank of keys, and keys that contradict each other.
+//!
+//! Keys that match a request are compared segment by segment, and the first difference decides: text, a text with
+//! a star (the longer one first), a parameter, the end of the pattern. Between equal paths, the key with methods
+//! comes first.
+
+use std::cmp::{Ordering, Reverse};
+
+use super::key::{Form, PathPattern, RouteKey, Segment};
+
+/// Two keys that contradict each other. Numbers are positions in the list of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clash {
+    /// The key that comes first in the list.
+    pub first: usize,
+    /// The other one.
+    pub second: usize,
+    /// How they contradict each other.
+    pub kind: ClashKind,
+}
+
+/// A kind of contradiction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClashKind {
+    /// Both match the same requests with the same rank.
+    Same,
+    /// They differ in a slash at the end, as `/a` and `/a/`: the one without it would get a single path.
+    Slash,
+}
+
+/// A step of a pattern, in the order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step<'p> {
+    Text(&'p str),
+    /// The start of a segment, by its length.
+    Prefix(Reverse<usize>, &'p str),
+    Param,
+    End(Form),
+}
+
+fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
+    let form = pattern.form();
+    let mut segments = pattern.segments().peekable();
+    let mut is_ended = false;
+    std::iter::from_fn(move || {
+        if is_ended {
+            return None;
+        }
+        let Some(segment) = segments.next() else {
+            is_ended = true;
+            return Some(Step::End(form));
+        };
+        is_ended = form == Form::Prefix && segments.peek().is_none();
+        Some(match segment {
+            Segment::Text(text) if is_ended => Step::Prefix(Reverse(text.len()), text),
+            Segment::Text(text) => Step::Text(text),
+            Segment::Param => Step::Param,
+        })
+    })
+}
+
+impl RouteKey {
+    /// Compares the ranks of two keys. Between texts that no path has both it is the alphabet.
+    pub(super) fn cmp_rank(&self, other: &RouteKey) -> Ordering {
+        let by_path = self.path.cmp_rank(&other.path);
+        by_path.then(self.methods.is_none().cmp(&other.methods.is_none()))
+    }
+
+    /// The keys that contradict others, ordered by the second one of each pair.
+    #[must_use]
+    pub fn clashes(keys: &[RouteKey]) -> Vec<Clash> {
+        let order = ranked(keys);
+        let same_path = |a: &usize, b: &usize| keys[*a].path.cmp_rank(&keys[*b].path).is_eq();
+        let groups: Vec<&[usize]> = order.chunk_by(same_path).collect();
+        let mut clashes = Vec::new();
+        for (at, group) in groups.iter().enumerate() {
+            for (place, &second) in group.iter().enumerate() {
+                let mut before = group[..place].iter();
+                let first = before.find(|&&first| have_equal_rank(&keys[first], &keys[second]));
+                clashes.extend(first.map(|&first| clash(first, second, ClashKind::Same)));
+            }
+            // `/a` comes directly behind `/a/`.
+            let Some(with) = at.checked_sub(1).map(|before| groups[before]) else {
+                continue;
+            };
+            if !keys[group[0]].path.lacks_slash_of(&keys[with[0]].path) {
+                continue;
+            }
+            for &without in *group {
+                let takes_all = |with: &&usize| takes_methods_of(&keys[**with], &keys[without]);
+                let with = with.iter().find(takes_all);
+                clashes.extend(with.map(|&with| clash(with, without, ClashKind::Slash)));
+            }
+        }
+        clashes.sort_by_key(|clash| (clash.second, clash.kind, clash.first));
+        clashes
+    }
+}
+
+impl PathPattern {
+    /// The order of precedence; equal for patterns that match the same paths.
+    pub(super) fn cmp_rank(&self, other: &PathPattern) -> Ordering {
+        steps(self).cmp(steps(other))
+    }
+
+    /// Whether the patterns differ in the slash at the end only, and the other one has it.
+    fn lacks_slash_of(&self, other: &PathPattern) -> bool {
+        let steps_before = |pattern| steps(pattern).filter(|step| !matches!(step, Step::End(_)));
+        (self.form(), other.form()) == (Form::Subtree, Form::Below)
+            && steps_before(self).eq(steps_before(other))
+    }
+}
+
+/// The positions of the keys by rank; those of equal rank in the order of the list.
+pub(super) fn ranked(keys: &[RouteKey]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_by(|&a, &b| keys[a].cmp_rank(&keys[b]));
+    order
+}
+
+fn clash(a: usize, b: usize, kind: ClashKind) -> Clash {
+    Clash {
+        first: a.min(b),
+        second: a.max(b),
+        kind,
+    }
+}
+
+/// Whether two keys of the same path take the same request.
+fn have_equal_rank(a: &RouteKey, b: &RouteKey) -> bool {
+    match (&a.methods, &b.methods) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a.overlaps(b),
+        _ => false,
+    }
+}
+
+fn takes_methods_of(key: &RouteKey, other: &RouteKey) -> bool {
+    match (&key.methods, &other.methods) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(methods), Some(others)) => methods.includes(others),
+    }
+}

@@ -1,0 +1,217 @@
+//! Routes of one site: keys in the tree, and the choice by method.
+
+use blitz_http::Method;
+
+use super::explain::Verdict;
+use super::key::{Places, RouteKey};
+use super::methods::{Methods, bit};
+use super::rank::ranked;
+use super::tree::{Branch, NONE, Params, Tree};
+
+/// All methods.
+const ALL: u16 = u16::MAX;
+
+/// The routes of a site. It has no values, so that all cores can share it: a route is its position in the list of
+/// keys.
+#[derive(Debug)]
+pub struct RouteTable {
+    tree: Tree,
+    /// The routes at each place of the tree by rank, from the number that the tree has to one that is the last.
+    entries: Box<[Entry]>,
+    keys: Box<[RouteKey]>,
+}
+
+/// A route at a place of the tree.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    route: u32,
+    /// Bits of methods.
+    methods: u16,
+    /// Methods that are not known ones have to be compared by name.
+    has_names: bool,
+    is_last: bool,
+}
+
+/// A route that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteMatch {
+    /// The position of its key.
+    pub route: usize,
+    /// Those of the pattern, and then what follows them if the path goes on.
+    ranges: Params,
+    names: usize,
+}
+
+impl RouteTable {
+    /// The table of these keys. Of keys that [clash](RouteKey::clashes) the first one is found.
+    #[must_use]
+    pub fn new(keys: Vec<RouteKey>) -> RouteTable {
+        let order = ranked(&keys);
+        let methods = method_bits(&keys, &order);
+        let mut root = Branch::default();
+        let mut places: Vec<Vec<Entry>> = Vec::new();
+        // By rank, so that the routes of each place are in this order.
+        for route in order {
+            let key = &keys[route];
+            let Places { at, below } = key.path.places();
+            for tokens in [at, below].into_iter().flatten() {
+                let place = *root.slot(&tokens).get_or_insert(places.len() as u32) as usize;
+                if place == places.len() {
+                    places.push(Vec::new());
+                }
+                if let Some(before) = places[place].last_mut() {
+                    before.is_last = false;
+                }
+                places[place].push(Entry {
+                    route: route as u32,
+                    methods: methods[route],
+                    has_names: key.methods.is_some(),
+                    is_last: true,
+                });
+            }
+        }
+        let starts = places.iter().scan(0, |next, entries| {
+            let start = *next;
+            *next += entries.len() as u32;
+            Some(start)
+        });
+        root.renumber(&starts.collect::<Vec<_>>());
+        RouteTable {
+            tree: Tree::pack(root),
+            entries: places.concat().into(),
+            keys: keys.into(),
+        }
+    }
+
+    /// The route with the highest rank that matches. The path has to be normalised (rule 10); `token` is the name of
+    /// [`Method::Other`]. Never allocates. Finds nothing for paths of more than 65,535 bytes.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, path: &str, method: Method, token: &str) -> Option<RouteMatch> {
+        let accept = |place: u32| self.accepted(place, method, token);
+        let (entry, ranges) = self.tree.find_accepted(path, accept)?;
+        let route = self.entries[entry as usize].route as usize;
+        Some(RouteMatch {
+            route,
+            ranges,
+            names: self.keys[route].path.names_len(),
+        })
+    }
+
+    /// The first entry of a place that takes this method, or [`NONE`].
+    #[inline]
+    fn accepted(&self, place: u32, method: Method, token: &str) -> u32 {
+        let mut at = place as usize;
+        loop {
+            let entry = &self.entries[at];
+            if self.takes(entry, method, token) {
+                return at as u32;
+            }
+            if entry.is_last {
+                return NONE;
+            }
+            at += 1;
+        }
+    }
+
+    #[inline]
+    fn takes(&self, entry: &Entry, method: Method, token: &str) -> bool {
+        entry.methods & bit(method) != 0
+            && (method != Method::Other || !entry.has_names || self.names_other(entry, token))
+    }
+
+    #[cold]
+    fn names_other(&self, entry: &Entry, token: &str) -> bool {
+        let methods = self.keys[entry.route as usize].methods.as_ref();
+        methods.is_some_and(|methods| methods.names_other(token))
+    }
+
+    /// All routes of a request by rank, those that match first; then the others, each with the reason.
+    /// [`RouteTable::find`] returns the first one if that applies.
+    #[must_use]
+    pub fn explain(&self, path: &str, method: Method, token: &str) -> Vec<(usize, Verdict)> {
+        let (mut matching, mut refusing) = (Vec::new(), Vec::new());
+        // The search hands over all places of the path, because none is accepted.
+        let collect = |place: u32| {
+            let entries = &self.entries[place as usize..];
+            let last = entries.iter().position(|entry| entry.is_last);
+            for entry in &entries[..=last.unwrap_or_default()] {
+                let takes = self.takes(entry, method, token);
+                let list = if takes { &mut matching } else { &mut refusing };
+                list.push(entry.route as usize);
+            }
+            NONE
+        };
+        let found = self.tree.find_accepted(path, collect);
+        debug_assert!(found.is_none(), "no place was accepted");
+        let others = self.ranked().into_iter();
+        let others: Vec<usize> = others
+            .filter(|route| !matching.contains(route) && !refusing.contains(route))
+            .collect();
+        let best = matching.first().copied();
+        let with = |routes: Vec<usize>, verdict: Verdict| {
+            routes.into_iter().map(move |route| (route, verdict))
+        };
+        let mut all: Vec<(usize, Verdict)> = with(matching, Verdict::Applies).collect();
+        for (route, verdict) in all.iter_mut().skip(1) {
+            *verdict = Verdict::Behind(best.unwrap_or(*route));
+        }
+        all.extend(with(refusing, Verdict::OtherMethods));
+        all.extend(with(others, Verdict::OtherPaths));
+        all
+    }
+
+    /// The keys in the order in which they were given.
+    #[must_use]
+    pub fn keys(&self) -> &[RouteKey] {
+        &self.keys
+    }
+
+    /// The positions of all keys by rank.
+    #[must_use]
+    pub fn ranked(&self) -> Vec<usize> {
+        ranked(&self.keys)
+    }
+}
+
+impl RouteMatch {
+    /// The value of a parameter in the path that was given to [`RouteTable::find`], still percent-encoded.
+    #[must_use]
+    pub fn param<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
+        let range = (index < self.names).then_some(index)?;
+        self.ranges.get(path, range)
+    }
+
+    /// What follows the path of the route: empty, or from a slash on; for `/a*` what follows the text.
+    #[must_use]
+    pub fn rest<'p>(&self, path: &'p str) -> &'p str {
+        let Some(rest) = self.ranges.get(path, self.names) else {
+            return "";
+        };
+        let before = &path[..path.len() - rest.len()];
+        match before.ends_with('/') {
+            true => &path[before.len() - 1..],
+            false => rest,
+        }
+    }
+}
+
+/// The bits of the methods of each key; GET includes HEAD, unless a key of the same path has HEAD.
+fn method_bits(keys: &[RouteKey], order: &[usize]) -> Vec<u16> {
+    let own = |route: usize| keys[route].methods.as_ref().map_or(ALL, Methods::bits);
+    let has_head = |route: &usize| own(*route) & bit(Method::Head) != 0;
+    let mut bits: Vec<u16> = (0..keys.len()).map(own).collect();
+    let same_path = |a: &usize, b: &usize| keys[*a].path.cmp_rank(&keys[*b].path).is_eq();
+    for group in order.chunk_by(same_path) {
+        let mut named = group.iter().filter(|route| keys[**route].methods.is_some());
+        if named.any(has_head) {
+            continue;
+        }
+        for &route in group {
+            if bits[route] & bit(Method::Get) != 0 {
+                bits[route] |= bit(Method::Head);
+            }
+        }
+    }
+    bits
+}

@@ -1,0 +1,3 @@
+//! Tests of the router, one file per behaviour.
+
+mod routes_match_like_a_naive_search;
