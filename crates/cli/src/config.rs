@@ -76,11 +76,8 @@ impl ConfigFile {
             None if has_tls => listen::parse(LISTEN_TLS).into_iter().collect(),
             None => Vec::new(),
         };
-        let trusted_proxies = checker.parsed(&configuration.trusted_proxies, |value| {
-            value
-                .parse::<TrustedProxy>()
-                .map_err(|error| format!("{}\n  {}", error.problem(), error.fix()))
-        });
+        let trusted_proxies = configuration.trusted_proxies.iter();
+        let trusted_proxies = trusted_proxies.map(|network| TrustedProxy::from(network.value));
         let certificates = checker.certificates(&configuration);
         let mut diagnostics = checker.diagnostics;
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
@@ -89,7 +86,7 @@ impl ConfigFile {
             diagnostics,
             listeners,
             tls_listeners,
-            trusted_proxies,
+            trusted_proxies: trusted_proxies.collect(),
             sites,
             certificates,
         })

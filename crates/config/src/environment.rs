@@ -11,6 +11,14 @@ pub struct Environment {
     variables: BTreeMap<String, String>,
 }
 
+/// A value whose variables are replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expanded {
+    pub(crate) text: String,
+    /// Its parts that mean nothing but themselves: values of variables, and a plain `${`.
+    pub(crate) literals: Vec<Range<usize>>,
+}
+
 /// Why a value with variables is invalid, and which part of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct VariableError {
@@ -33,16 +41,18 @@ impl Environment {
     ///
     /// # Errors
     /// A variable that is unset and has no default, or that is not closed.
-    pub(crate) fn expand(&self, text: &str) -> Result<Option<String>, VariableError> {
+    pub(crate) fn expand(&self, text: &str) -> Result<Option<Expanded>, VariableError> {
         if !text.contains("${") {
             return Ok(None);
         }
         let mut out = String::new();
+        let mut literals = Vec::new();
         let mut at = 0;
         while let Some(found) = text[at..].find("${") {
             let start = at + found;
             if text[..start].ends_with('$') {
                 out.push_str(&text[at..start - 1]);
+                literals.push(out.len()..out.len() + 2);
                 out.push_str("${");
                 at = start + 2;
                 continue;
@@ -58,11 +68,16 @@ impl Environment {
                 });
             };
             let inner = &text[name_start..name_start + length];
-            out.push_str(&self.value(inner, name_start)?);
+            let value = self.value(inner, name_start)?;
+            literals.push(out.len()..out.len() + value.len());
+            out.push_str(&value);
             at = name_start + length + 1;
         }
         out.push_str(&text[at..]);
-        Ok(Some(out))
+        Ok(Some(Expanded {
+            text: out,
+            literals,
+        }))
     }
 
     fn value(&self, inner: &str, start: usize) -> Result<String, VariableError> {
@@ -117,6 +132,7 @@ mod tests {
             ("$HOST {path}", None),
         ] {
             let expanded = environment().expand(text).expect(text);
+            let expanded = expanded.map(|expanded| expanded.text);
             assert_eq!(expanded.as_deref(), expected, "{text}");
         }
     }

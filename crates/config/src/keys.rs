@@ -11,6 +11,10 @@ pub enum Scope {
     Route,
     /// In an upstream.
     Upstream,
+    /// In the `timeout` of a route.
+    Timeout,
+    /// In a table that is the `respond` of a route.
+    Respond,
 }
 
 /// Whether this version has a key.
@@ -88,7 +92,7 @@ pub const KEYS: &[Key] = &[
         "whether clear text is redirected to HTTPS",
     ),
     key(Scope::Site, "tls", "whether clients use TLS"),
-    planned(
+    key(
         Scope::Site,
         "canonical_for",
         "hosts that are redirected to this one",
@@ -98,13 +102,13 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "path", "the path that the upstream receives"),
     key(Scope::Route, "to", "the upstream"),
     planned(Scope::Route, "access_log", "whether requests are logged"),
-    planned(
+    key(
         Scope::Route,
         "allow",
         "addresses of clients that are served",
     ),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "body_max", "the most content of a request"),
+    key(Scope::Route, "body_max", "the most content of a request"),
     planned(
         Scope::Route,
         "buffer_request",
@@ -117,22 +121,22 @@ pub const KEYS: &[Key] = &[
         "cors",
         "origins that browsers may send requests from",
     ),
-    planned(
+    key(
         Scope::Route,
         "deny",
         "addresses of clients that are refused",
     ),
-    planned(Scope::Route, "errors", "pages of errors"),
+    key(Scope::Route, "errors", "pages of errors"),
     planned(Scope::Route, "extensions", "endings that files may have"),
     planned(Scope::Route, "fallback", "the file for paths without one"),
     planned(Scope::Route, "files", "a folder with files"),
-    planned(Scope::Route, "headers", "fields of responses"),
+    key(Scope::Route, "headers", "fields of responses"),
     planned(Scope::Route, "hidden", "whether hidden files are served"),
-    planned(Scope::Route, "host", "the host that the upstream receives"),
+    key(Scope::Route, "host", "the host that the upstream receives"),
     planned(Scope::Route, "index", "files that stand for their folder"),
     planned(Scope::Route, "jwt", "tokens that are demanded"),
     planned(Scope::Route, "list", "whether folders are listed"),
-    planned(Scope::Route, "methods", "methods that are allowed"),
+    key(Scope::Route, "methods", "methods that are allowed"),
     planned(
         Scope::Route,
         "mirror",
@@ -140,28 +144,28 @@ pub const KEYS: &[Key] = &[
     ),
     planned(Scope::Route, "priority", "the order of regexes"),
     planned(Scope::Route, "rate_limit", "requests per time"),
-    planned(
+    key(
         Scope::Route,
         "raw_path",
         "whether the path is forwarded as received",
     ),
-    planned(Scope::Route, "redirect", "another URL"),
+    key(Scope::Route, "redirect", "another URL"),
     planned(
         Scope::Route,
         "replace_errors",
         "pages for errors of the upstream",
     ),
-    planned(
+    key(
         Scope::Route,
         "request_headers",
         "fields of forwarded requests",
     ),
-    planned(
+    key(
         Scope::Route,
         "request_trailers",
         "whether trailers of requests are forwarded",
     ),
-    planned(Scope::Route, "respond", "a fixed response"),
+    key(Scope::Route, "respond", "a fixed response"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
     planned(
         Scope::Route,
@@ -174,7 +178,7 @@ pub const KEYS: &[Key] = &[
         "symlinks",
         "which symbolic links are followed",
     ),
-    planned(Scope::Route, "timeout", "how long upstreams may take"),
+    key(Scope::Route, "timeout", "how long upstreams may take"),
     planned(
         Scope::Route,
         "upgrade",
@@ -183,6 +187,17 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "use", "names of presets"),
     planned(Scope::Route, "when", "variants of the route"),
     planned(Scope::Route, "php", "FastCGI"),
+    key(Scope::Timeout, "connect", "how long connecting may take"),
+    key(Scope::Timeout, "idle", "how long a response may be silent"),
+    key(
+        Scope::Timeout,
+        "response",
+        "how long the head of a response may take",
+    ),
+    key(Scope::Respond, "body", "the content"),
+    key(Scope::Respond, "file", "the file with the content"),
+    key(Scope::Respond, "headers", "fields"),
+    key(Scope::Respond, "status", "the status"),
     key(Scope::Upstream, "servers", "the URL of its server"),
     planned(Scope::Upstream, "balance", "how a server is chosen"),
     planned(
@@ -221,6 +236,12 @@ pub const KEYS: &[Key] = &[
 /// The key of this name that may be written in this scope. A site has the keys of routes.
 pub(crate) fn find(scope: Scope, name: &str) -> Option<&'static Key> {
     of(scope).find(|key| key.name == name)
+}
+
+/// Whether a key belongs to a site and not to its routes.
+pub(crate) fn is_of_site(name: &str) -> bool {
+    let mut keys = KEYS.iter();
+    keys.any(|key| key.scope == Scope::Site && key.name == name)
 }
 
 /// The keys that may be written in this scope.

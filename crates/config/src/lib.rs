@@ -8,13 +8,29 @@ mod diagnostic;
 mod document;
 mod environment;
 mod keys;
+mod method;
 mod model;
+mod network;
+mod path;
+mod pattern;
 mod reader;
+mod settings;
 mod suggestion;
+mod template;
+mod units;
 
 pub use diagnostic::{Diagnostic, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
 pub use keys::{KEYS, Key, Scope, Since};
-pub use model::{Configuration, Host, PathPattern, Placed, Route, Site, Span, Tls};
+pub use method::{Method, Methods};
+pub use model::{Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
+pub use network::Network;
+pub use pattern::{PathEnd, PathPattern, Segment};
 pub use reader::read;
+pub use settings::{
+    Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
+    RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,
+};
+pub use template::{Part, Placeholder, PlainText, Template};
+pub use units::{ValueError, parse_duration, parse_size, parse_status, parse_time_limit};

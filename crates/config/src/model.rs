@@ -3,6 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::method::Methods;
+use crate::network::Network;
+use crate::pattern::PathPattern;
+use crate::settings::Settings;
+
 /// A part of the file, in bytes.
 pub type Span = Range<usize>;
 
@@ -15,6 +20,13 @@ pub struct Placed<T> {
     pub span: Span,
 }
 
+impl<T> Placed<T> {
+    /// A value from its parts.
+    pub fn new(value: T, span: Span) -> Placed<T> {
+        Placed { value, span }
+    }
+}
+
 /// The whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
@@ -23,7 +35,7 @@ pub struct Configuration {
     /// Addresses for TLS; `None` is the default, port 443 if a site has TLS.
     pub listen_tls: Option<Vec<Placed<String>>>,
     /// Proxies whose forwarding fields are trusted.
-    pub trusted_proxies: Vec<Placed<String>>,
+    pub trusted_proxies: Vec<Placed<Network>>,
     /// Files with certificates, or patterns for such files.
     pub certificates: Vec<Placed<String>>,
     /// The sites in the order of the file.
@@ -37,9 +49,11 @@ pub struct Site {
     pub host: Placed<Host>,
     /// Other hosts with the same content.
     pub aliases: Vec<Placed<Host>>,
+    /// Hosts whose requests get 308 to the name of the site.
+    pub canonical_for: Vec<Placed<Host>>,
     /// Whether clients use TLS.
     pub tls: Tls,
-    /// The routes; the site's own has the path `/`.
+    /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
 }
 
@@ -52,15 +66,22 @@ pub struct Tls {
     pub redirects: bool,
 }
 
-/// Requests of one path of a site.
+/// Requests of one path of a site, and what becomes of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The path.
-    pub path: Placed<PathPattern>,
-    /// URL of the upstream.
-    pub to: Placed<String>,
-    /// What replaces the path in forwarded requests; `None` keeps it.
-    pub replacement: Option<String>,
+    /// The requests that it matches. The place of the site's own route is the name of the site.
+    pub key: Placed<RouteKey>,
+    /// Its settings, what it inherits included.
+    pub settings: Settings,
+}
+
+/// The requests that a route matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteKey {
+    /// `None` is every method. HEAD is among them where GET is, unless another key with this path names HEAD.
+    pub methods: Option<Methods>,
+    /// The paths.
+    pub path: PathPattern,
 }
 
 /// A name of a site.
@@ -74,45 +95,6 @@ pub enum Host {
     Any,
 }
 
-/// The paths that a route matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathPattern {
-    /// `/a`: this path and everything below it; with a slash at its end, only below it.
-    Segments(String),
-    /// `/a*`: every path that begins with this text.
-    Text(String),
-}
-
-impl PathPattern {
-    /// The start of every path that it matches.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        match self {
-            PathPattern::Segments(text) | PathPattern::Text(text) => text,
-        }
-    }
-
-    /// Whether it matches all requests that the other pattern matches.
-    #[must_use]
-    pub fn encloses(&self, other: &PathPattern) -> bool {
-        match self {
-            PathPattern::Text(text) => other.text().starts_with(text.as_str()),
-            PathPattern::Segments(text) => match other {
-                _ if text == "/" => true,
-                PathPattern::Text(_) => other
-                    .text()
-                    .strip_prefix(text.as_str())
-                    .is_some_and(|rest| text.ends_with('/') || rest.starts_with('/')),
-                PathPattern::Segments(below) => {
-                    below.strip_prefix(text.as_str()).is_some_and(|rest| {
-                        rest.is_empty() || text.ends_with('/') || rest.starts_with('/')
-                    })
-                }
-            },
-        }
-    }
-}
-
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -123,11 +105,11 @@ impl fmt::Display for Host {
     }
 }
 
-impl fmt::Display for PathPattern {
+impl fmt::Display for RouteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PathPattern::Segments(text) => f.write_str(text),
-            PathPattern::Text(text) => write!(f, "{text}*"),
+        match self.methods {
+            Some(methods) => write!(f, "{methods} {}", self.path),
+            None => self.path.fmt(f),
         }
     }
 }

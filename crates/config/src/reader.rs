@@ -1,11 +1,19 @@
 //! The reader: from the text of a file to the model, with all mistakes at once.
 
+mod action;
+mod conflicts;
+mod fields;
+mod inherit;
 mod key;
-mod path;
+mod own;
+mod route_key;
+mod settings;
 mod site;
 mod syntax;
 mod target;
+mod template;
 mod top;
+mod tree;
 mod value;
 
 use std::ops::ControlFlow;

@@ -52,6 +52,68 @@ pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
     found.map(|(_, server, label)| (*server, *label))
 }
 
+/// Placeholders of other servers, and ours.
+const FOREIGN_PLACEHOLDERS: &[(&str, &str)] = &[
+    ("uri", "{path}"),
+    ("request_uri", "{path}"),
+    ("http.request.uri", "{path}"),
+    ("http.request.uri.path", "{path}"),
+    ("http.request.host", "{host}"),
+    ("http.request.method", "{method}"),
+    ("http.request.scheme", "{scheme}"),
+    ("http.request.uri.query", "{query}"),
+    ("http.request.uuid", "{request_id}"),
+    ("uuid", "{request_id}"),
+    ("hostport", "{host}"),
+    ("http_host", "{host}"),
+    ("remote", "{client}"),
+    ("remote_addr", "{client}"),
+    ("remote_host", "{client}"),
+    ("http.request.remote.host", "{client}"),
+    ("client_ip", "{client}"),
+    ("ip", "{client}"),
+    ("args", "{query}"),
+    ("query_string", "{query}"),
+    ("url", "{path}"),
+    ("proto", "{scheme}"),
+];
+
+/// Variables of nginx, and what to write instead. None begins with another one before it.
+const FOREIGN_VARIABLES: &[(&str, &str)] = &[
+    ("$request_uri", "write {path}; the query is kept"),
+    ("$uri", "write {path}"),
+    ("$is_args", "leave it out; the query is kept"),
+    ("$args", "write {query}"),
+    ("$query_string", "write {query}"),
+    ("$host", "write {host}"),
+    ("$http_host", "write {host}"),
+    ("$server_name", "write {host}"),
+    ("$scheme", "write {scheme}"),
+    ("$remote_addr", "write {client}"),
+    ("$request_method", "write {method}"),
+    ("$request_id", "write {request_id}"),
+    (
+        "$proxy_add_x_forwarded_for",
+        "leave it out; forwarding fields are set without it",
+    ),
+];
+
+/// What to write instead of a placeholder of another server.
+pub(crate) fn foreign_placeholder(name: &str) -> Option<&'static str> {
+    let found = FOREIGN_PLACEHOLDERS
+        .iter()
+        .find(|(foreign, _)| *foreign == name);
+    found.map(|(_, ours)| *ours)
+}
+
+/// A variable of another server in a text, and what to write instead.
+pub(crate) fn foreign_variable(text: &str) -> Option<(&'static str, &'static str)> {
+    let found = FOREIGN_VARIABLES
+        .iter()
+        .find(|(foreign, _)| text.contains(foreign));
+    found.copied()
+}
+
 /// The word that differs least from this one, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance_max = match word.chars().count() {

@@ -1,87 +1,173 @@
-//! From the model of a file to sites with targets.
+//! From the model of a file to sites with routes.
 
-use blitz_config::{Configuration, Diagnostic, PathPattern, Route};
+use blitz_config::{
+    Action, Configuration, Diagnostic, ForwardedHost, Placed, Proxy, Respond, RespondBody,
+    Settings, TimeLimit,
+};
+use blitz_http::{FOREVER, Status};
+use blitz_site::matcher::{KeyError, RouteKey};
 
-use crate::routes::{RouteConflict, conflicts};
+use crate::answer::{Answer, FixedContent, FixedResponse};
+use crate::route::{self, Forward, ForwardedPath, Route};
+use crate::rules::{Edits, LoadedFile, Pages, Rules};
 use crate::sites::Site;
-use crate::target::{Prefix, Target, TargetError};
+use crate::target::{Target, TargetError};
+
+/// Reads a file that a configuration names. An error is a problem and its remedy.
+pub type ReadFile<'a> = dyn FnMut(&str) -> Result<LoadedFile, (String, String)> + 'a;
 
 /// The sites of a configuration. What cannot be used is added to the diagnostics.
-pub fn compile(configuration: &Configuration, diagnostics: &mut Vec<Diagnostic>) -> Vec<Site> {
+pub fn compile(
+    configuration: &Configuration,
+    read_file: &mut ReadFile<'_>,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<Site> {
+    let mut compiler = Compiler {
+        read_file,
+        diagnostics,
+    };
     let mut sites = Vec::new();
     for site in &configuration.sites {
-        let mut targets: Vec<(&Route, Target)> = Vec::new();
-        for route in &site.routes {
-            match target(route) {
-                Ok(target) => targets.push((route, target)),
-                Err(diagnostic) => diagnostics.push(diagnostic),
-            }
-        }
-        diagnostics.extend(same_routes(&targets));
+        let routes = site.routes.iter();
+        let routes: Vec<_> = routes.filter_map(|route| compiler.route(route)).collect();
+        let own = site.routes.iter().find(|route| {
+            let key = &route.key.value;
+            key.methods.is_none() && key.path.is_everything()
+        });
+        let rules = own.map(|own| compiler.rules(&own.settings));
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
-            hosts: std::iter::once(site.host.value.clone())
-                .chain(aliases)
-                .collect(),
-            targets: targets.into_iter().map(|(_, target)| target).collect(),
+            hosts: std::iter::once(site.host.value.clone()).chain(aliases).collect(),
+            routes,
+            rules: rules.unwrap_or_default(),
             redirect_https: site.tls.redirects,
         });
+        sites.extend(canonical(site));
     }
     sites
 }
 
-fn target(route: &Route) -> Result<Target, Diagnostic> {
-    let url = &route.to;
-    let invalid = |code, span: &blitz_config::Span, error: &TargetError| {
-        Diagnostic::error(code, span.clone(), error.problem(), error.fix())
+/// The hosts whose requests are redirected to the name of the site.
+fn canonical(site: &blitz_config::Site) -> Option<Site> {
+    let hosts = site.canonical_for.iter().map(|host| host.value.clone());
+    let host = site.host.value.to_string();
+    let route = Route {
+        name: "other paths".to_owned(),
+        action: route::Action::Answer(Answer::Canonical(host)),
+        rules: None,
     };
-    let target: Target = url
-        .value
-        .parse()
-        .map_err(|error| invalid("upstream-url", &url.span, &error))?;
-    let prefix =
-        prefix(&route.path.value).map_err(|error| invalid("path", &route.path.span, &error))?;
-    let path = match &route.replacement {
-        Some(path) => {
-            let checked = Prefix::segments(path);
-            checked.map_err(|error| invalid("path", &route.path.span, &error))?;
-            Some(path.clone())
-        }
-        None => None,
-    };
-    Ok(Target {
-        prefix,
-        path,
-        ..target
+    (!site.canonical_for.is_empty()).then(|| Site {
+        hosts: hosts.collect(),
+        routes: vec![(RouteKey::everything(), route)],
+        rules: Rules::default(),
+        redirect_https: site.tls.redirects,
     })
 }
 
-fn prefix(path: &PathPattern) -> Result<Prefix, TargetError> {
-    match path {
-        PathPattern::Segments(text) if text == "/" => Ok(Prefix::Everything),
-        PathPattern::Segments(text) => Prefix::segments(text),
-        PathPattern::Text(text) => Prefix::starting_with(text),
+struct Compiler<'a, 'f> {
+    read_file: &'a mut ReadFile<'f>,
+    diagnostics: &'a mut Vec<Diagnostic>,
+}
+
+impl Compiler<'_, '_> {
+    fn route(&mut self, route: &blitz_config::Route) -> Option<(RouteKey, Route)> {
+        let name = route.key.value.to_string();
+        let key = RouteKey::parse(&name);
+        let key = key.map_err(|error: KeyError| {
+            self.error("path", &route.key, error.problem(), error.fix());
+        });
+        let action = self.action(&route.settings);
+        let rules = self.rules(&route.settings);
+        let route = Route {
+            name,
+            action: action?,
+            rules: (rules != Rules::default()).then(|| Box::new(rules)),
+        };
+        Some((key.ok()?, route))
     }
-}
 
-/// The routes that contradict others before them.
-fn same_routes(targets: &[(&Route, Target)]) -> Vec<Diagnostic> {
-    let all: Vec<Target> = targets.iter().map(|(_, target)| target.clone()).collect();
-    let conflicts = conflicts(&all);
-    conflicts
-        .map(|(at, conflict)| same_route(targets[at].0, &conflict))
-        .collect()
-}
+    fn action(&mut self, settings: &Settings) -> Option<route::Action> {
+        Some(match &settings.action.value {
+            Action::Proxy(proxy) => route::Action::Forward(self.forward(proxy, settings)?),
+            Action::Redirect(redirect) => {
+                route::Action::Answer(Answer::Redirect((**redirect).clone()))
+            }
+            Action::Respond(respond) => {
+                route::Action::Answer(Answer::Fixed(self.fixed_response(respond)?))
+            }
+        })
+    }
 
-fn same_route(route: &Route, conflict: &RouteConflict) -> Diagnostic {
-    let message = match conflict {
-        RouteConflict::Same { .. } => "another route of the site matches the same requests",
-        RouteConflict::Slash { .. } => "a route that differs by a slash at its end goes elsewhere",
-    };
-    Diagnostic::error(
-        "same-route",
-        route.path.span.clone(),
-        message,
-        "keep one of them",
-    )
+    fn forward(&mut self, proxy: &Proxy, settings: &Settings) -> Option<Forward> {
+        let target = proxy.to.value.parse::<Target>();
+        let target = target.map_err(|error: TargetError| {
+            self.error("upstream-url", &proxy.to, error.problem(), error.fix());
+        });
+        let target = Target {
+            request_trailers: settings.request_trailers.as_ref().is_some_and(|on| on.value),
+            ..target.ok()?
+        };
+        let is_raw = proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
+        Some(Forward {
+            upstream: 0,
+            connect_timeout: settings.timeouts.connect.as_ref().map(|limit| match limit.value {
+                TimeLimit::After(timeout) => timeout.min(FOREVER),
+                TimeLimit::Forever => FOREVER,
+            }),
+            path: match &proxy.path {
+                Some(path) => ForwardedPath::Template(path.value.clone()),
+                None if is_raw => ForwardedPath::Raw,
+                None => ForwardedPath::OfTarget,
+            },
+            host: match proxy.host.as_ref().map(|host| &host.value) {
+                None | Some(ForwardedHost::Keep) => None,
+                Some(ForwardedHost::Upstream) => Some(target.authority.clone()),
+                Some(ForwardedHost::Name(name)) => Some(name.clone()),
+            },
+            target,
+        })
+    }
+
+    fn fixed_response(&mut self, respond: &Respond) -> Option<FixedResponse> {
+        let content = match &respond.body {
+            RespondBody::Empty => FixedContent::Empty,
+            RespondBody::Text(template) => FixedContent::Text(template.clone()),
+            RespondBody::File(file) => FixedContent::File(self.file(file)?),
+        };
+        Some(FixedResponse {
+            status: Status::new(respond.status)?,
+            content,
+            edits: Edits::new(&respond.headers),
+        })
+    }
+
+    fn rules(&mut self, settings: &Settings) -> Rules {
+        let mut pages = Vec::new();
+        for page in &*settings.errors {
+            let file = page.file.as_ref().map(|file| self.file(file));
+            match file {
+                None => pages.push((page.status, None)),
+                Some(file) => pages.extend(file.map(|file| (page.status, Some(file)))),
+            }
+        }
+        Rules::new(settings, Pages(pages.into()))
+    }
+
+    fn file(&mut self, path: &Placed<String>) -> Option<LoadedFile> {
+        match (self.read_file)(&path.value) {
+            Ok(file) => Some(file),
+            Err((problem, remedy)) => {
+                self.error("file-missing", path, &problem, &remedy);
+                None
+            }
+        }
+    }
+
+    /// A value that many routes inherit is reported once.
+    fn error<T>(&mut self, code: &'static str, place: &Placed<T>, problem: &str, remedy: &str) {
+        let error = Diagnostic::error(code, place.span.clone(), problem, remedy);
+        if !self.diagnostics.contains(&error) {
+            self.diagnostics.push(error);
+        }
+    }
 }

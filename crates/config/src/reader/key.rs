@@ -56,13 +56,8 @@ impl Reader<'_> {
                 format!("`{name}` belongs to a site or a route"),
                 "write it below a header such as [site.\"app.example\"]",
             ),
-            Some(Scope::Upstream) => self.error(
-                "key-of-other-table",
-                span,
-                format!("`{name}` belongs to an upstream"),
-                "write it below a header such as [upstream.app]",
-            ),
-            None => {
+            // Words such as `file` and `status` have other meanings elsewhere.
+            Some(Scope::Timeout | Scope::Respond) | None => {
                 let names = keys::of(scope).map(|key| key.name);
                 let label = match suggestion::nearest(name, names) {
                     Some(other) => format!("did you mean `{other}`?"),
@@ -75,6 +70,12 @@ impl Reader<'_> {
                     label,
                 );
             }
+            Some(Scope::Upstream) => self.error(
+                "key-of-other-table",
+                span,
+                format!("`{name}` belongs to an upstream"),
+                "write it below a header such as [upstream.app]",
+            ),
         }
     }
 
@@ -92,5 +93,7 @@ fn place(scope: Scope) -> &'static str {
         Scope::Site => "a site",
         Scope::Route => "a route",
         Scope::Upstream => "an upstream",
+        Scope::Timeout => "`timeout`",
+        Scope::Respond => "`respond`",
     }
 }

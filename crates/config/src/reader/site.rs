@@ -1,42 +1,25 @@
 //! Sites: their hosts, TLS, and routes with what they inherit.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::path::is_path;
+use super::conflicts::add_head;
+use super::inherit::Shared;
+use super::own::{OwnAction, OwnSettings};
+use super::route_key::is_path;
 use super::target::Upstreams;
 use super::top::Defaults;
-use super::value::Text;
+use super::tree::Tree;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
-use crate::model::{Host, PathPattern, Placed, Route, Site, Span};
+use crate::model::{Host, Placed, Route, RouteKey, Site, Span};
 
 /// Bytes of a host name (RFC 1035, section 2.3.4), and of a label of it.
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
-
-/// What a route says itself.
-struct OwnRoute {
-    path: Placed<PathPattern>,
-    /// Whether `to` is written, although it may be wrong.
-    has_to: bool,
-    to: Option<Placed<String>>,
-    replacement: Option<String>,
-}
-
-impl OwnRoute {
-    fn new(path: PathPattern, span: Span) -> OwnRoute {
-        OwnRoute {
-            path: Placed { value: path, span },
-            has_to: false,
-            to: None,
-            replacement: None,
-        }
-    }
-}
 
 impl Reader<'_> {
     pub(super) fn sites(
@@ -52,14 +35,18 @@ impl Reader<'_> {
         };
         let mut sites = Vec::new();
         let mut hosts: HashMap<Host, usize> = HashMap::new();
+        let mut shared = Shared::default();
         for entry in entries(table) {
             if self.lacks_quotes(&entry) {
                 continue;
             }
             let host = self.host(entry.name, entry.key());
-            let site = self.site(&entry, host, defaults, upstreams);
+            let site = self.site(&entry, host, defaults, upstreams, &mut shared);
             let Some(site) = site else { continue };
-            for host in std::iter::once(&site.host).chain(&site.aliases) {
+            let all = std::iter::once(&site.host)
+                .chain(&site.aliases)
+                .chain(&site.canonical_for);
+            for host in all {
                 let start = host.span.start;
                 if let Some(first) = hosts.insert(host.value.clone(), start) {
                     let first = self.document.place(first);
@@ -113,27 +100,26 @@ impl Reader<'_> {
         host: Option<Placed<Host>>,
         defaults: &Defaults,
         upstreams: &mut Upstreams,
+        shared: &mut Shared,
     ) -> Option<Site> {
-        let own = OwnRoute::new(PathPattern::Segments("/".to_owned()), entry.key());
-        let mut routes = vec![own];
-        let mut aliases = Vec::new();
+        let key = Placed::new(RouteKey::everything(), entry.key());
+        let mut own = vec![OwnSettings::new(key)];
+        let (mut aliases, mut canonical_for) = (Vec::new(), Vec::new());
         let (mut tls, mut redirects) = (None, None);
         let before = self.diagnostics.len();
         match entry.value.get_ref() {
-            DeValue::String(_) => {
-                routes[0].has_to = true;
-                routes[0].to = self.target(entry.value, upstreams);
-            }
+            DeValue::String(_) => self.short_route(entry, &mut own[0], upstreams),
             DeValue::Table(table) => {
                 for entry in entries(table) {
                     if is_path(entry.name) {
-                        routes.extend(self.route(&entry, upstreams));
+                        own.extend(self.route(&entry, upstreams));
                     } else if self.key(Scope::Site, &entry).is_some() {
                         match entry.name {
-                            "aliases" => aliases = self.aliases(entry.value),
+                            "aliases" => aliases = self.hosts(entry.value),
+                            "canonical_for" => canonical_for = self.hosts(entry.value),
                             "tls" => tls = self.tls(entry.value),
                             "https_redirect" => redirects = self.boolean(entry.value),
-                            _ => self.route_key(&entry, &mut routes[0], upstreams),
+                            _ => self.setting(&entry, &mut own[0], upstreams),
                         }
                     }
                 }
@@ -146,16 +132,32 @@ impl Reader<'_> {
         }
         // A key that is wrong may have been the action.
         let is_whole = self.diagnostics.len() == before;
-        self.slash_pairs(&routes);
         Some(Site {
             host: host?,
             aliases,
+            canonical_for,
             tls: Reader::tls_of_site(tls, redirects, defaults),
-            routes: self.inherit(&routes, defaults, is_whole),
+            routes: self.routes(own, &defaults.settings, is_whole, shared),
         })
     }
 
-    fn aliases(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Placed<Host>> {
+    fn routes(
+        &mut self,
+        mut own: Vec<OwnSettings>,
+        defaults: &OwnSettings,
+        is_whole: bool,
+        shared: &mut Shared,
+    ) -> Vec<Route> {
+        add_head(&mut own);
+        self.same_routes(&own);
+        let tree = Tree::new(own.iter().map(|own| &own.key.value).collect());
+        let routes = self.inherit(&own, &tree, defaults, is_whole, shared);
+        self.slash_pairs(&routes);
+        self.access_gaps(&own, &tree);
+        routes
+    }
+
+    fn hosts(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Placed<Host>> {
         let texts = self.texts(value, "\"www.app.example\"");
         let hosts = texts
             .into_iter()
@@ -177,114 +179,38 @@ impl Reader<'_> {
         }
     }
 
-    fn route(&mut self, entry: &Entry<'_, '_>, upstreams: &mut Upstreams) -> Option<OwnRoute> {
-        let path = self.path(entry);
-        let mut route = OwnRoute::new(PathPattern::Segments("/".to_owned()), entry.key());
+    fn route(&mut self, entry: &Entry<'_, '_>, upstreams: &mut Upstreams) -> Option<OwnSettings> {
+        let key = self.route_key(entry);
+        let is_valid = key.is_some();
+        let everything = || Placed::new(RouteKey::everything(), entry.key());
+        let mut own = OwnSettings::new(key.unwrap_or_else(everything));
         match entry.value.get_ref() {
-            DeValue::String(_) => {
-                route.has_to = true;
-                route.to = self.target(entry.value, upstreams);
-            }
+            DeValue::String(_) => self.short_route(entry, &mut own, upstreams),
             DeValue::Table(table) => {
                 for entry in entries(table) {
                     if self.key(Scope::Route, &entry).is_some() {
-                        self.route_key(&entry, &mut route, upstreams);
+                        self.setting(&entry, &mut own, upstreams);
                     }
                 }
             }
             other => {
                 let label = "write a URL, or a table with `to`";
                 self.wrong_type(entry.value.span(), other, "a table", label);
-                route.has_to = true;
+                own.action = Some((OwnAction::Wrong, entry.key()));
             }
         }
-        route.path = path?;
-        Some(route)
+        is_valid.then_some(own)
     }
 
-    fn route_key(
+    /// A text in place of a table is its `to`.
+    fn short_route(
         &mut self,
         entry: &Entry<'_, '_>,
-        route: &mut OwnRoute,
+        own: &mut OwnSettings,
         upstreams: &mut Upstreams,
     ) {
-        match entry.name {
-            "to" => {
-                route.has_to = true;
-                route.to = self.target(entry.value, upstreams);
-            }
-            "path" => {
-                let text = self.text(entry.value, "\"/v2{rest}\"");
-                route.replacement = text.and_then(|text: Text| self.replacement(&text));
-            }
-            _ => {}
-        }
-    }
-
-    /// The routes with what they inherit: from the enclosing route with the longest path that has it.
-    fn inherit(&mut self, own: &[OwnRoute], defaults: &Defaults, is_whole: bool) -> Vec<Route> {
-        let mut routes = Vec::new();
-        for route in own {
-            let mut enclosing: Vec<&OwnRoute> = own
-                .iter()
-                .filter(|other| other.path.value.encloses(&route.path.value))
-                .collect();
-            enclosing.sort_by_key(|other| std::cmp::Reverse(other.path.value.text().len()));
-            let with_to = enclosing.iter().position(|other| other.has_to);
-            let to = match with_to {
-                Some(at) => enclosing[at].to.clone(),
-                None => defaults.to.clone(),
-            };
-            // `path` is an option of `to`: what encloses the route with the `to` does not apply to it.
-            let until = with_to.map_or(enclosing.len(), |at| at + 1);
-            let mut below = enclosing[..until].iter();
-            let replacement = below.find_map(|other| replacement_below(other, &route.path.value));
-            match to {
-                Some(to) => routes.push(Route {
-                    path: route.path.clone(),
-                    to,
-                    replacement,
-                }),
-                None if with_to.is_some() || !is_whole => {}
-                // A site may have nothing but the routes below it.
-                None if route.path.value.text() == "/"
-                    && own.len() > 1
-                    && replacement.is_none() => {}
-                None => self.error(
-                    "no-action",
-                    route.path.span.clone(),
-                    "this route has no action",
-                    "write for example to = \"http://127.0.0.1:3000\"",
-                ),
-            }
-        }
-        routes
-    }
-
-    /// `/app` beside `/app/`: almost always one was meant, since the other would get a single path.
-    fn slash_pairs(&mut self, routes: &[OwnRoute]) {
-        for with in routes {
-            let PathPattern::Segments(text) = &with.path.value else {
-                continue;
-            };
-            let Some(stripped) = text.strip_suffix('/').filter(|text| !text.is_empty()) else {
-                continue;
-            };
-            let is_pair = |other: &&OwnRoute| matches!(&other.path.value, PathPattern::Segments(text) if text == stripped);
-            let Some(without) = routes.iter().find(is_pair) else {
-                continue;
-            };
-            if without.to.as_ref().map(|to| &to.value) != with.to.as_ref().map(|to| &to.value) {
-                self.error(
-                    "slash-pair",
-                    without.path.span.clone(),
-                    format!(
-                        "`{stripped}` would get a single path, because `{text}` goes elsewhere"
-                    ),
-                    format!("`{stripped}` also matches all below; keep one of them"),
-                );
-            }
-        }
+        let to = self.target(entry.value, upstreams).map(OwnAction::To);
+        own.action = Some((to.unwrap_or(OwnAction::Wrong), entry.key()));
     }
 
     /// The name of a site.
@@ -317,16 +243,31 @@ impl Reader<'_> {
     }
 }
 
-/// What replaces the path of `route`, if `other`, which encloses it, says so.
-fn replacement_below(other: &OwnRoute, route: &PathPattern) -> Option<String> {
-    let before = other.replacement.as_ref()?;
-    let path = other.path.value.text().trim_end_matches('/');
-    let rest = route.text().strip_prefix(path).unwrap_or_default();
-    let replaced = format!("{before}{}", rest.trim_end_matches('/'));
-    Some(match replaced.is_empty() {
-        true => "/".to_owned(),
-        false => replaced,
-    })
+/// What is wrong with a host in lower case that may have a port, and the repair.
+pub(super) fn authority_problem(authority: &str) -> Option<(&'static str, &'static str)> {
+    const PORT: (&str, &str) = ("write a number from 1 to 65535", "the port is invalid");
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let is_port = |port: &str| {
+        let is_digits = port.bytes().all(|byte| byte.is_ascii_digit());
+        is_digits && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    if port.is_some_and(|port| !is_port(port)) {
+        return Some(PORT);
+    }
+    let address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    if let Some(address) = address {
+        let is_valid = address.parse::<Ipv6Addr>().is_ok();
+        return (!is_valid).then_some(("write for example [::1]", "this is not an IPv6 address"));
+    }
+    if host.starts_with("*.") {
+        return Some(("write the host itself", "a star is no host"));
+    }
+    host_problem(host)
 }
 
 /// What is wrong with a host name in lower case, and the repair.

@@ -5,24 +5,23 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::own::OwnSettings;
 use super::target::Upstreams;
 use super::{Entry, Reader, entries};
-use crate::keys::Scope;
-use crate::model::{Configuration, Placed, Tls};
+use crate::keys::{self, Scope};
+use crate::model::{Configuration, Placed, RouteKey, Tls};
 
 const ADDRESS: &str = "\":80\"";
 const CERTIFICATE: &str = "\"/etc/blitz/certs/*.pem\"";
-const NETWORK: &str = "\"10.0.0.0/8\"";
 
 /// The only version of the language.
 const VERSION: &str = "1";
 
 /// Keys that stand for all sites.
-#[derive(Default)]
 pub(super) struct Defaults {
     pub(super) tls: Option<bool>,
     pub(super) redirects: Option<bool>,
-    pub(super) to: Option<Placed<String>>,
+    pub(super) settings: OwnSettings,
 }
 
 impl Reader<'_> {
@@ -45,7 +44,10 @@ impl Reader<'_> {
                 "config_version" => self.version(value),
                 "listen" => configuration.listen = Some(self.places(value, ADDRESS)),
                 "listen_tls" => configuration.listen_tls = Some(self.places(value, ADDRESS)),
-                "trusted_proxies" => configuration.trusted_proxies = self.places(value, NETWORK),
+                "trusted_proxies" => {
+                    let networks = self.placed_networks(value);
+                    configuration.trusted_proxies = networks.unwrap_or_default();
+                }
                 "certificates" => configuration.certificates = self.places(value, CERTIFICATE),
                 "site" => configuration.sites = self.sites(value, &defaults, &mut upstreams),
                 _ => {}
@@ -78,7 +80,12 @@ impl Reader<'_> {
     }
 
     fn defaults(&mut self, entry: Option<&Entry<'_, '_>>, upstreams: &mut Upstreams) -> Defaults {
-        let mut defaults = Defaults::default();
+        let key = Placed::new(RouteKey::everything(), 0..0);
+        let mut defaults = Defaults {
+            tls: None,
+            redirects: None,
+            settings: OwnSettings::new(key),
+        };
         let Some(entry) = entry else { return defaults };
         let DeValue::Table(table) = entry.value.get_ref() else {
             let label = "write for example defaults.tls = true";
@@ -92,7 +99,9 @@ impl Reader<'_> {
             match entry.name {
                 "tls" => defaults.tls = self.tls(entry.value),
                 "https_redirect" => defaults.redirects = self.boolean(entry.value),
-                "to" => defaults.to = self.target(entry.value, upstreams),
+                name if !keys::is_of_site(name) => {
+                    self.setting(&entry, &mut defaults.settings, upstreams);
+                }
                 name => self.error(
                     "not-a-default",
                     entry.key(),

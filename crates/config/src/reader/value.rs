@@ -12,6 +12,8 @@ pub(super) struct Text {
     /// The same before: diagnostics must not show the values of variables, which may be secret.
     pub(super) written: String,
     pub(super) span: Span,
+    /// Parts of the value that have no placeholders, because they come from variables.
+    pub(super) literals: Vec<Span>,
     /// Its characters are those of the file, behind one quote.
     is_verbatim: bool,
 }
@@ -22,6 +24,24 @@ impl Text {
         match self.is_verbatim {
             true => self.span.start + 1 + part.start..self.span.start + 1 + part.end,
             false => self.span.clone(),
+        }
+    }
+
+    /// The text behind its first bytes.
+    pub(super) fn behind(&self, start: usize) -> Text {
+        let is_behind = |part: &&Span| part.end > start;
+        let moved = |part: &Span| part.start.saturating_sub(start)..part.end - start;
+        // Its quote stands where the first bytes end.
+        let span = match self.is_verbatim {
+            true => self.span.start + start..self.span.end,
+            false => self.span.clone(),
+        };
+        Text {
+            value: self.value.get(start..).unwrap_or_default().to_owned(),
+            written: self.written.clone(),
+            literals: self.literals.iter().filter(is_behind).map(moved).collect(),
+            is_verbatim: self.is_verbatim,
+            span,
         }
     }
 
@@ -52,6 +72,7 @@ impl Reader<'_> {
         let mut text = Text {
             value: text.to_owned(),
             written: text.to_owned(),
+            literals: Vec::new(),
             is_verbatim: inner == Some(text),
             span,
         };
@@ -59,7 +80,8 @@ impl Reader<'_> {
             Ok(None) => Some(text),
             Ok(Some(expanded)) => {
                 text.is_verbatim = false;
-                text.value = expanded;
+                text.value = expanded.text;
+                text.literals = expanded.literals;
                 Some(text)
             }
             Err(error) => {

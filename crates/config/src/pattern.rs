@@ -1,0 +1,306 @@
+//! Patterns of paths: which requests a route matches, and which of two routes comes first.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::method::Methods;
+use crate::model::RouteKey;
+
+/// The paths that a route matches, compared after normalising: segments, and what may follow them.
+///
+/// The path `/` has one segment, which is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PathPattern {
+    /// The first segments of each path.
+    pub segments: Box<[Segment]>,
+    /// What follows them.
+    pub end: PathEnd,
+}
+
+/// The segments of a path between two slashes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// This text; it is empty at the end of `=/a/` only.
+    Text(Box<str>),
+    /// Any text that is not empty, with the name of the parameter.
+    Parameter(Box<str>),
+}
+
+/// What follows the segments of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PathEnd {
+    /// Nothing: `=/a`.
+    Exact,
+    /// One or more segments, of which the last may be empty: `/a/`.
+    Below,
+    /// Any segments or none: `/a`.
+    Subtree,
+    /// A segment that begins with this text, which is not empty, and any further ones: `/a*`.
+    Prefix(Box<str>),
+}
+
+impl PathPattern {
+    /// Every path: `/`.
+    pub(crate) fn everything() -> PathPattern {
+        PathPattern {
+            segments: Box::new([]),
+            end: PathEnd::Subtree,
+        }
+    }
+
+    /// Whether it matches every path.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.segments.is_empty() && self.end == PathEnd::Subtree
+    }
+
+    /// Whether it matches this normalised path.
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
+        let Some(path) = path.strip_prefix('/') else {
+            // That of `OPTIONS *`.
+            return self.is_everything();
+        };
+        let mut rest = path.split('/');
+        let is_match = |segment: &Segment| match (segment, rest.next()) {
+            (_, None) => false,
+            (Segment::Text(text), Some(found)) => **text == *found,
+            (Segment::Parameter(_), Some(found)) => !found.is_empty(),
+        };
+        if !self.segments.iter().all(is_match) {
+            return false;
+        }
+        match &self.end {
+            PathEnd::Exact => rest.next().is_none(),
+            PathEnd::Below => rest.next().is_some(),
+            PathEnd::Subtree => true,
+            PathEnd::Prefix(text) => rest.next().is_some_and(|next| next.starts_with(&**text)),
+        }
+    }
+
+    /// Whether it matches all paths that the other one matches.
+    #[must_use]
+    pub fn encloses(&self, other: &PathPattern) -> bool {
+        let (count, others) = (self.segments.len(), other.segments.len());
+        let is_covered = |(at, segment): (usize, &Segment)| match other.segments.get(at) {
+            Some(inner) => segment.covers(inner),
+            // A prefix is the beginning of a segment that is not empty.
+            None => {
+                at == others
+                    && matches!(other.end, PathEnd::Prefix(_))
+                    && matches!(segment, Segment::Parameter(_))
+            }
+        };
+        if !self.segments.iter().enumerate().all(is_covered) {
+            return false;
+        }
+        match &self.end {
+            PathEnd::Subtree => true,
+            PathEnd::Exact => count == others && other.end == PathEnd::Exact,
+            PathEnd::Below => {
+                let has_more = matches!(other.end, PathEnd::Below | PathEnd::Prefix(_));
+                others > count || (others == count && has_more)
+            }
+            PathEnd::Prefix(text) => match (other.segments.get(count), &other.end) {
+                (Some(Segment::Text(inner)), _) => inner.starts_with(&**text),
+                (None, PathEnd::Prefix(inner)) => others == count && inner.starts_with(&**text),
+                _ => false,
+            },
+        }
+    }
+
+    /// The paths that both match, as a pattern.
+    pub(crate) fn intersection(&self, other: &PathPattern) -> Option<PathPattern> {
+        let (long, short) = match self.segments.len() >= other.segments.len() {
+            true => (self, other),
+            false => (other, self),
+        };
+        let both = long.segments.iter().zip(&*short.segments);
+        let mut segments: Vec<Segment> = both
+            .map(|(a, b)| a.intersection(b))
+            .collect::<Option<_>>()?;
+        let further = &long.segments[short.segments.len()..];
+        let Some((next, last)) = further.split_first() else {
+            let end = long.end.intersection(&short.end)?;
+            let segments = segments.into();
+            return Some(PathPattern { segments, end });
+        };
+        match &short.end {
+            PathEnd::Exact => return None,
+            PathEnd::Below | PathEnd::Subtree => segments.extend_from_slice(further),
+            PathEnd::Prefix(text) => match next {
+                Segment::Text(found) if !found.starts_with(&**text) => return None,
+                Segment::Text(_) => segments.extend_from_slice(further),
+                Segment::Parameter(_) if last.is_empty() && long.end == PathEnd::Subtree => {
+                    let end = PathEnd::Prefix(text.clone());
+                    let segments = segments.into();
+                    return Some(PathPattern { segments, end });
+                }
+                // `/a*` and `/{id}/b`: the language has no pattern for these paths, and this one has all of them.
+                Segment::Parameter(_) => segments.extend_from_slice(further),
+            },
+        }
+        Some(PathPattern {
+            segments: segments.into(),
+            end: long.end.clone(),
+        })
+    }
+
+    /// Which of two patterns that match one path comes first: that with text where they differ, then that with a
+    /// longer beginning of a segment, that with a parameter, and that which ends, as `=/a`, `/a/`, `/a`. Others have
+    /// some order.
+    pub(crate) fn by_rank(&self, other: &PathPattern) -> Ordering {
+        let count = self.segments.len().max(other.segments.len());
+        let ranks = (0..=count).map(|at| self.rank(at).cmp(&other.rank(at)));
+        ranks
+            .fold(Ordering::Equal, Ordering::then)
+            .then_with(|| self.end.order().cmp(&other.end.order()))
+    }
+
+    fn rank(&self, at: usize) -> Rank<'_> {
+        match (self.segments.get(at), &self.end) {
+            (Some(Segment::Text(text)), _) => Rank::Text(text),
+            (Some(Segment::Parameter(_)), _) => Rank::Parameter,
+            (None, PathEnd::Prefix(text)) if at == self.segments.len() => {
+                Rank::Prefix(std::cmp::Reverse(text.len()), text)
+            }
+            (None, _) => Rank::End,
+        }
+    }
+
+    /// The same for patterns that match the same paths, whatever the names of their parameters.
+    pub(crate) fn shape(&self) -> String {
+        let mut shape = String::new();
+        for segment in &self.segments {
+            shape.push('/');
+            shape.push_str(match segment {
+                Segment::Text(text) => text,
+                Segment::Parameter(_) => "{}",
+            });
+        }
+        match &self.end {
+            PathEnd::Exact => shape.push('='),
+            PathEnd::Below => shape.push_str("/?"),
+            PathEnd::Subtree => {}
+            PathEnd::Prefix(text) => {
+                shape.push('/');
+                shape.push_str(text);
+                shape.push('?');
+            }
+        }
+        shape
+    }
+}
+
+/// What decides between two patterns at a segment, the first one first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank<'a> {
+    Text(&'a str),
+    Prefix(std::cmp::Reverse<usize>, &'a str),
+    Parameter,
+    End,
+}
+
+impl Segment {
+    fn covers(&self, other: &Segment) -> bool {
+        match (self, other) {
+            (Segment::Text(text), Segment::Text(inner)) => text == inner,
+            (Segment::Text(_), Segment::Parameter(_)) => false,
+            (Segment::Parameter(_), Segment::Text(inner)) => !inner.is_empty(),
+            (Segment::Parameter(_), Segment::Parameter(_)) => true,
+        }
+    }
+
+    fn intersection(&self, other: &Segment) -> Option<Segment> {
+        match self.covers(other) {
+            true => Some(other.clone()),
+            false => other.covers(self).then(|| self.clone()),
+        }
+    }
+}
+
+impl PathEnd {
+    /// What both allow behind the same segments.
+    fn intersection(&self, other: &PathEnd) -> Option<PathEnd> {
+        match (self, other) {
+            (PathEnd::Subtree, end) | (end, PathEnd::Subtree) => Some(end.clone()),
+            (PathEnd::Exact, PathEnd::Exact) => Some(PathEnd::Exact),
+            (PathEnd::Exact, _) | (_, PathEnd::Exact) => None,
+            (PathEnd::Below, end) | (end, PathEnd::Below) => Some(end.clone()),
+            (PathEnd::Prefix(a), PathEnd::Prefix(b)) if a.starts_with(&**b) => Some(self.clone()),
+            (PathEnd::Prefix(a), PathEnd::Prefix(b)) if b.starts_with(&**a) => Some(other.clone()),
+            (PathEnd::Prefix(_), PathEnd::Prefix(_)) => None,
+        }
+    }
+
+    fn order(&self) -> u8 {
+        match self {
+            PathEnd::Exact => 0,
+            PathEnd::Prefix(_) => 1,
+            PathEnd::Below => 2,
+            PathEnd::Subtree => 3,
+        }
+    }
+}
+
+impl RouteKey {
+    /// All requests of a site: `/`.
+    pub(crate) fn everything() -> RouteKey {
+        RouteKey {
+            methods: None,
+            path: PathPattern::everything(),
+        }
+    }
+
+    /// Whether it matches all requests that the other one matches.
+    #[must_use]
+    pub fn encloses(&self, other: &RouteKey) -> bool {
+        let has_methods = match (self.methods, other.methods) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(outer), Some(inner)) => outer.intersection(inner) == inner,
+        };
+        has_methods && self.path.encloses(&other.path)
+    }
+
+    /// The requests that both match.
+    pub(crate) fn intersection(&self, other: &RouteKey) -> Option<RouteKey> {
+        let methods = match (self.methods, other.methods) {
+            (None, methods) | (methods, None) => methods,
+            (Some(a), Some(b)) => Some(a.intersection(b)),
+        };
+        if methods.is_some_and(Methods::is_empty) {
+            return None;
+        }
+        let path = self.path.intersection(&other.path)?;
+        Some(RouteKey { methods, path })
+    }
+
+    /// Which of two keys that match one request comes first: by the path, and then that with methods.
+    pub(crate) fn by_rank(&self, other: &RouteKey) -> Ordering {
+        let methods = |key: &RouteKey| (key.methods.is_none(), key.methods.map(Methods::bits));
+        let by_path = self.path.by_rank(&other.path);
+        by_path.then_with(|| methods(self).cmp(&methods(other)))
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.end == PathEnd::Exact {
+            f.write_str("=")?;
+        }
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(text) => write!(f, "/{text}")?,
+                Segment::Parameter(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        match &self.end {
+            PathEnd::Exact => Ok(()),
+            PathEnd::Below => f.write_str("/"),
+            PathEnd::Subtree if self.segments.is_empty() => f.write_str("/"),
+            PathEnd::Subtree => Ok(()),
+            PathEnd::Prefix(text) => write!(f, "/{text}*"),
+        }
+    }
+}

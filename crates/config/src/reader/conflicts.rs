@@ -1,0 +1,186 @@
+//! Routes of a site that contradict each other.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Reader;
+use super::own::{Own, OwnSettings};
+use super::tree::Tree;
+use crate::method::Method;
+use crate::model::{Route, RouteKey};
+use crate::pattern::{PathEnd, PathPattern};
+use crate::settings::{Action, Proxy};
+
+/// A key with GET takes HEAD too, unless a key with the same path names HEAD.
+pub(super) fn add_head(own: &mut [OwnSettings]) {
+    let has = |own: &OwnSettings, method| {
+        let methods = own.key.value.methods;
+        methods.is_some_and(|methods| methods.contains(method))
+    };
+    let with_head = own.iter().filter(|own| has(own, Method::Head));
+    let with_head: HashSet<String> = with_head.map(|own| own.key.value.path.shape()).collect();
+    for own in own {
+        if has(own, Method::Get)
+            && !with_head.contains(&own.key.value.path.shape())
+            && let Some(methods) = &mut own.key.value.methods
+        {
+            methods.insert(Method::Head);
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// Two routes that match the same requests with equal rank. The first of `own` is the site itself.
+    pub(super) fn same_routes(&mut self, own: &[OwnSettings]) {
+        let mut seen: HashMap<String, Vec<&OwnSettings>> = HashMap::new();
+        // Another route `/` stands for a site that has no action.
+        let is_route = |(at, own): &(usize, &OwnSettings)| *at > 0 || own.has_action();
+        for (_, route) in own.iter().enumerate().filter(is_route) {
+            let others = seen.entry(route.key.value.path.shape()).or_default();
+            let is_same = |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
+            if let Some(first) = others.iter().find(is_same) {
+                let place = self.document.place(first.key.span.start);
+                let label = match first.key.span == own[0].key.span {
+                    true => "the site itself is the route `/`; write these keys there".to_owned(),
+                    false => format!("the same as {place}; keep one of them"),
+                };
+                let (one, other) = (&first.key.value, &route.key.value);
+                let message = format!("`{one}` and `{other}` match the same requests");
+                self.error("same-route", route.key.span.clone(), message, label);
+            }
+            others.push(route);
+        }
+    }
+
+    /// `/app` beside `/app/`: almost always one was meant, since the other would get a single path.
+    pub(super) fn slash_pairs(&mut self, routes: &[Route]) {
+        let of_end = |end: fn(&PathEnd) -> bool| {
+            let routes = routes.iter();
+            routes.filter(move |route| end(&route.key.value.path.end))
+        };
+        let mut with: HashMap<String, Vec<&Route>> = HashMap::new();
+        for route in of_end(|end| *end == PathEnd::Below) {
+            let without = PathPattern {
+                end: PathEnd::Subtree,
+                ..route.key.value.path.clone()
+            };
+            with.entry(without.shape()).or_default().push(route);
+        }
+        if with.is_empty() {
+            return;
+        }
+        for without in of_end(|end| *end == PathEnd::Subtree) {
+            let found = with.get(&without.key.value.path.shape());
+            let is_pair = |with: &&&Route| {
+                takes_all_methods(&with.key.value, &without.key.value)
+                    && !is_same_action(&with.settings.action.value, &without.settings.action.value)
+            };
+            let Some(with) = found.and_then(|with| with.iter().find(is_pair)) else {
+                continue;
+            };
+            let (path, below) = (&without.key.value.path, &with.key.value.path);
+            self.error(
+                "slash-pair",
+                without.key.span.clone(),
+                format!("`{path}` would get a single path, because `{below}` goes elsewhere"),
+                format!("`{path}` also matches all below; keep one, or write \"={path}\""),
+            );
+        }
+    }
+
+    /// Routes that can take a request that a protected one matches, and that do not inherit its protection.
+    pub(super) fn access_gaps(&mut self, own: &[OwnSettings], tree: &Tree<'_>) {
+        let checks: [(&str, fn(&OwnSettings) -> (bool, bool)); 2] = [
+            ("allow", |own| written(&own.allow)),
+            ("deny", |own| written(&own.deny)),
+        ];
+        for (name, check) in checks {
+            let mut found = HashSet::new();
+            for (at, protected) in own.iter().enumerate() {
+                let (_, has_value) = check(protected);
+                if !has_value {
+                    continue;
+                }
+                for other in tree.ahead(at) {
+                    let key = &protected.key.value;
+                    let says_own = tree
+                        .enclosing(&own[other].key.value)
+                        .into_iter()
+                        .any(|level| check(&own[level]).0 && !own[level].key.value.encloses(key));
+                    if !says_own && is_reached(&own[other].key.value, key, tree, own) {
+                        found.insert((other, at));
+                    }
+                }
+            }
+            let mut found: Vec<_> = found.into_iter().collect();
+            found.sort_unstable();
+            found.dedup_by_key(|(other, _)| *other);
+            for (other, at) in found {
+                self.access_gap(name, &own[other], &own[at]);
+            }
+        }
+    }
+
+    fn access_gap(&mut self, name: &str, route: &OwnSettings, protected: &OwnSettings) {
+        let place = self.document.place(protected.key.span.start);
+        let (key, other) = (&route.key.value, &protected.key.value);
+        self.error(
+            "access-gap",
+            route.key.span.clone(),
+            format!("`{key}` takes requests of `{other}`, and does not inherit its `{name}`"),
+            format!("write `{name}` here too, or {name} = false; `{other}` is at {place}"),
+        );
+    }
+}
+
+/// Whether a key is written, and whether it has a value.
+fn written<T: Clone>(own: &Own<T>) -> (bool, bool) {
+    (own.is_written(), own.value().is_some())
+}
+
+/// Whether no third route comes before `route` for all requests that it shares with `protected`.
+fn is_reached(
+    route: &RouteKey,
+    protected: &RouteKey,
+    tree: &Tree<'_>,
+    own: &[OwnSettings],
+) -> bool {
+    let Some(shared) = route.intersection(protected) else {
+        return false;
+    };
+    let mut others = tree.enclosing(&shared).into_iter();
+    !others.any(|other| own[other].key.value.by_rank(route).is_lt())
+}
+
+/// Whether two keys with the same paths have equal rank and a common request.
+fn overlap(a: &RouteKey, b: &RouteKey) -> bool {
+    match (a.methods, b.methods) {
+        (None, None) => true,
+        (Some(a), Some(b)) => !a.intersection(b).is_empty(),
+        _ => false,
+    }
+}
+
+fn takes_all_methods(outer: &RouteKey, inner: &RouteKey) -> bool {
+    match (outer.methods, inner.methods) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(outer), Some(inner)) => outer.intersection(inner) == inner,
+    }
+}
+
+/// Whether two actions do the same, wherever they are written.
+fn is_same_action(a: &Action, b: &Action) -> bool {
+    match (a, b) {
+        (Action::Proxy(a), Action::Proxy(b)) => is_same_proxy(a, b),
+        (Action::Redirect(a), Action::Redirect(b)) => a == b,
+        (Action::Respond(a), Action::Respond(b)) => a == b,
+        _ => false,
+    }
+}
+
+fn is_same_proxy(a: &Proxy, b: &Proxy) -> bool {
+    let path = |proxy: &'_ Proxy| proxy.path.as_ref().map(|path| path.value.clone());
+    let host = |proxy: &'_ Proxy| proxy.host.as_ref().map(|host| host.value.clone());
+    let raw = |proxy: &Proxy| proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
+    a.to.value == b.to.value && path(a) == path(b) && host(a) == host(b) && raw(a) == raw(b)
+}

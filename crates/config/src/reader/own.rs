@@ -1,0 +1,132 @@
+//! What a route says itself, before it inherits.
+
+use std::sync::Arc;
+
+use crate::method::Methods;
+use crate::model::{Placed, RouteKey, Span};
+use crate::network::Network;
+use crate::settings::{
+    ErrorPage, FieldRule, ForwardedHost, Redirect, Respond, StatusPattern, TimeLimit,
+};
+use crate::template::Template;
+
+/// A value that a level may say.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Own<T> {
+    /// It says nothing.
+    #[default]
+    Inherited,
+    /// `false`: the default applies.
+    Removed,
+    /// This value.
+    Value(T),
+}
+
+impl<T: Clone> Own<T> {
+    /// Replaces what was inherited.
+    pub(super) fn apply(&self, inherited: &mut Option<T>) {
+        match self {
+            Own::Inherited => {}
+            Own::Removed => *inherited = None,
+            Own::Value(value) => *inherited = Some(value.clone()),
+        }
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        !matches!(self, Own::Inherited)
+    }
+
+    pub(super) fn value(&self) -> Option<&T> {
+        match self {
+            Own::Value(value) => Some(value),
+            Own::Inherited | Own::Removed => None,
+        }
+    }
+}
+
+/// What a route, a site or `defaults` says.
+#[derive(Debug)]
+pub(super) struct OwnSettings {
+    pub(super) key: Placed<RouteKey>,
+    /// The first action, and the place of its key.
+    pub(super) action: Option<(OwnAction, Span)>,
+    pub(super) path: Own<Arc<Placed<Template>>>,
+    pub(super) host: Own<Placed<ForwardedHost>>,
+    pub(super) raw_path: Own<Placed<bool>>,
+    /// The first option of `to` with the place of its key.
+    pub(super) option: Option<(&'static str, Span)>,
+    pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
+    pub(super) deny: Own<Arc<Placed<Vec<Network>>>>,
+    pub(super) methods: Own<Placed<Methods>>,
+    pub(super) body_max: Own<Placed<u64>>,
+    pub(super) request_trailers: Own<Placed<bool>>,
+    pub(super) connect: Own<Placed<TimeLimit>>,
+    pub(super) response: Own<Placed<TimeLimit>>,
+    pub(super) idle: Own<Placed<TimeLimit>>,
+    pub(super) headers: OwnMap<String, FieldRule>,
+    pub(super) request_headers: OwnMap<String, FieldRule>,
+    pub(super) errors: OwnMap<StatusPattern, ErrorPage>,
+}
+
+/// An action.
+#[derive(Debug, Clone)]
+pub(super) enum OwnAction {
+    /// It is wrong, so what lies below it has none.
+    Wrong,
+    To(Placed<String>),
+    Redirect(Placed<Arc<Redirect>>),
+    Respond(Placed<Arc<Respond>>),
+}
+
+/// A map that is merged by its keys.
+#[derive(Debug)]
+pub(super) struct OwnMap<K, V> {
+    /// `false`: nothing is inherited.
+    pub(super) is_removed: bool,
+    /// Sorted by key.
+    pub(super) entries: Vec<(K, Arc<V>)>,
+}
+
+impl<K, V> Default for OwnMap<K, V> {
+    fn default() -> OwnMap<K, V> {
+        OwnMap {
+            is_removed: false,
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<K, V> OwnMap<K, V> {
+    pub(super) fn is_written(&self) -> bool {
+        self.is_removed || !self.entries.is_empty()
+    }
+}
+
+impl OwnSettings {
+    pub(super) fn new(key: Placed<RouteKey>) -> OwnSettings {
+        OwnSettings {
+            key,
+            action: None,
+            path: Own::default(),
+            host: Own::default(),
+            raw_path: Own::default(),
+            option: None,
+            allow: Own::default(),
+            deny: Own::default(),
+            methods: Own::default(),
+            body_max: Own::default(),
+            request_trailers: Own::default(),
+            connect: Own::default(),
+            response: Own::default(),
+            idle: Own::default(),
+            headers: OwnMap::default(),
+            request_headers: OwnMap::default(),
+            errors: OwnMap::default(),
+        }
+    }
+
+    /// Whether it says an action, which may be wrong.
+    pub(super) fn has_action(&self) -> bool {
+        self.action.is_some()
+    }
+}

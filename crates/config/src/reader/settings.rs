@@ -1,0 +1,358 @@
+//! Keys of routes, sites and `defaults`.
+
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::own::{Own, OwnAction, OwnMap, OwnSettings};
+use super::target::Upstreams;
+use super::template::Place;
+use super::value::Text;
+use super::{Entry, Reader, entries};
+use crate::keys::Scope;
+use crate::method::{Method, Methods};
+use crate::model::Placed;
+use crate::network::Network;
+use crate::path;
+use crate::settings::{ErrorPage, ForwardedHost, StatusPattern, TimeLimit};
+use crate::template::{Part, Placeholder, Template};
+use crate::units::{self, ValueError};
+
+const NETWORK: &str = "\"10.0.0.0/8\"";
+
+impl Reader<'_> {
+    /// The value of a key that a route may have, and this version has.
+    pub(super) fn setting(
+        &mut self,
+        entry: &Entry<'_, '_>,
+        own: &mut OwnSettings,
+        upstreams: &mut Upstreams,
+    ) {
+        let value = entry.value;
+        match entry.name {
+            "to" => {
+                let to = self.target(value, upstreams).map(OwnAction::To);
+                self.action(entry, own, to);
+            }
+            "redirect" => {
+                let redirect = self.redirect(value, &own.key.value.path);
+                self.action(entry, own, redirect.map(OwnAction::Redirect));
+            }
+            "respond" => {
+                let respond = self.respond(value, &own.key.value.path);
+                self.action(entry, own, respond.map(OwnAction::Respond));
+            }
+            "path" => {
+                own.option.get_or_insert(("path", entry.key()));
+                own.path = self.own(value, |reader| reader.upstream_path(value, own));
+            }
+            "host" => {
+                own.option.get_or_insert(("host", entry.key()));
+                own.host = self.own(value, |reader| reader.forwarded_host(value));
+            }
+            "raw_path" => {
+                own.option.get_or_insert(("raw_path", entry.key()));
+                own.raw_path = self.own_boolean(value);
+            }
+            "allow" => own.allow = self.own(value, |reader| reader.networks(value)),
+            "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
+            "methods" => own.methods = self.own(value, |reader| reader.methods(value)),
+            "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
+            "request_trailers" => own.request_trailers = self.own_boolean(value),
+            "timeout" => self.timeouts(value, own),
+            "headers" => own.headers = self.fields(value, &own.key.value.path, None),
+            "request_headers" => {
+                let path = &own.key.value.path;
+                own.request_headers = self.fields(value, path, Some("host"));
+            }
+            "errors" => own.errors = self.error_pages(value),
+            _ => {}
+        }
+    }
+
+    fn action(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings, action: Option<OwnAction>) {
+        if let Some((_, first)) = &own.action {
+            let name = self.document.slice(first).to_owned();
+            let place = self.document.place(first.start);
+            self.error(
+                "two-actions",
+                entry.key(),
+                format!("`{name}` and `{}` contradict each other", entry.name),
+                format!("one action only; `{name}` is at {place}"),
+            );
+            return;
+        }
+        own.action = Some((action.unwrap_or(OwnAction::Wrong), entry.key()));
+    }
+
+    /// A value, or `false` in its place. A value that is wrong takes nothing away.
+    fn own<T>(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        read: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Own<T> {
+        match value.get_ref() {
+            DeValue::Boolean(false) => Own::Removed,
+            _ => read(self).map_or(Own::Inherited, Own::Value),
+        }
+    }
+
+    fn own_boolean(&mut self, value: &Spanned<DeValue<'_>>) -> Own<Placed<bool>> {
+        let is_on = self.boolean(value);
+        is_on.map_or(Own::Inherited, |is_on| {
+            Own::Value(Placed::new(is_on, value.span()))
+        })
+    }
+
+    /// What an upstream receives as the path.
+    fn upstream_path(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        own: &OwnSettings,
+    ) -> Option<Arc<Placed<Template>>> {
+        let text = self.text(value, "\"/v2{rest}\"")?;
+        let template = self.template(&text, &own.key.value.path, Place::Url)?;
+        self.check_path(&text, &template)?;
+        let template = without_double_slash(&template);
+        Some(Arc::new(Placed::new(template, text.span)))
+    }
+
+    /// The texts of a path are those of a normal path that begins with a slash.
+    fn check_path(&mut self, text: &Text, template: &Template) -> Option<()> {
+        if let Some(Part::Text(first)) = template.parts().first()
+            && !first.starts_with('/')
+        {
+            self.error(
+                "path-slash",
+                text.span.clone(),
+                "a path begins with a slash",
+                format!("write \"/{}\"", text.written),
+            );
+            return None;
+        }
+        for part in template.parts() {
+            let Part::Text(plain) = part else { continue };
+            let checked = plain.split('/').try_for_each(path::check_segment);
+            if let Err((problem, remedy)) = checked {
+                let message = format!("the path {problem}");
+                self.error("path", text.span.clone(), message, remedy);
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn forwarded_host(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<ForwardedHost>> {
+        let text = self.text(value, "\"keep\", \"upstream\" or a name")?;
+        let host = match text.value.as_str() {
+            "keep" => ForwardedHost::Keep,
+            "upstream" => ForwardedHost::Upstream,
+            _ => {
+                let name = text.value.to_ascii_lowercase();
+                self.check_authority(&name, &text)?;
+                ForwardedHost::Name(name)
+            }
+        };
+        Some(Placed::new(host, text.span))
+    }
+
+    pub(super) fn networks(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<Arc<Placed<Vec<Network>>>> {
+        let placed = self.placed_networks(value)?;
+        let networks = placed.into_iter().map(|network| network.value).collect();
+        Some(Arc::new(Placed::new(networks, value.span())))
+    }
+
+    /// `None` if one of them is wrong.
+    pub(super) fn placed_networks(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<Vec<Placed<Network>>> {
+        let before = self.diagnostics.len();
+        let mut networks = Vec::new();
+        for text in self.texts(value, NETWORK) {
+            let network = self.parsed(&text, Network::parse);
+            networks.extend(network.map(|network| Placed::new(network, text.span)));
+        }
+        (self.diagnostics.len() == before).then_some(networks)
+    }
+
+    fn methods(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<Methods>> {
+        let before = self.diagnostics.len();
+        let mut methods = Methods::default();
+        for text in self.texts(value, "\"GET\"") {
+            match Method::parse(&text.value) {
+                Some(method) => methods.insert(method),
+                None => self.unknown_method(&text.written, text.span),
+            }
+        }
+        if self.diagnostics.len() != before {
+            return None;
+        }
+        if methods.contains(Method::Get) {
+            methods.insert(Method::Head);
+        }
+        Some(Placed::new(methods, value.span()))
+    }
+
+    fn body_max(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
+        let bytes = self.unit_value(value, "size", "\"10m\"", |text| {
+            match units::parse_size(text)? {
+                0 => Err(ValueError::new(
+                    "size",
+                    "0 would refuse all content",
+                    "write false for no limit, or a size above 0",
+                )),
+                bytes => Ok(bytes),
+            }
+        })?;
+        Some(Placed::new(bytes, value.span()))
+    }
+
+    fn timeouts(&mut self, value: &Spanned<DeValue<'_>>, own: &mut OwnSettings) {
+        match value.get_ref() {
+            DeValue::Boolean(false) => {
+                own.connect = Own::Removed;
+                own.response = Own::Removed;
+                own.idle = Own::Removed;
+            }
+            DeValue::Table(table) => {
+                for entry in entries(table) {
+                    if self.key(Scope::Timeout, &entry).is_none() {
+                        continue;
+                    }
+                    let value = entry.value;
+                    let limit = self.own(value, |reader| reader.time_limit(value));
+                    match entry.name {
+                        "connect" => own.connect = limit,
+                        "response" => own.response = limit,
+                        _ => own.idle = limit,
+                    }
+                }
+            }
+            other => {
+                let label = "write for example timeout.response = \"30s\"";
+                self.wrong_type(value.span(), other, "a table", label);
+            }
+        }
+    }
+
+    fn time_limit(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<TimeLimit>> {
+        let limit = self.unit_value(value, "duration", "\"30s\"", units::parse_time_limit)?;
+        Some(Placed::new(limit, value.span()))
+    }
+
+    /// A text with a unit.
+    fn unit_value<T>(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        what: &str,
+        example: &str,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Option<T> {
+        if let DeValue::Integer(number) = value.get_ref() {
+            let error = match what {
+                "duration" => units::parse_duration(number.as_str()).err(),
+                _ => None,
+            };
+            let label = error.map_or(format!("write {example}"), |error| error.remedy);
+            let message = format!("the {what} has no unit");
+            self.error("unit-missing", value.span(), message, label);
+            return None;
+        }
+        let text = self.text(value, example)?;
+        self.parsed(&text, parse)
+    }
+
+    /// The value of a text, or its error.
+    fn parsed<T>(
+        &mut self,
+        text: &Text,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Option<T> {
+        match parse(&text.value) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                // The texts of an error may have the value of a variable.
+                let (message, label) = match text.literals.is_empty() {
+                    true => (error.problem, error.remedy),
+                    false => self.of_variable(error.code),
+                };
+                self.error(error.code, text.span.clone(), message, label);
+                None
+            }
+        }
+    }
+
+    fn of_variable(&self, code: &str) -> (String, String) {
+        let message = format!("with its variables replaced this is no valid {code}");
+        (message, "correct the variable".to_owned())
+    }
+
+    fn error_pages(&mut self, value: &Spanned<DeValue<'_>>) -> OwnMap<StatusPattern, ErrorPage> {
+        let mut pages = OwnMap::default();
+        match value.get_ref() {
+            DeValue::Boolean(false) => pages.is_removed = true,
+            DeValue::Table(table) => {
+                for entry in entries(table) {
+                    let status = match units::parse_status(entry.name) {
+                        Ok(status) => status,
+                        Err(error) => {
+                            self.error(error.code, entry.key(), error.problem, error.remedy);
+                            continue;
+                        }
+                    };
+                    let file = match entry.value.get_ref() {
+                        DeValue::Boolean(false) => None,
+                        _ => match self.text(entry.value, "\"/srv/errors/404.html\"") {
+                            Some(text) => Some(text.placed()),
+                            None => continue,
+                        },
+                    };
+                    pages
+                        .entries
+                        .push((status, Arc::new(ErrorPage { status, file })));
+                }
+                pages.entries.sort_by_key(|(status, _)| *status);
+            }
+            other => {
+                let label = "write for example errors.404 = \"/srv/errors/404.html\"";
+                self.wrong_type(value.span(), other, "a table", label);
+            }
+        }
+        pages
+    }
+
+    /// A host with or without a port, in lower case.
+    pub(super) fn check_authority(&mut self, name: &str, text: &Text) -> Option<()> {
+        let Some((label, message)) = super::site::authority_problem(name) else {
+            return Some(());
+        };
+        self.error("host", text.span.clone(), message, label);
+        None
+    }
+}
+
+/// The same without a slash before a placeholder that begins with one.
+pub(super) fn without_double_slash(template: &Template) -> Template {
+    let mut parts = Vec::new();
+    let mut rest = template.parts().iter().peekable();
+    while let Some(part) = rest.next() {
+        let begins_with_slash = matches!(
+            rest.peek(),
+            Some(Part::Placeholder(
+                Placeholder::Path | Placeholder::Rest { bytes: 0, .. }
+            ))
+        );
+        match part {
+            Part::Text(text) if begins_with_slash && text.ends_with('/') => {
+                parts.extend(text.without_last_slash().map(Part::Text));
+            }
+            _ => parts.push(part.clone()),
+        }
+    }
+    Template::new(parts)
+}

@@ -1,0 +1,205 @@
+//! Settings of a route: its action, who may send requests, and what is changed in messages.
+//!
+//! Each value has the place where it is written, which may be that of an enclosing route, of the site or of
+//! `defaults`. What many routes inherit is shared.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::method::Methods;
+use crate::model::Placed;
+use crate::network::Network;
+use crate::template::Template;
+
+/// The settings of a route, what it inherits included. `None` and empty lists are the defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// What answers. Its place is the value of `to`, `redirect` or `respond`.
+    pub action: Placed<Action>,
+    /// The only clients that are served; others get 403.
+    pub allow: Option<Arc<Placed<Vec<Network>>>>,
+    /// Clients that get 403.
+    pub deny: Option<Arc<Placed<Vec<Network>>>>,
+    /// The only methods; requests with others get 405. HEAD is among them where GET is.
+    pub methods: Option<Placed<Methods>>,
+    /// The most content of a request, in bytes.
+    pub body_max: Option<Placed<u64>>,
+    /// How long an upstream may take.
+    pub timeouts: Timeouts,
+    /// Changes of the fields of responses.
+    pub headers: FieldRules,
+    /// Changes of the fields of forwarded requests.
+    pub request_headers: FieldRules,
+    /// Pages for errors. An exact status is before its class.
+    pub errors: Arc<[Arc<ErrorPage>]>,
+    /// Whether trailers of requests are forwarded; by default not.
+    pub request_trailers: Option<Placed<bool>>,
+}
+
+/// What answers a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// `to`: an upstream.
+    Proxy(Arc<Proxy>),
+    /// `redirect`: another URL.
+    Redirect(Arc<Redirect>),
+    /// `respond`: a fixed response.
+    Respond(Arc<Respond>),
+}
+
+/// An upstream, and what of a request is changed for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// Its URL, which has no path. The place is that of `to`, or of the server in `upstream`.
+    pub to: Placed<String>,
+    /// The path that it receives; `None` is the client's.
+    pub path: Option<Arc<Placed<Template>>>,
+    /// The host that it receives; `None` is the client's.
+    pub host: Option<Placed<ForwardedHost>>,
+    /// Whether the path is forwarded byte for byte; by default not.
+    pub raw_path: Option<Placed<bool>>,
+}
+
+/// The host of forwarded requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForwardedHost {
+    /// The client's.
+    Keep,
+    /// That of the upstream's URL.
+    Upstream,
+    /// This one, perhaps with a port.
+    Name(String),
+}
+
+/// A redirect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    /// Scheme and host; `None` where the target is a path.
+    pub origin: Option<RedirectOrigin>,
+    /// Path, query and fragment. The path may lack its slash, and the whole may be empty.
+    pub target: Template,
+    /// Whether the target has a query of its own: otherwise the client's is kept.
+    pub has_query: bool,
+}
+
+/// Scheme, host and port of a redirect's target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedirectOrigin {
+    /// This text, such as `https://new.example:8443`.
+    Text(String),
+    /// The host of the request between these texts: `https://` and, for example, `:8443`.
+    RequestHost {
+        /// The scheme with `://`.
+        before: String,
+        /// Empty, or a colon and a port.
+        after: String,
+    },
+}
+
+/// A fixed response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Respond {
+    /// 200 to 599.
+    pub status: u16,
+    /// The content.
+    pub body: RespondBody,
+    /// Its fields, before the route's `headers`.
+    pub headers: FieldRules,
+}
+
+/// The content of a fixed response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RespondBody {
+    /// None.
+    Empty,
+    /// A text.
+    Text(Template),
+    /// The content of a file.
+    File(Placed<String>),
+}
+
+/// How long an upstream may take. `None` is the default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Timeouts {
+    /// To connect.
+    pub connect: Option<Placed<TimeLimit>>,
+    /// From the request to the head of the response.
+    pub response: Option<Placed<TimeLimit>>,
+    /// Silence within the content of the response.
+    pub idle: Option<Placed<TimeLimit>>,
+}
+
+/// A limit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// More than zero.
+    After(Duration),
+    /// No limit.
+    Forever,
+}
+
+/// Changes of fields, each name once, sorted by name.
+pub type FieldRules = Arc<[Arc<FieldRule>]>;
+
+/// The change of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldRule {
+    /// The name in lower case.
+    pub name: String,
+    /// The change.
+    pub change: Placed<FieldChange>,
+}
+
+/// What becomes of a field. A value with a placeholder that has no value is removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FieldChange {
+    /// These lines replace those that there are.
+    Set(Vec<Template>),
+    /// This line, if the message has none.
+    Default(Template),
+    /// A further line.
+    Add(Template),
+    /// No line.
+    Remove,
+}
+
+/// The page for errors of a status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorPage {
+    /// The statuses.
+    pub status: StatusPattern,
+    /// The file; `None` is the page that is built in.
+    pub file: Option<Placed<String>>,
+}
+
+/// Statuses of errors, 400 to 599.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StatusPattern {
+    /// One status: `404`.
+    Exact(u16),
+    /// The hundred of this digit: `5xx`.
+    Class(u8),
+}
+
+impl StatusPattern {
+    /// Whether a status is one of these.
+    #[must_use]
+    pub fn matches(self, status: u16) -> bool {
+        match self {
+            StatusPattern::Exact(exact) => exact == status,
+            StatusPattern::Class(digit) => status / 100 == u16::from(digit),
+        }
+    }
+}
+
+impl fmt::Display for StatusPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatusPattern::Exact(status) => status.fmt(f),
+            StatusPattern::Class(digit) => write!(f, "{digit}xx"),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Durations, sizes and statuses as texts.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::settings::{StatusPattern, TimeLimit};
+
+/// Why a text is not a value, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueError {
+    /// The code of the diagnostic.
+    pub code: &'static str,
+    /// The problem.
+    pub problem: String,
+    /// The remedy.
+    pub remedy: String,
+}
+
+impl ValueError {
+    pub(crate) fn new(
+        code: &'static str,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ValueError {
+        ValueError {
+            code,
+            problem: problem.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  {}", self.problem, self.remedy)
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+/// Milliseconds by the unit.
+const DURATION_UNITS: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+
+/// Factors by the unit in lower case: powers of 1,024.
+const SIZE_UNITS: [(&str, u64); 7] = [
+    ("", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+];
+
+/// A duration: `500ms`, `30s`, `5m`, `1h`, `7d` or `0`.
+///
+/// # Errors
+/// It is none; `unit-missing` for a number alone.
+pub fn parse_duration(text: &str) -> Result<Duration, ValueError> {
+    const REMEDY: &str = "write for example \"500ms\", \"30s\", \"5m\" or \"1h\"";
+    let (number, unit) = split(text);
+    if number.is_empty() {
+        return Err(ValueError::new(
+            "duration",
+            "this is not a duration",
+            REMEDY,
+        ));
+    }
+    if unit.is_empty() {
+        return match number.bytes().all(|byte| byte == b'0') {
+            true => Ok(Duration::ZERO),
+            false => Err(ValueError::new(
+                "unit-missing",
+                "the duration has no unit",
+                format!("write \"{number}s\", or \"{number}m\" for minutes"),
+            )),
+        };
+    }
+    let Some((_, factor)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(ValueError::new(
+            "duration",
+            "this is not a duration",
+            REMEDY,
+        ));
+    };
+    let milliseconds = number.parse::<u64>().ok();
+    let milliseconds = milliseconds.and_then(|number| number.checked_mul(*factor));
+    let too_long = || ValueError::new("duration", "this is more than 2^64 milliseconds", REMEDY);
+    milliseconds.map(Duration::from_millis).ok_or_else(too_long)
+}
+
+/// A duration above zero, or `forever`.
+///
+/// # Errors
+/// It is neither.
+pub fn parse_time_limit(text: &str) -> Result<TimeLimit, ValueError> {
+    if text == "forever" {
+        return Ok(TimeLimit::Forever);
+    }
+    let duration = parse_duration(text)?;
+    if duration.is_zero() {
+        return Err(ValueError::new(
+            "duration",
+            "no time at all would end every request",
+            "write for example \"30s\", or \"forever\" for no limit",
+        ));
+    }
+    Ok(TimeLimit::After(duration))
+}
+
+/// A size in bytes: `10`, `10k`, `10m`, `1g`, also `10MiB`; powers of 1,024.
+///
+/// # Errors
+/// It is none.
+pub fn parse_size(text: &str) -> Result<u64, ValueError> {
+    let (number, unit) = split(text);
+    let unit = unit.to_ascii_lowercase();
+    let factor = SIZE_UNITS.iter().find(|(name, _)| *name == unit);
+    let (Some((_, factor)), false) = (factor, number.is_empty()) else {
+        let remedy = match unit.as_str() {
+            "kb" | "mb" | "gb" if !number.is_empty() => {
+                format!("write \"{number}{}\", in powers of 1,024", &unit[..1])
+            }
+            _ => "write bytes, or for example \"512k\", \"10m\", \"1g\"".to_owned(),
+        };
+        return Err(ValueError::new("size", "this is not a size", remedy));
+    };
+    let bytes = number.parse::<u64>().ok();
+    let bytes = bytes.and_then(|number| number.checked_mul(*factor));
+    let too_large = || {
+        let problem = "this is more than 2^64 bytes";
+        ValueError::new("size", problem, "write a smaller number")
+    };
+    bytes.ok_or_else(too_large)
+}
+
+/// A status of an error, or a hundred of them: `404`, `5xx`.
+///
+/// # Errors
+/// It is none.
+pub fn parse_status(text: &str) -> Result<StatusPattern, ValueError> {
+    let pattern = match text.as_bytes() {
+        [digit @ b'4'..=b'5', b'x', b'x'] => Some(StatusPattern::Class(digit - b'0')),
+        [b'4'..=b'5', b'0'..=b'9', b'0'..=b'9'] => text.parse().ok().map(StatusPattern::Exact),
+        _ => None,
+    };
+    pattern.ok_or_else(|| {
+        let problem = format!("`{text}` is no status of an error");
+        ValueError::new(
+            "status",
+            problem,
+            "write for example 404, or 5xx for all from 500",
+        )
+    })
+}
+
+/// The digits, and the rest.
+fn split(text: &str) -> (&str, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("7d", 604_800_000),
+            ("0", 0),
+            ("0s", 0),
+        ] {
+            let expected = Duration::from_millis(milliseconds);
+            assert_eq!(parse_duration(text), Ok(expected), "{text}");
+        }
+        for (text, code) in [
+            ("30", "unit-missing"),
+            ("", "duration"),
+            ("s", "duration"),
+            ("1.5s", "duration"),
+            ("-1s", "duration"),
+            ("1 s", "duration"),
+            ("1S", "duration"),
+            ("1h30m", "duration"),
+            ("99999999999999999999s", "duration"),
+            ("18446744073709551615d", "duration"),
+        ] {
+            assert_eq!(parse_duration(text).expect_err(text).code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_of_time_are_above_zero() {
+        assert_eq!(parse_time_limit("forever"), Ok(TimeLimit::Forever));
+        let second = TimeLimit::After(Duration::from_secs(1));
+        assert_eq!(parse_time_limit("1s"), Ok(second));
+        assert_eq!(parse_time_limit("0").expect_err("zero").code, "duration");
+        assert!(parse_duration("forever").is_err());
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("10", 10),
+            ("512k", 512 << 10),
+            ("512KiB", 512 << 10),
+            ("10m", 10 << 20),
+            ("10M", 10 << 20),
+            ("1g", 1 << 30),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for (text, remedy) in [
+            ("", "write bytes"),
+            ("m", "write bytes"),
+            ("-1", "write bytes"),
+            ("1.5m", "write bytes"),
+            ("10mb", "write \"10m\""),
+            ("10 m", "write bytes"),
+            ("18446744073709551616", "smaller"),
+            ("99999999999g", "smaller"),
+        ] {
+            let error = parse_size(text).expect_err(text);
+            assert!(error.remedy.contains(remedy), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn statuses_are_those_of_errors() {
+        assert_eq!(parse_status("404"), Ok(StatusPattern::Exact(404)));
+        assert_eq!(parse_status("5xx"), Ok(StatusPattern::Class(5)));
+        for text in ["", "200", "600", "40", "4xX", "3xx", "4x4", "+40", "404 "] {
+            assert!(parse_status(text).is_err(), "{text}");
+        }
+        assert!(StatusPattern::Class(5).matches(503));
+        assert!(!StatusPattern::Class(5).matches(404));
+        assert!(StatusPattern::Exact(404).matches(404));
+    }
+}
