@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use blitz::serving::ListenerConfig;
 use blitz_config::Host;
-use blitz_gateway::{Origin, Prefix, Running, SiteRoutes, Sites, Target};
-use blitz_http::{Address, DriverKind, Protocol};
+use blitz_gateway::{Route, Running, SiteRoutes, Sites};
+use blitz_http::{Address, DriverKind};
 
 use crate::tls::Tls;
 use crate::{listen, version};
@@ -44,16 +44,20 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
             text += &format!("  HTTP/3 at     {address} over UDP{clients}\n");
         }
     }
-    let (routes, path) = routes(running.sites());
+    let (routes, path) = running.with_sites(routes);
     text += &routes;
     let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
     // Prefers a listener for all versions of HTTP, because more clients support it.
     let plain = running.listeners().iter().filter(is_plain);
     if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
-        let host = first_host(running.sites());
-        if host.is_some() || running.sites().iter().any(|site| site.hosts.is_empty()) {
-            text += &format!("  try           {}\n", command(listener, host, path));
-        }
+        text += &running.with_sites(|sites| {
+            let host = first_host(sites);
+            let is_possible = host.is_some() || sites.iter().any(|site| site.hosts.is_empty());
+            match is_possible {
+                true => format!("  try           {}\n", command(listener, host, path)),
+                false => String::new(),
+            }
+        });
     }
     let secure = running.listeners().iter().find(|at| !is_plain(at));
     if let (Some(listener), Some(tls)) = (secure, tls) {
@@ -64,31 +68,30 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
 }
 
 /// The routes, and a path to try.
-fn routes(sites: &Sites<Target>) -> (String, &'static str) {
+fn routes(sites: &Sites) -> (String, &'static str) {
     let (mut text, mut path, mut more) = (String::new(), "/", 0);
-    for (number, (site, prefix, target)) in all(sites).enumerate() {
+    for (number, (site, route)) in all(sites).enumerate() {
         if number >= ROUTES_SHOWN {
             more += 1;
             continue;
         }
         let host = site.hosts.first().map(Host::to_string).unwrap_or_default();
-        let from = match (host.as_str(), prefix) {
-            ("", prefix) => paths(prefix),
-            (host, Prefix::Everything) => host.to_owned(),
-            (host, prefix) => host.to_owned() + &paths(prefix),
+        let from = match (host.as_str(), route.name.as_str()) {
+            ("", name) => name.to_owned(),
+            (host, "/" | "other paths") => host.to_owned(),
+            (host, name) if name.starts_with('/') => host.to_owned() + name,
+            (host, name) => format!("{host} {name}"),
         };
-        text += &format!("  {from:<12}  -> {}\n", destination(target));
+        text += &format!("  {from:<12}  -> {}\n", route.destination());
     }
     if more > 0 {
         text += &format!("  and {more} more routes\n");
     }
-    let has_others = |site: &SiteRoutes<Target>| {
-        site.has_fallback
-            && !site
-                .routes
-                .iter()
-                .any(|(prefix, _)| prefix.matches_all_paths())
+    let matches_all = |route: &Route| {
+        let target = route.target();
+        target.is_some_and(|target| target.prefix.matches_all_paths())
     };
+    let has_others = |site: &SiteRoutes| site.has_fallback && !site.routes.iter().any(matches_all);
     if sites.iter().any(has_others) {
         text += "  other paths   -> the built-in site\n";
         path = "/hello";
@@ -96,11 +99,9 @@ fn routes(sites: &Sites<Target>) -> (String, &'static str) {
     (text, path)
 }
 
-fn all(sites: &Sites<Target>) -> impl Iterator<Item = (&SiteRoutes<Target>, &Prefix, &Target)> {
-    sites.iter().flat_map(|site| {
-        let routes = site.routes.iter();
-        routes.map(move |(prefix, target)| (site, prefix, target))
-    })
+fn all(sites: &Sites) -> impl Iterator<Item = (&SiteRoutes, &Route)> {
+    let sites = sites.iter();
+    sites.flat_map(|site| site.routes.iter().map(move |route| (site, route)))
 }
 
 fn shown(listener: &ListenerConfig) -> String {
@@ -113,26 +114,8 @@ fn shown(listener: &ListenerConfig) -> String {
     }
 }
 
-fn paths(prefix: &Prefix) -> String {
-    match prefix {
-        Prefix::Everything => "other paths".to_owned(),
-        Prefix::Segments(path) => path.clone(),
-        Prefix::Text(text) => format!("{text}*"),
-    }
-}
-
-fn destination(target: &Target) -> String {
-    let origin = match &target.origin {
-        Origin::Unix(path) => format!("unix:{}", path.display()),
-        _ if target.protocol == Protocol::Http2 => format!("h2c://{}", target.authority),
-        _ if target.tls => format!("https://{}", target.authority),
-        _ => format!("http://{}", target.authority),
-    };
-    origin + target.path.as_deref().unwrap_or_default()
-}
-
 /// The first host, other than a pattern, of a site that serves clear text.
-fn first_host(sites: &Sites<Target>) -> Option<&str> {
+fn first_host(sites: &Sites) -> Option<&str> {
     let plain = sites.iter().filter(|site| !site.redirects);
     let mut hosts = plain.flat_map(|site| site.hosts.iter());
     hosts.find_map(|host| match host {

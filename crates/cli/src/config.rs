@@ -15,7 +15,7 @@ use blitz_config::{
 use blitz_gateway::{Site, TrustedProxy, compile};
 use blitz_http::Address;
 
-use crate::{listen, tls};
+use crate::{listen, loaded_file, tls};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -58,12 +58,15 @@ impl ConfigFile {
         };
         let variables: Environment = std::env::vars_os().filter_map(in_unicode).collect();
         let (configuration, mut diagnostics) = blitz_config::read(&document, &variables);
-        let mut sites = compile(&configuration, &mut diagnostics);
-        for target in sites.iter_mut().flat_map(|site| &mut site.targets) {
-            target.request_trailers = request_trailers;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut read = |file: &str| loaded_file::read(folder, file);
+        let mut sites = compile(&configuration, &mut read, &mut diagnostics);
+        if request_trailers {
+            let routes = sites.iter_mut().flat_map(|site| &mut site.routes);
+            routes.for_each(|(_, route)| route.forward_request_trailers());
         }
         let mut checker = Checker {
-            folder: path.parent().unwrap_or(Path::new("")),
+            folder,
             diagnostics,
         };
         let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
@@ -127,7 +130,7 @@ impl ConfigFile {
             1 => format!("1 {what}"),
             _ => format!("{number} {what}s"),
         };
-        let routes = self.sites.iter().map(|site| site.targets.len()).sum();
+        let routes = self.sites.iter().map(|site| site.routes.len()).sum();
         format!(
             "{}: {}, {}, {}",
             self.document.name,

@@ -23,7 +23,7 @@ pub(crate) struct Listening<'a> {
 /// # Errors
 /// The first contradiction, with the remedy.
 pub(crate) fn check(targets: &[Target], listeners: &[Listening<'_>]) -> Result<(), String> {
-    Routes::new(targets.to_vec()).map_err(|conflict| conflict.to_string())?;
+    Routes::of_targets(targets.to_vec()).map_err(|conflict| conflict.to_string())?;
     for (at, listener) in listeners.iter().enumerate() {
         let is_same = |other: &&Listening<'_>| {
             other.address == listener.address && !has_any_port(listener.address)

@@ -17,6 +17,7 @@ mod http3;
 mod issue;
 mod listen;
 mod load;
+mod loaded_file;
 mod message_limits;
 mod reload;
 mod run;

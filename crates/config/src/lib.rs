@@ -32,5 +32,6 @@ pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
     RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,
 };
+pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};
 pub use units::{ValueError, parse_duration, parse_size, parse_status, parse_time_limit};

@@ -115,7 +115,8 @@ pub(crate) fn foreign_variable(text: &str) -> Option<(&'static str, &'static str
 }
 
 /// The word that differs least from this one, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance_max = match word.chars().count() {
         0..=2 => 1,
         3..=5 => 2,

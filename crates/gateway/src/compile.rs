@@ -5,7 +5,7 @@ use blitz_config::{
     Settings, TimeLimit,
 };
 use blitz_http::{FOREVER, Status};
-use blitz_site::matcher::{KeyError, RouteKey};
+use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::route::{self, Forward, ForwardedPath, Route};
@@ -37,7 +37,9 @@ pub fn compile(
         let rules = own.map(|own| compiler.rules(&own.settings));
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
-            hosts: std::iter::once(site.host.value.clone()).chain(aliases).collect(),
+            hosts: std::iter::once(site.host.value.clone())
+                .chain(aliases)
+                .collect(),
             routes,
             rules: rules.unwrap_or_default(),
             redirect_https: site.tls.redirects,
@@ -56,9 +58,13 @@ fn canonical(site: &blitz_config::Site) -> Option<Site> {
         action: route::Action::Answer(Answer::Canonical(host)),
         rules: None,
     };
+    let key = RouteKey {
+        methods: None,
+        path: PathPattern::everything(),
+    };
     (!site.canonical_for.is_empty()).then(|| Site {
         hosts: hosts.collect(),
-        routes: vec![(RouteKey::everything(), route)],
+        routes: vec![(key, route)],
         rules: Rules::default(),
         redirect_https: site.tls.redirects,
     })
@@ -104,16 +110,23 @@ impl Compiler<'_, '_> {
             self.error("upstream-url", &proxy.to, error.problem(), error.fix());
         });
         let target = Target {
-            request_trailers: settings.request_trailers.as_ref().is_some_and(|on| on.value),
+            request_trailers: settings
+                .request_trailers
+                .as_ref()
+                .is_some_and(|on| on.value),
             ..target.ok()?
         };
         let is_raw = proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
         Some(Forward {
             upstream: 0,
-            connect_timeout: settings.timeouts.connect.as_ref().map(|limit| match limit.value {
-                TimeLimit::After(timeout) => timeout.min(FOREVER),
-                TimeLimit::Forever => FOREVER,
-            }),
+            connect_timeout: settings
+                .timeouts
+                .connect
+                .as_ref()
+                .map(|limit| match limit.value {
+                    TimeLimit::After(timeout) => timeout.min(FOREVER),
+                    TimeLimit::Forever => FOREVER,
+                }),
             path: match &proxy.path {
                 Some(path) => ForwardedPath::Template(path.value.clone()),
                 None if is_raw => ForwardedPath::Raw,

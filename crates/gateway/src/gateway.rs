@@ -8,10 +8,11 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use blitz::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, Pool, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsSlot,
+    Peer, PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsSlot,
 };
 
 use crate::counters::{self, Counters};
@@ -22,7 +23,7 @@ use crate::options::Options;
 use crate::record::Observers;
 use crate::service::{GatewayService, HttpsRedirect};
 use crate::sites::{Site, Sites};
-use crate::snapshot::{Reloading, Snapshot, SnapshotMaker, register};
+use crate::snapshot::{CoreSnapshot, Reloading, Snapshot, SnapshotMaker, register};
 use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
@@ -49,7 +50,7 @@ pub struct Gateway {
 /// A running gateway. Dropping this does not stop it.
 pub struct Running {
     serving: Serving,
-    snapshot: Arc<Snapshot>,
+    newest: Arc<ArcSwap<Snapshot>>,
     maker: SnapshotMaker,
     drain_timeout: Duration,
     summary_interval: Duration,
@@ -130,7 +131,8 @@ impl Gateway {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
-        let snapshot = Arc::new(maker.make(sites.map_err(StartError::Conflict)?)?);
+        let snapshot = maker.make(sites.map_err(StartError::Conflict)?)?;
+        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let listeners = serving::reserve(self.listeners)?;
         let drain_timeout = self.options.drain_timeout;
         let summary_interval = self.options.summary_interval;
@@ -139,11 +141,11 @@ impl Gateway {
             ..self.config
         };
         let options = self.options;
-        let make = service_maker(&snapshot, options, &listeners, fallback);
+        let make = service_maker(&newest, options, &listeners, fallback);
         let serving = serving::start(listeners, &config, make)?;
         Ok(Running {
             serving,
-            snapshot,
+            newest,
             maker,
             drain_timeout,
             summary_interval,
@@ -165,10 +167,11 @@ impl Gateway {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
-        let snapshot = Arc::new(maker.make(sites.map_err(StartError::Conflict)?)?);
+        let snapshot = maker.make(sites.map_err(StartError::Conflict)?)?;
+        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let listeners = self.listeners;
         let options = self.options;
-        let make = Rc::new(service_maker(&snapshot, options, &listeners, fallback));
+        let make = Rc::new(service_maker(&newest, options, &listeners, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
             (config, datagrams)
@@ -184,7 +187,7 @@ impl Gateway {
 
 /// A function that makes the service of a core and its options.
 fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
-    snapshot: &Arc<Snapshot>,
+    newest: &Arc<ArcSwap<Snapshot>>,
     options: Options,
     listeners: &[ListenerConfig],
     fallback: F,
@@ -196,16 +199,16 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
         ..Observers::default()
     });
     let options = Arc::new(options);
-    let snapshot = Arc::clone(snapshot);
+    let newest = Arc::clone(newest);
     let random_id = OnceLock::new();
     move || {
         let loop_id = options.loop_id.as_ref();
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
-        let mut upstreams = UpstreamSet::new(Pool::new(options.client.clone()));
-        let sites = snapshot.on_core(&mut upstreams);
+        let mut upstreams = UpstreamSet::new(options.client.clone());
+        let snapshot = CoreSnapshot::new(&newest.load_full(), &mut upstreams);
         let service = Rc::new(GatewayService {
-            sites: RefCell::new(Rc::new(sites)),
+            snapshot: RefCell::new(Rc::new(snapshot)),
             upstreams: RefCell::new(upstreams),
             options: Arc::clone(&options),
             observers: Arc::clone(&observers),
@@ -277,10 +280,9 @@ impl Running {
         self.serving.listeners()
     }
 
-    /// The sites of the start; targets without a site are one of their own.
-    #[must_use]
-    pub fn sites(&self) -> &Sites<Target> {
-        &self.snapshot.sites
+    /// Calls `look` with the sites in use; targets without a site are one of their own.
+    pub fn with_sites<T>(&self, look: impl FnOnce(&Sites) -> T) -> T {
+        look(&self.newest.load().sites)
     }
 
     /// The cores, with their driver and their own counters.
@@ -331,7 +333,7 @@ impl Running {
             drain_timeout,
             summary_interval,
             mut maker,
-            ..
+            newest,
         } = self;
         let mut summary = Summary::new(summary_interval, Instant::now());
         serving.run_until_signal_with(signals, drain_timeout, |cores, tick| {
@@ -341,7 +343,8 @@ impl Running {
                     summary.tick(Instant::now(), || counters_of(cores));
                 }
             }
-            on_tick(tick, &mut Reloading::new(cores, &mut maker));
+            maker.free_retired();
+            on_tick(tick, &mut Reloading::new(cores, &mut maker, &newest));
         })
     }
 

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
+mod answer;
 mod compile;
 mod counters;
 mod error_page;
@@ -17,7 +18,9 @@ mod rejection;
 mod replay;
 mod request;
 mod request_kind;
+mod route;
 mod routes;
+mod rules;
 mod service;
 mod sites;
 mod snapshot;
@@ -31,7 +34,7 @@ mod upload;
 mod upstream;
 mod websocket;
 
-pub use compile::compile;
+pub use compile::{ReadFile, compile};
 pub use counters::{Counters, counters};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
@@ -39,7 +42,9 @@ pub use options::Options;
 pub use proxy_status::Failure;
 pub use record::{Ended, Record, RecordHook};
 pub use rejection::Rejection;
+pub use route::Route;
 pub use routes::{RouteConflict, Routes};
+pub use rules::LoadedFile;
 pub use sites::{Site, SiteRoutes, Sites};
 pub use snapshot::Reloading;
 pub use start_error::StartError;

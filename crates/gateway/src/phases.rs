@@ -1,6 +1,7 @@
 //! The life of a request: its phases, in order.
 
 mod admit;
+mod answer;
 mod connect;
 mod finish;
 mod policy;
@@ -9,6 +10,7 @@ mod reconnect;
 mod relay;
 mod respond;
 mod retry;
+mod route;
 mod send;
 mod tunnel;
 
@@ -21,12 +23,11 @@ use blitz_http::{ClientError, Exchange, PoolFuture, Response, Service};
 
 use crate::grpc::{Call, poll_deadline};
 use crate::record::{self, Ended};
-use crate::rejection::Rejection;
 use crate::request::Request;
+use crate::route::{Action, ForwardRoute};
 use crate::service::GatewayService;
-use crate::sites::SiteRoutes;
-use crate::snapshot::Route;
 use admit::admit;
+use answer::respond_answer;
 use connect::{connect, pick};
 use finish::{finish, reject, respond_unrouted};
 use policy::{request_policy, response_policy};
@@ -34,6 +35,7 @@ use preflight::preflight;
 use relay::relay;
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;
+use route::route;
 use send::send;
 
 impl<S: Service> Service for GatewayService<S> {
@@ -47,14 +49,13 @@ impl<S: Service> Service for GatewayService<S> {
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
 async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut exchange: Exchange) {
-    let sites = gateway.sites();
-    let routed = match preflight(&gateway, &sites, &mut exchange) {
-        Ok(site) => route(site, &exchange),
-        Err(rejection) => Err(rejection),
-    };
+    let snapshot = gateway.snapshot();
+    let routed = preflight(&gateway, snapshot.sites(), &exchange)
+        .map_err(|rejection| (rejection, None))
+        .and_then(|site| route(&gateway, site, &mut exchange));
     let routed = match routed {
         Ok(routed) => routed,
-        Err(rejection) => return reject(&gateway, exchange, rejection),
+        Err((rejection, rules)) => return reject(&gateway, exchange, rejection, rules),
     };
     let Some(route) = routed else {
         record::emit_unrouted(&gateway.observers, &exchange);
@@ -63,6 +64,12 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut excha
         }
         return PoolFuture::new(gateway.fallback.call(exchange)).await;
     };
+    let forward = match &route.action {
+        Action::Forward(forward) => forward,
+        Action::Answer(answer) => return respond_answer(&gateway, exchange, route, answer),
+    };
+    let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
+    let route = &ForwardRoute::new(route, forward, balancer);
     let mut request = Request::new(&gateway, route, exchange);
     let mut deadline = request.kind.deadline();
     // The phases are not a future of their own, because it would be copied here.
@@ -90,23 +97,10 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut excha
     finish(request, outcome);
 }
 
-/// The route of the site that matches; `None` is the fallback.
-#[inline]
-fn route<'a>(
-    site: &'a SiteRoutes<Route>,
-    exchange: &Exchange,
-) -> Result<Option<&'a Route>, Rejection> {
-    let head = &exchange.request;
-    match (site.routes).find(head.path(), head.method, head.method_str()) {
-        None if !site.has_fallback => Err(Rejection::UnknownPath),
-        route => Ok(route),
-    }
-}
-
 /// Sends the request until there is a final response, or nowhere left to send it.
 async fn attempt<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<Response, Ended> {
     route.balancer.retries.note_request(request.record.started);

@@ -18,7 +18,7 @@ use blitz_http::{
 use crate::counters::{Counters, count};
 use crate::proxy_status::Failure;
 use crate::rejection::Rejection;
-use crate::target::Target;
+use crate::route::Route;
 use crate::trusted::TrustedProxies;
 
 /// What is known of a request when it ends.
@@ -38,8 +38,8 @@ pub struct Record<'a> {
     pub client: Rc<Peer>,
     /// The client's address, if a trusted proxy told it and the request was forwarded.
     pub forwarded_client: Option<IpAddr>,
-    /// The target that matched.
-    pub target: Option<&'a Target>,
+    /// The route that matched.
+    pub route: Option<&'a Route>,
     /// Where the last attempt went.
     pub upstream: Option<Upstream>,
     /// How often the request was sent.
@@ -166,7 +166,7 @@ impl<'a> Record<'a> {
     pub(crate) fn new(
         head: &RequestHead,
         client: Rc<Peer>,
-        target: Option<&'a Target>,
+        route: Option<&'a Route>,
         observers: &'a Observers,
     ) -> Record<'a> {
         let started = blitz_http::now();
@@ -178,7 +178,7 @@ impl<'a> Record<'a> {
             version: head.version,
             client,
             forwarded_client: None,
-            target,
+            route,
             upstream: None,
             attempts: 0,
             connect_failures: 0,
@@ -282,7 +282,7 @@ fn observe(record: &Record<'_>, head: &RequestHead) {
 
 #[inline]
 fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
-    if record.target.is_some() {
+    if record.route.is_some() {
         counters.routed += 1;
     }
     if let (true, false, Some(status)) = (record.is_relayed, record.is_tunnel, record.status) {

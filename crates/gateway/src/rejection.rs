@@ -29,11 +29,17 @@ pub enum Rejection {
     UnknownHost,
     /// No route of the site matches the path.
     UnknownPath,
+    /// The route does not serve the address of the client.
+    Forbidden,
+    /// An origin may read the path as one that the client may not request.
+    AmbiguousPath,
+    /// The route does not take the method.
+    MethodNotAllowed,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 12] = [
+    pub const ALL: [Rejection; 15] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -46,6 +52,9 @@ impl Rejection {
         Rejection::Path,
         Rejection::UnknownHost,
         Rejection::UnknownPath,
+        Rejection::Forbidden,
+        Rejection::AmbiguousPath,
+        Rejection::MethodNotAllowed,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -64,6 +73,9 @@ impl Rejection {
             Rejection::Path => "target-path",
             Rejection::UnknownHost => "unknown-host",
             Rejection::UnknownPath => "unknown-path",
+            Rejection::Forbidden => "forbidden",
+            Rejection::AmbiguousPath => "ambiguous-path",
+            Rejection::MethodNotAllowed => "method-not-allowed",
         }
     }
 
@@ -73,7 +85,8 @@ impl Rejection {
         match self {
             Rejection::HttpsOnly => Status::PERMANENT_REDIRECT,
             Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
-            Rejection::Method => Status::METHOD_NOT_ALLOWED,
+            Rejection::Method | Rejection::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
+            Rejection::Forbidden => Status::FORBIDDEN,
             Rejection::LastHop => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::UnknownHost | Rejection::UnknownPath => Status::NOT_FOUND,
@@ -81,7 +94,8 @@ impl Rejection {
             | Rejection::ConnectionOptions
             | Rejection::WebSocketKey
             | Rejection::Base64
-            | Rejection::Path => Status::BAD_REQUEST,
+            | Rejection::Path
+            | Rejection::AmbiguousPath => Status::BAD_REQUEST,
         }
     }
 
@@ -101,6 +115,11 @@ impl Rejection {
             Rejection::Path => "the path leads out of the target's path",
             Rejection::UnknownHost => "no site has this host",
             Rejection::UnknownPath => "no route of this site matches the path",
+            Rejection::Forbidden => "this address may not request the path",
+            Rejection::AmbiguousPath => {
+                "servers read this path in several ways, of which one is not allowed"
+            }
+            Rejection::MethodNotAllowed => "this method is not allowed here",
         }
     }
 }

@@ -1,13 +1,17 @@
 //! A request on its way to an upstream: the state that phases share.
 
-use blitz_http::{BodyError, Drain, Exchange, Pooled, RequestHead, Responder, Upstream};
+use std::borrow::Cow;
 
+use blitz_http::{BodyError, Drain, Exchange, Peer, Pooled, RequestHead, Responder, Upstream};
+
+use crate::forward;
 use crate::proxy_status::Failure;
 use crate::reconnecting::Reconnecting;
 use crate::record::{self, Ended, Record};
 use crate::request_kind::RequestKind;
+use crate::route::ForwardRoute;
+use crate::rules::{Edit, Edits, Facts, Rules};
 use crate::service::GatewayService;
-use crate::snapshot::Route;
 use crate::upload::Upload;
 use crate::upstream::Tried;
 
@@ -23,6 +27,10 @@ pub(crate) struct Request<'a> {
     pub(crate) reconnecting: Reconnecting,
     /// Is reported if no other address can be connected to. Boxed, so that requests without one are small.
     pub(crate) connect_failure: Option<Box<ConnectFailure>>,
+    /// Of the route; `None` changes nothing.
+    pub(crate) rules: Option<&'a Rules>,
+    /// Changes of the fields of the final response.
+    pub(crate) edits: Cow<'a, [Edit]>,
     pub(crate) record: Record<'a>,
 }
 
@@ -46,17 +54,19 @@ pub(crate) struct ConnectFailure {
 impl<'a> Request<'a> {
     pub(crate) fn new<S>(
         gateway: &'a GatewayService<S>,
-        route: &'a Route,
+        route: &ForwardRoute<'a>,
         exchange: Exchange,
     ) -> Request<'a> {
         let Exchange {
-            request: head,
+            request: mut head,
             mut body,
             responder,
             peer,
         } = exchange;
         let options = &gateway.options;
-        let record = Record::new(&head, peer, Some(&route.target), &gateway.observers);
+        let rules = route.rules();
+        let edits = rules.map(|rules| response_edits(gateway, rules, &mut head, &peer));
+        let record = Record::new(&head, peer, Some(route.route), &gateway.observers);
         let kind = RequestKind::of(&head, &body, &responder, &route.target.upgrades);
         if kind.is_message_stream() {
             body.disable_min_rate();
@@ -72,7 +82,26 @@ impl<'a> Request<'a> {
             repeats: Repeats::default(),
             reconnecting: Reconnecting::default(),
             connect_failure: None,
+            rules,
+            edits: edits.unwrap_or_default(),
             record,
+        }
+    }
+}
+
+/// Values of placeholders are those of the request as it came.
+fn response_edits<'a, S>(
+    gateway: &GatewayService<S>,
+    rules: &'a Rules,
+    head: &mut RequestHead,
+    peer: &Peer,
+) -> Cow<'a, [Edit]> {
+    match &rules.response_edits {
+        None => Cow::default(),
+        Some(Edits::Fixed(edits)) => Cow::Borrowed(edits),
+        Some(edits) => {
+            forward::ensure_request_id(&mut head.fields);
+            edits.for_request(&Facts::of(head, peer, &gateway.options.trusted_proxies))
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Routes: the targets of a site in the router.
+//! The routes of a site in the router.
 
 use std::fmt;
-use std::sync::Arc;
 
-use blitz_http::Method;
+use blitz_http::{Method, RequestHead};
 use blitz_site::matcher::{Clash, ClashKind, PathPattern, RouteKey, RouteTable};
 
+use crate::route::Route;
 use crate::target::{Prefix, Target};
 
-/// The routes of a site. Tables with other values share the tree.
+/// The routes of a site.
 #[derive(Debug)]
-pub struct Routes<T> {
-    table: Arc<RouteTable>,
+pub struct Routes {
+    table: RouteTable,
     /// In the order of the keys.
-    values: Vec<T>,
+    values: Vec<Route>,
 }
 
 /// Two targets that contradict each other.
@@ -39,57 +39,64 @@ pub enum RouteConflict {
     },
 }
 
-impl<T> Routes<T> {
-    /// The route for this path, which must be normalised (rule 10), and method. `token` is the name of
-    /// [`Method::Other`]. Never allocates.
-    #[inline]
-    pub fn find(&self, path: &str, method: Method, token: &str) -> Option<&T> {
-        let found = self.table.find(path, method, token)?;
-        Some(&self.values[found.route])
-    }
-
-    /// Whether there is no route.
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
-    }
-
-    /// The same routes with other values.
-    pub fn map<U>(&self, make: impl FnMut(&T) -> U) -> Routes<U> {
+impl Routes {
+    /// These routes. Of keys that match the same requests the first one is found.
+    #[must_use]
+    pub fn new(routes: Vec<(RouteKey, Route)>) -> Routes {
+        let (keys, values) = routes.into_iter().unzip();
         Routes {
-            table: Arc::clone(&self.table),
-            values: self.values.iter().map(make).collect(),
+            table: RouteTable::new(keys),
+            values,
         }
     }
-}
 
-impl Routes<Target> {
     /// The routes of these targets.
     ///
     /// # Errors
     /// Two targets contradict each other.
-    pub fn new(mut targets: Vec<Target>) -> Result<Routes<Target>, RouteConflict> {
-        if let Some((_, conflict)) = conflicts(&targets).next() {
+    pub fn of_targets(mut targets: Vec<Target>) -> Result<Routes, RouteConflict> {
+        if let Some(conflict) = first_conflict(&targets) {
             return Err(conflict);
         }
         targets.sort_by(|a, b| b.prefix.text().cmp(a.prefix.text()));
-        let keys = targets.iter().map(key).collect();
-        Ok(Routes {
-            table: Arc::new(RouteTable::new(keys)),
-            values: targets,
-        })
+        let route = |target: Target| (key(&target), Route::to(target));
+        Ok(Routes::new(targets.into_iter().map(route).collect()))
     }
 
-    /// The targets with their prefixes, each before those whose prefixes are a part of its own.
-    pub fn iter(&self) -> impl Iterator<Item = (&Prefix, &Target)> {
-        self.values.iter().map(|target| (&target.prefix, target))
+    /// The route of a request. Never allocates.
+    #[inline]
+    pub(crate) fn find(&self, head: &RequestHead) -> Option<&Route> {
+        self.find_for(head.path(), head.method, head.method_str())
+    }
+
+    /// The route for this path, which must be normalised (rule 10), and method. `token` is the name of
+    /// [`Method::Other`].
+    #[inline]
+    pub(crate) fn find_for(&self, path: &str, method: Method, token: &str) -> Option<&Route> {
+        let found = self.table.find(path, method, token)?;
+        Some(&self.values[found.route])
+    }
+
+    /// The router, whose routes have the order of [`Routes::iter`].
+    #[must_use]
+    pub fn table(&self) -> &RouteTable {
+        &self.table
+    }
+
+    /// All routes.
+    pub fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.values.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Route> {
+        self.values.iter_mut()
     }
 }
 
-/// The contradictions between targets, each with the position of the second one.
-pub(crate) fn conflicts(targets: &[Target]) -> impl Iterator<Item = (usize, RouteConflict)> {
+fn first_conflict(targets: &[Target]) -> Option<RouteConflict> {
     let keys: Vec<RouteKey> = targets.iter().map(key).collect();
-    let clashes = RouteKey::clashes(&keys).into_iter();
-    clashes.filter_map(|clash| Some((clash.second, conflict(clash, targets)?)))
+    let mut clashes = RouteKey::clashes(&keys).into_iter();
+    clashes.find_map(|clash| conflict(clash, targets))
 }
 
 fn key(target: &Target) -> RouteKey {
@@ -176,12 +183,12 @@ impl std::error::Error for RouteConflict {}
 mod tests {
     use super::*;
 
-    fn routes(values: &[&str]) -> Result<Routes<Target>, RouteConflict> {
-        Routes::new(values.iter().map(|value| value.parse().unwrap()).collect())
+    fn routes(values: &[&str]) -> Result<Routes, RouteConflict> {
+        Routes::of_targets(values.iter().map(|value| value.parse().unwrap()).collect())
     }
 
-    fn port_for(routes: &Routes<Target>, path: &str) -> Option<String> {
-        let found = routes.find(path, Method::Get, "");
+    fn port_for(routes: &Routes, path: &str) -> Option<String> {
+        let found = routes.find_for(path, Method::Get, "")?.target();
         found.map(|target| target.authority.clone())
     }
 
@@ -305,7 +312,7 @@ mod tests {
             let values = values.map(|at| format!("{}http://h:{}", PREFIXES[at], port(at)));
             let targets: Vec<Target> = values.map(|value| value.parse().unwrap()).collect();
             // Only one target may match all paths.
-            let Ok(table) = Routes::new(targets.clone()) else {
+            let Ok(table) = Routes::of_targets(targets.clone()) else {
                 continue;
             };
             for path in &paths {
@@ -316,7 +323,9 @@ mod tests {
                         let is_segments = matches!(target.prefix, Prefix::Segments(_));
                         (target.prefix.text().len(), is_segments)
                     });
-                let in_table = table.find(path, Method::Get, "");
+                let in_table = table
+                    .find_for(path, Method::Get, "")
+                    .and_then(Route::target);
                 assert_eq!(in_table, found, "{path} in {targets:?}");
             }
         }

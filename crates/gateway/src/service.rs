@@ -7,14 +7,13 @@ use std::sync::Arc;
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::record::Observers;
-use crate::sites::Sites;
-use crate::snapshot::{Route, Snapshot, TakeSnapshot};
+use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
 use crate::upstream::UpstreamSet;
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<S> {
-    /// Those of the newest snapshot; requests hold older ones.
-    pub(crate) sites: RefCell<Rc<Sites<Route>>>,
+    /// The newest one; requests hold older ones.
+    pub(crate) snapshot: RefCell<Rc<CoreSnapshot>>,
     pub(crate) upstreams: RefCell<UpstreamSet>,
     pub(crate) options: Arc<Options>,
     pub(crate) observers: Arc<Observers>,
@@ -40,16 +39,16 @@ pub(crate) struct HttpsRedirect {
 }
 
 impl<S> GatewayService<S> {
-    /// The sites for a request, which keeps them until its end.
+    /// The snapshot for a request, which keeps it until its end.
     #[inline]
-    pub(crate) fn sites(&self) -> Rc<Sites<Route>> {
-        Rc::clone(&self.sites.borrow())
+    pub(crate) fn snapshot(&self) -> Rc<CoreSnapshot> {
+        Rc::clone(&self.snapshot.borrow())
     }
 }
 
 impl<S> TakeSnapshot for GatewayService<S> {
-    fn take(&self, snapshot: &Snapshot) {
-        let sites = snapshot.on_core(&mut self.upstreams.borrow_mut());
-        *self.sites.borrow_mut() = Rc::new(sites);
+    fn take(&self, snapshot: &Arc<Snapshot>) {
+        let snapshot = CoreSnapshot::new(snapshot, &mut self.upstreams.borrow_mut());
+        *self.snapshot.borrow_mut() = Rc::new(snapshot);
     }
 }

@@ -1,101 +1,73 @@
 //! Sites: the host of a request decides whose routes apply.
 
-use std::sync::Arc;
-
 use blitz_config::Host;
 use blitz_http::RequestHead;
-use blitz_site::matcher::HostTable;
+use blitz_site::matcher::{HostTable, RouteKey};
 
+use crate::route::{Forward, Route};
 use crate::routes::{RouteConflict, Routes};
-use crate::target::{Prefix, Target};
+use crate::rules::Rules;
+use crate::target::Target;
 
 pub(crate) use blitz_site::matcher::{host_of, without_brackets};
 
-/// Hosts and their targets, before the start.
+/// Hosts and their routes, before the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// Its hosts, each of which belongs to one site only.
     pub hosts: Vec<Host>,
-    /// Its targets; requests that none matches get 404.
-    pub targets: Vec<Target>,
+    /// Its routes, no two of which match the same requests; requests that none matches get 404.
+    pub routes: Vec<(RouteKey, Route)>,
+    /// The rules for requests that no route matches.
+    pub(crate) rules: Rules,
     /// Whether requests in clear text are redirected to HTTPS, except ACME challenges.
     pub redirect_https: bool,
 }
 
 /// The routes of all sites, by their hosts.
 #[derive(Debug)]
-pub struct Sites<T> {
-    hosts: Arc<HostTable<usize>>,
+pub struct Sites {
+    hosts: HostTable<usize>,
     /// There are other sites than one for all hosts.
     has_names: bool,
-    sites: Vec<SiteRoutes<T>>,
+    sites: Vec<SiteRoutes>,
 }
 
 /// The routes of one site.
 #[derive(Debug)]
-pub struct SiteRoutes<T> {
+pub struct SiteRoutes {
     /// Its hosts as written, none for a gateway without sites.
-    pub hosts: Arc<[Host]>,
+    pub hosts: Vec<Host>,
     /// Its routes.
-    pub routes: Routes<T>,
+    pub routes: Routes,
+    pub(crate) rules: Rules,
+    /// Whether a route asks who the client is.
+    pub(crate) has_access_rules: bool,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
     /// Whether requests that no route matches get the gateway's fallback instead of 404.
     pub has_fallback: bool,
 }
 
-impl<T> Sites<T> {
-    /// The site of a request. Never allocates.
-    #[inline]
-    pub(crate) fn find(&self, head: &RequestHead) -> Option<&SiteRoutes<T>> {
-        match self.has_names {
-            false => self.sites.first(),
-            true => self.find_by_host(head.authority()),
-        }
-    }
-
-    fn find_by_host(&self, authority: Option<&str>) -> Option<&SiteRoutes<T>> {
-        self.sites.get(*self.hosts.find(authority)?)
-    }
-
-    /// All sites.
-    pub fn iter(&self) -> impl Iterator<Item = &SiteRoutes<T>> {
-        self.sites.iter()
-    }
-
-    /// The same sites with another value for each route.
-    pub(crate) fn map<U>(&self, mut make: impl FnMut(&T) -> U) -> Sites<U> {
-        let sites = self.sites.iter().map(|site| SiteRoutes {
-            hosts: Arc::clone(&site.hosts),
-            routes: site.routes.map(&mut make),
-            redirects: site.redirects,
-            has_fallback: site.has_fallback,
-        });
-        Sites {
-            hosts: Arc::clone(&self.hosts),
-            has_names: self.has_names,
-            sites: sites.collect(),
-        }
-    }
-}
-
-impl Sites<Target> {
+impl Sites {
     /// The table of these sites. The targets without a site are for all other hosts, and `redirects` is for them; so
     /// is the fallback.
     ///
     /// # Errors
-    /// Two targets of a site contradict each other.
+    /// Two targets contradict each other.
     pub(crate) fn new(
         sites: Vec<Site>,
         targets: Vec<Target>,
         redirects: bool,
-    ) -> Result<Sites<Target>, RouteConflict> {
+    ) -> Result<Sites, RouteConflict> {
         let (mut table, mut all) = (HostTable::default(), Vec::new());
         if sites.is_empty() || !targets.is_empty() {
             table.insert_any(0);
             all.push(SiteRoutes {
-                hosts: Arc::default(),
-                routes: Routes::new(targets)?,
+                hosts: Vec::new(),
+                routes: Routes::of_targets(targets)?,
+                rules: Rules::default(),
+                has_access_rules: false,
                 redirects,
                 has_fallback: true,
             });
@@ -106,23 +78,53 @@ impl Sites<Target> {
                 has_names |= *host != Host::Any;
                 insert(&mut table, host, all.len());
             }
+            let rules = site
+                .routes
+                .iter()
+                .filter_map(|(_, route)| route.rules.as_ref());
+            let has_access_rules = rules.into_iter().any(|rules| rules.has_access_rules());
             all.push(SiteRoutes {
-                hosts: site.hosts.into(),
-                routes: Routes::new(site.targets)?,
+                hosts: site.hosts,
+                routes: Routes::new(site.routes),
+                rules: site.rules,
+                has_access_rules,
                 redirects: site.redirect_https,
                 has_fallback: false,
             });
         }
         Ok(Sites {
-            hosts: Arc::new(table),
+            hosts: table,
             has_names,
             sites: all,
         })
     }
 
-    /// The targets of all sites with their prefixes.
-    pub(crate) fn all_routes(&self) -> impl Iterator<Item = (&Prefix, &Target)> {
-        self.sites.iter().flat_map(|site| site.routes.iter())
+    /// The site of a request. Never allocates.
+    #[inline]
+    pub(crate) fn find(&self, head: &RequestHead) -> Option<&SiteRoutes> {
+        match self.has_names {
+            false => self.sites.first(),
+            true => self.find_by_host(head.authority()),
+        }
+    }
+
+    /// The site of the host of an authority.
+    #[must_use]
+    pub fn find_by_host(&self, authority: Option<&str>) -> Option<&SiteRoutes> {
+        self.sites.get(*self.hosts.find(authority)?)
+    }
+
+    /// All sites.
+    pub fn iter(&self) -> impl Iterator<Item = &SiteRoutes> {
+        self.sites.iter()
+    }
+
+    pub(crate) fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
+        let routes = self
+            .sites
+            .iter_mut()
+            .flat_map(|site| site.routes.iter_mut());
+        routes.filter_map(Route::forward_mut)
     }
 }
 
@@ -144,7 +146,11 @@ mod tests {
     fn site(hosts: Vec<Host>, target: &str) -> Site {
         Site {
             hosts,
-            targets: vec![target.parse().expect("it is a target")],
+            routes: vec![(
+                RouteKey::parse("/").expect("it is a key"),
+                Route::to(target.parse().expect("it is a target")),
+            )],
+            rules: Rules::default(),
             redirect_https: false,
         }
     }
@@ -159,11 +165,10 @@ mod tests {
             site(vec![Host::Any], "http://any:1"),
         ];
         let table = Sites::new(sites.clone(), Vec::new(), false).expect("no conflict");
-        let port_of = |table: &Sites<Target>, authority: Option<&str>| {
+        let port_of = |table: &Sites, authority: Option<&str>| {
             let site = table.find_by_host(authority)?;
-            site.routes
-                .find("/", Method::Get, "")
-                .map(|target| target.authority.clone())
+            let route = site.routes.find_for("/", Method::Get, "")?;
+            route.target().map(|target| target.authority.clone())
         };
         for (authority, expected) in [
             (Some("a.example"), "a:1"),

@@ -1,39 +1,66 @@
 //! What a configuration says, built aside and handed to all cores: a request keeps the snapshot that it began with.
+//!
+//! A snapshot has no state of a core. A route holds the number of its upstream, and each core finds the state of that
+//! upstream by its identity when a request needs it first.
 
-use std::cell::RefCell;
-use std::io;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, ResolvedName, Resolver, UpstreamSet};
+use crate::upstream::{Balancer, Identity, Resolver, UpstreamConfig, UpstreamSet};
 
-/// A target and its upstream on a core.
-pub(crate) struct Route {
-    pub(crate) target: Target,
-    pub(crate) balancer: Rc<Balancer>,
-}
-
-/// Sites with all that cores need to make their routes of them.
+/// Sites and their upstreams.
 pub(crate) struct Snapshot {
-    pub(crate) sites: Sites<Target>,
-    names: Vec<Arc<ResolvedName>>,
-    upstream_tls: Option<ClientTlsSlot>,
+    pub(crate) sites: Sites,
+    upstreams: Vec<UpstreamConfig>,
+    /// The position of each upstream.
+    numbers: HashMap<Identity, usize>,
 }
 
-impl Snapshot {
-    /// The routes on one core.
-    pub(crate) fn on_core(&self, upstreams: &mut UpstreamSet) -> Sites<Route> {
-        let routes = self.sites.map(|target| Route {
-            target: target.clone(),
-            balancer: upstreams.get(target, &self.names, self.upstream_tls.as_ref()),
+/// A snapshot on a core.
+pub(crate) struct CoreSnapshot {
+    shared: Arc<Snapshot>,
+    /// The upstreams by their numbers, empty until they are needed.
+    balancers: Box<[OnceCell<Rc<Balancer>>]>,
+}
+
+impl CoreSnapshot {
+    /// Upstreams of the core that the snapshot has keep their state; the others are forgotten.
+    pub(crate) fn new(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
+        let empty = || OnceCell::new();
+        let balancers: Box<[_]> = shared.upstreams.iter().map(|_| empty()).collect();
+        upstreams.retain(|identity, balancer| {
+            let number = shared.numbers.get(identity);
+            number.is_some_and(|number| balancers[*number].set(Rc::clone(balancer)).is_ok())
         });
-        upstreams.prune();
-        routes
+        CoreSnapshot {
+            shared: Arc::clone(shared),
+            balancers,
+        }
+    }
+
+    pub(crate) fn sites(&self) -> &Sites {
+        &self.shared.sites
+    }
+
+    /// The state of an upstream of this snapshot.
+    #[inline]
+    pub(crate) fn balancer(
+        &self,
+        number: usize,
+        upstreams: &RefCell<UpstreamSet>,
+    ) -> &Rc<Balancer> {
+        self.balancers[number].get_or_init(|| {
+            let config = &self.shared.upstreams[number];
+            upstreams.borrow_mut().get(config)
+        })
     }
 }
 
@@ -42,6 +69,8 @@ pub(crate) struct SnapshotMaker {
     resolver: Resolver,
     /// `None` until a target needs it.
     upstream_tls: Option<ClientTlsSlot>,
+    /// Those that were replaced. Cores may still have requests of them, and freeing one takes too long for a core.
+    retired: Vec<Arc<Snapshot>>,
 }
 
 impl SnapshotMaker {
@@ -49,6 +78,7 @@ impl SnapshotMaker {
         SnapshotMaker {
             resolver,
             upstream_tls,
+            retired: Vec::new(),
         }
     }
 
@@ -56,13 +86,26 @@ impl SnapshotMaker {
     ///
     /// # Errors
     /// A target cannot be used.
-    pub(crate) fn make(&mut self, sites: Sites<Target>) -> Result<Snapshot, StartError> {
-        let upstream_tls = self.upstream_tls(&sites).map_err(StartError::Tls)?;
-        let names = self.names(&sites).map_err(StartError::Resolve)?;
+    pub(crate) fn make(&mut self, mut sites: Sites) -> Result<Snapshot, StartError> {
+        self.resolver.prune();
+        let mut numbers = HashMap::new();
+        let mut upstreams = Vec::new();
+        for forward in sites.forwards_mut() {
+            let identity = Identity::new(&forward.target, forward.connect_timeout);
+            let number = match numbers.get(&identity) {
+                Some(number) => *number,
+                None => {
+                    upstreams.push(self.upstream(&identity, &forward.target)?);
+                    numbers.insert(identity, upstreams.len() - 1);
+                    upstreams.len() - 1
+                }
+            };
+            forward.upstream = number;
+        }
         Ok(Snapshot {
             sites,
-            names,
-            upstream_tls,
+            upstreams,
+            numbers,
         })
     }
 
@@ -70,47 +113,51 @@ impl SnapshotMaker {
         &self.resolver
     }
 
-    /// The TLS settings if a target needs them. They are used once for each target, so that errors occur
-    /// here and not on a core.
-    fn upstream_tls(
+    /// Frees the snapshots that no core has any more.
+    pub(crate) fn free_retired(&mut self) {
+        self.retired
+            .retain(|snapshot| Arc::strong_count(snapshot) > 1);
+    }
+
+    fn upstream(
         &mut self,
-        sites: &Sites<Target>,
-    ) -> Result<Option<ClientTlsSlot>, TlsConfigError> {
-        let targets = sites.all_routes();
-        let mut secure = targets.filter(|(_, target)| target.tls).peekable();
-        if secure.peek().is_none() {
-            return Ok(None);
-        }
-        let tls = match &self.upstream_tls {
-            Some(tls) => tls,
+        identity: &Identity,
+        target: &Target,
+    ) -> Result<UpstreamConfig, StartError> {
+        let tls = match target.tls {
+            true => Some(self.tls(target).map_err(StartError::Tls)?),
+            false => None,
+        };
+        let name = match &target.origin {
+            Origin::Name(name, port) => {
+                let resolved = self.resolver.resolve(name, *port);
+                Some(resolved.map_err(StartError::Resolve)?)
+            }
+            _ => None,
+        };
+        Ok(UpstreamConfig {
+            identity: identity.clone(),
+            name,
+            tls,
+        })
+    }
+
+    /// The TLS settings, which are used once here, so that errors do not occur on a core.
+    fn tls(&mut self, target: &Target) -> Result<(ClientTlsSlot, String), TlsConfigError> {
+        let slot = match &self.upstream_tls {
+            Some(slot) => slot,
             None => self
                 .upstream_tls
                 .insert(ClientTls::builder().build()?.into()),
         };
-        for (_, target) in secure {
-            UpstreamTls::new(tls, &target.host())?;
-        }
-        Ok(Some(tls.clone()))
-    }
-
-    /// All names that have to be resolved, without duplicates.
-    fn names(&mut self, sites: &Sites<Target>) -> io::Result<Vec<Arc<ResolvedName>>> {
-        let mut names: Vec<_> = sites
-            .all_routes()
-            .filter_map(|(_, target)| match &target.origin {
-                Origin::Name(name, port) => Some((name.clone(), *port)),
-                _ => None,
-            })
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        self.resolver.resolve(&names)
+        UpstreamTls::new(slot, &target.host())?;
+        Ok((slot.clone(), target.host()))
     }
 }
 
 /// A gateway on a core, whose sites can be replaced.
 pub(crate) trait TakeSnapshot {
-    fn take(&self, snapshot: &Snapshot);
+    fn take(&self, snapshot: &Arc<Snapshot>);
 }
 
 core_local! {
@@ -125,7 +172,7 @@ pub(crate) fn register(gateway: &Rc<impl TakeSnapshot + 'static>) {
 }
 
 /// Hands a snapshot to all cores. Each takes it between two turns of its tasks.
-pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
+fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
     let snapshot = Arc::clone(snapshot);
     cores.post_all(move |_| {
         let gateways = GATEWAYS.with_borrow(Clone::clone);
@@ -138,11 +185,20 @@ pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
 pub struct Reloading<'a> {
     cores: &'a Cores,
     maker: &'a mut SnapshotMaker,
+    newest: &'a ArcSwap<Snapshot>,
 }
 
 impl<'a> Reloading<'a> {
-    pub(crate) fn new(cores: &'a Cores, maker: &'a mut SnapshotMaker) -> Reloading<'a> {
-        Reloading { cores, maker }
+    pub(crate) fn new(
+        cores: &'a Cores,
+        maker: &'a mut SnapshotMaker,
+        newest: &'a ArcSwap<Snapshot>,
+    ) -> Reloading<'a> {
+        Reloading {
+            cores,
+            maker,
+            newest,
+        }
     }
 
     /// Replaces all sites. No connection is closed, and each request ends with the sites that it began with. Upstreams
@@ -154,6 +210,7 @@ impl<'a> Reloading<'a> {
         let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
         let snapshot = Arc::new(self.maker.make(sites)?);
         publish(self.cores, &snapshot);
+        self.maker.retired.push(self.newest.swap(snapshot));
         Ok(())
     }
 

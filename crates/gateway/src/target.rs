@@ -134,22 +134,6 @@ pub(crate) enum Replaced {
 }
 
 impl Prefix {
-    /// The path itself and everything below it; with a slash at its end only below it.
-    ///
-    /// # Errors
-    /// It is no normalised path.
-    pub(crate) fn segments(text: &str) -> Result<Prefix, TargetError> {
-        parse::segments_prefix(text).map_err(|invalid| invalid.of(text))
-    }
-
-    /// Every path that begins with this text.
-    ///
-    /// # Errors
-    /// No normalised path begins with it.
-    pub(crate) fn starting_with(text: &str) -> Result<Prefix, TargetError> {
-        parse::text_prefix(text).map_err(|invalid| invalid.of(text))
-    }
-
     /// Whether the prefix matches `path`, without the router.
     #[cfg(test)]
     pub(crate) fn matches(&self, path: &str) -> bool {

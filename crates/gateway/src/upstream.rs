@@ -8,6 +8,6 @@ mod set;
 
 pub(crate) use balancer::{Balancer, Pick, Tried};
 pub use resolve::look_up_once;
-pub(crate) use resolve::{NameFailure, ResolvedName, Resolver};
+pub(crate) use resolve::{NameFailure, Resolver};
 pub(crate) use retry_budget::Processed;
-pub(crate) use set::UpstreamSet;
+pub(crate) use set::{Identity, UpstreamConfig, UpstreamSet};

@@ -46,7 +46,9 @@ pub use exchange::{
     SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
 pub use log_limit::LogLimit;
-pub use options::{ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, ServeOptions};
+pub use options::{
+    ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, RequestOptions, ServeOptions,
+};
 pub use pool::{Pool, Upstream};
 pub use problem::{accepts_problem, prefers_html};
 pub use recycle::{Pooled, Recycle};

@@ -111,6 +111,17 @@ pub struct ClientOptions {
     pub requests_before_settings: usize,
 }
 
+/// Options of one request, on the way to its server and of its client's connection while it lasts, before those of the
+/// connection, which other requests share. `None` leaves that of the connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestOptions {
+    /// See [`ClientOptions::response_timeout`].
+    pub response_timeout: Option<Duration>,
+    /// See [`ClientOptions::body_timeout`]. Streams that may be silent for
+    /// [`Limits::stream_idle_timeout`] may be so for this time, if it is longer.
+    pub body_timeout: Option<Duration>,
+}
+
 impl Default for ClientOptions {
     fn default() -> ClientOptions {
         ClientOptions {

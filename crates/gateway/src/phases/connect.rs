@@ -9,8 +9,8 @@ use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::request::{ConnectFailure, Request};
 use crate::request_kind::RequestKind;
+use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::snapshot::Route;
 use crate::upstream::{Balancer, Pick};
 
 /// Pause between checks for the first result of a name.
@@ -27,7 +27,7 @@ const LARGE_HEAD_BYTES: usize = 8 * 1024;
 /// The name has no address, or all addresses that may be tried were tried.
 pub(super) async fn pick<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
     let mut waited = Duration::ZERO;
@@ -78,7 +78,7 @@ fn exhausted(request: &mut Request<'_>) -> Result<(), Ended> {
 /// The upstream has as many connections and requests as it may have, or the gateway as many sockets:
 /// with another address the client would only wait again.
 pub(super) async fn connect(
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<Option<Connection>, Ended> {
     let record = &mut request.record;
@@ -107,14 +107,14 @@ pub(super) async fn connect(
             | ClientError::LocalShortage(LocalShortage::Descriptors)),
         ) => {
             tracing::debug!(address = ?upstream.address(), %error, "at a limit of connections");
-            note_failure(&route.balancer, upstream, &error);
+            note_failure(route.balancer, upstream, &error);
             Err(Ended::Failed(Failure::from(&error)))
         }
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             let is_of_address = matches!(health(&error), Health::Failed { .. });
             record.connect_failures = record.connect_failures.saturating_add(is_of_address.into());
-            note_failure(&route.balancer, upstream, &error);
+            note_failure(route.balancer, upstream, &error);
             request.reconnecting.note_failure(&error);
             let failure = Failure::of_connection(upstream.address(), &error);
             let known = request.connect_failure.as_ref().map(|known| known.failure);

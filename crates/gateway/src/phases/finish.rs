@@ -15,6 +15,7 @@ use crate::proxy_status::Failure;
 use crate::record::{self, Ended, Record};
 use crate::rejection::Rejection;
 use crate::request::Request;
+use crate::rules::{Edit, Facts, Rules, apply};
 use crate::service::GatewayService;
 
 /// Methods of RFC 9110 that are forwarded. Others are forwarded as well.
@@ -56,7 +57,12 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
 
 /// Responds to a request that a preflight check rejects.
 #[cold]
-pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejection: Rejection) {
+pub(super) fn reject<S>(
+    gateway: &GatewayService<S>,
+    exchange: Exchange,
+    rejection: Rejection,
+    rules: Option<&Rules>,
+) {
     let Exchange {
         mut request,
         responder,
@@ -64,6 +70,9 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
         ..
     } = exchange;
     forward::ensure_request_id(&mut request.fields);
+    let facts = Facts::of(&request, &peer, &gateway.options.trusted_proxies);
+    let edits = rules.and_then(|rules| rules.response_edits.as_ref());
+    let edits = edits.map(|edits| edits.for_request(&facts));
     let mut record = Record::new(&request, peer, None, &gateway.observers);
     record.ended = Ended::Rejected(rejection);
     let mut head = Pooled::response(rejection.status());
@@ -72,11 +81,25 @@ pub(super) fn reject<S>(gateway: &GatewayService<S>, exchange: Exchange, rejecti
         let location = https_location(gateway, &request, &record.client);
         head.fields.append(Name::Location, location);
     }
+    match rejection {
+        Rejection::MethodNotAllowed => {
+            let allowed = rules.map(Rules::allowed_methods);
+            head.fields.append(Name::Allow, allowed.unwrap_or_default());
+        }
+        Rejection::Method | Rejection::LastHop => head.fields.append(Name::Allow, ALLOWED),
+        _ => {}
+    }
+    if request.method == Method::Connect {
+        // The bytes that follow belong to another protocol.
+        head.fields.append(Name::Connection, "close");
+    }
     // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.
     let call = Call::of(&request).filter(|call| call.is_message_stream() || !is_redirect);
     let response = OwnResponse {
         request_fields: &request.fields,
         call: call.as_ref(),
+        rules,
+        edits: edits.as_deref().unwrap_or_default(),
         record: &mut record,
     };
     response.send(responder, head, rejection.detail());
@@ -124,6 +147,8 @@ struct OwnResponse<'a, 'r> {
     /// Fields of the request.
     request_fields: &'a Fields,
     call: Option<&'a Call>,
+    rules: Option<&'a Rules>,
+    edits: &'a [Edit],
     record: &'a mut Record<'r>,
 }
 
@@ -132,6 +157,8 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         OwnResponse {
             request_fields: &request.head.fields,
             call: request.kind.call(),
+            rules: request.rules,
+            edits: &request.edits,
             record: &mut request.record,
         }
     }
@@ -144,6 +171,12 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         }
         if status.forbids_content() {
             return self.send_content(responder, head, Chunk::from(""));
+        }
+        let pages = self.rules.map(|rules| &rules.pages);
+        if let Some(page) = pages.and_then(|pages| pages.find(status, self.request_fields)) {
+            head.fields.append(Name::ContentType, page.content_type);
+            let content = Chunk::from(page.content.to_vec());
+            return self.send_content(responder, head, content);
         }
         if let Some(page) = error_page::page(self.request_fields, &mut head, &detail) {
             return self.send_content(responder, head, page);
@@ -179,6 +212,7 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         if let Some(id) = self.request_fields.get(Name::XRequestId) {
             head.fields.append(Name::XRequestId, id);
         }
+        apply(self.edits, &mut head.fields);
         self.record.sent_own_response(head.status, content.len());
         responder.send(&mut head, content);
     }

@@ -9,13 +9,14 @@ use crate::proxy_status::Failure;
 use crate::record::Ended;
 use crate::rejection::Rejection;
 use crate::request::Request;
+use crate::route::ForwardRoute;
+use crate::rules::{Facts, apply};
 use crate::service::GatewayService;
-use crate::snapshot::Route;
 
 /// Edits the request's head for the upstream.
 pub(super) fn request_policy<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
     let peer = &*request.record.client;
@@ -40,6 +41,17 @@ pub(super) fn request_policy<S>(
     if told.is_some() {
         request.record.forwarded_client = told;
     }
+    if let Some(host) = &route.forward.host {
+        request.head.set_authority(host);
+    }
+    if let Some(edits) = route.rules().and_then(|rules| rules.request_edits.as_ref()) {
+        let edits = edits.for_request(&Facts::of(
+            &request.head,
+            peer,
+            &gateway.options.trusted_proxies,
+        ));
+        apply(&edits, &mut request.head.fields);
+    }
     Ok(())
 }
 
@@ -57,6 +69,9 @@ pub(super) fn response_policy<S>(
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);
+    if !opens_tunnel {
+        apply(&request.edits, &mut response.head.fields);
+    }
     Ok(response)
 }
 

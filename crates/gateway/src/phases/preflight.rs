@@ -1,5 +1,5 @@
 //! Phase `preflight`: checks before routing. Clear text goes to HTTPS if that is configured, a
-//! certificate has to cover the request's host, and the content has to be within its limit.
+//! certificate has to cover the request's host, and a site has to have it.
 
 use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme};
 
@@ -7,7 +7,6 @@ use crate::forward::ProxyFacts;
 use crate::rejection::Rejection;
 use crate::service::{GatewayService, HttpsRedirect};
 use crate::sites::{SiteRoutes, Sites, host_of, without_brackets};
-use crate::snapshot::Route;
 use crate::trusted::TrustedProxies;
 
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
@@ -16,30 +15,21 @@ const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 const HTTP_PORT: u16 = Scheme::Http.default_port();
 const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
-/// The site of the request. Checks how it came in, and the length of its content.
+/// The site of the request. Checks how it came in.
 #[inline]
 pub(super) fn preflight<'a, S>(
     gateway: &GatewayService<S>,
-    sites: &'a Sites<Route>,
-    exchange: &mut Exchange,
-) -> Result<&'a SiteRoutes<Route>, Rejection> {
+    sites: &'a Sites,
+    exchange: &Exchange,
+) -> Result<&'a SiteRoutes, Rejection> {
     let site = sites.find(&exchange.request);
     let redirects = site.is_some_and(|site| site.redirects);
     check_connection(gateway, redirects, exchange)?;
-    if let Some(bytes_max) = gateway.options.body_bytes_max {
-        limit_content(exchange, bytes_max)?;
-    }
     // RFC 9110, section 15.5.20: over TLS, another connection may lead to a server of the host.
     site.ok_or(match exchange.peer.tls {
         Some(_) => Rejection::Misdirected,
         None => Rejection::UnknownHost,
     })
-}
-
-/// Content whose length is not declared is counted while it is read.
-fn limit_content(exchange: &mut Exchange, bytes_max: u64) -> Result<(), Rejection> {
-    let limited = exchange.body.limit(bytes_max);
-    limited.map_err(|_| Rejection::ContentTooLarge)
 }
 
 /// Requests that came over HTTPS according to a trusted proxy need no redirect.

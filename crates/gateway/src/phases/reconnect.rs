@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use crate::request::Request;
+use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::snapshot::Route;
 use crate::upstream::Tried;
 
 /// The first and the longest pause between looks at a result that another thread makes; it doubles each time. Thousands
@@ -24,7 +24,7 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// connect timeout. With [`connect_retry`](crate::Options::connect_retry) all addresses are tried again.
 pub(super) async fn reconnect<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> bool {
     let Some(since) = request.reconnecting.since else {
@@ -50,7 +50,7 @@ pub(super) async fn reconnect_unresolved<S>(
 
 async fn finds_other_addresses<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     tried: &Tried,
 ) -> bool {
     let end = blitz_http::now() + gateway.options.client.limits.connect_timeout;

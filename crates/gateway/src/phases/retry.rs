@@ -7,8 +7,8 @@ use crate::proxy_status::Failure;
 use crate::reconnecting::Reconnecting;
 use crate::record::Ended;
 use crate::request::Request;
+use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::snapshot::Route;
 use crate::upstream::Processed;
 
 /// How often a request is sent again that the upstream certainly did not process. A server that is being
@@ -23,7 +23,7 @@ const UNPROCESSED_RETRIES_MAX: u8 = 8;
 /// is used up.
 pub(super) fn prepare_retry<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     error: &ClientError,
 ) -> Result<(), Ended> {
@@ -66,7 +66,7 @@ fn next_attempt<S>(
     is_harmless.then_some(Processed::Perhaps)
 }
 
-fn is_within_budget(route: &Route, processed: Processed) -> bool {
+fn is_within_budget(route: &ForwardRoute<'_>, processed: Processed) -> bool {
     let is_within = route
         .balancer
         .retries

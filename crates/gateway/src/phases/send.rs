@@ -5,8 +5,8 @@ use blitz_http::{BodyLength, Connection, Name, ResponseStream};
 use crate::record::Ended;
 use crate::replay::Replay;
 use crate::request::Request;
+use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::snapshot::Route;
 
 /// Sends the head on this connection. The content follows as it comes.
 ///
@@ -14,7 +14,7 @@ use crate::snapshot::Route;
 /// The connection cannot carry the request.
 pub(super) fn send<S>(
     gateway: &GatewayService<S>,
-    route: &Route,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     connection: Connection,
 ) -> Result<ResponseStream, Ended> {
@@ -39,6 +39,9 @@ pub(super) fn send<S>(
         let bytes_max = gateway.options.client.limits.replay_bytes_max;
         let replay = Replay::of(&request.head, length, bytes_max, capabilities);
         request.upload.send_to(body, replay);
+    }
+    if let Some(rules) = request.rules {
+        stream.set_options(rules.timeouts);
     }
     if request.kind.is_call() {
         stream.disable_min_rate();
@@ -65,7 +68,7 @@ fn has_no_content(length: BodyLength) -> bool {
 /// reading at the last chunk: what follows would be their next request. Others, such as nginx 1.22, close an HTTP/2
 /// connection for trailers, with the requests of others on it.
 #[inline]
-fn decide_trailers(route: &Route, request: &mut Request<'_>) {
+fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
     let are_forwarded = route.target.request_trailers;
     request.upload.forward_trailers(are_forwarded);
     if !are_forwarded {

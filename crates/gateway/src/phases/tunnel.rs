@@ -34,7 +34,10 @@ pub(super) async fn switch_protocols(
     };
     request.kind.grant(&mut head);
     request.record.opened_tunnel(head.status);
-    let client = responder.upgrade(&mut head);
+    let mut client = responder.upgrade(&mut head);
+    if let Some(rules) = request.rules {
+        client.recv.set_options(rules.timeouts);
+    }
     drop(head);
     // A tunnel may last for days; of the request's fields only the id is kept for it.
     request.head.reduce();

@@ -8,6 +8,7 @@ use blitz_http::{Name, RequestHead, Status, Upstream, log_text};
 use super::{Ended, Record};
 use crate::forward;
 use crate::proxy_status::Failure;
+use crate::route::Route;
 use crate::target::Target;
 
 /// Longest id in a line: a rejected request may still have one that is not valid.
@@ -23,7 +24,7 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
         host = log_text::host(head),
         path = %log_text::path(head),
         status = record.status.map(Status::code),
-        upstream = record.target.map(Target::url),
+        upstream = record.route.and_then(Route::target).map(Target::url),
         address = record.upstream.as_ref().map(address),
         attempts = record.attempts,
         request_bytes = record.request_bytes,
@@ -43,7 +44,7 @@ pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     if !tracing::enabled!(tracing::Level::WARN) {
         return;
     }
-    let route = record.target.map_or("", |target| target.prefix.text());
+    let route = record.route.map_or("", |route| &route.name);
     let (limit, now) = (&record.observers.warnings, blitz_http::now());
     let Some(omitted) = limit.allow(cause, route, now) else {
         return;
@@ -73,8 +74,8 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         path = %log_text::path(head),
         status = record.status.map(Status::code),
         grpc_status = record.grpc_status,
-        route = record.target.map(|target| target.prefix.to_string()),
-        upstream = record.target.map(Target::url),
+        route = record.route.map(|route| route.name.as_str()),
+        upstream = record.route.and_then(Route::target).map(Target::url),
         address = record.upstream.as_ref().map(address),
         phase = phase(record),
         cause,

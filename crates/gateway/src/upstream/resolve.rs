@@ -10,6 +10,7 @@ mod files;
 mod lookup;
 mod query;
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
@@ -103,11 +104,6 @@ impl ResolvedName {
     /// The newest result; costs a few nanoseconds and never waits.
     pub(crate) fn latest(&self) -> arc_swap::Guard<Arc<LookupResult>> {
         self.latest.load()
-    }
-
-    /// Whether this is the name and port.
-    pub(crate) fn is(&self, name: &str, port: u16) -> bool {
-        self.name == name && self.port == port
     }
 
     /// The state before a request uses the newest result.
@@ -249,7 +245,7 @@ enum Trigger {
 pub(crate) struct Resolver {
     /// Replace those of `/etc/resolv.conf`; the hosts file is always read.
     servers: Arc<[SocketAddr]>,
-    known: Vec<Weak<ResolvedName>>,
+    known: HashMap<(String, u16), Weak<ResolvedName>>,
     /// To the control thread.
     watch: Option<UnboundedSender<Weak<ResolvedName>>>,
 }
@@ -258,30 +254,29 @@ impl Resolver {
     pub(crate) fn new(servers: &[SocketAddr]) -> Resolver {
         Resolver {
             servers: servers.into(),
-            known: Vec::new(),
+            known: HashMap::new(),
             watch: None,
         }
     }
 
-    /// These names, which are resolved until they are dropped. One that is known is the same as before.
+    /// A name, which is resolved until it is dropped. One that is known is the same as before.
     ///
     /// # Errors
     /// The thread or its runtime could not be started.
-    pub(crate) fn resolve(
-        &mut self,
-        names: &[(String, u16)],
-    ) -> io::Result<Vec<Arc<ResolvedName>>> {
-        self.known.retain(|name| name.strong_count() > 0);
-        let resolve = |(name, port): &(String, u16)| match self.find(name, *port) {
+    pub(crate) fn resolve(&mut self, name: &str, port: u16) -> io::Result<Arc<ResolvedName>> {
+        match self.find(name, port) {
             Some(known) => Ok(known),
-            None => self.begin(name, *port),
-        };
-        names.iter().map(resolve).collect()
+            None => self.begin(name, port),
+        }
+    }
+
+    /// Forgets the names that are not resolved any more.
+    pub(crate) fn prune(&mut self) {
+        self.known.retain(|_, name| name.strong_count() > 0);
     }
 
     fn find(&self, name: &str, port: u16) -> Option<Arc<ResolvedName>> {
-        let mut known = self.known.iter().filter_map(Weak::upgrade);
-        known.find(|known| known.is(name, port))
+        self.known.get(&(name.to_owned(), port))?.upgrade()
     }
 
     fn begin(&mut self, name: &str, port: u16) -> io::Result<Arc<ResolvedName>> {
@@ -293,19 +288,20 @@ impl Resolver {
         let resolved = Arc::new(ResolvedName::new(name.to_owned(), port, pending));
         // The thread ends with the process.
         let _ = watch.send(Arc::downgrade(&resolved));
-        self.known.push(Arc::downgrade(&resolved));
+        let key = (name.to_owned(), port);
+        self.known.insert(key, Arc::downgrade(&resolved));
         Ok(resolved)
     }
 
     /// Queries all names again at once.
     pub(crate) fn reload(&self) {
-        let names = self.known.iter().filter_map(Weak::upgrade);
+        let names = self.known.values().filter_map(Weak::upgrade);
         names.for_each(|name| name.requests().reload());
     }
 
     /// Whether there are names.
     pub(crate) fn has_names(&self) -> bool {
-        self.known.iter().any(|name| name.strong_count() > 0)
+        self.known.values().any(|name| name.strong_count() > 0)
     }
 }
 

@@ -2,88 +2,115 @@
 //! outlives the configuration that named it first.
 
 use std::collections::HashMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use blitz_http::{Address, ClientTlsSlot, Pool, Protocol, UpstreamTls};
+use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, UpstreamTls};
 
 use super::balancer::{Balancer, Connector};
 use super::resolve::ResolvedName;
 use crate::target::{Origin, Target};
 
 /// What makes two targets the same upstream.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Identity {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
     origin: Origin,
     protocol: Protocol,
     tls: bool,
+    /// `None` is that of the gateway.
+    connect_timeout: Option<Duration>,
 }
 
-/// All upstreams of a core that a route has.
+impl Identity {
+    pub(crate) fn new(target: &Target, connect_timeout: Option<Duration>) -> Identity {
+        Identity {
+            origin: target.origin.clone(),
+            protocol: target.protocol,
+            tls: target.tls,
+            connect_timeout,
+        }
+    }
+}
+
+/// All that a core needs to make the state of an upstream.
+pub(crate) struct UpstreamConfig {
+    pub(crate) identity: Identity,
+    /// The name that is being resolved, if it has one.
+    pub(crate) name: Option<Arc<ResolvedName>>,
+    /// TLS settings that were used before, and the host of the certificate.
+    pub(crate) tls: Option<(ClientTlsSlot, String)>,
+}
+
+/// The upstreams that a core has used.
 pub(crate) struct UpstreamSet {
-    pool: Pool,
-    by_identity: HashMap<Identity, Weak<Balancer>>,
+    options: ClientOptions,
+    /// By the time that connecting may take.
+    pools: HashMap<Option<Duration>, Pool>,
+    by_identity: HashMap<Identity, Rc<Balancer>>,
 }
 
 impl UpstreamSet {
-    pub(crate) fn new(pool: Pool) -> UpstreamSet {
+    pub(crate) fn new(options: ClientOptions) -> UpstreamSet {
         UpstreamSet {
-            pool,
+            options,
+            pools: HashMap::new(),
             by_identity: HashMap::new(),
         }
     }
 
-    /// The upstream of a target. `names` are those of all targets, already being resolved.
-    pub(crate) fn get(
-        &mut self,
-        target: &Target,
-        names: &[Arc<ResolvedName>],
-        tls: Option<&ClientTlsSlot>,
-    ) -> Rc<Balancer> {
-        let identity = Identity {
-            origin: target.origin.clone(),
-            protocol: target.protocol,
-            tls: target.tls,
-        };
-        if let Some(balancer) = self.by_identity.get(&identity).and_then(Weak::upgrade) {
-            return balancer;
+    /// The state of an upstream.
+    pub(crate) fn get(&mut self, config: &UpstreamConfig) -> Rc<Balancer> {
+        if let Some(balancer) = self.by_identity.get(&config.identity) {
+            return Rc::clone(balancer);
         }
-        let balancer = Rc::new(self.balancer(target, names, tls));
-        self.by_identity.insert(identity, Rc::downgrade(&balancer));
+        let balancer = Rc::new(self.balancer(config));
+        let identity = config.identity.clone();
+        self.by_identity.insert(identity, Rc::clone(&balancer));
         balancer
     }
 
-    /// Forgets the upstreams that no route has.
-    pub(crate) fn prune(&mut self) {
+    /// Forgets the other upstreams; their connections close when no request has them.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&Identity, &Rc<Balancer>) -> bool) {
         self.by_identity
-            .retain(|_, balancer| balancer.strong_count() > 0);
+            .retain(|identity, balancer| stays(identity, balancer));
     }
 
-    fn balancer(
-        &self,
-        target: &Target,
-        names: &[Arc<ResolvedName>],
-        tls: Option<&ClientTlsSlot>,
-    ) -> Balancer {
-        let tls = target.tls.then(|| {
-            let tls = tls.and_then(|tls| UpstreamTls::new(tls, &target.host()).ok());
-            tls.expect("the gateway built it once before it was used")
+    fn pool(&mut self, connect_timeout: Option<Duration>) -> Pool {
+        let options = &self.options;
+        let pool = self.pools.entry(connect_timeout).or_insert_with(|| {
+            let mut options = options.clone();
+            if let Some(timeout) = connect_timeout {
+                options.limits.connect_timeout = timeout;
+                // Other requests wait for a connection that is being made.
+                let wait = &mut options.limits.upstream_wait_timeout;
+                *wait = timeout.max(*wait);
+            }
+            Pool::new(options)
+        });
+        pool.clone()
+    }
+
+    fn balancer(&mut self, config: &UpstreamConfig) -> Balancer {
+        let identity = &config.identity;
+        let tls = config.tls.as_ref().map(|(slot, host)| {
+            let tls = UpstreamTls::new(slot, host);
+            tls.expect("the snapshot built it once before")
         });
         let connector = Connector {
-            pool: self.pool.clone(),
-            protocol: target.protocol,
+            pool: self.pool(identity.connect_timeout),
+            protocol: identity.protocol,
             tls,
         };
-        match &target.origin {
-            Origin::Ip(address) => Balancer::fixed(connector, &Address::Tcp(*address)),
-            Origin::Unix(path) => {
+        match (&identity.origin, &config.name) {
+            (Origin::Ip(address), _) => Balancer::fixed(connector, &Address::Tcp(*address)),
+            (Origin::Unix(path), _) => {
                 Balancer::fixed(connector, &Address::Unix(Arc::new(path.clone())))
             }
-            Origin::Localhost(port) => Balancer::localhost(connector, *port),
-            Origin::Name(name, port) => {
-                let resolved = names.iter().find(|resolved| resolved.is(name, *port));
-                let resolved = resolved.expect("the gateway resolves every name of its targets");
-                Balancer::named(connector, Arc::clone(resolved))
+            (Origin::Localhost(port), _) => Balancer::localhost(connector, *port),
+            (Origin::Name(..), name) => {
+                let name = name.as_ref().expect("the snapshot resolves each name");
+                Balancer::named(connector, Arc::clone(name))
             }
         }
     }

@@ -58,7 +58,7 @@ impl Recorder {
                 is_relayed: record.is_relayed,
                 is_tunnel: record.is_tunnel,
                 has_upstream: record.upstream.is_some(),
-                route: record.target.map(|target| target.prefix.to_string()),
+                route: record.route.map(|route| route.name.clone()),
                 grpc_status: record.grpc_status,
                 ended: record.ended.clone(),
             });

@@ -11,7 +11,8 @@ use crate::support::{Proxy, Upstream};
 fn gateway(io: IoChoice, text: &str) -> Proxy {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
-    let sites = compile(&configuration, &mut diagnostics);
+    let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+    let sites = compile(&configuration, &mut read_file, &mut diagnostics);
     assert_eq!(diagnostics, [], "{text}");
     let gateway = sites
         .into_iter()

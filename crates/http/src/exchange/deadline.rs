@@ -73,7 +73,8 @@ impl ExchangeState {
             (since + limits.send_stall_timeout, Deadline::SendStall)
         });
         if self.is_tunnel {
-            let idle = (moved() + limits.stream_idle_timeout, Deadline::TunnelIdle);
+            let idle = self.stream_idle_timeout(limits);
+            let idle = (moved() + idle, Deadline::TunnelIdle);
             return earlier(stall, Some(idle));
         }
         let half_close = transmission.half_closed.zip(limits.half_close_grace);
@@ -90,7 +91,8 @@ impl ExchangeState {
             return first;
         }
         let body = if self.has_no_min_rate {
-            (moved() + limits.stream_idle_timeout, Deadline::StreamIdle)
+            let idle = self.stream_idle_timeout(limits);
+            (moved() + idle, Deadline::StreamIdle)
         } else {
             self.body_deadline(transmission, limits)
         };
@@ -143,8 +145,11 @@ pub(super) fn poll_response_deadline<F: ClientFraming>(
         return Poll::Pending;
     };
     let timeout = match exchange.has_no_min_rate {
-        true => limits.stream_idle_timeout,
-        false => response_timeout,
+        true => exchange.stream_idle_timeout(limits),
+        false => exchange
+            .options
+            .response_timeout
+            .unwrap_or(response_timeout),
     };
     if exchange.timer.poll_due(started + timeout, cx).is_pending() {
         return Poll::Pending;
@@ -193,6 +198,8 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
     if exchange.is_tunnel {
         return Poll::Pending;
     }
+    let body_timeout = exchange.options.body_timeout.unwrap_or(body_timeout);
+    let timeout = exchange.stream_idle_timeout(limits);
     let pace = &mut exchange.receiving.pace;
     pace.share(received);
     if !exchange.has_no_min_rate {
@@ -203,7 +210,6 @@ pub(super) fn poll_client_deadline<F: ClientFraming>(
         return poll_later_deadline(framing, id, body_timeout, cx);
     }
     // The server may listen for as long as there is something to listen to.
-    let timeout = limits.stream_idle_timeout;
     let silence = pace.silence_due(timeout);
     let progress = framing.transmission(id).progress;
     let Some(exchange) = framing.exchange(id) else {

@@ -12,6 +12,7 @@ use super::respond::{self, Started};
 use super::state::Body;
 use super::{receive, request, send};
 use crate::error::{BodyError, ClientError, SendError};
+use crate::options::RequestOptions;
 
 /// A connection as its handles share it. Everything below follows from these.
 pub(crate) trait Link: 'static {
@@ -36,6 +37,7 @@ pub(crate) trait MessageOps {
     ) -> Poll<Result<Option<Part>, BodyError>>;
     fn take_whole(&self, id: ExchangeId, length: u64) -> Option<Slice>;
     fn disable_min_rate(&self, id: ExchangeId);
+    fn set_options(&self, id: ExchangeId, options: RequestOptions);
     fn hold_continue(&self, id: ExchangeId, is_held: bool);
     fn body_failure(&self, id: ExchangeId) -> Option<BodyError>;
     fn drop_reader(&self, id: ExchangeId);
@@ -90,6 +92,14 @@ impl<L: Link> MessageOps for L {
         self.look(|framing| {
             if let Some(exchange) = framing.exchange(id.into()) {
                 exchange.has_no_min_rate = true;
+            }
+        });
+    }
+
+    fn set_options(&self, id: ExchangeId, options: RequestOptions) {
+        self.look(|framing| {
+            if let Some(exchange) = framing.exchange(id.into()) {
+                exchange.options = options;
             }
         });
     }

@@ -11,6 +11,7 @@ use super::framing::ExchangeId;
 use super::handle::{Handle, MessageOps};
 use super::send_body::SendBody;
 use crate::error::BodyError;
+use crate::options::RequestOptions;
 use crate::recycle::Pooled;
 
 /// A piece of a received body.
@@ -95,6 +96,13 @@ impl RecvBody {
     pub fn disable_min_rate(&mut self) {
         if let Some(Handle { connection, id }) = &self.source {
             connection.disable_min_rate(*id);
+        }
+    }
+
+    /// Sets options of the request, in place of those of the connection.
+    pub fn set_options(&mut self, options: RequestOptions) {
+        if let Some(Handle { connection, id }) = &self.source {
+            connection.set_options(*id, options);
         }
     }
 

@@ -11,6 +11,7 @@ use super::handle::{ClientOps, Handle, MessageOps};
 use super::recv_body::RecvBody;
 use super::send_body::SendBody;
 use crate::error::ClientError;
+use crate::options::RequestOptions;
 use crate::recycle::Pooled;
 
 /// What a server answers: interim responses, then the final one.
@@ -64,6 +65,13 @@ impl ResponseStream {
     pub fn disable_min_rate(&mut self) {
         if let Source::Open(Handle { connection, id }) = &self.source {
             connection.disable_min_rate(*id);
+        }
+    }
+
+    /// Sets options of this request, in place of those of the connection.
+    pub fn set_options(&mut self, options: RequestOptions) {
+        if let Source::Open(Handle { connection, id }) = &self.source {
+            connection.set_options(*id, options);
         }
     }
 

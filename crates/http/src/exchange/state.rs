@@ -1,12 +1,13 @@
 //! The state of an exchange.
 
 use std::task::{Context, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use blitz_proto::BodyLength;
+use blitz_proto::{BodyLength, Limits};
 
 use super::pace::Pace;
 use crate::error::BodyError;
+use crate::options::RequestOptions;
 use crate::timer::LazyTimer;
 
 /// The state of an exchange, apart from that of its machine.
@@ -30,6 +31,8 @@ pub(crate) struct ExchangeState {
     pub(crate) holds_continue: bool,
     /// On a server, of a request with content: its head accepts problem+json.
     pub(crate) accepts_problem: bool,
+    /// The request's own.
+    pub(crate) options: RequestOptions,
 }
 
 /// The message of the peer.
@@ -84,6 +87,14 @@ impl ExchangeState {
         self.has_no_min_rate = false;
         self.holds_continue = false;
         self.accepts_problem = false;
+        self.options = RequestOptions::default();
+    }
+
+    /// How long streams of messages and tunnels may be silent.
+    #[inline]
+    pub(crate) fn stream_idle_timeout(&self, limits: &Limits) -> Duration {
+        let least = self.options.body_timeout.unwrap_or_default();
+        limits.stream_idle_timeout.max(least)
     }
 
     /// A body is to come.

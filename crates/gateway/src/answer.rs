@@ -1,0 +1,149 @@
+//! Endpoints that answer without an upstream: redirects and fixed responses.
+
+use std::fmt;
+
+use blitz_config::{Redirect, RedirectOrigin, Template};
+use blitz_http::{Chunk, Name, Pooled, ResponseHead, Scheme, Status};
+
+use crate::rules::{Edits, Facts, LoadedFile, apply, path_of, text_of};
+use crate::sites::host_of;
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Another URL.
+    Redirect(Redirect),
+    /// The same URL at this host.
+    Canonical(String),
+    /// The same response for all.
+    Fixed(FixedResponse),
+}
+
+/// A fixed response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FixedResponse {
+    pub(crate) status: Status,
+    pub(crate) content: FixedContent,
+    pub(crate) edits: Option<Edits>,
+}
+
+/// The content of a fixed response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FixedContent {
+    Empty,
+    Text(Template),
+    File(LoadedFile),
+}
+
+impl Answer {
+    /// The response to a request.
+    pub(crate) fn respond(&self, facts: &Facts<'_>) -> (Pooled<ResponseHead>, Chunk) {
+        match self {
+            Answer::Redirect(redirect) => {
+                let status = Status::new(redirect.status).unwrap_or(Status::PERMANENT_REDIRECT);
+                redirected(status, location(redirect, facts))
+            }
+            Answer::Canonical(host) => {
+                redirected(Status::PERMANENT_REDIRECT, canonical_location(host, facts))
+            }
+            Answer::Fixed(fixed) => fixed.respond(facts),
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Redirect(redirect) => {
+                let origin = match &redirect.origin {
+                    None => String::new(),
+                    Some(RedirectOrigin::Text(text)) => text.clone(),
+                    Some(RedirectOrigin::RequestHost { before, after }) => {
+                        format!("{before}{{host}}{after}")
+                    }
+                };
+                write!(f, "{} {origin}{}", redirect.status, redirect.target)
+            }
+            Answer::Canonical(host) => write!(f, "308 to {host}"),
+            Answer::Fixed(fixed) => write!(f, "{}", fixed.status.code()),
+        }
+    }
+}
+
+fn redirected(status: Status, location: String) -> (Pooled<ResponseHead>, Chunk) {
+    let mut head = Pooled::response(status);
+    head.fields.append(Name::Location, location);
+    (head, Chunk::from(""))
+}
+
+/// The client's scheme, port, path and query stay.
+fn canonical_location(host: &str, facts: &Facts<'_>) -> String {
+    let scheme = match facts.scheme {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    let authority = facts.head.authority().unwrap_or_default();
+    let port = &authority[host_of(authority).len()..];
+    let host = match host.contains(':') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
+    };
+    let target = match facts.head.path_and_query() {
+        "*" => "/",
+        target => target,
+    };
+    format!("{scheme}://{host}{port}{target}")
+}
+
+impl FixedResponse {
+    fn respond(&self, facts: &Facts<'_>) -> (Pooled<ResponseHead>, Chunk) {
+        let mut head = Pooled::response(self.status);
+        let content = match &self.content {
+            FixedContent::Empty => Chunk::from(""),
+            FixedContent::Text(template) => {
+                let content_type = "text/plain; charset=utf-8";
+                head.fields.append(Name::ContentType, content_type);
+                Chunk::from(text_of(template, facts))
+            }
+            FixedContent::File(file) => {
+                head.fields.append(Name::ContentType, file.content_type);
+                Chunk::from(file.content.to_vec())
+            }
+        };
+        if let Some(edits) = &self.edits {
+            apply(&edits.for_request(facts), &mut head.fields);
+        }
+        (head, content)
+    }
+}
+
+/// The target of a redirect. Without an origin it begins with one slash, so that no part of a request becomes a host.
+fn location(redirect: &Redirect, facts: &Facts<'_>) -> String {
+    let mut location = match &redirect.origin {
+        None => String::new(),
+        Some(RedirectOrigin::Text(text)) => text.clone(),
+        Some(RedirectOrigin::RequestHost { before, after }) => {
+            let host = host_of(facts.head.authority().unwrap_or_default());
+            format!("{before}{host}{after}")
+        }
+    };
+    let mut target = String::new();
+    path_of(&redirect.target, facts, &mut target);
+    let target = target.replace('\\', "%5C");
+    if redirect.origin.is_none() {
+        location.push('/');
+        location.push_str(target.trim_start_matches('/'));
+    } else {
+        let begins = target.is_empty() || target.starts_with(['/', '?', '#']);
+        location.push_str(if begins { "" } else { "/" });
+        location.push_str(&target);
+    }
+    if let (false, Some(query)) = (redirect.has_query, facts.head.query()) {
+        let fragment = location.find('#').map(|at| location.split_off(at));
+        location.push('?');
+        location.push_str(query);
+        location.push_str(&fragment.unwrap_or_default());
+    }
+    location
+}

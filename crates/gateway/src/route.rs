@@ -1,0 +1,133 @@
+//! Routes: what answers the requests of a path, and the rules for them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_config::Template;
+
+use crate::answer::Answer;
+use crate::rules::Rules;
+use crate::target::Target;
+use crate::upstream::Balancer;
+
+/// A route before the start; all cores share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Its paths as written, for people: `/api`, `GET /a`, `other paths`.
+    pub name: String,
+    pub(crate) action: Action,
+    /// `None` demands and changes nothing.
+    pub(crate) rules: Option<Box<Rules>>,
+}
+
+/// What answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    Forward(Forward),
+    Answer(Answer),
+}
+
+/// An upstream, and what of a request is changed for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Forward {
+    pub(crate) target: Target,
+    /// The number of the upstream in its snapshot, which sets it.
+    pub(crate) upstream: usize,
+    /// How long connecting may take; `None` is that of the gateway.
+    pub(crate) connect_timeout: Option<Duration>,
+    /// What the upstream receives in place of the path.
+    pub(crate) path: ForwardedPath,
+    /// What it receives as the host; `None` is the client's.
+    pub(crate) host: Option<String>,
+}
+
+/// The path that an upstream receives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ForwardedPath {
+    /// The client's, or with the target's own path in place of the prefix.
+    OfTarget,
+    /// The client's, byte for byte.
+    Raw,
+    /// With placeholders.
+    Template(Template),
+}
+
+/// The route of a request to an upstream, on its core.
+pub(crate) struct ForwardRoute<'a> {
+    pub(crate) route: &'a Route,
+    pub(crate) forward: &'a Forward,
+    pub(crate) target: &'a Target,
+    pub(crate) balancer: &'a Rc<Balancer>,
+}
+
+impl<'a> ForwardRoute<'a> {
+    pub(crate) fn new(
+        route: &'a Route,
+        forward: &'a Forward,
+        balancer: &'a Rc<Balancer>,
+    ) -> ForwardRoute<'a> {
+        ForwardRoute {
+            route,
+            forward,
+            target: &forward.target,
+            balancer,
+        }
+    }
+
+    pub(crate) fn rules(&self) -> Option<&'a Rules> {
+        self.route.rules.as_deref()
+    }
+}
+
+impl Route {
+    /// A route to an upstream.
+    #[must_use]
+    pub fn to(target: Target) -> Route {
+        Route {
+            name: target.prefix.to_string(),
+            action: Action::Forward(Forward {
+                target,
+                upstream: 0,
+                connect_timeout: None,
+                path: ForwardedPath::OfTarget,
+                host: None,
+            }),
+            rules: None,
+        }
+    }
+
+    /// Its upstream; `None` if it has none.
+    #[must_use]
+    pub fn target(&self) -> Option<&Target> {
+        match &self.action {
+            Action::Forward(forward) => Some(&forward.target),
+            Action::Answer(_) => None,
+        }
+    }
+
+    /// Has the upstream get the trailers of requests.
+    pub fn forward_request_trailers(&mut self) {
+        if let Action::Forward(forward) = &mut self.action {
+            forward.target.request_trailers = true;
+        }
+    }
+
+    pub(crate) fn forward_mut(&mut self) -> Option<&mut Forward> {
+        match &mut self.action {
+            Action::Forward(forward) => Some(forward),
+            Action::Answer(_) => None,
+        }
+    }
+
+    /// What answers, for people.
+    #[must_use]
+    pub fn destination(&self) -> String {
+        match &self.action {
+            Action::Forward(Forward { target, path, .. }) => match path {
+                ForwardedPath::Template(path) => format!("{}{path}", target.url()),
+                _ => target.url() + target.path.as_deref().unwrap_or_default(),
+            },
+            Action::Answer(answer) => answer.to_string(),
+        }
+    }
+}

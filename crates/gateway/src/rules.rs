@@ -1,0 +1,92 @@
+//! What a route demands of requests, and what it changes in messages.
+
+mod fields;
+mod pages;
+mod template;
+
+use std::net::IpAddr;
+
+use blitz_config::{Method, Methods, Network, Settings, TimeLimit};
+use blitz_http::{FOREVER, RequestHead, RequestOptions};
+
+use crate::rejection::Rejection;
+
+pub(crate) use fields::{Edit, Edits, apply};
+pub use pages::LoadedFile;
+pub(crate) use pages::Pages;
+pub(crate) use template::{Facts, client_of, path as path_of, text as text_of};
+
+/// The rules of a route. By default it demands and changes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    allow: Option<Vec<Network>>,
+    deny: Vec<Network>,
+    methods: Option<Methods>,
+    /// The most content of a request, in bytes; `None` is that of the gateway.
+    pub(crate) body_bytes_max: Option<u64>,
+    pub(crate) timeouts: RequestOptions,
+    pub(crate) request_edits: Option<Edits>,
+    pub(crate) response_edits: Option<Edits>,
+    pub(crate) pages: Pages,
+}
+
+impl Rules {
+    /// The rules of these settings.
+    pub(crate) fn new(settings: &Settings, pages: Pages) -> Rules {
+        let timeouts = &settings.timeouts;
+        let duration = |limit: &Option<blitz_config::Placed<TimeLimit>>| {
+            limit.as_ref().map(|limit| match limit.value {
+                TimeLimit::After(duration) => duration.min(FOREVER),
+                TimeLimit::Forever => FOREVER,
+            })
+        };
+        Rules {
+            allow: settings.allow.as_ref().map(|allow| allow.value.clone()),
+            deny: settings
+                .deny
+                .as_ref()
+                .map(|deny| deny.value.clone())
+                .unwrap_or_default(),
+            methods: settings.methods.as_ref().map(|methods| methods.value),
+            body_bytes_max: settings.body_max.as_ref().map(|bytes| bytes.value),
+            timeouts: RequestOptions {
+                response_timeout: duration(&timeouts.response),
+                body_timeout: duration(&timeouts.idle),
+            },
+            request_edits: Edits::new(&settings.request_headers),
+            response_edits: Edits::new(&settings.headers),
+            pages,
+        }
+    }
+
+    /// Whether it asks who the client is.
+    pub(crate) fn has_access_rules(&self) -> bool {
+        self.allow.is_some() || !self.deny.is_empty()
+    }
+
+    /// Whether this client is served; a unix socket has none.
+    pub(crate) fn admits(&self, client: Option<IpAddr>) -> bool {
+        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(client));
+        !is_in(&self.deny) && self.allow.as_ref().is_none_or(|allow| is_in(allow))
+    }
+
+    /// # Errors
+    /// The route does not take the method of the request.
+    pub(crate) fn check_method(&self, head: &RequestHead) -> Result<(), Rejection> {
+        let takes = |methods: &Methods| {
+            methods
+                .iter()
+                .any(|method| method.name() == head.method_str())
+        };
+        match self.methods.as_ref().is_none_or(takes) {
+            true => Ok(()),
+            false => Err(Rejection::MethodNotAllowed),
+        }
+    }
+
+    /// The methods that the route takes, as in the field `Allow`.
+    pub(crate) fn allowed_methods(&self) -> String {
+        let names = self.methods.iter().flat_map(|methods| methods.iter());
+        names.map(Method::name).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,102 @@
+//! Changes of fields, `headers` and `request_headers` of a configuration.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use blitz_config::{FieldChange, FieldRule, Template};
+use blitz_http::Fields;
+
+use super::template::{Facts, field_value};
+
+/// A change of a field, with its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// In lower case.
+    name: Box<str>,
+    change: Change,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    /// These lines replace those that there are.
+    Set(Vec<Vec<u8>>),
+    /// This line, if there is none.
+    Default(Vec<u8>),
+    /// A further line.
+    Add(Vec<u8>),
+}
+
+/// A change of a field as the configuration has it.
+type Rule = (Box<str>, FieldChange);
+
+/// The changes of a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Edits {
+    /// The same for all requests.
+    Fixed(Box<[Edit]>),
+    /// With placeholders.
+    PerRequest(Box<[Rule]>),
+}
+
+impl Edits {
+    /// `None` without rules.
+    pub(crate) fn new(rules: &[Arc<FieldRule>]) -> Option<Edits> {
+        let rule = |rule: &Arc<FieldRule>| (rule.name.as_str().into(), rule.change.value.clone());
+        let rules: Box<[Rule]> = rules.iter().map(rule).collect();
+        let is_fixed = |template: &Template| template.as_text().is_some();
+        let all_are_fixed = rules.iter().all(|(_, change)| match change {
+            FieldChange::Set(lines) => lines.iter().all(is_fixed),
+            FieldChange::Default(line) | FieldChange::Add(line) => is_fixed(line),
+            FieldChange::Remove => true,
+        });
+        let fixed = |template: &Template| template.as_text().map(|text| text.as_bytes().to_vec());
+        match all_are_fixed {
+            _ if rules.is_empty() => None,
+            true => Some(Edits::Fixed(edits(&rules, fixed))),
+            false => Some(Edits::PerRequest(rules)),
+        }
+    }
+
+    /// The changes for a request. Without placeholders it allocates nothing.
+    pub(crate) fn for_request(&self, facts: &Facts<'_>) -> Cow<'_, [Edit]> {
+        match self {
+            Edits::Fixed(edits) => Cow::Borrowed(edits),
+            Edits::PerRequest(rules) => {
+                Cow::Owned(edits(rules, |template| field_value(template, facts)).into_vec())
+            }
+        }
+    }
+}
+
+/// The changes of these rules. A line whose template has no value is left out, and a field without lines is removed.
+fn edits(rules: &[Rule], value: impl Fn(&Template) -> Option<Vec<u8>>) -> Box<[Edit]> {
+    let edit = |(name, change): &Rule| {
+        let change = match change {
+            FieldChange::Set(lines) => Change::Set(lines.iter().filter_map(&value).collect()),
+            FieldChange::Default(line) => Change::Default(value(line)?),
+            FieldChange::Add(line) => Change::Add(value(line)?),
+            FieldChange::Remove => Change::Set(Vec::new()),
+        };
+        let name = name.clone();
+        Some(Edit { name, change })
+    };
+    rules.iter().filter_map(edit).collect()
+}
+
+/// Makes the changes. A value that no field may have, such as a space alone, is left out.
+pub(crate) fn apply(edits: &[Edit], fields: &mut Fields) {
+    for Edit { name, change } in edits {
+        let name = &**name;
+        let lines = match change {
+            Change::Set(lines) => {
+                fields.remove(name);
+                lines.as_slice()
+            }
+            Change::Default(_) if fields.contains(name) => continue,
+            Change::Default(line) | Change::Add(line) => std::slice::from_ref(line),
+        };
+        for line in lines {
+            let _ = fields.try_append(name, line);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Pages for errors, and other files of a configuration that are kept in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use blitz_config::StatusPattern;
+use blitz_http::{Fields, Status, prefers_html};
+
+/// A file that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedFile {
+    pub(crate) content: Arc<[u8]>,
+    /// Its media type.
+    pub(crate) content_type: &'static str,
+}
+
+impl LoadedFile {
+    /// A file with its media type, which follows from the ending of the path.
+    pub fn new(path: &Path, content: &[u8]) -> LoadedFile {
+        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+        let content_type = match ending.to_str().unwrap_or_default() {
+            "html" | "htm" => "text/html; charset=utf-8",
+            "txt" => "text/plain; charset=utf-8",
+            "json" => "application/json",
+            "xml" => "application/xml",
+            "css" => "text/css; charset=utf-8",
+            "js" => "text/javascript; charset=utf-8",
+            "svg" => "image/svg+xml",
+            "png" => "image/png",
+            "gif" => "image/gif",
+            "jpg" | "jpeg" => "image/jpeg",
+            "ico" => "image/x-icon",
+            "webp" => "image/webp",
+            "pdf" => "application/pdf",
+            _ => "application/octet-stream",
+        };
+        LoadedFile {
+            content: content.into(),
+            content_type,
+        }
+    }
+}
+
+/// Pages by statuses, an exact status before its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pages(pub(crate) Box<[(StatusPattern, Option<LoadedFile>)]>);
+
+impl Pages {
+    /// The page for a response of the gateway's own; `None` is the one that is built in. HTML is for those who prefer it.
+    pub(crate) fn find(&self, status: Status, request: &Fields) -> Option<&LoadedFile> {
+        let is_for = |(pattern, _): &&(StatusPattern, _)| pattern.matches(status.code());
+        let (_, page) = self.0.iter().find(is_for)?;
+        let is_html = |page: &LoadedFile| page.content_type.starts_with("text/html");
+        page.as_ref()
+            .filter(|page| !is_html(page) || prefers_html(request))
+    }
+}

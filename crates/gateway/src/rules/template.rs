@@ -1,0 +1,183 @@
+//! Values of a request in place of placeholders.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use blitz_config::{Part, Placeholder, Template};
+use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
+
+use crate::forward::{ProxyFacts, told_client};
+use crate::sites::host_of;
+use crate::trusted::TrustedProxies;
+
+/// What placeholders say of a request.
+pub(crate) struct Facts<'a> {
+    pub(crate) head: &'a RequestHead,
+    /// `None` for a unix socket.
+    pub(crate) client: Option<IpAddr>,
+    /// As the client has it, which a trusted proxy may tell.
+    pub(crate) scheme: Scheme,
+}
+
+/// The text for a field, or `None` if a placeholder has no value.
+pub(crate) fn field_value(template: &Template, facts: &Facts<'_>) -> Option<Vec<u8>> {
+    let mut value = Vec::new();
+    for part in template.parts() {
+        match part {
+            Part::Text(text) => value.extend_from_slice(text.as_bytes()),
+            Part::Placeholder(placeholder) => value.extend_from_slice(&facts.value(placeholder)?),
+        }
+    }
+    Some(value)
+}
+
+/// The text for content; a placeholder without a value is nothing.
+pub(crate) fn text(template: &Template, facts: &Facts<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for part in template.parts() {
+        match part {
+            Part::Text(part) => text.extend_from_slice(part.as_bytes()),
+            Part::Placeholder(placeholder) => {
+                text.extend_from_slice(&facts.value(placeholder).unwrap_or_default());
+            }
+        }
+    }
+    text
+}
+
+/// The text for a path, without its query. Parts of the received path stay as they are; every other value is
+/// percent-encoded, so that it adds no segment and no query.
+pub(crate) fn path(template: &Template, facts: &Facts<'_>, out: &mut String) {
+    for part in template.parts() {
+        match part {
+            Part::Text(text) => encode(text.as_bytes(), is_of_uri, out),
+            Part::Placeholder(placeholder) => {
+                let value = facts.value(placeholder).unwrap_or_default();
+                let stays = if is_of_path(placeholder) {
+                    is_of_uri
+                } else {
+                    is_unreserved
+                };
+                encode(&value, stays, out);
+            }
+        }
+    }
+}
+
+fn is_of_path(placeholder: &Placeholder) -> bool {
+    matches!(
+        placeholder,
+        Placeholder::Path | Placeholder::Rest { .. } | Placeholder::Parameter { .. }
+    )
+}
+
+/// Percent-encodes the other bytes (RFC 3986, section 2.1).
+fn encode(value: &[u8], stays: fn(u8) -> bool, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in value {
+        if stays(byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+    }
+}
+
+/// RFC 3986, section 2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// What may stand in a URI, and what clients send there nevertheless.
+fn is_of_uri(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"<>".contains(&byte)
+}
+
+impl<'a> Facts<'a> {
+    /// What is said of a request that came over this connection.
+    pub(crate) fn of(head: &'a RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Facts<'a> {
+        let told = ProxyFacts::of(head, peer, trusted);
+        Facts {
+            head,
+            client: client_of(&head.fields, peer, trusted),
+            scheme: told.map_or(peer.scheme, |facts| facts.scheme),
+        }
+    }
+}
+
+/// The address of the client, which a trusted proxy may tell; `None` for a unix socket.
+pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> Option<IpAddr> {
+    let told = told_client(fields, peer.remote, trusted);
+    told.or(peer.remote.map(|remote| remote.ip()))
+}
+
+impl Facts<'_> {
+    fn value(&self, placeholder: &Placeholder) -> Option<Cow<'_, [u8]>> {
+        let text = |text: &'static str| Some(Cow::Borrowed(text.as_bytes()));
+        let head = self.head;
+        match placeholder {
+            // `OPTIONS *` is about the server, not about a path.
+            Placeholder::Path if head.path() == "*" => text("/"),
+            Placeholder::Path => Some(head.sent_path().as_bytes().into()),
+            Placeholder::Rest { segments, bytes } => Some(self.rest(*segments, *bytes).into()),
+            Placeholder::Parameter { segment, .. } => {
+                let mut segments = head.sent_path().split('/').skip(1);
+                segments.nth(*segment).map(|value| value.as_bytes().into())
+            }
+            Placeholder::Query => head.query().map(|query| query.as_bytes().into()),
+            Placeholder::Host => {
+                let host = host_of(head.authority()?);
+                (!host.is_empty()).then(|| host.as_bytes().into())
+            }
+            Placeholder::Method => Some(head.method_str().as_bytes().into()),
+            Placeholder::Scheme => match self.scheme {
+                Scheme::Http => text("http"),
+                Scheme::Https => text("https"),
+            },
+            Placeholder::Client => {
+                let client = self.client?.to_canonical();
+                Some(client.to_string().into_bytes().into())
+            }
+            Placeholder::RequestId => head.fields.get(Name::XRequestId).map(Into::into),
+            Placeholder::Header(name) => self.field(name),
+            Placeholder::Cookie(name) => self.cookie(name).map(Into::into),
+        }
+    }
+
+    /// What of the path, as it was received, follows these segments and bytes of the normalised path.
+    fn rest(&self, segments: usize, bytes: usize) -> &[u8] {
+        let (matched, sent) = (self.head.path(), self.head.sent_path());
+        let mut slashes = matched
+            .bytes()
+            .enumerate()
+            .filter(|(_, byte)| *byte == b'/');
+        let before = slashes.nth(segments).map_or(matched.len(), |(at, _)| at);
+        let before = request_path::sent_len(sent, matched, before + bytes);
+        sent.as_bytes().get(before..).unwrap_or_default()
+    }
+
+    /// The lines of a field in one (RFC 9110, section 5.2).
+    fn field(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut lines = self.head.fields.get_all(name);
+        let first = lines.next()?;
+        let mut all = Cow::Borrowed(first);
+        for line in lines {
+            let all = all.to_mut();
+            all.extend_from_slice(b", ");
+            all.extend_from_slice(line);
+        }
+        Some(all)
+    }
+
+    /// RFC 6265, section 4.2.1. Of equal names the first counts.
+    fn cookie(&self, name: &str) -> Option<&[u8]> {
+        let lines = self.head.fields.get_all(Name::Cookie);
+        let mut pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+        pairs.find_map(|pair| {
+            let pair = pair.trim_ascii().strip_prefix(name.as_bytes())?;
+            pair.strip_prefix(b"=")
+        })
+    }
+}
