@@ -45,6 +45,7 @@ mod records;
 mod refusal_log;
 mod retries;
 mod routing;
+mod site_rules;
 mod sites;
 mod smuggling;
 mod streaming;
