@@ -1,17 +1,66 @@
 //! What a misspelt or foreign word probably means.
 
-/// Words of other servers, and what to write instead.
+/// Words of other servers in lower case, and what to write instead.
 const FOREIGN: &[(&str, &str, &str)] = &[
-    ("alias", "nginx", "write `files`"),
+    ("acl", "HAProxy", "write the path as a key: \"/api\" = …"),
+    ("add_header", "nginx", "write `headers.NAME = \"value\"`"),
+    ("add_prefix", "Traefik", "write `path = \"/v2{rest}\"`"),
+    ("addprefix", "Traefik", "write `path = \"/v2{rest}\"`"),
+    ("alias", "nginx", "files are planned: leave it out for now"),
     ("backend", "Traefik and HAProxy", "write `to`"),
     ("bind", "HAProxy and Caddy", "write `listen`"),
+    ("client_max_body_size", "nginx", "write `body_max`"),
+    ("cluster", "Envoy", "write `to`"),
+    (
+        "customrequestheaders",
+        "Traefik",
+        "write `request_headers.NAME = \"value\"`",
+    ),
+    (
+        "customresponseheaders",
+        "Traefik",
+        "write `headers.NAME = \"value\"`",
+    ),
+    ("default_backend", "HAProxy", "write `to`"),
+    ("direct_response", "Envoy", "write `respond`"),
     ("entrypoints", "Traefik", "write `listen` or `listen_tls`"),
-    ("fallthrough", "other servers", "write `fallback`"),
+    ("error_page", "nginx", "write `errors.404 = \"FILE\"`"),
+    ("errorfile", "HAProxy", "write `errors.503 = \"FILE\"`"),
+    (
+        "expires",
+        "nginx",
+        "write `headers.Cache-Control = \"max-age=…\"`",
+    ),
+    (
+        "fallthrough",
+        "other servers",
+        "files are planned: leave it out for now",
+    ),
+    (
+        "file_server",
+        "Caddy",
+        "files are planned: leave it out for now",
+    ),
     ("handle", "Caddy", "write the path as a key: \"/api\" = …"),
+    ("handle_errors", "Caddy", "write `errors.404 = \"FILE\"`"),
     (
         "handle_path",
         "Caddy",
         "write the path as a key, with `path = \"{rest}\"`",
+    ),
+    ("header_down", "Caddy", "write `headers.NAME = \"value\"`"),
+    (
+        "header_up",
+        "Caddy",
+        "write `request_headers.NAME = \"value\"`",
+    ),
+    ("host_rewrite", "Envoy", "write `host`"),
+    ("ipallowlist", "Traefik", "write `allow`"),
+    ("ipwhitelist", "Traefik", "write `allow`"),
+    (
+        "limit_except",
+        "nginx",
+        "write `methods`, or a key such as \"GET /api\"",
     ),
     ("location", "nginx", "write the path as a key: \"/api\" = …"),
     (
@@ -19,9 +68,55 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "Traefik",
         "write the policies as keys of the route",
     ),
+    (
+        "more_set_headers",
+        "nginx",
+        "write `headers.NAME = \"value\"`",
+    ),
+    ("prefix_rewrite", "Envoy", "write `path = \"/v2{rest}\"`"),
+    ("proxy_connect_timeout", "nginx", "write `timeout.connect`"),
+    ("proxy_hide_header", "nginx", "write `headers.NAME = false`"),
     ("proxy_pass", "nginx", "write `to`"),
+    (
+        "proxy_read_timeout",
+        "nginx",
+        "write `timeout.response` and `timeout.idle`",
+    ),
+    (
+        "proxy_set_header",
+        "nginx",
+        "write `request_headers.NAME = \"value\"`, or `host` for Host",
+    ),
+    ("proxypass", "Apache", "write `to`"),
+    ("redir", "Caddy", "write `redirect = \"301 https://…\"`"),
+    (
+        "redirectregex",
+        "Traefik",
+        "write `redirect = \"301 https://…\"`",
+    ),
+    (
+        "redirectscheme",
+        "Traefik",
+        "write `https_redirect` in a site with `tls`",
+    ),
+    ("remote_ip", "Caddy", "write `allow` or `deny`"),
+    ("request_body", "Caddy", "write `body_max`"),
+    (
+        "return",
+        "nginx",
+        "write `redirect = \"301 https://…\"`, or `respond = 204`",
+    ),
     ("reverse_proxy", "Caddy", "write `to`"),
-    ("root", "nginx and Caddy", "write `files`"),
+    (
+        "rewrite",
+        "nginx and Caddy",
+        "write `path` for the upstream, or `redirect` for the client",
+    ),
+    (
+        "root",
+        "nginx and Caddy",
+        "files are planned: leave it out for now",
+    ),
     (
         "rule",
         "Traefik",
@@ -32,25 +127,41 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "nginx",
         "write the host as the name of a site: [site.\"NAME\"]",
     ),
+    ("service", "Traefik", "write `to`"),
+    (
+        "set_real_ip_from",
+        "nginx",
+        "write `trusted_proxies` at the top of the file",
+    ),
     (
         "ssl_certificate",
         "nginx",
         "write `certificates` at the top of the file",
     ),
     (
+        "ssl_certificate_key",
+        "nginx",
+        "the key is beside its file of `certificates`, as NAME.key",
+    ),
+    (
         "strip_prefix",
         "Traefik and Caddy",
         "write `path = \"{rest}\"`",
     ),
+    ("stripprefix", "Traefik", "write `path = \"{rest}\"`"),
+    (
+        "try_files",
+        "nginx and Caddy",
+        "files are planned: leave it out for now",
+    ),
     ("uri", "Caddy", "write `path`"),
     ("uri_strip_prefix", "Caddy", "write `path = \"{rest}\"`"),
+    (
+        "use_backend",
+        "HAProxy",
+        "write the path as a key, with `to`",
+    ),
 ];
-
-/// The server whose word this is, and what to write instead.
-pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
-    let found = FOREIGN.iter().find(|(foreign, ..)| *foreign == word);
-    found.map(|(_, server, label)| (*server, *label))
-}
 
 /// Placeholders of other servers, and ours.
 const FOREIGN_PLACEHOLDERS: &[(&str, &str)] = &[
@@ -97,6 +208,13 @@ const FOREIGN_VARIABLES: &[(&str, &str)] = &[
         "leave it out; forwarding fields are set without it",
     ),
 ];
+
+/// The server whose word this is, and what to write instead.
+pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
+    let word = word.to_ascii_lowercase();
+    let found = FOREIGN.iter().find(|(foreign, ..)| *foreign == word);
+    found.map(|(_, server, label)| (*server, *label))
+}
 
 /// What to write instead of a placeholder of another server.
 pub(crate) fn foreign_placeholder(name: &str) -> Option<&'static str> {

@@ -1,6 +1,5 @@
 //! Actions that need no upstream: `redirect` and `respond`.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -11,7 +10,7 @@ use super::template::Place;
 use super::value::Text;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::Placed;
+use crate::model::{Placed, Span};
 use crate::pattern::PathPattern;
 use crate::settings::{FieldRules, Redirect, RedirectOrigin, Respond, RespondBody};
 use crate::template::{Part, Placeholder, PlainText, Template};
@@ -48,7 +47,7 @@ impl Reader<'_> {
             self.error(
                 "status",
                 text.part(0..status.len()),
-                format!("{status} is no status of a redirect"),
+                "this is no status of a redirect",
                 "write 301, 302, 303, 307 or 308",
             );
             return None;
@@ -56,7 +55,7 @@ impl Reader<'_> {
         let target_start = text.value.len() - target.len();
         if target.is_empty() {
             let message = "the redirect has no target";
-            let label = format!("write for example \"{status} https://new.example{{path}}\"");
+            let label = "write for example \"308 https://new.example{path}\"";
             self.error("redirect-target", text.span.clone(), message, label);
             return None;
         }
@@ -313,7 +312,7 @@ impl Reader<'_> {
             DeValue::Integer(number) => {
                 let status = parse_status(number.as_str());
                 if status.is_none() {
-                    self.invalid_status(number.as_str(), value.span());
+                    self.invalid_status(value.span());
                 }
                 status
             }
@@ -333,16 +332,16 @@ impl Reader<'_> {
         }
         let found = parse_status(status);
         if found.is_none() {
-            self.invalid_status(status, text.part(0..status.len()));
+            self.invalid_status(text.part(0..status.len()));
         }
         found
     }
 
-    fn invalid_status(&mut self, status: &str, span: Range<usize>) {
+    fn invalid_status(&mut self, span: Span) {
         self.error(
             "status",
             span,
-            format!("{status} is no status of a response"),
+            "this is no status of a response",
             format!("write a number from {STATUS_MIN} to {STATUS_MAX}"),
         );
     }

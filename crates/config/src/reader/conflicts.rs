@@ -33,7 +33,7 @@ impl Reader<'_> {
     pub(super) fn same_routes(&mut self, own: &[OwnSettings]) {
         let mut seen: HashMap<String, Vec<&OwnSettings>> = HashMap::new();
         // Another route `/` stands for a site that has no action.
-        let is_route = |(at, own): &(usize, &OwnSettings)| *at > 0 || own.has_action();
+        let is_route = |(at, own): &(usize, &OwnSettings)| *at > 0 || own.action.is_some();
         for (_, route) in own.iter().enumerate().filter(is_route) {
             let others = seen.entry(route.key.value.path.shape()).or_default();
             let is_same = |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);

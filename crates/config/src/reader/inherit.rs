@@ -56,7 +56,7 @@ impl Reader<'_> {
             let mut levels: Levels<'_> = vec![(0, defaults)];
             levels.extend(of_site);
             levels.push((at + 1, &own[at]));
-            match self.proxy_or_other(&levels, shared) {
+            match self.resolve(&levels, shared) {
                 Resolved::Action(action) => routes.push(Route {
                     key: own[at].key.clone(),
                     settings: settings(action, &levels, shared),
@@ -64,7 +64,7 @@ impl Reader<'_> {
                 Resolved::Wrong => {}
                 Resolved::None if !is_whole => {}
                 // A site may have nothing but the routes below it.
-                Resolved::None if at == 0 && own.len() > 1 && own[0].option.is_none() => {}
+                Resolved::None if at == 0 && own.len() > 1 => {}
                 Resolved::None => self.error(
                     "no-action",
                     own[at].key.span.clone(),
@@ -77,51 +77,40 @@ impl Reader<'_> {
         routes
     }
 
-    fn proxy_or_other(&mut self, levels: &Levels<'_>, shared: &mut Shared) -> Resolved {
-        let with_action = levels.iter().rposition(|(_, own)| own.has_action());
-        let Some(first) = with_action else {
+    fn resolve(&mut self, levels: &Levels<'_>, shared: &mut Shared) -> Resolved {
+        let with_action = levels.iter().rposition(|(_, own)| own.action.is_some());
+        let (Some(at), Some((_, own))) = (with_action, levels.last()) else {
             return Resolved::None;
         };
-        let last = levels.len() - 1;
-        let Some((action, _)) = &levels[first].1.action else {
+        let Some((action, _)) = &levels[at].1.action else {
             return Resolved::None;
         };
-        let to = match action {
+        let (action, span, name) = match action {
             OwnAction::Wrong => return Resolved::Wrong,
-            OwnAction::To(to) => to,
-            OwnAction::Redirect(_) | OwnAction::Respond(_) => {
-                if let Some((name, span)) = &levels[last].1.option {
-                    let (other, place) = match action {
-                        OwnAction::Redirect(redirect) => ("redirect", redirect.span.start),
-                        OwnAction::Respond(respond) => ("respond", respond.span.start),
-                        _ => return Resolved::Wrong,
-                    };
-                    let place = self.document.place(place);
-                    self.error(
-                        "option-of-to",
-                        span.clone(),
-                        format!("`{name}` belongs to `to`, and this route has `{other}`"),
-                        format!("leave it out, or write `to`; `{other}` is at {place}"),
-                    );
-                    return Resolved::Wrong;
-                }
-                return Resolved::Action(match action {
-                    OwnAction::Redirect(redirect) => Placed {
-                        value: Action::Redirect(Arc::clone(&redirect.value)),
-                        span: redirect.span.clone(),
-                    },
-                    OwnAction::Respond(respond) => Placed {
-                        value: Action::Respond(Arc::clone(&respond.value)),
-                        span: respond.span.clone(),
-                    },
-                    _ => return Resolved::Wrong,
-                });
+            OwnAction::To(to) => {
+                let value = Action::Proxy(proxy(to, at, levels, shared));
+                return Resolved::Action(Placed::new(value, to.span.clone()));
+            }
+            OwnAction::Redirect(redirect) => {
+                let value = Action::Redirect(Arc::clone(&redirect.value));
+                (value, redirect.span.clone(), "redirect")
+            }
+            OwnAction::Respond(respond) => {
+                let value = Action::Respond(Arc::clone(&respond.value));
+                (value, respond.span.clone(), "respond")
             }
         };
-        Resolved::Action(Placed {
-            value: Action::Proxy(proxy(to, &levels[first..], shared)),
-            span: to.span.clone(),
-        })
+        if let Some((option, place)) = &own.option {
+            let at = self.document.place(span.start);
+            self.error(
+                "option-of-to",
+                place.clone(),
+                format!("`{option}` belongs to `to`, and this route has `{name}`"),
+                format!("leave it out, or write `to`; `{name}` is at {at}"),
+            );
+            return Resolved::Wrong;
+        }
+        Resolved::Action(Placed::new(action, span))
     }
 }
 
@@ -132,14 +121,18 @@ enum Resolved {
     None,
 }
 
-/// The upstream with the options of the levels from its own on.
-fn proxy(to: &Placed<String>, levels: &[(usize, &OwnSettings)], shared: &mut Shared) -> Arc<Proxy> {
+/// The upstream that the level `at` says, with its options: those of this level and of the levels below it, and before
+/// them those of levels above every action. What is said between belongs to the action that is replaced.
+fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
+    let first = levels.iter().position(|(_, own)| own.action.is_some());
+    let above = &levels[..first.unwrap_or(at)];
+    let options = || above.iter().chain(&levels[at..]);
     let last = |is_written: fn(&OwnSettings) -> bool| {
-        let level = levels.iter().rfind(|(_, own)| is_written(own));
+        let level = options().rfind(|(_, own)| is_written(own));
         level.map(|(level, _)| *level)
     };
     let key = [
-        levels.first().map(|(level, _)| *level),
+        levels.get(at).map(|(level, _)| *level),
         last(|own| own.path.is_written()),
         last(|own| own.host.is_written()),
         last(|own| own.raw_path.is_written()),
@@ -151,7 +144,7 @@ fn proxy(to: &Placed<String>, levels: &[(usize, &OwnSettings)], shared: &mut Sha
             host: None,
             raw_path: None,
         };
-        for (_, own) in levels {
+        for (_, own) in options() {
             own.path.apply(&mut proxy.path);
             own.host.apply(&mut proxy.host);
             own.raw_path.apply(&mut proxy.raw_path);

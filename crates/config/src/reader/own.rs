@@ -124,9 +124,4 @@ impl OwnSettings {
             errors: OwnMap::default(),
         }
     }
-
-    /// Whether it says an action, which may be wrong.
-    pub(super) fn has_action(&self) -> bool {
-        self.action.is_some()
-    }
 }

@@ -274,7 +274,7 @@ pub(super) fn authority_problem(authority: &str) -> Option<(&'static str, &'stat
 fn host_problem(name: &str) -> Option<(&'static str, &'static str)> {
     let host = name.strip_prefix("*.").unwrap_or(name);
     if host.contains("://") || host.contains('/') {
-        return Some(("write the host alone", "a site has a host, not a URL"));
+        return Some(("write the host alone", "this must be a host, not a URL"));
     }
     if host.contains(':') {
         return Some((

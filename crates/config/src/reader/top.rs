@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::own::OwnSettings;
+use super::route_key::is_path;
 use super::target::Upstreams;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
@@ -93,6 +94,10 @@ impl Reader<'_> {
             return defaults;
         };
         for entry in entries(table) {
+            if is_path(entry.name) {
+                self.not_a_default(&entry);
+                continue;
+            }
             if self.key(Scope::Site, &entry).is_none() {
                 continue;
             }
@@ -102,15 +107,15 @@ impl Reader<'_> {
                 name if !keys::is_of_site(name) => {
                     self.setting(&entry, &mut defaults.settings, upstreams);
                 }
-                name => self.error(
-                    "not-a-default",
-                    entry.key(),
-                    format!("`{name}` differs from site to site"),
-                    "write it in a site",
-                ),
+                _ => self.not_a_default(&entry),
             }
         }
         defaults
+    }
+
+    fn not_a_default(&mut self, entry: &Entry<'_, '_>) {
+        let message = format!("`{}` differs from site to site", entry.name);
+        self.error("not-a-default", entry.key(), message, "write it in a site");
     }
 
     /// Settings of TLS that a site has with these defaults.
