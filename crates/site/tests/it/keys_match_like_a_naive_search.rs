@@ -1,0 +1,362 @@
+//! Random tables of hosts and keys against a search that tries every key, with the sentences of the rank as code.
+
+use std::cmp::Ordering;
+
+use blitz_http::Method;
+use blitz_site::matcher::{HostTable, RouteKey, RouteTable, Verdict};
+
+/// A part of a pattern between two slashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Segment {
+    Text(&'static str),
+    Star(&'static str),
+    Param,
+}
+
+/// Where a pattern ends that has no star: `=/a`, `/a/`, `/a`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    Exact,
+    Below,
+    Subtree,
+}
+
+#[derive(Debug, Clone)]
+struct Key {
+    methods: Option<Vec<&'static str>>,
+    segments: Vec<Segment>,
+    end: End,
+}
+
+impl Key {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(methods) = &self.methods {
+            text += &format!("{} ", methods.join(","));
+        }
+        if self.end == End::Exact {
+            text.push('=');
+        }
+        for (at, segment) in self.segments.iter().enumerate() {
+            match segment {
+                Segment::Text(part) => text += &format!("/{part}"),
+                Segment::Star(part) => text += &format!("/{part}*"),
+                Segment::Param => text += &format!("/{{p{at}}}"),
+            }
+        }
+        if self.end == End::Below || self.segments.is_empty() {
+            text.push('/');
+        }
+        text
+    }
+
+    fn has_path_of(&self, other: &Key) -> bool {
+        (&self.segments, self.end) == (&other.segments, other.end)
+    }
+
+    fn names(&self, method: &str) -> bool {
+        self.methods
+            .as_ref()
+            .is_some_and(|all| all.contains(&method))
+    }
+
+    fn takes_method(&self, method: &str, all: &[Key]) -> bool {
+        let as_get = || {
+            let mut same = all.iter().filter(|other| self.has_path_of(other));
+            method == "HEAD" && self.names("GET") && !same.any(|other| other.names("HEAD"))
+        };
+        self.methods.is_none() || self.names(method) || as_get()
+    }
+
+    /// The values of the parameters and the rest, if the path matches.
+    fn matches<'p>(&self, path: &'p str, parts: &[&'p str]) -> Option<(Vec<&'p str>, &'p str)> {
+        if self.segments.is_empty() && self.end == End::Subtree {
+            return Some((Vec::new(), path));
+        }
+        let (mut params, mut end) = (Vec::new(), 0);
+        for (at, segment) in self.segments.iter().enumerate() {
+            let part = *parts.get(at)?;
+            match segment {
+                Segment::Text(text) if part == *text => {}
+                Segment::Param if !part.is_empty() => params.push(part),
+                Segment::Star(text) if part.starts_with(text) => {
+                    return Some((params, &path[end + 1 + text.len()..]));
+                }
+                _ => return None,
+            }
+            end += 1 + part.len();
+        }
+        let rest = &path[end..];
+        let fits = match self.end {
+            End::Exact => rest.is_empty(),
+            End::Below => rest.starts_with('/'),
+            End::Subtree => true,
+        };
+        fits.then_some((params, rest))
+    }
+
+    /// "Routes that match are compared segment by segment, and the first difference decides: text; `text*` (the
+    /// longer text first); `{parameter}`; the end, as `=/a`, `/a/`, `/a`. Then a key with methods comes first."
+    fn cmp_rank(&self, other: &Key) -> Ordering {
+        let place = |segment: Option<&Segment>| match segment {
+            Some(Segment::Text(_)) => (0, 0),
+            Some(Segment::Star(text)) => (1, usize::MAX - text.len()),
+            Some(Segment::Param) => (2, 0),
+            None => (3, 0),
+        };
+        for at in 0..=self.segments.len().max(other.segments.len()) {
+            let places = (place(self.segments.get(at)), place(other.segments.get(at)));
+            if places.0 != places.1 {
+                return places.0.cmp(&places.1);
+            }
+        }
+        let by_end = self.end.cmp(&other.end);
+        by_end.then(self.methods.is_none().cmp(&other.methods.is_none()))
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % count
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+const TEXTS: [&str; 6] = ["a", "ab", "abc", "b", "a.b", ""];
+const PARTS: [&str; 8] = ["a", "ab", "abc", "abcd", "b", "a.b", "", "x"];
+const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PURGE"];
+const HOSTS: [&str; 9] = [
+    "a.x",
+    "b.x",
+    "x",
+    "b.a.x",
+    "*.x",
+    "*.a.x",
+    "*",
+    "192.0.2.1",
+    "::1",
+];
+const AUTHORITIES: [&str; 15] = [
+    "a.x",
+    "A.X",
+    "a.x:80",
+    "a.x.",
+    "b.x",
+    "c.X",
+    "x",
+    "b.a.x",
+    "c.a.x",
+    "d.c.a.x",
+    "192.0.2.1",
+    "[::1]",
+    "[0:0::1]:8080",
+    "[::2]",
+    "",
+];
+
+fn key(random: &mut Random) -> Key {
+    let methods = (random.below(3) == 0).then(|| {
+        let chosen = 1 + random.below(15);
+        let methods = (0..4).filter(|at| chosen >> at & 1 == 1);
+        methods.map(|at| METHODS[at]).collect()
+    });
+    let segments = (0..random.below(4)).map(|_| match random.below(3) {
+        0 => Segment::Param,
+        _ => Segment::Text(random.of(&TEXTS)),
+    });
+    let mut key = Key {
+        methods,
+        segments: segments.collect(),
+        end: random.of(&[End::Exact, End::Below, End::Subtree]),
+    };
+    if random.below(4) == 0 {
+        // A star behind a slash is another form of the slash.
+        key.segments.push(Segment::Star(random.of(&TEXTS[..5])));
+        key.end = End::Subtree;
+    }
+    // These are the forms of the same text: `/a/` ends in an empty segment only with `=`.
+    if key.end != End::Exact && key.segments.last() == Some(&Segment::Text("")) {
+        key.segments.pop();
+        key.end = End::Below;
+    }
+    if key.segments.is_empty() {
+        match key.end {
+            End::Exact => key.segments.push(Segment::Text("")),
+            _ => key.end = End::Subtree,
+        }
+    }
+    key
+}
+
+fn path(random: &mut Random) -> String {
+    match random.below(40) {
+        0 => "*".to_owned(),
+        1 => String::new(),
+        _ => (0..=random.below(4))
+            .map(|_| format!("/{}", random.of(&PARTS)))
+            .collect(),
+    }
+}
+
+/// The keys of a site with their table.
+struct Site {
+    keys: Vec<Key>,
+    table: RouteTable,
+}
+
+fn site(random: &mut Random) -> Site {
+    let keys: Vec<Key> = (0..=random.below(14)).map(|_| key(random)).collect();
+    let parsed = keys.iter().map(|key| {
+        let parsed = RouteKey::parse(&key.text()).expect("it is a key");
+        assert_eq!(parsed.to_string(), key.text());
+        parsed
+    });
+    let table = RouteTable::new(parsed.collect());
+    Site { keys, table }
+}
+
+/// The matching keys by rank.
+fn naive(keys: &[Key], path: &str, method: &str) -> Vec<usize> {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let takes = |key: &Key| key.matches(path, &parts).is_some() && key.takes_method(method, keys);
+    let mut matching: Vec<usize> = (0..keys.len()).filter(|&at| takes(&keys[at])).collect();
+    matching.sort_by(|&a, &b| keys[a].cmp_rank(&keys[b]));
+    matching
+}
+
+fn check_route(site: &Site, path: &str, method: &str) {
+    let expected = naive(&site.keys, path, method);
+    let found = site
+        .table
+        .find(path, Method::parse(method.as_bytes()), method);
+    let context = || {
+        let keys: Vec<String> = site.keys.iter().map(Key::text).collect();
+        format!("{method} {path:?} among {keys:?}")
+    };
+    assert_eq!(
+        found.map(|one| one.route),
+        expected.first().copied(),
+        "{}",
+        context()
+    );
+    let Some(found) = found else { return };
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let (params, rest) = site.keys[found.route]
+        .matches(path, &parts)
+        .expect("it was found");
+    for at in 0..=params.len() {
+        assert_eq!(
+            found.param(path, at),
+            params.get(at).copied(),
+            "{}",
+            context()
+        );
+    }
+    assert_eq!(found.rest(path), rest, "{}", context());
+}
+
+fn check_explanation(site: &Site, path: &str, method: &str) {
+    let explained = site
+        .table
+        .explain(path, Method::parse(method.as_bytes()), method);
+    let expected = naive(&site.keys, path, method);
+    let is_match = |verdict: &Verdict| matches!(verdict, Verdict::Applies | Verdict::Behind(_));
+    let matching = explained.iter().filter(|(_, verdict)| is_match(verdict));
+    assert_eq!(
+        matching.map(|(route, _)| *route).collect::<Vec<_>>(),
+        expected
+    );
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    for (route, verdict) in &explained {
+        let fits = site.keys[*route].matches(path, &parts).is_some();
+        let reason = match (expected.first(), fits) {
+            (Some(best), _) if best == route => Verdict::Applies,
+            (Some(best), _) if expected.contains(route) => Verdict::Behind(*best),
+            (_, true) => Verdict::OtherMethods,
+            (_, false) => Verdict::OtherPaths,
+        };
+        assert_eq!(*verdict, reason, "{}", site.keys[*route].text());
+    }
+    let mut all: Vec<usize> = explained.iter().map(|(route, _)| *route).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..site.keys.len()).collect::<Vec<_>>());
+}
+
+/// The site of an authority, by the sentences about hosts.
+fn naive_host(hosts: &[(&str, usize)], authority: &str) -> Option<usize> {
+    let host = match authority {
+        "[::1]" | "[0:0::1]:8080" => "::1".to_owned(),
+        name => name
+            .trim_end_matches(":80")
+            .trim_end_matches('.')
+            .to_lowercase(),
+    };
+    let of = |name: &str| {
+        hosts
+            .iter()
+            .find(|(host, _)| *host == name)
+            .map(|(_, site)| *site)
+    };
+    let parent = || {
+        host.split_once('.')
+            .and_then(|(_, parent)| of(&format!("*.{parent}")))
+    };
+    of(&host).or_else(parent).or_else(|| of("*"))
+}
+
+fn host_table(hosts: &[(&str, usize)]) -> HostTable<usize> {
+    let mut table = HostTable::default();
+    for (host, site) in hosts {
+        let before = match (*host, host.strip_prefix("*.")) {
+            ("*", _) => table.insert_any(*site),
+            (_, Some(parent)) => table.insert_wildcard(parent, *site),
+            (name, None) => table.insert_exact(name, *site),
+        };
+        assert_eq!(before, None);
+    }
+    table
+}
+
+#[test]
+fn a_million_random_requests() {
+    const TABLES: usize = 4_000;
+    const LOOK_UPS: usize = 250;
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut found = 0;
+    for _ in 0..TABLES {
+        let sites: Vec<Site> = (0..=random.below(2)).map(|_| site(&mut random)).collect();
+        let mut hosts: Vec<(&str, usize)> = Vec::new();
+        for host in HOSTS {
+            if random.below(2) == 0 {
+                hosts.push((host, random.below(sites.len())));
+            }
+        }
+        let table = host_table(&hosts);
+        for number in 0..LOOK_UPS {
+            let authority = random.of(&AUTHORITIES);
+            let at = table.find(Some(authority)).copied();
+            assert_eq!(
+                at,
+                naive_host(&hosts, authority),
+                "{authority} in {hosts:?}"
+            );
+            // A look-up without a site would test no route.
+            let site = &sites[at.unwrap_or_default()];
+            let (path, method) = (path(&mut random), random.of(&METHODS));
+            check_route(site, &path, method);
+            if number % 25 == 0 {
+                check_explanation(site, &path, method);
+            }
+            found += usize::from(at.is_some());
+        }
+    }
+    assert!(found > TABLES * LOOK_UPS / 2, "{found} had a site");
+}
