@@ -56,8 +56,8 @@ Examples:
             --trusted-proxies 10.0.0.0/8,192.0.2.7
       trust the load balancers in front of Blitz
   blitz run --config blitz.toml
-      sites, routes and certificates of a file; `blitz check` finds its mistakes,
-      `blitz reload` has the running process use the changed file
+      sites, routes and certificates of a file; `blitz check` finds its
+      mistakes, `blitz reload` has the running process read it again
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor

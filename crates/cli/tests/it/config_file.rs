@@ -227,6 +227,7 @@ fn blitz_reload_prints_what_has_changed_or_what_is_wrong() {
     assert!(text.contains("error[scheme-missing]"), "{text}");
     assert!(text.ends_with("the configuration in use stays\n"), "{text}");
     assert_eq!(ask(&running, "a.example", "/"), (200, "first /".to_owned()));
+    write("127.0.0.1:0", &site("a.example"));
     let second = blitz(&[&["run"], &flags[..]].concat());
     assert_eq!(second.status.code(), Some(1));
     assert!(
