@@ -343,6 +343,8 @@ impl fmt::Display for PathPattern {
         let (before, after) = match self.form {
             Form::Exact => ("=", ""),
             Form::Prefix => ("", "*"),
+            // `/` matches everything.
+            Form::Below if &*self.body == "/" => ("", "*"),
             Form::Below | Form::Subtree => ("", ""),
         };
         let body = if self.body.is_empty() {

@@ -151,7 +151,6 @@ impl Tree {
     }
 
     /// The value of the most specific match: literals before parameters before a catch-all.
-    #[inline]
     pub(super) fn find(&self, path: &str) -> Option<(u32, Params)> {
         self.find_accepted(path, |value| value)
     }
