@@ -13,7 +13,7 @@ const SITES: usize = 1_000;
 /// 10,000 sites with ten routes each take 32 MB. Other tests allocate at the same time, but far less.
 #[test]
 fn ten_thousand_sites_fit_into_150_mib() {
-    let region = Region::new(&ALLOCATOR);
+    let region = Region::new(ALLOCATOR);
     let mut hosts = HostTable::default();
     let mut tables = Vec::new();
     for site in 0..SITES {
