@@ -38,6 +38,8 @@ pub struct Counters {
     /// Tunnels that were closed because one side had ended and the other was silent
     /// ([`tunnel_half_close_timeout`](blitz_http::Limits::tunnel_half_close_timeout)).
     pub tunnels_half_closed: u64,
+    /// Configurations on this core: the newest one, and older ones that requests still use.
+    pub snapshots: u64,
 }
 
 impl Counters {
@@ -56,6 +58,7 @@ impl Counters {
         client_faults: 0,
         tunnels: 0,
         tunnels_half_closed: 0,
+        snapshots: 0,
     };
 
     /// Requests that failed in this way.
@@ -81,6 +84,7 @@ impl Counters {
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;
         self.tunnels_half_closed += other.tunnels_half_closed;
+        self.snapshots += other.snapshots;
         let responses = self.responses.iter_mut().zip(other.responses);
         let failures = self.failures.iter_mut().zip(other.failures);
         let rejections = self.rejections.iter_mut().zip(other.rejections);

@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::record::Observers;
 use crate::service::{GatewayService, HttpsRedirect};
 use crate::sites::{Site, Sites};
-use crate::snapshot::{CoreSnapshot, Reloading, Snapshot, SnapshotMaker, register};
+use crate::snapshot::{CoreSnapshot, Reloading, Snapshot, SnapshotMaker, SteppedReloads, register};
 use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
@@ -153,9 +153,9 @@ impl Gateway {
     }
 
     /// A future that listens and serves on one core until it is drained, for programs that start
-    /// their cores themselves, as simulations do. Each call makes the future of one core. `datagrams` returns
-    /// the UDP sockets of a listener that is to serve HTTP/3. Unlike [`Gateway::start`], this does not check
-    /// whether another process listens on the addresses.
+    /// their cores themselves, as simulations do, and how they replace its sites. Each call makes the future of one
+    /// core. `datagrams` returns the UDP sockets of a listener that is to serve HTTP/3. Unlike [`Gateway::start`], this
+    /// does not check whether another process listens on the addresses.
     ///
     /// # Errors
     /// [`StartError`]; the futures return the error of their core's listeners.
@@ -163,7 +163,7 @@ impl Gateway {
         self,
         datagrams: &dyn Fn(&ListenerConfig) -> Option<DatagramListener>,
         fallback: F,
-    ) -> Result<impl Fn() -> OnCore + use<S, F>, StartError> {
+    ) -> Result<(impl Fn() -> OnCore + use<S, F>, SteppedReloads), StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
@@ -177,11 +177,12 @@ impl Gateway {
             (config, datagrams)
         };
         let listeners: Vec<BoundConfig> = listeners.into_iter().map(bound).collect();
-        Ok(move || {
+        let on_core = move || {
             let (listeners, make) = (listeners.clone(), Rc::clone(&make));
             let serving = async move { serving::serve_on_core(&listeners, || make()).await };
             Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
-        })
+        };
+        Ok((on_core, SteppedReloads::new(maker, newest)))
     }
 }
 
@@ -289,6 +290,11 @@ impl Running {
     #[must_use]
     pub fn cores(&self) -> &Cores {
         self.serving.cores()
+    }
+
+    /// Replaces its sites while it runs, for programs that wait for no signals.
+    pub fn reloading(&mut self) -> Reloading<'_> {
+        Reloading::new(self.serving.cores(), &mut self.maker, &self.newest)
     }
 
     /// Stops accepting, lets requests complete, and drops the rest after `limit`. A second call can

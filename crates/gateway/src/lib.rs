@@ -46,7 +46,7 @@ pub use route::Route;
 pub use routes::{RouteConflict, Routes};
 pub use rules::LoadedFile;
 pub use sites::{Site, SiteRoutes, Sites};
-pub use snapshot::Reloading;
+pub use snapshot::{NewSites, Reloading, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};

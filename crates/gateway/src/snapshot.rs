@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 
+use crate::counters::count;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
@@ -40,6 +41,7 @@ impl CoreSnapshot {
             let number = shared.numbers.get(identity);
             number.is_some_and(|number| balancers[*number].set(Rc::clone(balancer)).is_ok())
         });
+        count(|counters| counters.snapshots += 1);
         CoreSnapshot {
             shared: Arc::clone(shared),
             balancers,
@@ -61,6 +63,12 @@ impl CoreSnapshot {
             let config = &self.shared.upstreams[number];
             upstreams.borrow_mut().get(config)
         })
+    }
+}
+
+impl Drop for CoreSnapshot {
+    fn drop(&mut self) {
+        count(|counters| counters.snapshots -= 1);
     }
 }
 
@@ -107,6 +115,11 @@ impl SnapshotMaker {
             upstreams,
             numbers,
         })
+    }
+
+    fn make_of(&mut self, sites: Vec<Site>) -> Result<Arc<Snapshot>, StartError> {
+        let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
+        Ok(Arc::new(self.make(sites)?))
     }
 
     pub(crate) fn resolver(&self) -> &Resolver {
@@ -174,11 +187,13 @@ pub(crate) fn register(gateway: &Rc<impl TakeSnapshot + 'static>) {
 /// Hands a snapshot to all cores. Each takes it between two turns of its tasks.
 fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
     let snapshot = Arc::clone(snapshot);
-    cores.post_all(move |_| {
-        let gateways = GATEWAYS.with_borrow(Clone::clone);
-        let alive = gateways.iter().filter_map(Weak::upgrade);
-        alive.for_each(|gateway| gateway.take(&snapshot));
-    });
+    cores.post_all(move |_| take_on_core(&snapshot));
+}
+
+fn take_on_core(snapshot: &Arc<Snapshot>) {
+    let gateways = GATEWAYS.with_borrow(Clone::clone);
+    let alive = gateways.iter().filter_map(Weak::upgrade);
+    alive.for_each(|gateway| gateway.take(snapshot));
 }
 
 /// A running gateway whose sites can be replaced.
@@ -207,8 +222,7 @@ impl<'a> Reloading<'a> {
     /// # Errors
     /// A target contradicts another one or cannot be used; the sites stay as they are.
     pub fn replace_sites(&mut self, sites: Vec<Site>) -> Result<(), StartError> {
-        let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
-        let snapshot = Arc::new(self.maker.make(sites)?);
+        let snapshot = self.maker.make_of(sites)?;
         publish(self.cores, &snapshot);
         self.maker.retired.push(self.newest.swap(snapshot));
         Ok(())
@@ -223,5 +237,45 @@ impl<'a> Reloading<'a> {
     #[must_use]
     pub fn has_names(&self) -> bool {
         self.maker.resolver().has_names()
+    }
+}
+
+/// Replaces the sites of a gateway whose cores a program has started itself
+/// ([`Gateway::on_cores`](crate::Gateway::on_cores)).
+pub struct SteppedReloads {
+    maker: SnapshotMaker,
+    newest: Arc<ArcSwap<Snapshot>>,
+}
+
+/// Sites for all cores, each of which takes them by itself.
+pub struct NewSites(Arc<Snapshot>);
+
+impl SteppedReloads {
+    pub(crate) fn new(maker: SnapshotMaker, newest: Arc<ArcSwap<Snapshot>>) -> SteppedReloads {
+        SteppedReloads { maker, newest }
+    }
+
+    /// Makes sites that no core has yet.
+    ///
+    /// # Errors
+    /// As [`Reloading::replace_sites`].
+    pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
+        let snapshot = self.maker.make_of(sites)?;
+        let before = self.newest.swap(Arc::clone(&snapshot));
+        self.maker.retired.push(before);
+        Ok(NewSites(snapshot))
+    }
+
+    /// Frees the configurations that no core has any more; returns the number of those that are left, with the newest.
+    pub fn free(&mut self) -> usize {
+        self.maker.free_retired();
+        self.maker.retired.len() + 1
+    }
+}
+
+impl NewSites {
+    /// Replaces the sites of the gateways on the calling core.
+    pub fn take_on_core(&self) {
+        take_on_core(&self.0);
     }
 }

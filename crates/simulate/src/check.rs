@@ -1,5 +1,6 @@
 //! One run: a gateway on a simulated machine, all that its peers do, and what is left at the end.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,14 +8,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz::serving::ListenerConfig;
-use blitz_gateway::{Gateway, Options, Target};
+use blitz_gateway::{Gateway, Options, SteppedReloads};
 use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
+use crate::reload::Server;
 use crate::shrink::shrink;
-use crate::{client, tls, upstream};
+use crate::{client, reload, tls, upstream};
 
 /// Virtual time after which a run must have ended.
 const RUN_MAX: Duration = Duration::from_secs(600);
@@ -38,6 +40,8 @@ const SOCKETS_MAX: usize = 10_000;
 pub struct Summary {
     /// Requests that were sent.
     pub requests: usize,
+    /// How often a core took another configuration.
+    pub reloads: usize,
     /// Virtual time that it took.
     pub time: Duration,
     /// Events of the network and the peers, if they were kept.
@@ -103,10 +107,12 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failu
     let violations = ledger.violations();
     let trace = world.take_trace();
     let (requests, time) = (ledger.ended(), world.now());
+    let reloads = ledger.observed.reloads();
     world.close();
     match violations.is_empty() {
         true => Ok(Summary {
             requests,
+            reloads,
             time,
             trace,
         }),
@@ -123,7 +129,8 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
     let plan = &ledger.plan;
     let gateway_address = address(8080);
     let tls_address = address(8443);
-    let serve = gateway(plan, &gateway_address, &tls_address);
+    let (serve, reloads) = gateway(ledger, &gateway_address, &tls_address);
+    let reloads = Rc::new(RefCell::new(reloads));
     for _ in 0..plan.cores {
         let serving = serve();
         let theirs = Rc::clone(ledger);
@@ -136,19 +143,8 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
             return ledger.violate(format!("a core does not start: {error}"));
         }
     }
-    for (index, upstream) in plan.upstreams.iter().enumerate() {
-        let (first, second) = (upstream_address(index), second_address(index));
-        if matches!(upstream.reach, Reach::SecondAfterSilence | Reach::Silent) {
-            world.add_black_hole(&first);
-        }
-        let address = match upstream.reach {
-            Reach::Direct => first,
-            Reach::SecondAfterRefusal | Reach::SecondAfterSilence => second,
-            Reach::Refused | Reach::Silent => continue,
-        };
-        let acceptor = world.listen(&address).expect("the address is free");
-        let serving = upstream::serve(Rc::clone(ledger), acceptor, upstream.clone());
-        world.spawn(serving);
+    for server in reload::servers(plan) {
+        serve_upstream(world, ledger, server);
     }
     // The cores are idle before the first client connects.
     world.run(Duration::from_millis(1), || false);
@@ -156,6 +152,13 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
 
     if let Some(http3) = &plan.http3 {
         disturb(world, ledger, http3);
+    }
+    if plan.reloads.is_some() {
+        world.spawn(reload::run(
+            world.clone(),
+            Rc::clone(ledger),
+            Rc::clone(&reloads),
+        ));
     }
     for client in plan.clients.clone() {
         let gateway = match client.is_secure {
@@ -170,6 +173,7 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
         while watching.ended() < all {
             watching.world.sleep(LOOK_EVERY).await;
             watching.watch();
+            reload::check_tables(&watching.world, &watching);
         }
     });
     let stop = world.run(RUN_MAX, || {
@@ -185,7 +189,24 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
             ledger.ended()
         ));
     }
-    check_rest(world, ledger, &before);
+    check_rest(world, ledger, &before, &reloads);
+}
+
+/// Starts a server of an upstream, as its upstream can be reached.
+fn serve_upstream(world: &World, ledger: &Rc<Ledger>, server: Server) {
+    let upstream = &ledger.plan.upstreams[server.upstream];
+    let (first, second) = (address(server.port()), second_address(server.port()));
+    if matches!(upstream.reach, Reach::SecondAfterSilence | Reach::Silent) {
+        world.add_black_hole(&first);
+    }
+    let address = match upstream.reach {
+        Reach::Direct => first,
+        Reach::SecondAfterRefusal | Reach::SecondAfterSilence => second,
+        Reach::Refused | Reach::Silent => return,
+    };
+    let acceptor = world.listen(&address).expect("the address is free");
+    let serving = upstream::serve(Rc::clone(ledger), acceptor, upstream.clone(), server);
+    world.spawn(serving);
 }
 
 /// Changes what clients of HTTP/3 depend on, at the planned times.
@@ -240,12 +261,18 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
 }
 
 /// Checks what is left when nothing is idle any more, and when the cores have ended.
-fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
+fn check_rest(
+    world: &World,
+    ledger: &Ledger,
+    before: &[Option<Holdings>],
+    reloads: &RefCell<SteppedReloads>,
+) {
     let idle_max = match ledger.plan.http3 {
         Some(_) => HTTP3_IDLE_MAX,
         None => IDLE_MAX,
     };
     world.run(idle_max, || false);
+    reload::check(world, ledger, reloads);
     for (core, before) in before.iter().enumerate() {
         let after = world.holdings(core);
         // A core that was drained has ended.
@@ -277,10 +304,11 @@ fn check_rest(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
 }
 
 fn gateway(
-    plan: &Plan,
+    ledger: &Ledger,
     listen: &Address,
     listen_tls: &Address,
-) -> impl Fn() -> blitz_gateway::OnCore + use<> {
+) -> (impl Fn() -> blitz_gateway::OnCore + use<>, SteppedReloads) {
+    let plan = &ledger.plan;
     let mut options = Options::default();
     // The longest silence that the ledger allows contains one attempt to connect.
     options.client.limits.connect_timeout = Duration::from_secs(1);
@@ -302,6 +330,9 @@ fn gateway(
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     client.stream_window_bytes = plan.limits.stream_buffer_bytes_max;
     client.pool_idle_max = plan.limits.pool_idle_max;
+    if plan.reloads.is_some() {
+        options.record_hook = Some(ledger.observed.hook());
+    }
     let mut gateway = Gateway::new().listen(listen.clone()).options(options);
     if plan.clients.iter().any(|client| client.is_secure) {
         gateway = gateway.listen_tls(listen_tls.clone(), TlsSlot::new(tls::listener()));
@@ -309,23 +340,7 @@ fn gateway(
     if plan.upstreams.iter().any(|upstream| upstream.is_secure) {
         gateway = gateway.upstream_tls(tls::upstreams());
     }
-    for (index, upstream) in plan.upstreams.iter().enumerate() {
-        let scheme = match (upstream.is_secure, upstream.version.is_http2()) {
-            (true, _) => "https",
-            (false, true) => "h2c",
-            (false, false) => "http",
-        };
-        let host = match upstream.reach {
-            // It stands for 127.0.0.1 and ::1, in this order.
-            Reach::SecondAfterRefusal | Reach::SecondAfterSilence => "localhost",
-            Reach::Direct | Reach::Refused | Reach::Silent => "127.0.0.1",
-        };
-        let target = format!("/{index}={scheme}://{host}:{}", upstream_port(index));
-        gateway = gateway.to(Target {
-            request_trailers: upstream.gets_trailers,
-            ..target.parse().expect("it is a valid target")
-        });
-    }
+    gateway = reload::targets(plan).into_iter().fold(gateway, Gateway::to);
     let site = blitz::builtin::app().into_service();
     let site = site.expect("the built-in site is valid");
     gateway
@@ -351,14 +366,6 @@ fn address(port: u16) -> Address {
     Address::Tcp(([127, 0, 0, 1], port).into())
 }
 
-fn upstream_address(index: usize) -> Address {
-    address(upstream_port(index))
-}
-
-fn second_address(index: usize) -> Address {
-    Address::Tcp((Ipv6Addr::LOCALHOST, upstream_port(index)).into())
-}
-
-fn upstream_port(index: usize) -> u16 {
-    9_000 + index as u16
+fn second_address(port: u16) -> Address {
+    Address::Tcp((Ipv6Addr::LOCALHOST, port).into())
 }

@@ -161,7 +161,8 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let site = blitz::builtin::app().into_service();
     let site = site.map_err(|error| error.to_string())?;
     let serve = gateway.on_cores(&datagrams, move || site.on_core());
-    let serving = serve.map_err(|error| error.to_string())?();
+    let (serve, _) = serve.map_err(|error| error.to_string())?;
+    let serving = serve();
     world
         .start_core(10_000, async move { drop(serving.await) })
         .map_err(|error| error.to_string())?;

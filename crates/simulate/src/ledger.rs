@@ -8,6 +8,7 @@ use std::time::Duration;
 use blitz_reactor::simulation::World;
 
 use crate::plan::{Client, Fault, Order, Plan, Reach, Request, Version};
+use crate::reload::{Observed, Server};
 
 /// The time at which bytes were last sent or received on a connection.
 pub(crate) type Pulse = Rc<Cell<Duration>>;
@@ -39,6 +40,7 @@ pub(crate) struct Ledger {
     is_draining: Cell<bool>,
     /// What each upstream carries.
     carried: Vec<Cell<Carried>>,
+    pub(crate) observed: Observed,
 }
 
 /// Requests that have arrived at an upstream and not ended for their clients.
@@ -104,6 +106,7 @@ impl Ledger {
             ended: Cell::new(0),
             is_draining: Cell::new(false),
             carried: vec![Cell::default(); plan.upstreams.len()],
+            observed: Observed::default(),
         }
     }
 
@@ -146,6 +149,7 @@ impl Ledger {
     pub(crate) fn begin(&self, request: &Request, pulse: &Pulse) {
         let now = self.world.now();
         self.world.note(|| format!("request {} begins", request.id));
+        self.observed.begin();
         self.entry(request.id, |entry| {
             entry.began = Some(now);
             entry.pulses.push(Rc::clone(pulse));
@@ -158,10 +162,16 @@ impl Ledger {
         self.entry(request.id, |entry| entry.began = None);
     }
 
-    /// A request has arrived at an upstream.
-    pub(crate) fn arrive(&self, request: &Request, pulse: &Pulse) {
+    /// A request has arrived at a server of an upstream.
+    pub(crate) fn arrive(&self, request: &Request, server: Server, pulse: &Pulse) {
         self.world
-            .note(|| format!("request {} arrives", request.id));
+            .note(|| format!("request {} arrives at {server:?}", request.id));
+        if self.plan.reloads.is_some() {
+            self.observed.arrive(request.id, server);
+        }
+        if server.upstream != request.upstream {
+            self.violate(format!("request {} has arrived at {server:?}", request.id));
+        }
         let (arrivals, has_ended) = self.entry(request.id, |entry| {
             entry.arrivals += 1;
             entry.pulses.push(Rc::clone(pulse));

@@ -18,6 +18,7 @@ mod raw;
 mod raw_client;
 mod raw_http2;
 mod raw_upstream;
+mod reload;
 mod shrink;
 mod tls;
 mod tunnel;

@@ -109,8 +109,9 @@ fn show(seed: u64, with_trace: bool) -> bool {
         Ok(summary) => {
             print_all(&summary.trace);
             println!(
-                "seed {seed} passed: {} requests in {:.3} s of virtual time",
+                "seed {seed} passed: {} requests and {} reloads of cores in {:.3} s of virtual time",
                 summary.requests,
+                summary.reloads,
                 summary.time.as_secs_f64()
             );
             true
@@ -171,8 +172,9 @@ fn carry_out(arguments: &Arguments) -> bool {
         eprint!("\r\x1b[K");
     }
     println!(
-        "{} runs, {} requests, {} failed; {:.0} runs/s, {:.0} requests/s",
+        "{} runs, {} with reloads, {} requests, {} failed; {:.0} runs/s, {:.0} requests/s",
         total.runs,
+        total.with_reloads,
         total.requests,
         total.failed,
         total.runs as f64 / took,
@@ -190,6 +192,7 @@ fn carry_out(arguments: &Arguments) -> bool {
 #[derive(Default)]
 struct Total {
     runs: u64,
+    with_reloads: u64,
     requests: usize,
     failed: u64,
     shown: Duration,
@@ -199,7 +202,10 @@ impl Total {
     fn add(&mut self, ran: &Result<Summary, Failure>, began: Instant) {
         self.runs += 1;
         match ran {
-            Ok(summary) => self.requests += summary.requests,
+            Ok(summary) => {
+                self.requests += summary.requests;
+                self.with_reloads += u64::from(summary.reloads > 0);
+            }
             Err(failure) => {
                 self.failed += 1;
                 println!("{failure}");

@@ -1,6 +1,7 @@
 //! The plan of a run, which follows from its seed.
 
 mod http3;
+mod reload;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use blitz_reactor::simulation::Conditions;
 use crate::random::Random;
 
 pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, Quic};
+pub(crate) use reload::{Configuration, Reloads};
 
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;
@@ -42,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
     /// `None` without clients of HTTP/3.
     pub(crate) http3: Option<Http3>,
+    /// `None` without reloads.
+    pub(crate) reloads: Option<Reloads>,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) clients: Vec<Client>,
 }
@@ -278,12 +282,21 @@ impl Plan {
             &mut conditions,
             limits.concurrent_streams_max,
         );
+        let reloads = reload::add(
+            seed,
+            &mut requests,
+            &mut upstreams,
+            &mut clients,
+            &mut limits,
+            http3.as_ref().is_some_and(|http3| http3.drains.is_some()),
+        );
         Plan {
             seed,
             cores: random.within(1..=2) as usize,
             conditions,
             limits,
             http3,
+            reloads,
             upstreams,
             clients,
         }
@@ -297,7 +310,11 @@ impl Plan {
             let bytes: u64 = contents.iter().map(|content| content.bytes).sum();
             1 + u64::from(request.fault.is_some()) + pauses.count() as u64 + bytes
         });
-        self.clients.len() as u64 + requests.sum::<u64>()
+        let reloads = self
+            .reloads
+            .iter()
+            .map(|reloads| 1 + reloads.then.len() as u64);
+        self.clients.len() as u64 + requests.sum::<u64>() + reloads.sum::<u64>()
     }
 
     /// How long a request of this client may additionally be silent.

@@ -1,11 +1,12 @@
 //! Shrinking: removes from a failing plan everything that the failure does not need.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
 use crate::check::{Failure, carry_out};
-use crate::plan::{Content, Plan, Quic};
+use crate::plan::{Configuration, Content, Plan, Quic, Reloads};
 
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
@@ -27,6 +28,7 @@ pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
         let before = search.plan.size();
         search.leave_out_clients();
         search.leave_out_requests();
+        search.leave_out_reloads();
         search.simplify_requests();
         search.simplify_conditions();
         if search.plan.size() == before || search.is_over() {
@@ -76,6 +78,27 @@ impl Search {
                     self.attempt(|plan| drop(plan.clients[client].requests.drain(start..end)));
                 }
             }
+        }
+    }
+
+    fn leave_out_reloads(&mut self) {
+        let reloads = |plan: &Plan| {
+            plan.reloads
+                .as_ref()
+                .map_or(0, |reloads| reloads.then.len())
+        };
+        if self.plan.reloads.is_some() && self.attempt(|plan| plan.reloads = None) {
+            return;
+        }
+        for at in (0..reloads(&self.plan)).rev() {
+            self.attempt(|plan| each_reload(plan, |reloads| drop(reloads.then.remove(at))));
+        }
+        for at in 0..reloads(&self.plan) {
+            let mut change = |f: fn(&mut Configuration)| {
+                self.attempt(|plan| each_reload(plan, |reloads| f(&mut reloads.then[at])));
+            };
+            change(|configuration| configuration.within = Duration::ZERO);
+            change(|configuration| configuration.is_of_host = false);
         }
     }
 
@@ -165,6 +188,10 @@ impl Search {
             http3.for_each(|http3| http3.retry_above = usize::MAX);
         });
     }
+}
+
+fn each_reload(plan: &mut Plan, change: impl Fn(&mut Reloads)) {
+    plan.reloads.iter_mut().for_each(change);
 }
 
 fn each_quic(plan: &mut Plan, change: fn(&mut Quic)) {

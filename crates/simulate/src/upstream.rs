@@ -18,6 +18,7 @@ use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
+use crate::reload::Server;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
 
 /// A client's window for each stream until it knows better (RFC 9113, section 6.9.2).
@@ -27,23 +28,32 @@ const INITIAL_WINDOW_BYTES: u32 = 65_535;
 const SETTINGS_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Accepts and serves connections until the run ends.
-pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upstream) {
+pub(crate) async fn serve(
+    ledger: Rc<Ledger>,
+    acceptor: Acceptor,
+    upstream: Upstream,
+    server: Server,
+) {
     let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
     let tls = upstream.is_secure.then(|| tls::server(upstream.version));
     let mut connections = 0;
     loop {
         let stream = acceptor.accept().await;
         let theirs = Rc::clone(&ledger);
+        ledger.observed.accept(server);
         connections += 1;
         let seed = ledger.plan.seed ^ (connections << 32);
         match upstream.version {
-            Version::Raw => ledger.world.spawn(raw_upstream::serve(theirs, stream)),
+            Version::Raw => ledger
+                .world
+                .spawn(raw_upstream::serve(theirs, stream, server)),
             Version::RawHttp2 => {
-                let serving = raw_http2::serve(theirs, stream, Rc::clone(&shared), seed);
+                let serving = raw_http2::serve(theirs, stream, server, Rc::clone(&shared), seed);
                 ledger.world.spawn(serving);
             }
             Version::Http1 | Version::Http2 | Version::Http3 => {
-                let serving = serve_connection(theirs, stream, upstream.clone(), tls.clone());
+                let serving =
+                    serve_connection(theirs, stream, server, upstream.clone(), tls.clone());
                 ledger.world.spawn(serving);
             }
         }
@@ -53,6 +63,7 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, acceptor: Acceptor, upstream: Upst
 async fn serve_connection(
     ledger: Rc<Ledger>,
     stream: Stream,
+    server: Server,
     upstream: Upstream,
     tls: Option<Arc<ServerConfig>>,
 ) {
@@ -82,7 +93,7 @@ async fn serve_connection(
                     ledger.world.sleep(SETTINGS_LOOK_EVERY).await;
                 }
             }
-            answer(ledger, pulse, request).await
+            answer(ledger, server, pulse, request).await
         }
     });
     // The clients notice how the connection ends.
@@ -107,6 +118,7 @@ async fn serve_connection(
 
 async fn answer(
     ledger: Rc<Ledger>,
+    server: Server,
     pulse: Pulse,
     mut request: HttpRequest<Incoming>,
 ) -> Result<Response<Sending>, GivenUp> {
@@ -116,7 +128,7 @@ async fn answer(
         ledger.violate(format!("a request without a plan: {:?}", request.headers()));
         return Err(GivenUp);
     };
-    ledger.arrive(&planned, &pulse);
+    ledger.arrive(&planned, server, &pulse);
     let method = match request.extensions().get::<Protocol>() {
         Some(_) => "CONNECT",
         None => planned.method,

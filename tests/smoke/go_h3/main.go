@@ -18,11 +18,12 @@ var roles = map[string]func(arguments []string) error{
 	"client":   client,
 	"trailers": trailers,
 	"drain":    drain,
+	"load":     load,
 }
 
 func main() {
 	if len(os.Args) < 2 || roles[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: smoke-h3 client|trailers|drain ...")
+		fmt.Fprintln(os.Stderr, "usage: smoke-h3 client|trailers|drain|load ...")
 		os.Exit(2)
 	}
 	if err := roles[os.Args[1]](os.Args[2:]); err != nil {

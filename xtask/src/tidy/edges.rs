@@ -36,7 +36,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "blitz-simulate",
-        &["blitz-gateway", "blitz", "blitz-http", "blitz-reactor"],
+        &[
+            "blitz-config",
+            "blitz-gateway",
+            "blitz",
+            "blitz-http",
+            "blitz-reactor",
+        ],
     ),
     ("blitz-testing", &[]),
     ("xtask", &[]),

@@ -43,6 +43,7 @@ mod pooling;
 mod reconnect;
 mod records;
 mod refusal_log;
+mod reload;
 mod retries;
 mod routing;
 mod site_rules;

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz::serving::ListenerConfig;
-use blitz_gateway::{Counters, Gateway, Options, Running, Target};
+use blitz_config::{Document, Environment, read};
+use blitz_gateway::{Counters, Gateway, Options, Running, Target, compile};
 use blitz_http::{
     Address, ClientTls, Config, Exchange, IoChoice, Pinning, Pooled, Status, TlsSlot, service_fn,
 };
@@ -135,6 +136,24 @@ impl Proxy {
 }
 
 impl Proxy {
+    /// Replaces its targets by these for all hosts, on its core when this returns.
+    pub(crate) fn replace_targets(&mut self, targets: &[&str]) {
+        let route = |target: &&str| match target.split_once('=') {
+            Some((path, url)) => format!("\"{path}\" = \"{url}\"\n"),
+            None => format!("to = \"{target}\"\n"),
+        };
+        let routes: String = targets.iter().map(route).collect();
+        let document = Document::new("blitz.toml", format!("[site.\"*\"]\n{routes}"));
+        let (configuration, mut diagnostics) = read(&document, &Environment::default());
+        let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+        let sites = compile(&configuration, &mut read_file, &mut diagnostics);
+        assert_eq!(diagnostics, []);
+        let running = self.running.as_mut().unwrap();
+        running.reloading().replace_sites(sites).unwrap();
+        // The core answers behind the replacement.
+        self.counters();
+    }
+
     pub(crate) fn drain(&self, limit: Duration) {
         self.running.as_ref().unwrap().drain(limit);
     }

@@ -12,6 +12,7 @@ use crate::content::{ID, Receiving, Sending, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Quits, Request};
+use crate::reload::Server;
 
 /// Refusals per thousand streams.
 const REFUSED: u64 = 300;
@@ -56,7 +57,13 @@ impl Shared {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, shared: Rc<Shared>, seed: u64) {
+pub(crate) async fn serve(
+    ledger: Rc<Ledger>,
+    stream: Stream,
+    server: Server,
+    shared: Rc<Shared>,
+    seed: u64,
+) {
     let connection = Connection::start(&ledger, stream, false, seed);
     let mut has_gone_away = false;
     while let Some(id) = connection.accept().await {
@@ -72,13 +79,20 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, shared: Rc<Shared>
             Rc::clone(&ledger),
             connection.clone(),
             id,
+            server,
             Rc::clone(&shared),
         );
         ledger.world.spawn(exchange);
     }
 }
 
-async fn exchange(ledger: Rc<Ledger>, connection: Connection, id: u32, shared: Rc<Shared>) {
+async fn exchange(
+    ledger: Rc<Ledger>,
+    connection: Connection,
+    id: u32,
+    server: Server,
+    shared: Rc<Shared>,
+) {
     let Ok(head) = connection.head(id).await else {
         return;
     };
@@ -89,7 +103,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, id: u32, shared: R
     if shared.refuses(planned.id, &connection) {
         return connection.reset(id, REFUSED_STREAM);
     }
-    ledger.arrive(&planned, connection.pulse());
+    ledger.arrive(&planned, server, connection.pulse());
     if get(&head, ":method") != Some(planned.method) {
         ledger.violate(format!("request {} has head {head:?}", planned.id));
     }
