@@ -36,7 +36,8 @@ const TIPS: &[(&[&str], &str)] = &[
     ),
     (
         &["-s", "--signal"],
-        "blitz reload reads the file of --config again; kill -HUP PID does as well, kill PID ends Blitz after its running requests",
+        "blitz reload reads the file of --config again, as kill -HUP PID does; kill PID ends Blitz after its \
+         running requests",
     ),
     (
         &[

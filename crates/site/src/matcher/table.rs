@@ -6,7 +6,7 @@ use super::explain::Verdict;
 use super::key::{Places, RouteKey};
 use super::methods::{Methods, bit};
 use super::rank::ranked;
-use super::tree::{Branch, NONE, Params, Tree};
+use super::tree::{Branch, NONE, PATH_BYTES_MAX, Params, Tree};
 
 /// All methods.
 const ALL: u16 = u16::MAX;
@@ -84,10 +84,11 @@ impl RouteTable {
     }
 
     /// The route with the highest rank that matches. The path has to be normalised (rule 10); `token` is the name of
-    /// [`Method::Other`]. Never allocates. Finds nothing for paths of more than 65,535 bytes.
+    /// [`Method::Other`]. Never allocates. Of a longer path only the first 65,535 bytes count, more than a key has.
     #[inline]
     #[must_use]
     pub fn find(&self, path: &str, method: Method, token: &str) -> Option<RouteMatch> {
+        let path = path.get(..PATH_BYTES_MAX).unwrap_or(path);
         let accept = |place: u32| self.accepted(place, method, token);
         let (entry, ranges) = self.tree.find_accepted(path, accept)?;
         let route = self.entries[entry as usize].route as usize;

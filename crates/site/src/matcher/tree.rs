@@ -15,7 +15,7 @@ pub struct Params {
 }
 
 /// The longest path that is matched, so that ranges are small. Request lines are much shorter.
-const PATH_BYTES_MAX: usize = u16::MAX as usize;
+pub(super) const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 impl Params {
     /// The number of parameters.
