@@ -5,7 +5,7 @@ use std::fmt;
 use blitz_config::{Redirect, RedirectOrigin, Template};
 use blitz_http::{Chunk, Name, Pooled, ResponseHead, Scheme, Status};
 
-use crate::rules::{Edits, Facts, LoadedFile, apply, path_of, text_of};
+use crate::rules::{Edits, Facts, LoadedFile, apply, redirect_target, text_of};
 use crate::sites::host_of;
 
 /// What is answered.
@@ -128,8 +128,7 @@ fn location(redirect: &Redirect, facts: &Facts<'_>) -> String {
             format!("{before}{host}{after}")
         }
     };
-    let mut target = String::new();
-    path_of(&redirect.target, facts, &mut target);
+    let target = redirect_target(&redirect.target, facts);
     let target = target.replace('\\', "%5C");
     if redirect.origin.is_none() {
         location.push('/');

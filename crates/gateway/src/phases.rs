@@ -38,6 +38,8 @@ use retry::prepare_retry;
 use route::route;
 use send::send;
 
+pub(crate) use preflight::check_encryption;
+
 impl<S: Service> Service for GatewayService<S> {
     fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
         life_of_a_request(Rc::clone(self), exchange)

@@ -4,10 +4,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_config::Template;
+use blitz_http::{Peer, RequestHead, path as request_path};
 
 use crate::answer::Answer;
-use crate::rules::Rules;
-use crate::target::Target;
+use crate::rejection::Rejection;
+use crate::rules::{Facts, Rules, path_of};
+use crate::target::{Replaced, Target};
+use crate::trusted::TrustedProxies;
 use crate::upstream::Balancer;
 
 /// A route before the start; all cores share it.
@@ -76,6 +79,59 @@ impl<'a> ForwardRoute<'a> {
 
     pub(crate) fn rules(&self) -> Option<&'a Rules> {
         self.route.rules.as_deref()
+    }
+}
+
+impl Forward {
+    /// Writes the upstream's path into the head, if it differs from the client's. `path` is working memory.
+    ///
+    /// # Errors
+    /// The path would lead out of its folder.
+    #[inline]
+    pub(crate) fn replace_path(
+        &self,
+        head: &mut RequestHead,
+        peer: &Peer,
+        trusted: &TrustedProxies,
+        path: &mut String,
+    ) -> Result<(), Rejection> {
+        let is_kept = self.path == ForwardedPath::OfTarget && self.target.path.is_none();
+        // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4), has no
+        // path to replace.
+        if is_kept || head.path() == "*" {
+            return Ok(());
+        }
+        let replaced = match &self.path {
+            ForwardedPath::OfTarget => {
+                self.target
+                    .replace_path(head.path(), head.sent_path(), path)
+            }
+            ForwardedPath::Raw => {
+                head.raw_path().clone_into(path);
+                Replaced::Written
+            }
+            ForwardedPath::Template(template) => {
+                compose(template, &Facts::of(head, peer, trusted), path)
+            }
+        };
+        match replaced {
+            Replaced::Kept => Ok(()),
+            Replaced::DotSegment => Err(Rejection::Path),
+            Replaced::Written => {
+                head.set_path(path);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The path with values in place of placeholders. No server can read a dot segment in it (rule 10).
+fn compose(template: &Template, facts: &Facts<'_>, path: &mut String) -> Replaced {
+    path.clear();
+    path_of(template, facts, path);
+    match path.split('/').any(request_path::may_be_dot_segment) {
+        true => Replaced::DotSegment,
+        false => Replaced::Written,
     }
 }
 

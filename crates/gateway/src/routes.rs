@@ -3,7 +3,7 @@
 use std::fmt;
 
 use blitz_http::{Method, RequestHead};
-use blitz_site::matcher::{Clash, ClashKind, PathPattern, RouteKey, RouteTable};
+use blitz_site::matcher::{Clash, ClashKind, PathPattern, RouteKey, RouteTable, Verdict};
 
 use crate::route::Route;
 use crate::target::{Prefix, Target};
@@ -77,10 +77,27 @@ impl Routes {
         Some(&self.values[found.route])
     }
 
-    /// The router, whose routes have the order of [`Routes::iter`].
+    /// All routes by rank for a request, those that match first.
+    pub(crate) fn explain(&self, head: &RequestHead) -> Vec<(&Route, Verdict)> {
+        let verdicts = self
+            .table
+            .explain(head.path(), head.method, head.method_str());
+        let routes = verdicts.into_iter();
+        routes
+            .map(|(route, verdict)| (&self.values[route], verdict))
+            .collect()
+    }
+
+    /// All routes by rank.
+    pub fn ranked(&self) -> impl Iterator<Item = &Route> {
+        let ranked = self.table.ranked().into_iter();
+        ranked.map(|route| &self.values[route])
+    }
+
+    /// The route with this position among all.
     #[must_use]
-    pub fn table(&self) -> &RouteTable {
-        &self.table
+    pub fn at(&self, position: usize) -> &Route {
+        &self.values[position]
     }
 
     /// All routes.

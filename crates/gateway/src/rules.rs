@@ -14,7 +14,7 @@ use crate::rejection::Rejection;
 pub(crate) use fields::{Edit, Edits, apply};
 pub use pages::LoadedFile;
 pub(crate) use pages::Pages;
-pub(crate) use template::{Facts, client_of, path as path_of, text as text_of};
+pub(crate) use template::{Facts, client_of, path as path_of, redirect_target, text as text_of};
 
 /// The rules of a route. By default it demands and changes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,9 +1,13 @@
 //! Sites: the host of a request decides whose routes apply.
 
+use std::net::IpAddr;
+
 use blitz_config::Host;
 use blitz_http::RequestHead;
 use blitz_site::matcher::{HostTable, RouteKey};
 
+use crate::readings::{is_ambiguous, readings};
+use crate::rejection::Rejection;
 use crate::route::{Forward, Route};
 use crate::routes::{RouteConflict, Routes};
 use crate::rules::Rules;
@@ -49,7 +53,51 @@ pub struct SiteRoutes {
     pub has_fallback: bool,
 }
 
+impl SiteRoutes {
+    /// Checks who asks, and how.
+    ///
+    /// # Errors
+    /// The rules of the route refuse the request, or those of another route that an origin may take the path for:
+    /// servlet containers drop what follows a semicolon, and many servers decode `%2F` or take several slashes for one
+    /// (rule 10).
+    pub(crate) fn admit(
+        &self,
+        rules: Option<&Rules>,
+        head: &RequestHead,
+        client: impl FnOnce() -> Option<IpAddr>,
+    ) -> Result<(), Rejection> {
+        if self.has_access_rules {
+            let client = client();
+            let refuses = |rules: &Rules| !rules.admits(client);
+            if rules.is_some_and(refuses) {
+                return Err(Rejection::Forbidden);
+            }
+            let is_refused = |reading: &String| {
+                let (method, token) = (head.method, head.method_str());
+                let route = self.routes.find_for(reading, method, token);
+                route
+                    .and_then(|route| route.rules.as_deref())
+                    .is_some_and(refuses)
+            };
+            let path = head.path();
+            if is_ambiguous(path) && readings(path).iter().any(is_refused) {
+                return Err(Rejection::AmbiguousPath);
+            }
+        }
+        rules.map_or(Ok(()), |rules| rules.check_method(head))
+    }
+}
+
 impl Sites {
+    /// The table of the sites of a file.
+    ///
+    /// # Panics
+    /// Never: only targets without a site contradict each other.
+    #[must_use]
+    pub fn of_file(sites: Vec<Site>) -> Sites {
+        Sites::new(sites, Vec::new(), false).expect("there are no targets")
+    }
+
     /// The table of these sites. The targets without a site are for all other hosts, and `redirects` is for them; so
     /// is the fallback.
     ///

@@ -1,16 +1,13 @@
 //! Phase `admit`: requests that must not be forwarded are rejected, and the path becomes the
 //! upstream's.
 
-use blitz_config::Template;
-use blitz_http::{Method, Name, RequestHead, path as request_path};
+use blitz_http::{Method, Name, RequestHead};
 
 use crate::record::Ended;
 use crate::rejection::Rejection;
 use crate::request::Request;
-use crate::route::{ForwardRoute, ForwardedPath};
-use crate::rules::{Facts, path_of};
+use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::target::Replaced;
 
 /// Checks the request and replaces its path if the target has its own.
 pub(super) fn admit<S>(
@@ -59,52 +56,10 @@ fn replace_path<S>(
     route: &ForwardRoute<'_>,
 ) -> Result<(), Rejection> {
     let head = &mut *request.head;
-    let is_kept = route.forward.path == ForwardedPath::OfTarget && route.target.path.is_none();
-    // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4), has no
-    // path to replace.
-    if is_kept || head.path() == "*" {
-        return Ok(());
-    }
+    let trusted = &gateway.options.trusted_proxies;
+    let client = &request.record.client;
     let path = &mut *gateway.path.borrow_mut();
-    let replaced = match &route.forward.path {
-        ForwardedPath::OfTarget => route
-            .target
-            .replace_path(head.path(), head.sent_path(), path),
-        ForwardedPath::Raw => {
-            head.raw_path().clone_into(path);
-            Replaced::Written
-        }
-        ForwardedPath::Template(template) => {
-            let facts = Facts::of(
-                head,
-                &request.record.client,
-                &gateway.options.trusted_proxies,
-            );
-            compose(template, &facts, path)
-        }
-    };
-    match replaced {
-        Replaced::Kept => Ok(()),
-        Replaced::DotSegment => Err(Rejection::Path),
-        Replaced::Written => {
-            head.set_path(path);
-            Ok(())
-        }
-    }
-}
-
-/// The path with values in place of placeholders. It begins with a slash, and no server can read a dot segment in it
-/// (rule 10).
-fn compose(template: &Template, facts: &Facts<'_>, path: &mut String) -> Replaced {
-    path.clear();
-    path_of(template, facts, path);
-    if !path.starts_with('/') {
-        path.insert(0, '/');
-    }
-    match path.split('/').any(request_path::may_be_dot_segment) {
-        true => Replaced::DotSegment,
-        false => Replaced::Written,
-    }
+    route.forward.replace_path(head, client, trusted, path)
 }
 
 #[cfg(test)]

@@ -71,7 +71,9 @@ fn check_certificate(head: &RequestHead, peer: &Peer) -> Result<(), Rejection> {
     }
 }
 
-fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
+/// # Errors
+/// A request in clear text is redirected, or names no host that it could be redirected to.
+pub(crate) fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
     let is_tunnel = head.method == Method::Connect && head.protocol().is_none();
     if is_tunnel || head.path().starts_with(ACME_CHALLENGES) {
         return Ok(());

@@ -1,8 +1,6 @@
 //! Phase `route`: the route of the request, and what it demands of the request.
 
-use std::net::IpAddr;
-
-use blitz_http::{Exchange, RequestHead, path as request_path};
+use blitz_http::Exchange;
 
 use crate::rejection::Rejection;
 use crate::route::Route;
@@ -44,19 +42,9 @@ fn check<S>(
     rules: Option<&Rules>,
     exchange: &mut Exchange,
 ) -> Result<(), Rejection> {
-    let head = &exchange.request;
-    if site.has_access_rules {
-        let client = client_of(
-            &head.fields,
-            &exchange.peer,
-            &gateway.options.trusted_proxies,
-        );
-        if rules.is_some_and(|rules| !rules.admits(client)) {
-            return Err(Rejection::Forbidden);
-        }
-        check_other_readings(site, head, client)?;
-    }
-    rules.map_or(Ok(()), |rules| rules.check_method(head))?;
+    let trusted = &gateway.options.trusted_proxies;
+    let client = || client_of(&exchange.request.fields, &exchange.peer, trusted);
+    site.admit(rules, &exchange.request, client)?;
     let own = rules.and_then(|rules| rules.body_bytes_max);
     limit_content(exchange, own.or(gateway.options.body_bytes_max))
 }
@@ -69,73 +57,4 @@ fn limit_content(exchange: &mut Exchange, bytes_max: Option<u64>) -> Result<(), 
     };
     let limited = exchange.body.limit(bytes_max);
     limited.map_err(|_| Rejection::ContentTooLarge)
-}
-
-/// Rejects a path that an origin may read as one that this client may not request: servlet containers drop what
-/// follows a semicolon, and many servers decode `%2F` or take several slashes for one (rule 10).
-fn check_other_readings(
-    site: &SiteRoutes,
-    head: &RequestHead,
-    client: Option<IpAddr>,
-) -> Result<(), Rejection> {
-    let path = head.path();
-    let is_refused = |reading: &str| {
-        let route = site
-            .routes
-            .find_for(reading, head.method, head.method_str());
-        let rules = route.and_then(|route| route.rules.as_deref());
-        rules.is_some_and(|rules| !rules.admits(client))
-    };
-    match is_ambiguous(path) && readings(path).iter().any(|reading| is_refused(reading)) {
-        true => Err(Rejection::AmbiguousPath),
-        false => Ok(()),
-    }
-}
-
-/// Whether servers read the path in several ways.
-fn is_ambiguous(path: &str) -> bool {
-    path.contains([';', '\\'])
-        || path.contains("//")
-        || path.contains("%2F")
-        || path.contains("%5C")
-}
-
-/// What servers may make of a path: with or without parameters of segments, encoded slashes, and empty segments.
-fn readings(path: &str) -> Vec<String> {
-    let mut all = vec![path.to_owned()];
-    for change in [without_parameters, with_slashes, without_empty_segments] {
-        let changed: Vec<String> = all.iter().map(|reading| change(reading)).collect();
-        all.extend(changed);
-    }
-    // What leads above the root is read as the root.
-    let resolved = all.iter().map(|reading| {
-        let mut out = String::new();
-        match request_path::remove_dot_segments(reading, &mut out) {
-            Ok(()) => out,
-            Err(_) => "/".to_owned(),
-        }
-    });
-    resolved.collect()
-}
-
-fn without_parameters(path: &str) -> String {
-    let segments = path.split('/');
-    let segments = segments.map(|segment| segment.split(';').next().unwrap_or_default());
-    segments.collect::<Vec<_>>().join("/")
-}
-
-fn with_slashes(path: &str) -> String {
-    path.replace("%2F", "/")
-        .replace("%5C", "/")
-        .replace('\\', "/")
-}
-
-fn without_empty_segments(path: &str) -> String {
-    let mut shorter = String::new();
-    for char in path.chars() {
-        if char != '/' || !shorter.ends_with('/') {
-            shorter.push(char);
-        }
-    }
-    shorter
 }

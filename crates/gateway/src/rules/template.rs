@@ -45,18 +45,32 @@ pub(crate) fn text(template: &Template, facts: &Facts<'_>) -> Vec<u8> {
     text
 }
 
-/// The text for a path, without its query. Parts of the received path stay as they are; every other value is
-/// percent-encoded, so that it adds no segment and no query.
+/// The path that an upstream receives. It begins with a slash.
 pub(crate) fn path(template: &Template, facts: &Facts<'_>, out: &mut String) {
+    write_uri(template, facts, is_of_path_text, out);
+    if !out.starts_with('/') {
+        out.insert(0, '/');
+    }
+}
+
+/// Path, query and fragment of the target of a redirect.
+pub(crate) fn redirect_target(template: &Template, facts: &Facts<'_>) -> String {
+    let mut target = String::new();
+    write_uri(template, facts, is_of_uri, &mut target);
+    target
+}
+
+/// Parts of the received path stay as they are; every other value is percent-encoded, so that it adds no segment and
+/// no query. `stays` is for the text of the configuration.
+fn write_uri(template: &Template, facts: &Facts<'_>, stays: fn(u8) -> bool, out: &mut String) {
     for part in template.parts() {
         match part {
-            Part::Text(text) => encode(text.as_bytes(), is_of_uri, out),
+            Part::Text(text) => encode(text.as_bytes(), stays, out),
             Part::Placeholder(placeholder) => {
                 let value = facts.value(placeholder).unwrap_or_default();
-                let stays = if is_of_path(placeholder) {
-                    is_of_uri
-                } else {
-                    is_unreserved
+                let stays = match is_of_path(placeholder) {
+                    true => is_of_uri,
+                    false => is_unreserved,
                 };
                 encode(&value, stays, out);
             }
@@ -88,6 +102,11 @@ fn encode(value: &[u8], stays: fn(u8) -> bool, out: &mut String) {
 /// RFC 3986, section 2.3.
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// RFC 3986, section 3.3: what may stand in a path, escapes included.
+fn is_of_path_text(byte: u8) -> bool {
+    is_unreserved(byte) || b"!$&'()*+,;=:@/%".contains(&byte)
 }
 
 /// What may stand in a URI, and what clients send there nevertheless.

@@ -1,0 +1,105 @@
+//! The way of a request that is not sent: for `blitz explain`.
+
+use blitz_http::{Name, Peer, RequestHead, Scheme};
+use blitz_site::matcher::Verdict;
+
+use crate::phases::check_encryption;
+use crate::rejection::Rejection;
+use crate::route::{Action, Route};
+use crate::rules::{Facts, client_of};
+use crate::sites::{SiteRoutes, Sites};
+use crate::trusted::TrustedProxies;
+
+/// What a request meets.
+#[derive(Debug)]
+pub struct Explanation<'a> {
+    /// The site of its host.
+    pub site: Option<&'a SiteRoutes>,
+    /// The routes of the site by rank, those that match first.
+    pub routes: Vec<(&'a Route, Verdict)>,
+    /// What becomes of it.
+    pub outcome: Outcome,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The gateway refuses it, or redirects it to HTTPS.
+    Rejected(Rejection),
+    /// A route answers it.
+    Answered {
+        /// The status.
+        status: u16,
+        /// The target of a redirect.
+        location: Option<String>,
+    },
+    /// An upstream receives it.
+    Forwarded {
+        /// The upstream.
+        url: String,
+        /// Path and query that the upstream receives.
+        target: String,
+        /// The host that the upstream receives.
+        host: String,
+    },
+}
+
+/// The way of this request through these sites, from this client.
+pub fn explain<'a>(
+    sites: &'a Sites,
+    head: &mut RequestHead,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) -> Explanation<'a> {
+    let Some(site) = sites.find_by_host(head.authority()) else {
+        let rejection = match peer.scheme {
+            Scheme::Https => Rejection::Misdirected,
+            Scheme::Http => Rejection::UnknownHost,
+        };
+        return Explanation {
+            site: None,
+            routes: Vec::new(),
+            outcome: Outcome::Rejected(rejection),
+        };
+    };
+    let routes = site.routes.explain(head);
+    let outcome = outcome(site, head, peer, trusted).unwrap_or_else(Outcome::Rejected);
+    Explanation {
+        site: Some(site),
+        routes,
+        outcome,
+    }
+}
+
+fn outcome(
+    site: &SiteRoutes,
+    head: &mut RequestHead,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) -> Result<Outcome, Rejection> {
+    if site.redirects && peer.scheme == Scheme::Http {
+        check_encryption(head)?;
+    }
+    let route = site.routes.find(head).ok_or(Rejection::UnknownPath)?;
+    let client = || client_of(&head.fields, peer, trusted);
+    site.admit(route.rules.as_deref(), head, client)?;
+    match &route.action {
+        Action::Answer(answer) => {
+            let (response, _) = answer.respond(&Facts::of(head, peer, trusted));
+            let location = response.fields.get_str(Name::Location);
+            Ok(Outcome::Answered {
+                status: response.status.code(),
+                location: location.map(str::to_owned),
+            })
+        }
+        Action::Forward(forward) => {
+            forward.replace_path(head, peer, trusted, &mut String::new())?;
+            let host = forward.host.as_deref().or(head.authority());
+            Ok(Outcome::Forwarded {
+                url: forward.target.url(),
+                target: head.path_and_query().to_owned(),
+                host: host.unwrap_or(&forward.target.authority).to_owned(),
+            })
+        }
+    }
+}
