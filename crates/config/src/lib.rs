@@ -14,6 +14,7 @@ mod network;
 mod path;
 mod pattern;
 mod reader;
+mod schema;
 mod settings;
 mod suggestion;
 mod template;
@@ -22,12 +23,13 @@ mod units;
 pub use diagnostic::{Diagnostic, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
-pub use keys::{KEYS, Key, Scope, Since};
+pub use keys::{KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
 pub use model::{Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
 pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use reader::read;
+pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
     RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,

@@ -304,3 +304,6 @@ impl fmt::Display for PathPattern {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,6 +279,10 @@ impl Reader<'_> {
                 return;
             }
             "headers" => {
+                if let DeValue::Boolean(_) = value.get_ref() {
+                    let label = "write for example headers.Retry-After = \"600\"";
+                    return self.wrong_type(value.span(), value.get_ref(), "a table", label);
+                }
                 let rules = self.fields(value, pattern, None).entries;
                 respond.headers = rules.into_iter().map(|(_, rule)| rule).collect();
                 return;
@@ -349,7 +353,10 @@ impl Reader<'_> {
 
 fn parse_status(digits: &str) -> Option<u16> {
     let is_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let status = digits.parse().ok().filter(|_| is_digits)?;
+    let status = digits
+        .parse()
+        .ok()
+        .filter(|_| is_digits && digits.len() == 3)?;
     (STATUS_MIN..=STATUS_MAX)
         .contains(&status)
         .then_some(status)

@@ -57,7 +57,7 @@ impl Reader<'_> {
                 "write it below a header such as [site.\"app.example\"]",
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
-            Some(Scope::Timeout | Scope::Respond) | None => {
+            Some(Scope::Timeout | Scope::Respond | Scope::Defaults) | None => {
                 let names = keys::of(scope).map(|key| key.name);
                 let label = match suggestion::nearest(name, names) {
                     Some(other) => format!("did you mean `{other}`?"),
@@ -92,6 +92,7 @@ fn place(scope: Scope) -> &'static str {
         Scope::Top => "the top of the file",
         Scope::Site => "a site",
         Scope::Route => "a route",
+        Scope::Defaults => "`defaults`",
         Scope::Upstream => "an upstream",
         Scope::Timeout => "`timeout`",
         Scope::Respond => "`respond`",

@@ -78,6 +78,16 @@ impl Reader<'_> {
             self.not_yet(value.span(), "a weight");
             return None;
         }
+        if matches!(value.get_ref(), DeValue::Array(items) if items.is_empty()) {
+            let message = "the list has no server";
+            self.error(
+                "no-servers",
+                value.span(),
+                message,
+                format!("write [{URL}]"),
+            );
+            return None;
+        }
         let mut urls = self.texts(value, URL).into_iter();
         let url = urls.next()?;
         if let Some(second) = urls.next() {

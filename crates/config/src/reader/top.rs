@@ -68,15 +68,23 @@ impl Reader<'_> {
     }
 
     fn version(&mut self, value: &Spanned<DeValue<'_>>) {
-        match value.get_ref() {
-            DeValue::Integer(version) if version.as_str() == VERSION => {}
-            DeValue::Integer(_) => self.error(
+        let version = match value.get_ref() {
+            DeValue::Integer(version) => version.as_str().to_owned(),
+            DeValue::String(text) if text.starts_with("${") => {
+                let Some(text) = self.expanded(text, value.span()) else {
+                    return;
+                };
+                text.value
+            }
+            other => return self.wrong_type(value.span(), other, "a number", "write 1"),
+        };
+        if version != VERSION {
+            self.error(
                 "config-version",
                 value.span(),
                 "this version of the language is unknown",
                 format!("write {VERSION}, or install a later Blitz"),
-            ),
-            other => self.wrong_type(value.span(), other, "a number", "write 1"),
+            );
         }
     }
 
@@ -94,20 +102,19 @@ impl Reader<'_> {
             return defaults;
         };
         for entry in entries(table) {
-            if is_path(entry.name) {
+            let is_of_site = keys::find(Scope::Defaults, entry.name).is_none()
+                && keys::find(Scope::Site, entry.name).is_some();
+            if is_of_site || is_path(entry.name) {
                 self.not_a_default(&entry);
                 continue;
             }
-            if self.key(Scope::Site, &entry).is_none() {
+            if self.key(Scope::Defaults, &entry).is_none() {
                 continue;
             }
             match entry.name {
                 "tls" => defaults.tls = self.tls(entry.value),
                 "https_redirect" => defaults.redirects = self.boolean(entry.value),
-                name if !keys::is_of_site(name) => {
-                    self.setting(&entry, &mut defaults.settings, upstreams);
-                }
-                _ => self.not_a_default(&entry),
+                _ => self.setting(&entry, &mut defaults.settings, upstreams),
             }
         }
         defaults

@@ -1,0 +1,180 @@
+//! The JSON Schema of the file, for editors. It is made of the table of keys, so it knows names, types and the syntax of
+//! values, and nothing of what depends on several values.
+
+use serde_json::{Map, Value, json};
+
+use crate::keys::{self, Key, Kind, Scope, Since};
+use crate::method::Method;
+
+/// A variable anywhere in a text: its value is not known.
+const VARIABLE: &str = r"\$\{";
+
+/// The JSON Schema of the file (draft 7, which all language servers for TOML read), as text.
+#[must_use]
+pub fn schema() -> String {
+    let mut top = table(Scope::Top);
+    let header = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Configuration of Blitz",
+        "definitions": {
+            "defaults": table(Scope::Defaults),
+            "fields": fields(),
+            "respond": required(table(Scope::Respond), "status"),
+            "route": table(Scope::Route),
+            "site": site(),
+            "timeout": table(Scope::Timeout),
+            "upstream": required(table(Scope::Upstream), "servers"),
+        },
+    });
+    if let (Value::Object(top), Value::Object(header)) = (&mut top, header) {
+        top.extend(header);
+    }
+    format!("{top:#}\n")
+}
+
+/// The keys of a scope that this version has.
+fn table(scope: Scope) -> Value {
+    let is_built = |key: &&Key| matches!(key.since, Since::Version(_));
+    let properties: Map<String, Value> = keys::of(scope)
+        .filter(is_built)
+        .map(|key| (key.name.to_owned(), property(key)))
+        .collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+fn required(mut table: Value, name: &str) -> Value {
+    if let Value::Object(table) = &mut table {
+        table.insert("required".to_owned(), json!([name]));
+    }
+    table
+}
+
+fn property(key: &Key) -> Value {
+    let default = match key.default {
+        "" => String::new(),
+        default => format!(" Default: {default}."),
+    };
+    let text = format!(
+        "{}{}.{default}",
+        key.text[..1].to_uppercase(),
+        &key.text[1..]
+    );
+    let mut schema = match (value(key.kind), key.is_removable()) {
+        (schema, false) => schema,
+        (schema, true) => any_of([schema, json!({ "const": false })]),
+    };
+    if let Value::Object(schema) = &mut schema {
+        // Words beside a reference are ignored in draft 7.
+        if let Some(reference) = schema.remove("$ref") {
+            schema.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
+        }
+        schema.insert("description".to_owned(), json!(text));
+    }
+    schema
+}
+
+fn value(kind: Kind) -> Value {
+    let text = json!({ "type": "string" });
+    match kind {
+        Kind::Boolean => any_of([json!({ "type": "boolean" }), pattern("^\\$\\{")]),
+        Kind::Version => any_of([json!({ "const": 1 }), pattern("^\\$\\{")]),
+        Kind::Text => text,
+        Kind::Texts | Kind::Networks => json!({ "type": "array", "items": text }),
+        Kind::Methods => {
+            let names = Method::names().collect::<Vec<_>>().join("|");
+            let name = pattern(&format!("^({names})$|{VARIABLE}"));
+            json!({ "type": "array", "items": name })
+        }
+        Kind::Duration => pattern(&format!("^(forever|0*[1-9][0-9]*(ms|s|m|h|d))$|{VARIABLE}")),
+        Kind::Size => pattern(&format!("^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}")),
+        Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
+        Kind::Servers => servers(),
+        Kind::Target => any_of([text, servers()]),
+        Kind::Redirect => pattern(&format!("^30[12378] .|{VARIABLE}")),
+        Kind::Respond => any_of([
+            status(),
+            pattern(&format!("^[2-5][0-9][0-9]( |$)|{VARIABLE}")),
+            reference("respond"),
+        ]),
+        Kind::Fields => reference("fields"),
+        Kind::ErrorPages => json!({
+            "type": "object",
+            "patternProperties": {
+                "^[45]([0-9][0-9]|xx)$": any_of([text, json!({ "const": false })]),
+            },
+            "additionalProperties": false,
+        }),
+        Kind::Table(scope) => reference(name(scope)),
+        Kind::Sites => by_name(&any_of([text, reference("site")])),
+        Kind::Upstreams => by_name(&reference("upstream")),
+    }
+}
+
+fn name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Top => "",
+        Scope::Site => "site",
+        Scope::Route => "route",
+        Scope::Defaults => "defaults",
+        Scope::Upstream => "upstream",
+        Scope::Timeout => "timeout",
+        Scope::Respond => "respond",
+    }
+}
+
+/// A site has routes beside its keys.
+fn site() -> Value {
+    let names = Method::names().collect::<Vec<_>>().join("|");
+    let path = format!("^(({names})(,({names}))* )?=?/[^ ?#]*$");
+    let route = any_of([json!({ "type": "string" }), reference("route")]);
+    let mut site = table(Scope::Site);
+    if let Value::Object(site) = &mut site {
+        site.insert("patternProperties".to_owned(), json!({ path: route }));
+    }
+    site
+}
+
+fn fields() -> Value {
+    let text = json!({ "type": "string" });
+    let change = json!({
+        "type": "object",
+        "properties": { "default": text, "add": text },
+        "additionalProperties": false,
+        "minProperties": 1,
+        "maxProperties": 1,
+    });
+    let several = json!({ "type": "array", "items": text, "minItems": 1 });
+    json!({
+        "type": "object",
+        "patternProperties": {
+            "^[-A-Za-z0-9!#$%&'*+.^_`|~]+$":
+                any_of([text, several, change, json!({ "const": false })]),
+        },
+        "additionalProperties": false,
+    })
+}
+
+fn servers() -> Value {
+    let text = json!({ "type": "string" });
+    json!({ "type": "array", "items": text, "minItems": 1, "maxItems": 1 })
+}
+
+fn status() -> Value {
+    json!({ "type": "integer", "minimum": 200, "maximum": 599 })
+}
+
+fn by_name(value: &Value) -> Value {
+    json!({ "type": "object", "additionalProperties": value })
+}
+
+fn pattern(regex: &str) -> Value {
+    json!({ "type": "string", "pattern": regex })
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/definitions/{name}") })
+}
+
+fn any_of<const N: usize>(schemas: [Value; N]) -> Value {
+    json!({ "anyOf": schemas.to_vec() })
+}
