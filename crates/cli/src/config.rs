@@ -28,6 +28,7 @@ const LISTEN_TLS: &str = ":443";
 pub(crate) struct ConfigFile {
     document: Document,
     diagnostics: Vec<Diagnostic>,
+    pub(crate) configuration: Configuration,
     pub(crate) listeners: Vec<ListenerConfig>,
     pub(crate) tls_listeners: Vec<Address>,
     pub(crate) trusted_proxies: Vec<TrustedProxy>,
@@ -81,18 +82,31 @@ impl ConfigFile {
         };
         let trusted_proxies = configuration.trusted_proxies.iter();
         let trusted_proxies = trusted_proxies.map(|network| TrustedProxy::from(network.value));
+        let trusted_proxies = trusted_proxies.collect();
         let certificates = checker.certificates(&configuration);
         let mut diagnostics = checker.diagnostics;
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
         Ok(ConfigFile {
             document,
             diagnostics,
+            configuration,
             listeners,
             tls_listeners,
-            trusted_proxies: trusted_proxies.collect(),
+            trusted_proxies,
             sites,
             certificates,
         })
+    }
+
+    /// The text of a value.
+    pub(crate) fn slice(&self, span: &Span) -> &str {
+        self.document.slice(span)
+    }
+
+    /// The file and the line of a value.
+    pub(crate) fn line_of(&self, span: &Span) -> String {
+        let (line, _) = self.document.position(span.start);
+        format!("{}:{line}", self.document.name)
     }
 
     /// Prints the diagnostics on standard error, in colour on a terminal.

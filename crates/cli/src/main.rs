@@ -12,6 +12,8 @@ mod constraints;
 mod control;
 mod development;
 mod doctor;
+mod effective;
+mod explain;
 mod heading;
 mod http3;
 mod issue;
@@ -89,6 +91,12 @@ enum Command {
     Run(Box<run::RunArguments>),
     /// Check a configuration file and the files that it names; nothing is started
     Check(check::CheckArguments),
+    /// Print what a configuration file makes of a request; nothing is sent
+    Explain(explain::ExplainArguments),
+    /// Print the effective configuration
+    Config(effective::ConfigArguments),
+    /// Print the JSON Schema of configuration files, for editors
+    Schema,
     /// Ask a running Blitz to read its configuration file again
     Reload(reload::ReloadArguments),
     /// Issue a certificate for development, with a local authority
@@ -118,6 +126,12 @@ fn main() -> ExitCode {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Explain(arguments)) => explain::run(&arguments),
+        Some(Command::Config(arguments)) => effective::run(&arguments),
+        Some(Command::Schema) => {
+            print!("{}", blitz_config::schema());
+            ExitCode::SUCCESS
+        }
         Some(Command::Reload(arguments)) => reload::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),

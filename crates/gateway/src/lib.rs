@@ -55,3 +55,5 @@ pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
 pub use upgrade::{UpgradeProtocol, UpgradeProtocolError};
 pub use upstream::look_up_once;
+
+pub use blitz_site::matcher::Verdict;

@@ -1,0 +1,129 @@
+//! The effective settings of routes, and `blitz config show`, which prints them with their places.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use blitz_config::{Action, Placed, Settings, Span};
+use clap::{Args, Subcommand};
+
+use crate::config::ConfigFile;
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArguments {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the settings of each route, inherited ones included, with the place of each value
+    Show(ShowArguments),
+}
+
+#[derive(Debug, Args)]
+struct ShowArguments {
+    /// The file, or a folder with blitz.toml
+    #[arg(default_value = "blitz.toml")]
+    file: PathBuf,
+}
+
+pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
+    let ConfigCommand::Show(arguments) = &arguments.command;
+    let file = match ConfigFile::load(&arguments.file, false) {
+        Ok(file) => file,
+        Err(problem) => {
+            eprintln!("blitz: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(problem) = file.problem() {
+        file.report();
+        eprintln!("blitz: {problem}");
+        return ExitCode::FAILURE;
+    }
+    print!("{}", text(&file));
+    ExitCode::SUCCESS
+}
+
+/// A table for each route, which has the values as they are written.
+fn text(file: &ConfigFile) -> String {
+    let mut text = String::new();
+    for site in &file.configuration.sites {
+        for route in &site.routes {
+            let (host, key) = (&site.host.value, &route.key.value);
+            // Writing to a text does not fail.
+            let _ = writeln!(
+                text,
+                "[site.\"{host}\".\"{key}\"]  # {}",
+                file.line_of(&route.key.span)
+            );
+            for (key, span) in values(&route.settings) {
+                let _ = writeln!(
+                    text,
+                    "{key} = {}  # {}",
+                    file.slice(span),
+                    file.line_of(span)
+                );
+            }
+            text.push('\n');
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+/// Whether a key belongs to the action of a route.
+pub(crate) fn is_of_action(key: &str) -> bool {
+    matches!(
+        key,
+        "to" | "path" | "host" | "raw_path" | "redirect" | "respond"
+    )
+}
+
+/// The settings of a route with the places of their values, the action first.
+pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
+    let mut list = List(Vec::new());
+    let action = &settings.action;
+    match &action.value {
+        Action::Proxy(proxy) => {
+            list.0.push(("to".to_owned(), &action.span));
+            list.add("path", proxy.path.as_deref());
+            list.add("host", proxy.host.as_ref());
+            list.add("raw_path", proxy.raw_path.as_ref());
+        }
+        Action::Redirect(_) => list.0.push(("redirect".to_owned(), &action.span)),
+        Action::Respond(_) => list.0.push(("respond".to_owned(), &action.span)),
+    }
+    list.add("allow", settings.allow.as_deref());
+    list.add("deny", settings.deny.as_deref());
+    list.add("methods", settings.methods.as_ref());
+    list.add("body_max", settings.body_max.as_ref());
+    list.add("request_trailers", settings.request_trailers.as_ref());
+    list.add("timeout.connect", settings.timeouts.connect.as_ref());
+    list.add("timeout.response", settings.timeouts.response.as_ref());
+    list.add("timeout.idle", settings.timeouts.idle.as_ref());
+    for rule in &*settings.headers {
+        list.add(&format!("headers.{}", rule.name), Some(&rule.change));
+    }
+    for rule in &*settings.request_headers {
+        list.add(
+            &format!("request_headers.{}", rule.name),
+            Some(&rule.change),
+        );
+    }
+    for page in &*settings.errors {
+        list.add(&format!("errors.{}", page.status), page.file.as_ref());
+    }
+    list.0
+}
+
+struct List<'a>(Vec<(String, &'a Span)>);
+
+impl<'a> List<'a> {
+    fn add<T>(&mut self, key: &str, value: Option<&'a Placed<T>>) {
+        self.0
+            .extend(value.map(|value| (key.to_owned(), &value.span)));
+    }
+}

@@ -1,0 +1,271 @@
+//! `blitz explain`: the way of a request through the sites of a file, without sending it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use blitz_config::{Configuration, Settings, Span};
+use blitz_gateway::{Explanation, Outcome, Rejection, Sites, TrustedProxies, Verdict, explain};
+use blitz_http::{Peer, RequestHead, Scheme, is_authority};
+use clap::Args;
+
+use crate::config::ConfigFile;
+use crate::effective;
+
+const EXAMPLES: &str = "\
+Examples:
+  blitz explain GET https://app.example/api/orders
+  blitz explain POST http://app.example/admin --from 192.0.2.9
+  blitz explain GET http://app.example/ -H 'X-Forwarded-For: 192.0.2.9'
+  blitz explain --routes app.example    all routes of a host by rank
+
+The exit code is 1 if the file has mistakes.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ExplainArguments {
+    /// Method of the request
+    #[arg(required_unless_present = "routes")]
+    method: Option<String>,
+
+    /// URL of the request
+    #[arg(required_unless_present = "routes")]
+    url: Option<String>,
+
+    /// Field of the request; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+
+    /// Address of the client
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    from: IpAddr,
+
+    /// Print all routes of this host by rank
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["method", "url", "headers"])]
+    routes: Option<String>,
+
+    /// The file, or a folder with blitz.toml
+    #[arg(long, value_name = "FILE", default_value = "blitz.toml")]
+    config: PathBuf,
+}
+
+pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
+    match text(arguments) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("blitz: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn text(arguments: &ExplainArguments) -> Result<String, String> {
+    let file = ConfigFile::load(&arguments.config, false)?;
+    if let Some(problem) = file.problem() {
+        file.report();
+        return Err(problem);
+    }
+    let sites = Sites::of_file(file.sites.clone());
+    if let Some(host) = &arguments.routes {
+        return routes(&sites, host, &file);
+    }
+    let (method, url) = (
+        arguments.method.as_deref().unwrap_or_default(),
+        arguments.url.as_deref().unwrap_or_default(),
+    );
+    let (scheme, mut head) = request(method, url)?;
+    for line in &arguments.headers {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let added = head.fields.try_append(name, value.trim());
+        added.map_err(|_| format!("`{line}` is no field\n  write -H 'NAME: VALUE'"))?;
+    }
+    let peer = Peer {
+        remote: Some(SocketAddr::new(arguments.from, 0)),
+        listener: None,
+        scheme,
+        tls: None,
+    };
+    let trusted: TrustedProxies = file.trusted_proxies.iter().copied().collect();
+    let explanation = explain(&sites, &mut head, &peer, &trusted);
+    Ok(Report::new(&file).of(&explanation))
+}
+
+/// Scheme and head of a request for this URL.
+fn request(method: &str, url: &str) -> Result<(Scheme, RequestHead), String> {
+    let (scheme, rest) = match url.split_once("://") {
+        Some(("https", rest)) => (Scheme::Https, rest),
+        Some(("http", rest)) => (Scheme::Http, rest),
+        Some((other, _)) => {
+            return Err(format!(
+                "`{other}` is no scheme of HTTP\n  write http:// or https://"
+            ));
+        }
+        None => {
+            return Err(format!("`{url}` has no scheme\n  write https://{url}"));
+        }
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let target = target.split('#').next().unwrap_or_default();
+    let target = match target.starts_with('/') {
+        true => target.to_owned(),
+        false => format!("/{target}"),
+    };
+    if authority.is_empty() || !is_authority(authority.as_bytes()) {
+        return Err(format!(
+            "`{authority}` is no host\n  write for example https://app.example/"
+        ));
+    }
+    let head = RequestHead::parse(method, &target);
+    let mut head = head.map_err(|error| {
+        format!(
+            "the request would be refused, whatever its host: rule {}\n  correct the method or the path",
+            error.rule()
+        )
+    })?;
+    head.set_authority(authority);
+    Ok((scheme, head))
+}
+
+fn routes(sites: &Sites, host: &str, file: &ConfigFile) -> Result<String, String> {
+    let Some(site) = sites.find_by_host(Some(host)) else {
+        return Err(format!("no site has the host {host}"));
+    };
+    let mut report = Report::new(file);
+    let configured = report.site(site.hosts.first());
+    for route in site.routes.ranked() {
+        let span = configured.and_then(|site| span_of(site, &route.name));
+        report.line(&route.name, &route.destination(), span, "");
+    }
+    Ok(report.text)
+}
+
+fn span_of<'a>(site: &'a blitz_config::Site, route: &str) -> Option<&'a Span> {
+    let found = site.routes.iter();
+    let mut found = found.filter(|known| known.key.value.to_string() == route);
+    found.next().map(|route| &route.key.span)
+}
+
+/// Lines with a label, a value, and the place of the value in the file.
+struct Report<'a> {
+    file: &'a ConfigFile,
+    text: String,
+}
+
+/// Columns of a label, and of a value.
+const LABEL: usize = 9;
+const VALUE: usize = 36;
+
+impl<'a> Report<'a> {
+    fn new(file: &'a ConfigFile) -> Report<'a> {
+        Report {
+            file,
+            text: String::new(),
+        }
+    }
+
+    fn of(mut self, explanation: &Explanation<'_>) -> String {
+        let configured = explanation
+            .site
+            .and_then(|site| self.site(site.hosts.first()));
+        if let (Some(site), Some(configured)) = (explanation.site, configured) {
+            let hosts = site.hosts.first().map(ToString::to_string);
+            self.line(
+                "site",
+                &hosts.unwrap_or_default(),
+                Some(&configured.host.span),
+                "",
+            );
+        }
+        let found = explanation.routes.first();
+        let found = found.filter(|(_, verdict)| *verdict == Verdict::Applies);
+        if let Some((route, _)) = found {
+            let span = configured.and_then(|site| span_of(site, &route.name));
+            self.line("route", &route.name, span, "");
+            let settings = configured.and_then(|site| settings_of(site, &route.name));
+            if let Some(settings) = settings {
+                self.rules(settings);
+            }
+            let span = settings.map(|settings| &settings.action.span);
+            self.line("action", &route.destination(), span, "");
+        }
+        self.outcome(&explanation.outcome);
+        self.others(explanation);
+        self.text
+    }
+
+    /// The site of the file with this host.
+    fn site(&self, host: Option<&blitz_config::Host>) -> Option<&'a blitz_config::Site> {
+        let host = host?;
+        let configuration: &'a Configuration = &self.file.configuration;
+        let mut sites = configuration.sites.iter();
+        sites.find(|site| {
+            let names = std::iter::once(&site.host).chain(&site.canonical_for);
+            names.into_iter().any(|name| name.value == *host)
+        })
+    }
+
+    /// Values as they are written, so that those of variables stay unknown.
+    fn rules(&mut self, settings: &Settings) {
+        for (key, span) in effective::values(settings) {
+            if !effective::is_of_action(&key) {
+                let written = self.file.slice(span);
+                self.line("rule", &format!("{key} = {written}"), Some(span), "");
+            }
+        }
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Rejected(Rejection::HttpsOnly) => {
+                self.line("outcome", "308 to the same URL with https://", None, "");
+            }
+            Outcome::Rejected(rejection) => {
+                let status = rejection.status().code();
+                let text = format!("{status} {}", rejection.rule());
+                self.line("outcome", &text, None, rejection.detail());
+            }
+            Outcome::Answered { status, location } => {
+                let location = location.as_deref().unwrap_or_default();
+                self.line("outcome", &format!("{status} {location}"), None, "");
+            }
+            Outcome::Forwarded { url, target, host } => {
+                self.line("outcome", &format!("{url}{target}"), None, "");
+                self.line("", &format!("Host: {host}"), None, "");
+            }
+        }
+    }
+
+    fn others(&mut self, explanation: &Explanation<'_>) {
+        let mut label = "not";
+        for (route, verdict) in &explanation.routes {
+            let reason = match verdict {
+                Verdict::Applies => continue,
+                Verdict::Behind(other) => {
+                    let other = explanation.site.map(|site| &site.routes.at(*other).name);
+                    format!("{} comes first", other.map_or("another route", |name| name))
+                }
+                Verdict::OtherMethods => "other methods".to_owned(),
+                Verdict::OtherPaths => "another path".to_owned(),
+            };
+            self.line(label, &route.name, None, &reason);
+            label = "";
+        }
+    }
+
+    fn line(&mut self, label: &str, value: &str, span: Option<&Span>, remark: &str) {
+        let place = span.map(|span| self.file.line_of(span)).unwrap_or_default();
+        let line = format!("{label:LABEL$} {value:VALUE$}  {place}{remark}");
+        self.text += line.trim_end();
+        self.text.push('\n');
+    }
+}
+
+fn settings_of<'a>(site: &'a blitz_config::Site, route: &str) -> Option<&'a Settings> {
+    let mut routes = site.routes.iter();
+    let found = routes.find(|known| known.key.value.to_string() == route);
+    found.map(|route| &route.settings)
+}
