@@ -27,7 +27,7 @@ pub struct PathPattern {
     body: Box<str>,
     form: Form,
     /// The number of parameters.
-    names: u8,
+    params: u8,
 }
 
 /// Which paths match, given the body of a pattern. In the order of precedence.
@@ -95,11 +95,11 @@ impl PathPattern {
                 "write \"/\" before it",
             ));
         };
-        let (body, names) = body(segments, form == Form::Prefix)?;
+        let (body, params) = body(segments, form == Form::Prefix)?;
         Ok(PathPattern {
             body: body.into(),
             form,
-            names,
+            params,
         })
     }
 
@@ -109,7 +109,7 @@ impl PathPattern {
         PathPattern {
             body: "".into(),
             form: Form::Subtree,
-            names: 0,
+            params: 0,
         }
     }
 
@@ -125,7 +125,7 @@ impl PathPattern {
         PathPattern {
             body: path.into(),
             form: if is_below { Form::Below } else { Form::Subtree },
-            names: 0,
+            params: 0,
         }
     }
 
@@ -142,7 +142,7 @@ impl PathPattern {
         PathPattern {
             body: text.into(),
             form: Form::Prefix,
-            names: 0,
+            params: 0,
         }
     }
 
@@ -151,8 +151,9 @@ impl PathPattern {
         self.body.split('/').filter_map(param_name)
     }
 
-    pub(super) fn names_len(&self) -> usize {
-        usize::from(self.names)
+    /// The number of its parameters.
+    pub(super) fn params(&self) -> u8 {
+        self.params
     }
 
     pub(super) fn form(&self) -> Form {

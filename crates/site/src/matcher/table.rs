@@ -27,6 +27,8 @@ struct Entry {
     route: u32,
     /// Bits of methods.
     methods: u16,
+    /// The number of parameters of the key, so that a search needs nothing else of it.
+    params: u8,
     /// Methods that are not known ones have to be compared by name.
     has_names: bool,
     is_last: bool,
@@ -39,7 +41,7 @@ pub struct RouteMatch {
     pub route: usize,
     /// Those of the pattern, and then what follows them if the path goes on.
     ranges: Params,
-    names: usize,
+    params: usize,
 }
 
 impl RouteTable {
@@ -65,6 +67,7 @@ impl RouteTable {
                 places[place].push(Entry {
                     route: route as u32,
                     methods: methods[route],
+                    params: key.path.params(),
                     has_names: key.methods.is_some(),
                     is_last: true,
                 });
@@ -91,11 +94,11 @@ impl RouteTable {
         let path = path.get(..PATH_BYTES_MAX).unwrap_or(path);
         let accept = |place: u32| self.accepted(place, method, token);
         let (entry, ranges) = self.tree.find_accepted(path, accept)?;
-        let route = self.entries[entry as usize].route as usize;
+        let entry = &self.entries[entry as usize];
         Some(RouteMatch {
-            route,
+            route: entry.route as usize,
             ranges,
-            names: self.keys[route].path.names_len(),
+            params: usize::from(entry.params),
         })
     }
 
@@ -179,14 +182,14 @@ impl RouteMatch {
     /// The value of a parameter in the path that was given to [`RouteTable::find`], still percent-encoded.
     #[must_use]
     pub fn param<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
-        let range = (index < self.names).then_some(index)?;
+        let range = (index < self.params).then_some(index)?;
         self.ranges.get(path, range)
     }
 
     /// What follows the path of the route: empty, or from a slash on; for `/a*` what follows the text.
     #[must_use]
     pub fn rest<'p>(&self, path: &'p str) -> &'p str {
-        let Some(rest) = self.ranges.get(path, self.names) else {
+        let Some(rest) = self.ranges.get(path, self.params) else {
             return "";
         };
         let before = &path[..path.len() - rest.len()];
