@@ -66,15 +66,19 @@ impl Routes {
     /// The route of a request. Never allocates.
     #[inline]
     pub(crate) fn find(&self, head: &RequestHead) -> Option<&Route> {
-        self.find_for(head.path(), head.method, head.method_str())
+        let token = match head.method {
+            Method::Other => head.method_str(),
+            _ => "",
+        };
+        self.find_for(head.path(), head.method, token)
     }
 
     /// The route for this path, which must be normalised (rule 10), and method. `token` is the name of
     /// [`Method::Other`].
     #[inline]
     pub(crate) fn find_for(&self, path: &str, method: Method, token: &str) -> Option<&Route> {
-        let found = self.table.find(path, method, token)?;
-        Some(&self.values[found.route])
+        let position = self.table.position(path, method, token)?;
+        Some(&self.values[position])
     }
 
     /// All routes by rank for a request, those that match first.

@@ -3,7 +3,7 @@
 use blitz_http::Method;
 
 use super::explain::Verdict;
-use super::key::{Places, RouteKey};
+use super::key::{PathPattern, Places, RouteKey};
 use super::methods::{Methods, bit};
 use super::rank::ranked;
 use super::tree::{Branch, NONE, PATH_BYTES_MAX, Params, Tree};
@@ -19,6 +19,8 @@ pub struct RouteTable {
     /// The routes at each place of the tree by rank, from the number that the tree has to one that is the last.
     entries: Box<[Entry]>,
     keys: Box<[RouteKey]>,
+    /// All requests get the only route.
+    has_one_for_all: bool,
 }
 
 /// A route at a place of the tree.
@@ -79,7 +81,10 @@ impl RouteTable {
             Some(start)
         });
         root.renumber(&starts.collect::<Vec<_>>());
+        let for_all =
+            |key: &RouteKey| key.methods.is_none() && key.path == PathPattern::everything();
         RouteTable {
+            has_one_for_all: matches!(&*keys, [key] if for_all(key)),
             tree: Tree::pack(root),
             entries: places.concat().into(),
             keys: keys.into(),
@@ -100,6 +105,17 @@ impl RouteTable {
             ranges,
             params: usize::from(entry.params),
         })
+    }
+
+    /// The same, only the position of its key.
+    #[inline]
+    #[must_use]
+    pub fn position(&self, path: &str, method: Method, token: &str) -> Option<usize> {
+        match self.has_one_for_all {
+            true => Some(0),
+            false if self.keys.is_empty() => None,
+            false => self.find(path, method, token).map(|found| found.route),
+        }
     }
 
     /// The first entry of a place that takes this method, or [`NONE`].
