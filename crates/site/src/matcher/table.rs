@@ -21,6 +21,8 @@ pub struct RouteTable {
     keys: Box<[RouteKey]>,
     /// All requests get the only route.
     has_one_for_all: bool,
+    /// The most segments of a key.
+    segments_max: usize,
 }
 
 /// A route at a place of the tree.
@@ -87,16 +89,23 @@ impl RouteTable {
             has_one_for_all: matches!(&*keys, [key] if for_all(key)),
             tree: Tree::pack(root),
             entries: places.concat().into(),
+            segments_max: keys
+                .iter()
+                .map(|key| key.path.segments().count())
+                .max()
+                .unwrap_or(0),
             keys: keys.into(),
         }
     }
 
     /// The route with the highest rank that matches. The path has to be normalised (rule 10); `token` is the name of
-    /// [`Method::Other`]. Never allocates. Of a longer path only the first 65,535 bytes count, more than a key has.
+    /// [`Method::Other`]. Never allocates.
+    ///
+    /// Finds nothing if a path is longer than 65,535 bytes and ends there within a segment that a key may have.
     #[inline]
     #[must_use]
     pub fn find(&self, path: &str, method: Method, token: &str) -> Option<RouteMatch> {
-        let path = path.get(..PATH_BYTES_MAX).unwrap_or(path);
+        let path = self.decisive(path)?;
         let accept = |place: u32| self.accepted(place, method, token);
         let (entry, ranges) = self.tree.find_accepted(path, accept)?;
         let entry = &self.entries[entry as usize];
@@ -116,6 +125,24 @@ impl RouteTable {
             false if self.keys.is_empty() => None,
             false => self.find(path, method, token).map(|found| found.route),
         }
+    }
+
+    /// The path, or as many whole segments of it as the tree can search. More than the keys have are enough: then no
+    /// key ends there, and none has a parameter for what follows.
+    #[inline]
+    fn decisive<'p>(&self, path: &'p str) -> Option<&'p str> {
+        match path.len() <= PATH_BYTES_MAX {
+            true => Some(path),
+            false => self.decisive_start(path),
+        }
+    }
+
+    #[cold]
+    fn decisive_start<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let bytes = &path.as_bytes()[..PATH_BYTES_MAX];
+        let slash = bytes.iter().rposition(|byte| *byte == b'/')?;
+        let start = &path[..=slash];
+        (start.matches('/').count() > self.segments_max).then_some(start)
     }
 
     /// The first entry of a place that takes this method, or [`NONE`].
@@ -162,7 +189,8 @@ impl RouteTable {
             }
             NONE
         };
-        let found = self.tree.find_accepted(path, collect);
+        let decisive = self.decisive(path).unwrap_or_default();
+        let found = self.tree.find_accepted(decisive, collect);
         debug_assert!(found.is_none(), "no place was accepted");
         let others = self.ranked().into_iter();
         let others: Vec<usize> = others
@@ -205,14 +233,11 @@ impl RouteMatch {
     /// What follows the path of the route: empty, or from a slash on; for `/a*` what follows the text.
     #[must_use]
     pub fn rest<'p>(&self, path: &'p str) -> &'p str {
-        let Some(rest) = self.ranges.get(path, self.params) else {
+        let Some(start) = self.ranges.start(self.params) else {
             return "";
         };
-        let before = &path[..path.len() - rest.len()];
-        match before.ends_with('/') {
-            true => &path[before.len() - 1..],
-            false => rest,
-        }
+        let has_slash = path[..start].ends_with('/');
+        &path[start - usize::from(has_slash)..]
     }
 }
 

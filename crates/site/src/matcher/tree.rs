@@ -35,6 +35,14 @@ impl Params {
     }
 }
 
+impl Params {
+    /// Where the value of parameter `index` starts in the path.
+    pub(super) fn start(&self, index: usize) -> Option<usize> {
+        let (start, _) = self.ranges[..self.len()].get(index)?;
+        Some(usize::from(*start))
+    }
+}
+
 /// A node of the tree while it is built: a literal, and the branches that follow it.
 #[derive(Debug, Default)]
 pub(super) struct Branch {

@@ -110,3 +110,37 @@ fn prefixes_are_patterns() {
     }
     assert_eq!(table.keys(), keys);
 }
+
+/// Ranges of parameters have 16 bits. A path beyond that gets the right route or none.
+#[test]
+fn long_paths_get_the_route_of_their_first_segments() {
+    let keys = ["/", "/u", "=/u/{id}", "/u/{id}/posts", "/files"];
+    let keys = keys.map(|key| RouteKey::parse(key).expect("it is a key"));
+    let table = RouteTable::new(keys.to_vec());
+    let find = |path: &str| table.find(path, Method::Get, "");
+    let long = "a".repeat(70_000);
+    for first in ["/files/a/b", "/u/7/posts"] {
+        let path = format!("{first}/{long}/c");
+        let found = find(&path).expect("it matches");
+        assert_eq!(found.route, if first == "/u/7/posts" { 3 } else { 4 });
+        let after = if found.route == 3 { "" } else { "/a/b" };
+        assert_eq!(found.rest(&path), format!("{after}/{long}/c"));
+        assert_eq!(found.param(&path, 0), (found.route == 3).then_some("7"));
+        assert_eq!(table.explain(&path, Method::Get, "")[0].0, found.route);
+    }
+    for path in [
+        format!("/u/{long}"),
+        format!("/u/{long}/posts"),
+        format!("/{long}"),
+    ] {
+        assert_eq!(find(&path), None);
+    }
+    let longest = format!("/u/{}", &long[..65_532]);
+    assert_eq!(find(&longest).map(|found| found.route), Some(2));
+    let everything = RouteTable::new(vec![RouteKey::parse("/").expect("it is a key")]);
+    assert!(
+        everything
+            .find(&format!("/{long}"), Method::Get, "")
+            .is_some()
+    );
+}
