@@ -162,4 +162,17 @@ mod tests {
             assert_eq!(without_brackets(host_of(authority)), host);
         }
     }
+
+    /// So many names that the case would change the slots of most.
+    #[test]
+    fn case_changes_nothing_in_a_large_table() {
+        let mut table = HostTable::default();
+        for number in 0..1_000 {
+            table.insert_exact(&format!("www.tenant-{number}.example"), number);
+        }
+        for number in 0..1_000 {
+            let upper = format!("WWW.TENANT-{number}.EXAMPLE");
+            assert_eq!(table.find(Some(&upper)), Some(&number));
+        }
+    }
 }
