@@ -1,6 +1,12 @@
 //! The reader against whole files: mistakes with their places, and what valid files mean.
 
+mod access;
+mod files;
+mod inheritance;
 mod mistakes;
 mod mutants;
+mod naive;
+mod order;
+mod schema;
 mod sites;
 mod support;

@@ -3,30 +3,8 @@
 use blitz_config::{Severity, read};
 use proptest::prelude::*;
 
+use crate::files::ALL_KEYS as FILE;
 use crate::support::{document, environment};
-
-const FILE: &str = r#"listen = [":80"]
-listen_tls = [":443"]
-trusted_proxies = ["10.0.0.0/8"]
-certificates = ["certs/*.pem"]
-defaults.tls = true
-
-[site]
-"shop.example" = "http://127.0.0.1:3001"
-
-[site."app.example"]
-aliases = ["www.app.example"]
-https_redirect = false
-to = "app"
-"/v1".path = "/v2{rest}"
-"/img*" = "unix:/run/img.sock"
-
-[site."app.example"."/api"]
-to = "${APP}"
-
-[upstream.app]
-servers = ["https://app.internal"]
-"#;
 
 fn errors(text: &str) -> usize {
     let (_, diagnostics) = read(&document(text), &environment());
@@ -76,7 +54,7 @@ fn a_renamed_key_is_an_error() {
 fn a_value_of_another_type_is_an_error() {
     for (before, after) in [
         ("[\":80\"]", "80"),
-        ("[\"10.0.0.0/8\"]", "true"),
+        ("[\"10.0.0.0/8\", \"unix\"]", "true"),
         ("true", "1"),
         ("\"http://127.0.0.1:3001\"", "3001"),
         ("[\"www.app.example\"]", "{}"),

@@ -1,0 +1,99 @@
+//! Routes that take requests of a protected route, against a reference that tries all requests.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use blitz_config::{Document, read};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+use crate::naive::{KEYS, Key, METHODS, paths};
+use crate::support::environment;
+
+/// What a route says: nothing, networks, or `false`.
+const ALLOW: [&str; 3] = ["", "allow = [\"10.0.0.0/8\"]", "allow = false"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_gap_is_found_where_a_request_falls_through_it(
+        keys in subsequence(&KEYS[..], 2..7).prop_shuffle(),
+        allow in vec(select(&ALLOW[..]), 7),
+    ) {
+        let mut text = "[site.\"a.example\"]\nto = \"http://h:1\"\n".to_owned();
+        for (key, allow) in keys.iter().zip(&allow) {
+            let _ = writeln!(text, "\"{key}\" = {{ {allow} }}");
+        }
+        let (_, diagnostics) = read(&Document::new("f", text.as_str()), &environment());
+        let gap = |key: &str| {
+            let place = text.find(&format!("\"{key}\""));
+            diagnostics.iter().any(|one| one.code == "access-gap" && Some(one.span.start) == place)
+        };
+        let found: BTreeSet<&str> = keys.iter().copied().filter(|key| gap(key)).collect();
+        let expected = gaps(&keys, &allow);
+        prop_assert!(expected.is_subset(&found), "{expected:?} {found:?}\n{text}");
+        // Where one has the beginning of a segment and the other one a parameter, more may be demanded than is necessary.
+        if !keys.iter().any(|key| key.contains('*')) {
+            prop_assert_eq!(found, expected, "{}", text);
+        }
+    }
+}
+
+fn gaps<'a>(keys: &[&'static str], allow: &[&'a str]) -> BTreeSet<&'static str> {
+    let parsed: Vec<Key> = keys.iter().map(|key| Key::new(key, keys)).collect();
+    let encloses = |outer: usize, inner: usize| parsed[outer].encloses(&parsed[inner]);
+    let mut gaps = BTreeSet::new();
+    let requests = (0..paths().len()).flat_map(|path| METHODS.map(|method| (method, path)));
+    for (method, path) in requests {
+        let matching: Vec<usize> = (0..keys.len())
+            .filter(|&at| parsed[at].matches(method, path))
+            .collect();
+        let Some(&taker) = matching.iter().min_by_key(|&&at| parsed[at].rank()) else {
+            continue;
+        };
+        for &protected in matching.iter().filter(|&&at| allow[at].contains('[')) {
+            // The taker says it, or inherits it from a route that the protection does not come from.
+            let is_own = (0..keys.len()).any(|level| {
+                !allow[level].is_empty() && encloses(level, taker) && !encloses(level, protected)
+            });
+            if taker != protected && !encloses(protected, taker) && !is_own {
+                gaps.insert(keys[taker]);
+            }
+        }
+    }
+    gaps
+}
+
+/// The pairs that are possible, one of each kind.
+#[test]
+fn gaps_have_few_forms() {
+    for (protected, other, is_gap) in [
+        ("POST /a", "/a/b", true),
+        ("/{x}/b", "/a/{y}", true),
+        ("=/{x}", "/a", true),
+        ("/{x}/", "/a", true),
+        ("=/{x}", "/a*", true),
+        ("GET /", "/a", true),
+        // Text protects all below it.
+        ("/a", "/a/b", false),
+        ("/a", "=/a/b", false),
+        ("/a", "POST /a", false),
+        ("/a*", "/ab", false),
+        // The protected route comes first.
+        ("/a/{y}", "/{x}/b", false),
+        ("POST /a", "/a", false),
+        ("/a/b", "/a", false),
+        // No request matches both.
+        ("POST /a", "GET /a/b", false),
+        ("/a", "/b", false),
+    ] {
+        let text = format!(
+            "[site.\"a.example\"]\nto = \"http://h:1\"\n\"{protected}\".allow = [\"unix\"]\n\"{other}\" = {{}}\n"
+        );
+        let (_, diagnostics) = read(&Document::new("f", text.as_str()), &environment());
+        let found = diagnostics.iter().any(|one| one.code == "access-gap");
+        assert_eq!(found, is_gap, "{protected} {other} {diagnostics:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Valid files: examples of the documents, and one that has all keys.
+
+/// All keys of this version, each on its line; tables are parted by empty lines.
+pub(crate) const ALL_KEYS: &str = r#"config_version = 1
+listen = [":80"]
+listen_tls = [":443"]
+trusted_proxies = ["10.0.0.0/8", "unix"]
+certificates = ["certs/*.pem"]
+defaults.tls = true
+defaults.https_redirect = false
+defaults.headers.X-Frame-Options = "DENY"
+defaults.timeout.connect = "500ms"
+
+[site]
+"shop.example" = "http://127.0.0.1:3001"
+
+[site."app.example"]
+aliases = ["www.app.example"]
+canonical_for = ["old.app.example"]
+https_redirect = true
+tls = true
+to = "app"
+path = "/base{rest}"
+host = "upstream"
+raw_path = false
+allow = ["10.0.0.0/8", "192.0.2.7"]
+deny = ["10.1.0.0/16"]
+methods = ["GET", "POST"]
+body_max = "10m"
+request_trailers = true
+timeout = { connect = "4s", response = "5m", idle = "forever" }
+headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }
+request_headers.X-Forwarded-Path = "{path}"
+errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
+"/img*" = "unix:/run/img.sock"
+"/v1".path = "/v2{rest}"
+"=/health".allow = false
+"/u/{id}/posts" = { redirect = "301 /posts/{id}" }
+"GET,HEAD /gone" = { respond = 410 }
+"/text".respond = "503 back soon"
+
+[site."app.example"."/closed"]
+respond = { status = 503, file = "/srv/closed.html", headers.Retry-After = "600" }
+
+[site."app.example"."/note"]
+respond = { status = "200", body = "{{ {host} }" }
+
+[site."app.example"."/api"]
+to = "${APP}"
+errors = false
+body_max = false
+timeout.response = false
+
+[upstream.app]
+servers = ["https://app.internal"]
+"#;
+
+/// One application.
+pub(crate) const APPLICATION: &str = r#"[site."app.example"]
+to = "http://127.0.0.1:3000"
+"#;
+
+/// Many hosts with TLS.
+pub(crate) const HOSTS: &str = r#"certificates = ["/etc/blitz/certs/*.pem"]
+defaults.tls = true
+
+[site]
+"shop.example" = "http://127.0.0.1:3001"
+"blog.example" = "http://127.0.0.1:3002"
+"*.apps.example" = "http://127.0.0.1:3007"
+"#;
+
+/// An application with its API on another server.
+pub(crate) const API: &str = r#"[site."app.example"]
+to = "http://127.0.0.1:3000"
+"/api" = "http://127.0.0.1:4000"
+"/shop.v1.*" = "h2c://127.0.0.1:50051"
+
+[site."app.example"."/api/reports"]
+timeout.response = "5m"
+"#;
+
+/// A moved site.
+pub(crate) const MOVED: &str = r#"[site."old.example"]
+redirect = "301 https://new.example{path}"
+
+[site."new.example"]
+to = "app"
+canonical_for = ["www.new.example"]
+"/blog/{year}/{slug}" = { redirect = "301 /posts/{slug}" }
+"/v1".path = "/v2{rest}"
+"/admin" = { allow = ["10.0.0.0/8"] }
+
+[upstream.app]
+servers = ["http://10.0.0.1:3000"]
+"#;
+
+/// All of them.
+pub(crate) const ALL: [&str; 5] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED];
