@@ -95,7 +95,7 @@ impl Forward {
         trusted: &TrustedProxies,
         path: &mut String,
     ) -> Result<(), Rejection> {
-        let is_kept = self.path == ForwardedPath::OfTarget && self.target.path.is_none();
+        let is_kept = matches!(self.path, ForwardedPath::OfTarget) && self.target.path.is_none();
         // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4), has no
         // path to replace.
         if is_kept || head.path() == "*" {

@@ -69,7 +69,7 @@ pub(super) fn response_policy<S>(
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);
-    if !opens_tunnel {
+    if !opens_tunnel && !request.edits.is_empty() {
         apply(&request.edits, &mut response.head.fields);
     }
     Ok(response)

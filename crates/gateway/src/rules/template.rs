@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use blitz_config::{Part, Placeholder, Template};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
+use blitz_site::matcher::host_of;
 
 use crate::forward::{ProxyFacts, told_client};
-use crate::sites::host_of;
 use crate::trusted::TrustedProxies;
 
 /// What placeholders say of a request.
