@@ -36,4 +36,4 @@ pub use settings::{
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};
-pub use units::{ValueError, parse_duration, parse_size, parse_status, parse_time_limit};
+pub use units::{ValueError, parse_duration, parse_size, parse_status};

@@ -99,7 +99,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, ValueError> {
 ///
 /// # Errors
 /// It is neither.
-pub fn parse_time_limit(text: &str) -> Result<TimeLimit, ValueError> {
+pub(crate) fn parse_time_limit(text: &str) -> Result<TimeLimit, ValueError> {
     if text == "forever" {
         return Ok(TimeLimit::Forever);
     }

@@ -3,6 +3,7 @@
 mod access;
 mod files;
 mod inheritance;
+mod many;
 mod mistakes;
 mod mutants;
 mod naive;
