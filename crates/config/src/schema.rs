@@ -176,5 +176,6 @@ fn reference(name: &str) -> Value {
 }
 
 fn any_of<const N: usize>(schemas: [Value; N]) -> Value {
-    json!({ "anyOf": schemas.to_vec() })
+    let schemas = Value::Array(schemas.into());
+    json!({ "anyOf": schemas })
 }

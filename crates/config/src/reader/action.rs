@@ -225,10 +225,7 @@ impl Reader<'_> {
             DeValue::String(_) => {
                 let text = self.text(value, "204, or \"503 text\"")?;
                 let (status, body) = text.value.split_once(' ').unwrap_or((&text.value, ""));
-                let Some(number) = self.status_text(status, &text) else {
-                    return None;
-                };
-                respond.status = number;
+                respond.status = self.status_text(status, &text)?;
                 if !body.is_empty() {
                     let start = text.value.len() - body.len();
                     let part = text.behind(start);

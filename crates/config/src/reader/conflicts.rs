@@ -10,6 +10,9 @@ use crate::model::{Route, RouteKey};
 use crate::pattern::{PathEnd, PathPattern};
 use crate::settings::{Action, Proxy};
 
+/// Whether a key is written, and whether it has a value.
+type IsWritten = fn(&OwnSettings) -> (bool, bool);
+
 /// A key with GET takes HEAD too, unless a key with the same path names HEAD.
 pub(super) fn add_head(own: &mut [OwnSettings]) {
     let has = |own: &OwnSettings, method| {
@@ -89,7 +92,7 @@ impl Reader<'_> {
 
     /// Routes that can take a request that a protected one matches, and that do not inherit its protection.
     pub(super) fn access_gaps(&mut self, own: &[OwnSettings], tree: &Tree<'_>) {
-        let checks: [(&str, fn(&OwnSettings) -> (bool, bool)); 2] = [
+        let checks: [(&str, IsWritten); 2] = [
             ("allow", |own| written(&own.allow)),
             ("deny", |own| written(&own.deny)),
         ];
@@ -132,7 +135,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a key is written, and whether it has a value.
 fn written<T: Clone>(own: &Own<T>) -> (bool, bool) {
     (own.is_written(), own.value().is_some())
 }
