@@ -41,7 +41,7 @@ proptest! {
     }
 }
 
-fn gaps<'a>(keys: &[&'static str], allow: &[&'a str]) -> BTreeSet<&'static str> {
+fn gaps(keys: &[&'static str], allow: &[&str]) -> BTreeSet<&'static str> {
     let parsed: Vec<Key> = keys.iter().map(|key| Key::new(key, keys)).collect();
     let encloses = |outer: usize, inner: usize| parsed[outer].encloses(&parsed[inner]);
     let mut gaps = BTreeSet::new();

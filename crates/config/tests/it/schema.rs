@@ -296,12 +296,7 @@ fn the_documents_name_all_keys() {
             let mut words = names.flat_map(|name| name.split(['.', '=', ' ', '"']));
             words.any(|word| word == key.name)
         };
-        assert!(
-            rows.iter().any(|row| is_named(row)),
-            "{} of {:?}",
-            key.name,
-            key.scope
-        );
+        assert!(rows.iter().any(is_named), "{} of {:?}", key.name, key.scope);
         let is_table = matches!(key.kind, Kind::Table(_) | Kind::Sites | Kind::Upstreams);
         assert!(
             is_table || key.scope != Scope::Top || !key.default.is_empty(),
