@@ -50,7 +50,6 @@ impl PathPattern {
 
     /// Whether it matches every path.
     #[must_use]
-    #[must_use]
     pub fn is_everything(&self) -> bool {
         self.segments.is_empty() && self.end == PathEnd::Subtree
     }
