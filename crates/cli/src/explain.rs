@@ -136,9 +136,12 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile) -> Result<String, String
     };
     let mut report = Report::new(file);
     let configured = report.site(site.hosts.first());
+    let width = site.routes.iter().map(|route| route.name.chars().count());
+    let width = width.max().unwrap_or_default();
     for route in site.routes.ranked() {
         let span = configured.and_then(|site| span_of(site, &route.name));
-        report.line(&route.name, &route.destination(), span, "");
+        let label = format!("{:width$}", route.name);
+        report.line(&label, &route.destination(), span, "");
     }
     Ok(report.text)
 }
@@ -158,6 +161,9 @@ struct Report<'a> {
 /// Columns of a label, and of a value.
 const LABEL: usize = 9;
 const VALUE: usize = 36;
+
+/// More routes that do not apply are counted only.
+const OTHERS_SHOWN: usize = 20;
 
 impl<'a> Report<'a> {
     fn new(file: &'a ConfigFile) -> Report<'a> {
@@ -241,7 +247,8 @@ impl<'a> Report<'a> {
 
     fn others(&mut self, explanation: &Explanation<'_>) {
         let mut label = "not";
-        for (route, verdict) in &explanation.routes {
+        let more = explanation.routes.len().saturating_sub(OTHERS_SHOWN);
+        for (route, verdict) in explanation.routes.iter().take(OTHERS_SHOWN) {
             let reason = match verdict {
                 Verdict::Applies => continue,
                 Verdict::Behind(other) => {
@@ -253,6 +260,10 @@ impl<'a> Report<'a> {
             };
             self.line(label, &route.name, None, &reason);
             label = "";
+        }
+        if more > 0 {
+            let text = format!("and {more} more routes");
+            self.line("", &text, None, "--routes HOST prints all");
         }
     }
 

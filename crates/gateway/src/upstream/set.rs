@@ -72,8 +72,12 @@ impl UpstreamSet {
 
     /// Forgets the other upstreams; their connections close when no request has them.
     pub(crate) fn retain(&mut self, stays: impl Fn(&Identity, &Rc<Balancer>) -> bool) {
-        self.by_identity
-            .retain(|identity, balancer| stays(identity, balancer));
+        let Self {
+            by_identity, pools, ..
+        } = self;
+        by_identity.retain(|identity, balancer| stays(identity, balancer));
+        let is_used = |timeout| by_identity.keys().any(|one| one.connect_timeout == timeout);
+        pools.retain(|timeout, _| timeout.is_none() || is_used(*timeout));
     }
 
     fn pool(&mut self, connect_timeout: Option<Duration>) -> Pool {
