@@ -90,6 +90,7 @@ impl<'a> Request<'a> {
 }
 
 /// Values of placeholders are those of the request as it came.
+#[inline(never)]
 fn response_edits<'a, S>(
     gateway: &GatewayService<S>,
     rules: &'a Rules,

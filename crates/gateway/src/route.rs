@@ -98,9 +98,20 @@ impl Forward {
         let is_kept = matches!(self.path, ForwardedPath::OfTarget) && self.target.path.is_none();
         // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4), has no
         // path to replace.
-        if is_kept || head.path() == "*" {
-            return Ok(());
+        match is_kept || head.path() == "*" {
+            true => Ok(()),
+            false => self.write_path(head, peer, trusted, path),
         }
+    }
+
+    #[inline(never)]
+    fn write_path(
+        &self,
+        head: &mut RequestHead,
+        peer: &Peer,
+        trusted: &TrustedProxies,
+        path: &mut String,
+    ) -> Result<(), Rejection> {
         let replaced = match &self.path {
             ForwardedPath::OfTarget => {
                 self.target

@@ -12,6 +12,7 @@ use crate::rules::{Facts, apply};
 use crate::service::GatewayService;
 
 /// Sends the answer of the route, with its fields.
+#[inline(never)]
 pub(super) fn respond_answer<S>(
     gateway: &GatewayService<S>,
     mut exchange: Exchange,

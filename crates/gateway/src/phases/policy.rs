@@ -41,18 +41,28 @@ pub(super) fn request_policy<S>(
     if told.is_some() {
         request.record.forwarded_client = told;
     }
+    if route.forward.host.is_some() || request.rules.is_some() {
+        change_request(gateway, route, request);
+    }
+    Ok(())
+}
+
+/// Makes the changes that the configuration demands.
+#[inline(never)]
+fn change_request<S>(
+    gateway: &GatewayService<S>,
+    route: &ForwardRoute<'_>,
+    request: &mut Request<'_>,
+) {
     if let Some(host) = &route.forward.host {
         request.head.set_authority(host);
     }
-    if let Some(edits) = route.rules().and_then(|rules| rules.request_edits.as_ref()) {
-        let edits = edits.for_request(&Facts::of(
-            &request.head,
-            peer,
-            &gateway.options.trusted_proxies,
-        ));
+    let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
+    if let Some(edits) = edits {
+        let trusted = &gateway.options.trusted_proxies;
+        let edits = edits.for_request(&Facts::of(&request.head, &request.record.client, trusted));
         apply(&edits, &mut request.head.fields);
     }
-    Ok(())
 }
 
 /// Checks the final response and edits its head for the client.

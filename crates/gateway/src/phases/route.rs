@@ -36,6 +36,7 @@ pub(super) fn route<'a, S>(
         .map_err(|rejection| (rejection, rules))
 }
 
+#[inline(never)]
 fn check<S>(
     gateway: &GatewayService<S>,
     site: &SiteRoutes,

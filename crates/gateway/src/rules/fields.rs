@@ -84,6 +84,7 @@ fn edits(rules: &[Rule], value: impl Fn(&Template) -> Option<Vec<u8>>) -> Box<[E
 }
 
 /// Makes the changes. A value that no field may have, such as a space alone, is left out.
+#[inline(never)]
 pub(crate) fn apply(edits: &[Edit], fields: &mut Fields) {
     for Edit { name, change } in edits {
         let name = &**name;
