@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::ConfigFile;
+use crate::config::{self, ConfigFile};
 
 const EXAMPLES: &str = "\
 Examples:
-  blitz check                        blitz.toml of this folder
+  blitz check                        $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml
   blitz check /etc/blitz             blitz.toml of another one
   blitz check --format json my.toml  an object a line, for editors and CI
 
@@ -18,9 +18,8 @@ The exit code is 1 if there is an error, or if the file cannot be read.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArguments {
-    /// The file, or a folder with blitz.toml
-    #[arg(default_value = "blitz.toml")]
-    file: PathBuf,
+    /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
+    file: Option<PathBuf>,
 
     /// How to print mistakes: text, or json with an object a line
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
@@ -38,7 +37,7 @@ enum Format {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
-    let file = match ConfigFile::load(&arguments.file, false) {
+    let file = match ConfigFile::load(&config::chosen(arguments.file.as_deref()), false) {
         Ok(file) => file,
         Err(problem) => {
             eprintln!("blitz: {problem}");

@@ -1,6 +1,7 @@
 //! The configuration file of `blitz run --config` and `blitz check`: it is read, compiled, and checked with the files that
 //! it names.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{IsTerminal, stderr};
@@ -23,6 +24,24 @@ const FILE_NAME: &str = "blitz.toml";
 /// The listeners of a file that names none.
 const LISTEN: &str = ":80";
 const LISTEN_TLS: &str = ":443";
+
+/// The variable of the environment that names the file.
+const VARIABLE: &str = "BLITZ_CONFIG";
+
+/// The file of a program that is told none: that of `$BLITZ_CONFIG`, of this folder or of `/etc/blitz`.
+pub(crate) fn usual() -> Option<PathBuf> {
+    let of_variable = env::var_os(VARIABLE).map(PathBuf::from);
+    let here = Path::new(FILE_NAME);
+    let of_machine = Path::new("/etc/blitz").join(FILE_NAME);
+    let found = || [here, &of_machine].into_iter().find(|path| path.is_file());
+    of_variable.or_else(|| found().map(Path::to_owned))
+}
+
+/// The file that is chosen, or else the usual one, or else that of this folder.
+pub(crate) fn chosen(file: Option<&Path>) -> PathBuf {
+    let usual = || usual().unwrap_or_else(|| PathBuf::from(FILE_NAME));
+    file.map_or_else(usual, Path::to_owned)
+}
 
 /// A file and what it means.
 pub(crate) struct ConfigFile {
@@ -57,7 +76,7 @@ impl ConfigFile {
         let in_unicode = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        let variables: Environment = std::env::vars_os().filter_map(in_unicode).collect();
+        let variables: Environment = env::vars_os().filter_map(in_unicode).collect();
         let (configuration, mut diagnostics) = blitz_config::read(&document, &variables);
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut read = |file: &str| loaded_file::read(folder, file);

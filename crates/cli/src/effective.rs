@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use blitz_config::{Action, Placed, Settings, Span};
 use clap::{Args, Subcommand};
 
-use crate::config::ConfigFile;
+use crate::config::{self, ConfigFile};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
@@ -23,14 +23,13 @@ enum ConfigCommand {
 
 #[derive(Debug, Args)]
 struct ShowArguments {
-    /// The file, or a folder with blitz.toml
-    #[arg(default_value = "blitz.toml")]
-    file: PathBuf,
+    /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
+    file: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
     let ConfigCommand::Show(arguments) = &arguments.command;
-    let file = match ConfigFile::load(&arguments.file, false) {
+    let file = match ConfigFile::load(&config::chosen(arguments.file.as_deref()), false) {
         Ok(file) => file,
         Err(problem) => {
             eprintln!("blitz: {problem}");

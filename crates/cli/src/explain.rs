@@ -9,7 +9,7 @@ use blitz_gateway::{Explanation, Outcome, Rejection, Sites, TrustedProxies, Verd
 use blitz_http::{Peer, RequestHead, Scheme, is_authority};
 use clap::Args;
 
-use crate::config::ConfigFile;
+use crate::config::{self, ConfigFile};
 use crate::effective;
 
 const EXAMPLES: &str = "\
@@ -44,9 +44,9 @@ pub(crate) struct ExplainArguments {
     #[arg(long, value_name = "HOST", conflicts_with_all = ["method", "url", "headers"])]
     routes: Option<String>,
 
-    /// The file, or a folder with blitz.toml
-    #[arg(long, value_name = "FILE", default_value = "blitz.toml")]
-    config: PathBuf,
+    /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
 }
 
 fn text(arguments: &ExplainArguments) -> Result<String, String> {
-    let file = ConfigFile::load(&arguments.config, false)?;
+    let file = ConfigFile::load(&config::chosen(arguments.config.as_deref()), false)?;
     if let Some(problem) = file.problem() {
         file.report();
         return Err(problem);

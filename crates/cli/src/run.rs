@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, conflicts, heading, listen, service_manager, tls};
+use crate::{announce, config, conflicts, heading, listen, service_manager, tls};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -51,6 +51,7 @@ const CORES_MAX: usize = 4096;
 pub(crate) struct RunArguments {
     /// File with sites, routes, listeners and certificates, or a folder with blitz.toml
     ///
+    /// Without it and the flags for the same settings: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml, if there is one.
     /// `blitz check FILE` finds its mistakes without a start. Flags for the same settings are errors beside it.
     #[arg(
         long, value_name = "FILE", help_heading = heading::CONFIGURATION,
@@ -60,7 +61,7 @@ pub(crate) struct RunArguments {
 
     /// Socket for `blitz reload`, or off [default: /run/blitz/control.sock, or else
     /// $XDG_RUNTIME_DIR/blitz/control.sock]
-    #[arg(long, value_name = "PATH", requires = "config", help_heading = heading::CONFIGURATION)]
+    #[arg(long, value_name = "PATH", help_heading = heading::CONFIGURATION)]
     control: Option<PathBuf>,
 
     /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: port 8080 of
@@ -255,7 +256,8 @@ impl RunError {
 
 fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let usage = |text| RunError { text, code: USAGE };
-    let file = config_file(arguments)?;
+    let path = path_of_file(arguments);
+    let file = config_file(arguments, path.as_deref())?;
     let listeners = match &file {
         Some(file) => Listeners::of_file(file),
         None => {
@@ -279,7 +281,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let secure = listeners.tls.clone();
     let (mut reloaded, mut control) = (None, None);
-    if let (Some(path), Some(file)) = (&arguments.config, &file) {
+    if let (Some(path), Some(file)) = (&path, &file) {
         reloaded = Some(ReloadedFile::new(path, arguments.request_trailers, file));
         control = Control::open(arguments.control.as_deref()).map_err(failed)?;
     }
@@ -300,13 +302,34 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     ended.map_err(|error| end_failure(&error))
 }
 
-/// The file of `--config`, whose mistakes are printed.
+/// The file of `--config`, or the usual one if there is no flag for what it says.
+fn path_of_file(arguments: &RunArguments) -> Option<PathBuf> {
+    let has_flags = !has_default_listeners(arguments)
+        || !arguments.to.is_empty()
+        || !arguments.upgrade.is_empty()
+        || !arguments.trusted_proxies.is_empty()
+        || arguments.redirect_https
+        || arguments.tls.has_certificates();
+    let usual = || (!has_flags).then(config::usual).flatten();
+    arguments.config.clone().or_else(usual)
+}
+
+/// The file, whose mistakes are printed.
 ///
 /// # Errors
 /// It must not be used.
-fn config_file(arguments: &RunArguments) -> Result<Option<ConfigFile>, RunError> {
-    let Some(path) = &arguments.config else {
-        return Ok(None);
+fn config_file(
+    arguments: &RunArguments,
+    path: Option<&Path>,
+) -> Result<Option<ConfigFile>, RunError> {
+    let Some(path) = path else {
+        return match arguments.control {
+            None => Ok(None),
+            Some(_) => Err(RunError {
+                text: "--control is for a configuration file\n  write --config FILE".to_owned(),
+                code: USAGE,
+            }),
+        };
     };
     arguments
         .http3

@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use blitz_testing::{Client, Upstream};
 
@@ -235,6 +236,124 @@ fn blitz_reload_prints_what_has_changed_or_what_is_wrong() {
         "{}",
         stderr(&second)
     );
+}
+
+/// Without flags for what a file says, that of the folder is used.
+#[test]
+fn the_usual_file_is_found() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let write = |folder: &Folder, name: &str| {
+        let text =
+            format!("listen = [\"127.0.0.1:0\"]\n[site]\n\"{name}\" = \"http://127.0.0.1:1\"\n");
+        fs::write(folder.file("blitz.toml"), text).unwrap();
+    };
+    write(&folder, "here.example");
+    write(&other, "other.example");
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));
+        command.args(arguments).current_dir(folder.file(""));
+        command
+    };
+    let explain = |variable: Option<&str>| {
+        let mut command = command(&["explain", "--routes", "other.example"]);
+        command.env_remove("BLITZ_CONFIG");
+        command.envs(variable.map(|path| ("BLITZ_CONFIG", path)));
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(explain(None), Some(1));
+    assert_eq!(explain(Some(&other.file(""))), Some(0));
+    let mut running = command(&["--cores", "1", "--control", "off"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let found = lines.find(|line| line.as_ref().unwrap().contains("here.example"));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(found.is_some());
+    let output = command(&["--control", "off", "--to", "http://127.0.0.1:1"]).output();
+    let text = stderr(&output.unwrap());
+    assert!(
+        text.contains("--control is for a configuration file"),
+        "{text}"
+    );
+}
+
+#[test]
+fn explain_and_show_say_what_a_request_meets() {
+    let folder = Folder::new();
+    let file = folder.file("blitz.toml");
+    let text = "defaults.timeout.response = \"30s\"\n\n[site.\"a.example\"]\nto = \"http://${BLITZ_TEST_HOST:h}:1\"\n\
+                canonical_for = [\"www.a.example\"]\n\"/api\".path = \"/v2{rest}\"\n\
+                \"/admin\".allow = [\"10.0.0.0/8\"]\n\"/old\" = { redirect = \"301 /new{rest}\" }\n";
+    fs::write(&file, text).unwrap();
+    let explain = |arguments: &[&str]| {
+        let output = blitz(&[&["explain", "--config", &file], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).replace(&file, "FILE")
+    };
+    let lines = |text: &str, expected: &[&str]| {
+        let squeezed: Vec<_> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for line in expected {
+            assert!(
+                squeezed.iter().any(|known| known == line),
+                "no `{line}` in:\n{text}"
+            );
+        }
+    };
+    lines(
+        &explain(&["GET", "http://a.example/api/x?y=1"]),
+        &[
+            "site a.example FILE:3",
+            "route /api FILE:6",
+            "rule timeout.response = \"30s\" FILE:1",
+            "action http://h:1/v2{rest} FILE:4",
+            "outcome http://h:1/v2/x?y=1",
+            "Host: a.example",
+            "not / /api comes first",
+            "/admin another path",
+        ],
+    );
+    let refused = ["GET", "http://a.example/admin/x", "--from", "192.0.2.9"];
+    lines(
+        &explain(&refused),
+        &["outcome 403 forbidden this address may not request the path"],
+    );
+    lines(
+        &explain(&["GET", "http://a.example/admin", "--from", "10.1.1.1"]),
+        &["outcome http://h:1/admin"],
+    );
+    lines(
+        &explain(&["GET", "http://www.a.example/x"]),
+        &["outcome 308 http://a.example/x"],
+    );
+    lines(
+        &explain(&["GET", "http://a.example/old/1"]),
+        &["outcome 301 /new/1"],
+    );
+    lines(
+        &explain(&["GET", "https://b.example/"]),
+        &["outcome 421 misdirected the certificate of this connection does not cover that host"],
+    );
+    lines(
+        &explain(&["--routes", "a.example"]),
+        &["/admin http://h:1 FILE:7"],
+    );
+    let shown = stdout(&blitz(&["config", "show", &file])).replace(&file, "FILE");
+    // The values of variables are not shown.
+    assert!(
+        shown.contains("to = \"http://${BLITZ_TEST_HOST:h}:1\"  # FILE:4"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("[site.\"a.example\".\"/admin\"]  # FILE:7\n"),
+        "{shown}"
+    );
+    let schema: serde_json::Value = serde_json::from_str(&stdout(&blitz(&["schema"]))).unwrap();
+    assert!(schema["properties"]["site"].is_object());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod body_max;
 mod closing;
 mod compression;
 mod expect;
+mod explained;
 mod failure_log;
 mod failures;
 mod fields;

@@ -1,0 +1,168 @@
+//! What a request meets, what `explain` says of it, and what the upstream receives are the same.
+
+use std::env;
+
+use blitz_config::{Document, Environment, read};
+use blitz_gateway::{Gateway, LoadedFile, Outcome, Sites, TrustedProxies, compile, explain};
+use blitz_http::{Peer, RequestHead, Scheme};
+use blitz_testing::Client;
+
+use crate::support::Proxy;
+
+/// Parts of paths that servers read in several ways.
+const SEGMENTS: [&str; 24] = [
+    "admin",
+    "adm%69n",
+    "ADMIN",
+    "a",
+    "b",
+    "api",
+    "%61pi",
+    "u",
+    "7",
+    "raw",
+    "prefix",
+    "pre",
+    "",
+    "",
+    ".",
+    "..",
+    "%2e",
+    "%2f",
+    "a%2Fb",
+    "%5c",
+    ";x",
+    "admin;v=1",
+    "..;",
+    "a+b%20c",
+];
+
+/// Requests of each driver; `.ci/run --full` sends more.
+const REQUESTS: usize = 3_000;
+
+fn requests() -> usize {
+    let chosen = env::var("BLITZ_EXPLAINED_REQUESTS").ok();
+    chosen.map_or(REQUESTS, |number| number.parse().expect("a number"))
+}
+
+/// Targets that follow from a seed (xorshift).
+fn targets(mut state: u64) -> impl Iterator<Item = String> {
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    std::iter::from_fn(move || {
+        let mut target = String::new();
+        for _ in 0..=random(5) {
+            target.push('/');
+            target.push_str(SEGMENTS[random(SEGMENTS.len())]);
+        }
+        if random(4) == 0 {
+            target.push_str("?q=/../admin;x");
+        }
+        Some(target)
+    })
+}
+
+scenarios! {
+    fn explanations_say_what_happens(io) {
+        let upstream = blitz_testing::Upstream::start(|request| {
+            let path = request.line.split(' ').nth(1).unwrap_or_default();
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len()).into_bytes()
+        });
+        let text = format!(r#"
+            [site."a.example"]
+            to = "{}"
+            "/admin".allow = ["10.0.0.0/8"]
+            "/a/admin".deny = ["127.0.0.0/8"]
+            "/api".path = "/v2{{rest}}"
+            "/api/b".path = "{{rest}}"
+            "/u/{{id}}/b".path = "/x/{{id}}{{rest}}"
+            "=/a/b" = {{ redirect = "301 {{path}}/there" }}
+            "/pre*".path = "/new{{rest}}"
+            "/raw".raw_path = true
+            "POST /b" = {{ respond = 204 }}
+        "#, upstream.url());
+        let document = Document::new("blitz.toml", &text);
+        let (configuration, mut diagnostics) = read(&document, &Environment::default());
+        let mut no_file = |_: &str| -> Result<LoadedFile, _> { Err((String::new(), String::new())) };
+        let compiled = compile(&configuration, &mut no_file, &mut diagnostics);
+        assert_eq!(diagnostics, []);
+        let sites = Sites::of_file(compiled.clone());
+        let proxy = Proxy::start(compiled.into_iter().fold(Proxy::gateway(io), Gateway::site), &[]);
+        let peer = Peer {
+            remote: Some(([127, 0, 0, 1], 1).into()),
+            listener: None,
+            scheme: Scheme::Http,
+            tls: None,
+        };
+        let mut client = proxy.client();
+        let mut outcomes = [0; 4];
+        for (number, target) in targets(0x9e37_79b9).take(requests()).enumerate() {
+            let method = if number % 5 == 0 { "POST" } else { "GET" };
+            client.send(format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"));
+            let response = client.response();
+            let Ok(mut head) = RequestHead::parse(method, &target) else {
+                assert_eq!(response.status, 400, "{method} {target}");
+                outcomes[0] += 1;
+                client = Client::connect(proxy.address);
+                continue;
+            };
+            head.set_authority("a.example");
+            let explanation = explain(&sites, &mut head, &peer, &TrustedProxies::default());
+            let context = || format!("{method} {target}: {:?}, {} {}", explanation.outcome, response.status, response.text());
+            match &explanation.outcome {
+                Outcome::Rejected(rejection) => {
+                    assert_eq!(response.status, rejection.status().code(), "{}", context());
+                    outcomes[1] += 1;
+                }
+                Outcome::Answered { status, location } => {
+                    assert_eq!(response.status, *status, "{}", context());
+                    assert_eq!(response.field("location"), location.as_deref(), "{}", context());
+                    outcomes[2] += 1;
+                }
+                Outcome::Forwarded { target: sent, .. } => {
+                    assert_eq!((response.status, response.text()), (200, sent.as_str()), "{}", context());
+                    outcomes[3] += 1;
+                    // What a route composes, or forwards byte for byte, is its own affair.
+                    if matches!(explanation.routes[0].0.name.as_str(), "/" | "/admin" | "/a/admin") {
+                        check_servlet(sent, &context());
+                    }
+                }
+            }
+        }
+        assert!(outcomes.iter().all(|count| *count > 10), "{outcomes:?}");
+    }
+}
+
+/// What a servlet container makes of a path that the gateway has forwarded: never a protected one. Its path parameters
+/// are dropped, then it is decoded, slashes are merged, and dot segments are removed.
+fn check_servlet(sent: &str, context: &str) {
+    let path = sent.split('?').next().unwrap_or_default();
+    let without: Vec<_> = path
+        .split('/')
+        .map(|segment| segment.split(';').next().unwrap_or_default())
+        .collect();
+    let decoded = without
+        .join("/")
+        .replace("%2f", "/")
+        .replace("%2F", "/")
+        .replace("%5c", "/")
+        .replace("%5C", "/");
+    let decoded = decoded
+        .replace("%69", "i")
+        .replace("%61", "a")
+        .replace("%2e", ".");
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in decoded.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            other => segments.push(other),
+        }
+    }
+    let is_protected = segments.starts_with(&["admin"]) || segments.starts_with(&["a", "admin"]);
+    assert!(!is_protected, "{context}");
+}
