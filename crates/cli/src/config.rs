@@ -6,17 +6,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use blitz::serving::ListenerConfig;
-use blitz::{CertificateReloader, Certificates};
-use blitz_config::{
-    Configuration, Diagnostic, Document, Environment, Host, Placed, Severity, Span,
-};
+use blitz_config::{Configuration, Diagnostic, Document, Environment, Placed, Severity, Span};
 use blitz_gateway::{Site, TrustedProxy, compile};
 use blitz_http::Address;
 
-use crate::{listen, loaded_file, tls};
+use crate::{listen, loaded_file, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -85,11 +81,9 @@ impl ConfigFile {
             let routes = sites.iter_mut().flat_map(|site| &mut site.routes);
             routes.for_each(|(_, route)| route.forward_request_trailers());
         }
-        let mut checker = Checker {
-            folder,
-            diagnostics,
-        };
-        let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
+        let mut checker = Checker { diagnostics };
+        let first_with_tls = configuration.sites.iter().find(|site| site.tls.is_on);
+        let has_tls = first_with_tls.is_some();
         let listeners = match &configuration.listen {
             Some(addresses) => checker.parsed(addresses, listen::parse_listener),
             None => listen::parse_listener(LISTEN).into_iter().collect(),
@@ -102,8 +96,15 @@ impl ConfigFile {
         let trusted_proxies = configuration.trusted_proxies.iter();
         let trusted_proxies = trusted_proxies.map(|network| TrustedProxy::from(network.value));
         let trusted_proxies = trusted_proxies.collect();
-        let certificates = checker.certificates(&configuration);
+        if let (true, Some(site)) = (tls_listeners.is_empty(), first_with_tls) {
+            let (message, label) = (
+                "the site has TLS, and there is no listener for it",
+                "write for example listen_tls = [\":443\"] at the top",
+            );
+            checker.error("tls-without-listener", &site.host.span, message, label);
+        }
         let mut diagnostics = checker.diagnostics;
+        let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
         Ok(ConfigFile {
             document,
@@ -175,13 +176,11 @@ impl ConfigFile {
 }
 
 /// Checks of values that need other crates or files.
-struct Checker<'a> {
-    /// Relative paths begin here.
-    folder: &'a Path,
+struct Checker {
     diagnostics: Vec<Diagnostic>,
 }
 
-impl Checker<'_> {
+impl Checker {
     /// The values. `parse` returns a problem and its remedy on two lines.
     fn parsed<T>(
         &mut self,
@@ -201,156 +200,8 @@ impl Checker<'_> {
         parsed
     }
 
-    /// The files of the certificates with their keys. Each can be read, and they cover all sites with TLS.
-    fn certificates(&mut self, configuration: &Configuration) -> Vec<(PathBuf, PathBuf)> {
-        let (mut pairs, mut names) = (Vec::new(), Vec::new());
-        let before = self.diagnostics.len();
-        for pattern in &configuration.certificates {
-            for certificate in self.files(pattern) {
-                let beside = certificate.with_extension("key");
-                let key = match beside.exists() {
-                    true => beside,
-                    false => certificate.clone(),
-                };
-                let pair = Certificates::from_files(&certificate, &key);
-                match CertificateReloader::load(pair, SystemTime::now()) {
-                    Ok(loaded) => {
-                        let slot = loaded.slot().current();
-                        names.extend(slot.certificates().flat_map(|one| one.names().to_vec()));
-                        pairs.push((certificate, key));
-                    }
-                    Err(error) => {
-                        let text = tls::message(&error);
-                        let (problem, remedy) = text.split_once("\n  ").unwrap_or((&text, ""));
-                        self.error("certificate", &pattern.span, problem, remedy);
-                    }
-                }
-            }
-        }
-        // Names of a certificate that is wrong are unknown.
-        if self.diagnostics.len() == before {
-            self.check_coverage(configuration, &names);
-        }
-        pairs
-    }
-
-    fn check_coverage(&mut self, configuration: &Configuration, names: &[String]) {
-        for site in configuration.sites.iter().filter(|site| site.tls.is_on) {
-            for host in std::iter::once(&site.host).chain(&site.aliases) {
-                if !names.iter().any(|name| covers(name, &host.value)) && host.value != Host::Any {
-                    let label = match names {
-                        [] => {
-                            "add for example certificates = [\"/etc/blitz/certs/*.pem\"] at the top"
-                                .to_owned()
-                        }
-                        names => format!("they cover {}", listed(names)),
-                    };
-                    let message = format!("no certificate covers `{}`", host.value);
-                    self.error("certificate-name", &host.span, &message, &label);
-                }
-            }
-        }
-    }
-
-    /// The files of a pattern, in order.
-    fn files(&mut self, pattern: &Placed<String>) -> Vec<PathBuf> {
-        let path = self.folder.join(&pattern.value);
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let Some((before, after)) = name.split_once('*') else {
-            if !path.is_file() {
-                let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
-                let message = "the file does not exist";
-                self.error(
-                    "file-missing",
-                    &pattern.span,
-                    message,
-                    &format!("it is looked for in {folder}"),
-                );
-                return Vec::new();
-            }
-            return vec![path];
-        };
-        let is_match = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.len() >= before.len() + after.len()
-                && name.starts_with(before)
-                && name.ends_with(after)
-        };
-        let entries = fs::read_dir(path.parent().unwrap_or(Path::new("")));
-        let entries = entries.into_iter().flatten().flatten();
-        let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_match).collect();
-        files.sort();
-        if files.is_empty() {
-            let message = "no file has such a name";
-            self.error(
-                "file-missing",
-                &pattern.span,
-                message,
-                "write a file, or a pattern such as certs/*.pem",
-            );
-        }
-        files
-    }
-
     fn error(&mut self, code: &'static str, span: &Span, message: &str, label: &str) {
         self.diagnostics
             .push(Diagnostic::error(code, span.clone(), message, label));
-    }
-}
-
-/// Whether a name of a certificate covers a host: a star stands for one label (RFC 9525, section 6.3).
-fn covers(name: &str, host: &Host) -> bool {
-    let name = name.to_ascii_lowercase();
-    let below_star = name.strip_prefix("*.");
-    match host {
-        Host::Exact(host) => {
-            name == *host
-                || host
-                    .split_once('.')
-                    .is_some_and(|(_, rest)| below_star == Some(rest))
-        }
-        Host::Wildcard(parent) => below_star == Some(parent.as_str()),
-        Host::Any => true,
-    }
-}
-
-/// The first names.
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    match names.len() {
-        0..=SHOWN => shown,
-        more => format!("{shown} and {} more names", more - SHOWN),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_of_a_certificate_stands_for_one_label() {
-        let exact = |name: &str| Host::Exact(name.to_owned());
-        for (name, host, expected) in [
-            ("a.example", exact("a.example"), true),
-            ("A.example", exact("a.example"), true),
-            ("*.example", exact("a.example"), true),
-            ("*.example", exact("b.a.example"), false),
-            ("*.example", exact("example"), false),
-            ("*.example", Host::Wildcard("example".to_owned()), true),
-            ("a.example", Host::Wildcard("example".to_owned()), false),
-            ("127.0.0.1", exact("127.0.0.1"), true),
-        ] {
-            assert_eq!(covers(name, &host), expected, "{name} {host}");
-        }
     }
 }

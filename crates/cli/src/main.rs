@@ -24,6 +24,7 @@ mod message_limits;
 mod reload;
 mod run;
 mod service_manager;
+mod site_certificates;
 mod size;
 mod timeouts;
 mod tips;

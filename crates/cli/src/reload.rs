@@ -115,6 +115,10 @@ impl ReloadedFile {
         if let Some(problem) = file.problem() {
             return Err(stays(format!("{diagnostics}{problem}")));
         }
+        if tls.is_none() && !file.tls_listeners.is_empty() {
+            let problem = "the file has listeners for HTTPS, which only a restart opens";
+            return Err(stays(problem.to_owned()));
+        }
         let certificates = match &tls {
             Some(tls) => tls.prepare(&file.certificates).map_err(stays)?,
             None => None,

@@ -136,7 +136,7 @@ impl Tls {
         files: &[(PathBuf, PathBuf)],
     ) -> Result<Option<PreparedCertificates>, String> {
         let certificates = self.arguments.certificates(files);
-        let prepare = |certificates| self.reloader.prepare(certificates, SystemTime::now());
+        let prepare = |certificates| self.reloader.prepare(certificates);
         certificates.map(prepare).transpose()
     }
 

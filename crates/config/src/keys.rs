@@ -205,6 +205,11 @@ pub(crate) fn find(scope: Scope, name: &str) -> Option<&'static Key> {
 /// Keys of sites that `defaults` has, too.
 const SITE_DEFAULTS: [&str; 2] = ["https_redirect", "tls"];
 
+/// Whether this version has a key of this name in this scope.
+pub(crate) fn is_built(scope: Scope, name: &str) -> bool {
+    find(scope, name).is_some_and(|key| key.since != Since::NotYet)
+}
+
 /// The keys that may be written in this scope.
 pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
     let is_of = move |key: &&Key| match scope {

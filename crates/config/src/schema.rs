@@ -105,7 +105,7 @@ fn value(kind: Kind) -> Value {
             "additionalProperties": false,
         }),
         Kind::Table(scope) => reference(name(scope)),
-        Kind::Sites => by_name(&any_of([text, reference("site")])),
+        Kind::Sites => by_name(&text_or("site")),
         Kind::Upstreams => by_name(&reference("upstream")),
     }
 }
@@ -126,7 +126,7 @@ fn name(scope: Scope) -> &'static str {
 fn site() -> Value {
     let names = Method::names().collect::<Vec<_>>().join("|");
     let path = format!("^(({names})(,({names}))* )?=?/[^ ?#]*$");
-    let route = any_of([json!({ "type": "string" }), reference("route")]);
+    let route = text_or("route");
     let mut site = table(Scope::Site);
     if let Value::Object(site) = &mut site {
         site.insert("patternProperties".to_owned(), json!({ path: route }));
@@ -173,6 +173,11 @@ fn pattern(regex: &str) -> Value {
 
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/definitions/{name}") })
+}
+
+/// A text, or else this table: so that an editor tells what is wrong within the table.
+fn text_or(name: &str) -> Value {
+    json!({ "if": { "type": "string" }, "else": reference(name) })
 }
 
 fn any_of<const N: usize>(schemas: [Value; N]) -> Value {

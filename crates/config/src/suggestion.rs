@@ -2,6 +2,28 @@
 
 /// Words of other servers in lower case, and what to write instead.
 const FOREIGN: &[(&str, &str, &str)] = &[
+    ("body_limit", "other servers", "write `body_max`"),
+    (
+        "certificate",
+        "other servers",
+        "write `certificates` at the top of the file",
+    ),
+    (
+        "hostname",
+        "other servers",
+        "the host is the name of the site: [site.\"app.example\"]",
+    ),
+    ("max_body", "other servers", "write `body_max`"),
+    ("proxy", "other servers", "write `to`"),
+    (
+        "response_headers",
+        "other servers",
+        "write `headers.NAME = \"value\"`",
+    ),
+    ("target", "other servers", "write `to`"),
+    ("upstream_host", "other servers", "write `host`"),
+    ("url", "other servers", "write `to`"),
+    ("whitelist", "other servers", "write `allow`"),
     ("acl", "HAProxy", "write the path as a key: \"/api\" = …"),
     ("add_header", "nginx", "write `headers.NAME = \"value\"`"),
     ("add_prefix", "Traefik", "write `path = \"/v2{rest}\"`"),

@@ -35,28 +35,29 @@ pub fn compile(
             key.methods.is_none() && key.path.is_everything()
         });
         let rules = own.map(|own| compiler.rules(&own.settings));
+        let rules = rules.unwrap_or_default();
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
             hosts: std::iter::once(site.host.value.clone())
                 .chain(aliases)
                 .collect(),
             routes,
-            rules: rules.unwrap_or_default(),
+            rules: rules.clone(),
             redirect_https: site.tls.redirects,
         });
-        sites.extend(canonical(site));
+        sites.extend(canonical(site, &rules));
     }
     sites
 }
 
 /// The hosts whose requests are redirected to the name of the site.
-fn canonical(site: &blitz_config::Site) -> Option<Site> {
+fn canonical(site: &blitz_config::Site, rules: &Rules) -> Option<Site> {
     let hosts = site.canonical_for.iter().map(|host| host.value.clone());
     let host = site.host.value.to_string();
     let route = Route {
         name: "other paths".to_owned(),
         action: route::Action::Answer(Answer::Canonical(host)),
-        rules: None,
+        rules: Some(Box::new(rules.of_redirects())),
     };
     let key = RouteKey {
         methods: None,

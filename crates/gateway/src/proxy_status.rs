@@ -171,9 +171,9 @@ failures! {
     /// The deadline that the client of a call has set has passed.
     DeadlineExceeded "http_response_timeout" GATEWAY_TIMEOUT "the deadline of the call has passed"
     /// The response head did not come in time.
-    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to respond (--timeout-response)"
+    HttpResponseTimeout "http_response_timeout" GATEWAY_TIMEOUT "the upstream took too long to respond (timeout.response or --timeout-response)"
     /// The rest of the response did not come in time.
-    HttpResponseStalled "http_response_timeout" GATEWAY_TIMEOUT "the rest of the upstream's response came too slowly or not at all (--timeout-idle)"
+    HttpResponseStalled "http_response_timeout" GATEWAY_TIMEOUT "the rest of the upstream's response came too slowly or not at all (timeout.idle or --timeout-idle)"
     /// The connection ended within the response head.
     HttpResponseIncomplete "http_response_incomplete" BAD_GATEWAY "the upstream's response was incomplete"
     /// The response head exceeds its limits.

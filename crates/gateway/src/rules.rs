@@ -59,6 +59,14 @@ impl Rules {
         }
     }
 
+    /// Those of redirects to the canonical host: only the changes of fields of responses.
+    pub(crate) fn of_redirects(&self) -> Rules {
+        Rules {
+            response_edits: self.response_edits.clone(),
+            ..Rules::default()
+        }
+    }
+
     /// Whether it asks who the client is.
     pub(crate) fn has_access_rules(&self) -> bool {
         self.allow.is_some() || !self.deny.is_empty()

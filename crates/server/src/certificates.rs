@@ -187,7 +187,14 @@ impl CertificateReloader {
 
     /// Reads the files again. If all are valid, they apply to new handshakes; otherwise nothing changes.
     fn reload(&mut self, now: SystemTime) {
-        match self.prepare(self.certificates.clone(), now) {
+        let prepared = self.prepare(self.certificates.clone());
+        let usable = prepared.and_then(|prepared| {
+            let mut certificates = prepared.snapshot.certificates();
+            let unusable = certificates.find_map(|certificate| unusable_reason(certificate, now));
+            drop(certificates);
+            unusable.map_or(Ok(prepared), Err)
+        });
+        match usable {
             Ok(prepared) => self.apply(prepared, now),
             Err(problem) => {
                 tracing::error!(
@@ -197,26 +204,17 @@ impl CertificateReloader {
         }
     }
 
-    /// Reads other certificates, which [`apply`](CertificateReloader::apply) puts in the place of these.
+    /// Reads other certificates, which [`apply`](CertificateReloader::apply) puts in the place of these. As at the
+    /// start, one that has expired is a warning: other names must not wait for its renewal.
     ///
     /// # Errors
     /// The invalid file, the reason, and the remedy.
-    pub fn prepare(
-        &self,
-        certificates: Certificates,
-        now: SystemTime,
-    ) -> Result<PreparedCertificates, String> {
+    pub fn prepare(&self, certificates: Certificates) -> Result<PreparedCertificates, String> {
         let snapshot = certificates.read(&self.keys).map_err(message)?;
-        let unusable = snapshot
-            .certificates()
-            .find_map(|certificate| unusable_reason(certificate, now));
-        match unusable {
-            Some(problem) => Err(problem),
-            None => Ok(PreparedCertificates {
-                certificates,
-                snapshot,
-            }),
-        }
+        Ok(PreparedCertificates {
+            certificates,
+            snapshot,
+        })
     }
 
     /// Uses these certificates for new handshakes, and reads their files from now on.
@@ -321,10 +319,7 @@ impl ValidityWatch {
         now: SystemTime,
     ) -> Vec<String> {
         self.checked = now;
-        let warning = |certificate: &Certificate| {
-            let problem = certificate.validity_problem(now)?;
-            Some(validity_message(certificate, &problem))
-        };
+        let warning = |certificate| validity_warning(certificate, now);
         certificates.filter_map(warning).collect()
     }
 }
@@ -342,6 +337,12 @@ pub fn unusable_reason(certificate: &Certificate, now: SystemTime) -> Option<Str
     let problem = certificate.validity_problem(now)?;
     let is_usable = matches!(problem, ValidityProblem::ExpiresSoon(_));
     (!is_usable).then(|| validity_message(certificate, &problem))
+}
+
+/// What an administrator has to know of the validity of a certificate, if it has to be replaced.
+pub fn validity_warning(certificate: &Certificate, now: SystemTime) -> Option<String> {
+    let problem = certificate.validity_problem(now)?;
+    Some(validity_message(certificate, &problem))
 }
 
 /// The message for the administrator, with the remedy.

@@ -23,7 +23,7 @@ use blitz_http::{
     Reservation, ServeOptions, Service, Signal, Signals, TlsSlot,
 };
 
-pub use crate::certificates::{ValidityWatch, unusable_reason};
+pub use crate::certificates::{ValidityWatch, unusable_reason, validity_warning};
 
 /// With a lower limit of sockets per core the start warns.
 const SOCKETS_FEW: usize = 1024;

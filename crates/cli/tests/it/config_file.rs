@@ -238,6 +238,111 @@ fn blitz_reload_prints_what_has_changed_or_what_is_wrong() {
     );
 }
 
+#[test]
+fn certificates_are_found_as_other_programs_write_them() {
+    let folder = Folder::new();
+    let (certificate, key) = folder.certificate("a.example");
+    let live = folder.file("live/a.example");
+    fs::create_dir_all(&live).unwrap();
+    fs::copy(&certificate, format!("{live}/fullchain.pem")).unwrap();
+    fs::copy(&key, format!("{live}/privkey.pem")).unwrap();
+    let file = folder.file("blitz.toml");
+    let check = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let output = blitz(&["check", &file]);
+        (output.status.code(), stdout(&output) + &stderr(&output))
+    };
+    let site = "[site.\"a.example\"]\nto = \"http://h:1\"\ntls = true\n";
+    // The authority of `blitz cert` is in the folder too, and is none of them.
+    for pattern in [
+        "live/*/fullchain.pem",
+        "live/a.example/fullchain.pem",
+        "*.pem",
+    ] {
+        let (code, text) = check(&format!("certificates = [\"{pattern}\"]\n{site}"));
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("1 certificate\n"), "{pattern}: {text}");
+    }
+    for (text, expected) in [
+        (
+            format!("certificates = [\"*.pem\"]\nlisten_tls = []\n{site}"),
+            "tls-without-listener",
+        ),
+        (
+            format!("certificates = [\"*.pem\"]\n{site}canonical_for = [\"www.a.example\"]\n"),
+            "no certificate covers `www.a.example`",
+        ),
+        (
+            format!("certificates = [\"live\"]\n{site}"),
+            "write \"live/*.pem\"",
+        ),
+        (
+            format!("certificates = [\"live/none.pem\"]\n{site}"),
+            "/live/none.pem",
+        ),
+    ] {
+        let (code, found) = check(&text);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    let mut expired = rcgen::CertificateParams::new(vec!["old.example".to_owned()]).unwrap();
+    expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let signed = expired.self_signed(&pair).unwrap();
+    fs::write(folder.file("old.pem"), signed.pem() + &pair.serialize_pem()).unwrap();
+    let (code, text) = check(&format!("certificates = [\"*.pem\"]\n{site}"));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("warning[certificate-validity]"), "{text}");
+    assert!(text.contains("expired"), "{text}");
+}
+
+/// One certificate that nobody renews must not stop the others, and no site may wait for a listener.
+#[test]
+fn a_reload_takes_expired_certificates_and_opens_no_listeners() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let (socket, first) = (folder.file("control.sock"), upstream("first"));
+    let write = |sites: &str| {
+        let text = format!(
+            "listen = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\ncertificates = [\"*.pem\"]\n[site]\n{sites}"
+        );
+        fs::write(folder.file("blitz.toml"), text).unwrap();
+    };
+    let site = |name: &str| format!("\"{name}\" = \"{}\"\n", first.url());
+    write(&site("a.example"));
+    let flags = ["--config", &folder.file(""), "--control", &socket];
+    let running = Running::start_with(&folder, &flags);
+    let mut expired = rcgen::CertificateParams::new(vec!["old.example".to_owned()]).unwrap();
+    expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let signed = expired.self_signed(&pair).unwrap();
+    fs::write(folder.file("old.pem"), signed.pem() + &pair.serialize_pem()).unwrap();
+    write(&(site("a.example") + &site("b.example")));
+    let output = blitz(&["reload", "--control", &socket]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("warning[certificate-validity]"));
+    assert_eq!(ask(&running, "b.example", "/").1, "first /");
+    drop(running);
+    let plain = format!("listen = [\"127.0.0.1:0\"]\n[site]\n{}", site("a.example"));
+    fs::write(folder.file("blitz.toml"), &plain).unwrap();
+    let mut running = Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .args([&["run", "--cores", "1"], &flags[..]].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("a.example")));
+    let secure = plain + "[site.\"b.example\"]\ntls = true\nto = \"http://127.0.0.1:1\"\n";
+    fs::write(folder.file("blitz.toml"), format!("certificates = [\"*.pem\"]\n{secure}")).unwrap();
+    folder.certificate("b.example");
+    let output = blitz(&["reload", "--control", &socket]);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("listeners for HTTPS, which only a restart opens"), "{text}");
+}
+
 /// Without flags for what a file says, that of the folder is used.
 #[test]
 fn the_usual_file_is_found() {

@@ -2,6 +2,7 @@
 
 use super::{Entry, Reader};
 use crate::keys::{self, Key, Scope, Since};
+use crate::model::Span;
 use crate::suggestion;
 
 impl Reader<'_> {
@@ -13,6 +14,11 @@ impl Reader<'_> {
         };
         match key.since {
             Since::Version(_) => Some(key),
+            // Without its table's end it is meant for the whole file.
+            Since::NotYet if keys::is_built(Scope::Top, key.name) => {
+                self.at_top(key.name, entry.key());
+                None
+            }
             Since::NotYet => {
                 self.not_yet(entry.key(), &format!("`{}`", key.name));
                 None
@@ -38,18 +44,7 @@ impl Reader<'_> {
                 format!("`{name}` belongs to a site, not to {}", place(scope)),
                 "write it below the header of the site",
             ),
-            Some(Scope::Top) => {
-                let label = match self.first_header() {
-                    Some(line) => format!("move this line above line {line}, the first table"),
-                    None => "move this line to the top of the file".to_owned(),
-                };
-                self.error(
-                    "key-of-other-table",
-                    span,
-                    format!("`{name}` belongs to the top of the file"),
-                    label,
-                );
-            }
+            Some(Scope::Top) => self.at_top(name, span),
             Some(Scope::Route) => self.error(
                 "key-of-other-table",
                 span,
@@ -58,7 +53,8 @@ impl Reader<'_> {
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
             Some(Scope::Timeout | Scope::Respond | Scope::Defaults) | None => {
-                let names = keys::of(scope).map(|key| key.name);
+                let built = keys::of(scope).filter(|key| key.since != Since::NotYet);
+                let names = built.map(|key| key.name);
                 let label = match suggestion::nearest(name, names) {
                     Some(other) => format!("did you mean `{other}`?"),
                     None => "remove it".to_owned(),
@@ -77,6 +73,19 @@ impl Reader<'_> {
                 "write it below a header such as [upstream.app]",
             ),
         }
+    }
+
+    fn at_top(&mut self, name: &str, span: Span) {
+        let label = match self.first_header() {
+            Some(line) => format!("move this line above line {line}, the first table"),
+            None => "move this line to the top of the file".to_owned(),
+        };
+        self.error(
+            "key-of-other-table",
+            span,
+            format!("`{name}` belongs to the top of the file"),
+            label,
+        );
     }
 
     /// The line of the first header.

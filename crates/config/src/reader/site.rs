@@ -232,6 +232,11 @@ impl Reader<'_> {
         if let Ok(address) = address.unwrap_or(&name).parse::<IpAddr>() {
             return place(Host::Exact(address.to_string()));
         }
+        if matches!(name.as_str(), "_" | "default") {
+            let message = format!("`{name}` is no host");
+            self.error("host", span, message, "write \"*\" for every other host");
+            return None;
+        }
         if let Some((label, message)) = host_problem(&name) {
             self.error("host", span, message, label);
             return None;

@@ -117,6 +117,16 @@ impl Reader<'_> {
     }
 
     fn url_or_name(&mut self, text: Text, upstreams: &mut Upstreams) -> Option<Placed<String>> {
+        if let Some(repaired) = repaired(&text.value) {
+            // It may be the value of a variable.
+            let label = match text.value == text.written {
+                true => format!("write \"{repaired}\""),
+                false => "write unix:/PATH, or a URL with a host".to_owned(),
+            };
+            let message = format!("`{}` is no URL of an upstream", text.written);
+            self.error("upstream-url", text.span, message, label);
+            return None;
+        }
         if is_url(&text.value) {
             return self.url(text);
         }
@@ -196,6 +206,20 @@ impl Reader<'_> {
                 );
             }
         }
+    }
+}
+
+/// What is meant by a socket or a port in the form of another server.
+fn repaired(text: &str) -> Option<String> {
+    let of_socket = ["unix://", "http://unix:", "https://unix:"]
+        .into_iter()
+        .find_map(|prefix| text.strip_prefix(prefix))
+        .or_else(|| text.starts_with('/').then_some(text));
+    match of_socket {
+        Some(path) => Some(format!("unix:{}", path.trim_end_matches(':'))),
+        None => text
+            .starts_with(':')
+            .then(|| format!("http://127.0.0.1{text}")),
     }
 }
 

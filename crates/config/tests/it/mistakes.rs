@@ -50,8 +50,13 @@ fn planned_keys_are_not_yet() {
             }
         };
         let found = mistakes(&text);
+        // A site's own listeners are planned, and who writes them means those of the file.
+        let code = match key.name {
+            "listen" => "key-of-other-table",
+            _ => "not-yet",
+        };
         assert!(
-            found.contains("not-yet") && found.contains(key.name),
+            found.contains(code) && found.contains(key.name),
             "{text}{found}"
         );
     }

@@ -54,14 +54,15 @@ fn change_request<S>(
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) {
-    if let Some(host) = &route.forward.host {
-        request.head.set_authority(host);
-    }
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;
         let edits = edits.for_request(&Facts::of(&request.head, &request.record.client, trusted));
         apply(&edits, &mut request.head.fields);
+    }
+    // Last, so that `{host}` is the client's.
+    if let Some(host) = &route.forward.host {
+        request.head.set_authority(host);
     }
 }
 

@@ -1,0 +1,227 @@
+//! The certificates that a configuration file names: their files, keys and names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use blitz::serving::validity_warning;
+use blitz_config::{Configuration, Diagnostic, Host, Placed, Span};
+use blitz_http::Certificate;
+
+use crate::tls;
+
+/// Names of files with which other programs write a certificate, and its key beside it.
+const KEY_OF_CHAIN: (&str, &str) = ("fullchain", "privkey.pem");
+
+/// The files of the certificates with their keys. Each can be read, and they cover all sites with TLS.
+pub(crate) fn find(
+    configuration: &Configuration,
+    folder: &Path,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<(PathBuf, PathBuf)> {
+    let mut search = Search {
+        folder,
+        diagnostics,
+        now: SystemTime::now(),
+        pairs: Vec::new(),
+        names: Vec::new(),
+        is_whole: true,
+    };
+    for pattern in &configuration.certificates {
+        search.add(pattern);
+    }
+    // Names of a certificate that is wrong are unknown.
+    if search.is_whole {
+        search.check_coverage(configuration);
+    }
+    search.pairs
+}
+
+struct Search<'a> {
+    /// Relative paths begin here.
+    folder: &'a Path,
+    diagnostics: &'a mut Vec<Diagnostic>,
+    now: SystemTime,
+    pairs: Vec<(PathBuf, PathBuf)>,
+    names: Vec<String>,
+    /// All certificates could be read.
+    is_whole: bool,
+}
+
+impl Search<'_> {
+    fn add(&mut self, pattern: &Placed<String>) {
+        let is_pattern = pattern.value.contains('*');
+        let files = matches(self.folder, &pattern.value);
+        let is_missing = files.iter().all(|file| !file.is_file());
+        if is_missing {
+            return self.missing(pattern, is_pattern);
+        }
+        for file in files {
+            let key = key_of(&file);
+            match Certificate::load(&file, &key) {
+                // An authority covers no host, and must not be shown to clients.
+                Ok(certificate) if is_pattern && certificate.names().is_empty() => {}
+                Ok(certificate) => {
+                    if let Some(problem) = validity_warning(&certificate, self.now) {
+                        let label = "clients will refuse it then";
+                        let span = pattern.span.clone();
+                        let warning =
+                            Diagnostic::warning("certificate-validity", span, problem, label);
+                        self.diagnostics.push(warning);
+                    }
+                    self.names.extend_from_slice(certificate.names());
+                    self.pairs.push((file, key));
+                }
+                Err(error) => {
+                    let text = tls::message(&error);
+                    let (problem, remedy) = text.split_once("\n  ").unwrap_or((&text, ""));
+                    let beside = file.with_extension("key");
+                    let label = match key == file {
+                        true => format!("its key is looked for in it and in {}", beside.display()),
+                        false => remedy.to_owned(),
+                    };
+                    self.error("certificate", &pattern.span, problem, &label);
+                }
+            }
+        }
+    }
+
+    fn missing(&mut self, pattern: &Placed<String>, is_pattern: bool) {
+        let path = self.folder.join(&pattern.value);
+        let shown = path.display();
+        let (message, label) = match path.is_dir() {
+            true => (
+                "this is a folder",
+                format!("write \"{}/*.pem\"", pattern.value.trim_end_matches('/')),
+            ),
+            false if is_pattern => (
+                "no file has such a name",
+                format!("it is looked for as {shown}"),
+            ),
+            false => (
+                "the file does not exist",
+                format!("it is looked for at {shown}"),
+            ),
+        };
+        self.error("file-missing", &pattern.span, message, &label);
+    }
+
+    fn check_coverage(&mut self, configuration: &Configuration) {
+        for site in configuration.sites.iter().filter(|site| site.tls.is_on) {
+            let hosts = std::iter::once(&site.host).chain(&site.aliases);
+            for host in hosts.chain(&site.canonical_for) {
+                let is_covered = self.names.iter().any(|name| covers(name, &host.value));
+                if is_covered || host.value == Host::Any {
+                    continue;
+                }
+                let label = match &self.names[..] {
+                    [] => "add for example certificates = [\"/etc/blitz/certs/*.pem\"] at the top"
+                        .to_owned(),
+                    names => format!("they cover {}", listed(names)),
+                };
+                let message = format!("no certificate covers `{}`", host.value);
+                self.error("certificate-name", &host.span, &message, &label);
+            }
+        }
+    }
+
+    fn error(&mut self, code: &'static str, span: &Span, message: &str, label: &str) {
+        self.is_whole = false;
+        let error = Diagnostic::error(code, span.clone(), message, label);
+        self.diagnostics.push(error);
+    }
+}
+
+/// The key beside a certificate, or else the same file.
+fn key_of(certificate: &Path) -> PathBuf {
+    let (chain, key) = KEY_OF_CHAIN;
+    let is_chain = certificate.file_stem().is_some_and(|stem| stem == chain);
+    let beside = [
+        Some(certificate.with_extension("key")),
+        is_chain.then(|| certificate.with_file_name(key)),
+    ];
+    let mut beside = beside.into_iter().flatten();
+    let found = beside.find(|key| key.exists());
+    found.unwrap_or_else(|| certificate.to_owned())
+}
+
+/// The files that a pattern names, in order: a star stands for a part of the name of a folder or of the file.
+fn matches(folder: &Path, pattern: &str) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    for part in Path::new(pattern) {
+        let name = part.to_string_lossy();
+        found = match name.split_once('*') {
+            None => found.iter().map(|path| path.join(part)).collect(),
+            Some((before, after)) => {
+                let entries = found.iter().flat_map(|path| entries(path, before, after));
+                entries.collect()
+            }
+        };
+    }
+    found.sort();
+    found
+}
+
+fn entries(folder: &Path, before: &str, after: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_match = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.len() >= before.len() + after.len()
+            && name.starts_with(before)
+            && name.ends_with(after)
+    };
+    entries.map(|entry| entry.path()).filter(is_match).collect()
+}
+
+/// Whether a name of a certificate covers a host: a star stands for one label (RFC 9525, section 6.3).
+fn covers(name: &str, host: &Host) -> bool {
+    let name = name.to_ascii_lowercase();
+    let below_star = name.strip_prefix("*.");
+    match host {
+        Host::Exact(host) => {
+            name == *host
+                || host
+                    .split_once('.')
+                    .is_some_and(|(_, rest)| below_star == Some(rest))
+        }
+        Host::Wildcard(parent) => below_star == Some(parent.as_str()),
+        Host::Any => true,
+    }
+}
+
+/// The first names.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = names
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len() {
+        0..=SHOWN => shown,
+        more => format!("{shown} and {} more names", more - SHOWN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_of_a_certificate_stands_for_one_label() {
+        let exact = |name: &str| Host::Exact(name.to_owned());
+        for (name, host, expected) in [
+            ("a.example", exact("a.example"), true),
+            ("A.example", exact("a.example"), true),
+            ("*.example", exact("a.example"), true),
+            ("*.example", exact("b.a.example"), false),
+            ("*.example", exact("example"), false),
+            ("*.example", Host::Wildcard("example".to_owned()), true),
+            ("a.example", Host::Wildcard("example".to_owned()), false),
+            ("127.0.0.1", exact("127.0.0.1"), true),
+        ] {
+            assert_eq!(covers(name, &host), expected, "{name} {host}");
+        }
+    }
+}
