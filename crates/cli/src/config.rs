@@ -3,8 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
-use std::io::{IsTerminal, stderr};
+use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
 use blitz::serving::ListenerConfig;
@@ -12,7 +11,7 @@ use blitz_config::{Configuration, Diagnostic, Document, Environment, Placed, Sev
 use blitz_gateway::{Site, TrustedProxy, compile};
 use blitz_http::Address;
 
-use crate::{listen, loaded_file, site_certificates};
+use crate::{listen, loaded_file, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -20,6 +19,9 @@ const FILE_NAME: &str = "blitz.toml";
 /// The listeners of a file that names none.
 const LISTEN: &str = ":80";
 const LISTEN_TLS: &str = ":443";
+
+/// The largest configuration file.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The variable of the environment that names the file.
 const VARIABLE: &str = "BLITZ_CONFIG";
@@ -63,7 +65,11 @@ impl ConfigFile {
             true => path.join(FILE_NAME),
             false => path.to_owned(),
         };
-        let text = fs::read_to_string(&path).map_err(|error| {
+        let content = loaded_file::read_regular(&path, FILE_BYTES_MAX);
+        let text = content.and_then(|content| {
+            String::from_utf8(content).map_err(|_| io::Error::other("it is not UTF-8"))
+        });
+        let text = text.map_err(|error| {
             let path = path.display();
             format!("{path} cannot be read: {error}\n  write a file, or a folder with {FILE_NAME}")
         })?;
@@ -77,6 +83,7 @@ impl ConfigFile {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut read = |file: &str| loaded_file::read(folder, file);
         let mut sites = compile(&configuration, &mut read, &mut diagnostics);
+        secrets::hide(&configuration, &document, &mut sites);
         if request_trailers {
             let routes = sites.iter_mut().flat_map(|site| &mut site.routes);
             routes.for_each(|(_, route)| route.forward_request_trailers());
@@ -105,6 +112,7 @@ impl ConfigFile {
         }
         let mut diagnostics = checker.diagnostics;
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
+        secrets::hide_in(&mut diagnostics, &document);
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
         Ok(ConfigFile {
             document,

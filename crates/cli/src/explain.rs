@@ -198,7 +198,14 @@ impl<'a> Report<'a> {
             let span = settings.map(|settings| &settings.action.span);
             self.line("action", &route.destination(), span, "");
         }
-        self.outcome(&explanation.outcome);
+        let written = found.and_then(|(route, _)| route.written.as_deref());
+        match (written, &explanation.outcome) {
+            // The result would show the value of the variable.
+            (Some(written), Outcome::Answered { .. } | Outcome::Forwarded { .. }) => {
+                self.line("outcome", written, None, "");
+            }
+            (_, outcome) => self.outcome(outcome),
+        }
         self.others(explanation);
         self.text
     }

@@ -1,7 +1,7 @@
 //! Files of a configuration that are kept in memory.
 
 use std::fs;
-use std::io::{Error, ErrorKind};
+use std::io::{self, Error, ErrorKind, Read};
 use std::path::Path;
 
 use blitz_config::nearest;
@@ -13,14 +13,26 @@ const BYTES_MAX: u64 = 1024 * 1024;
 /// Reads a file. An error is a problem and its remedy.
 pub(crate) fn read(folder: &Path, file: &str) -> Result<LoadedFile, (String, String)> {
     let path = folder.join(file);
-    let metadata = fs::metadata(&path).map_err(|error| problem(&path, &error))?;
-    if metadata.len() > BYTES_MAX {
-        let problem = "the file is too large to be kept in memory".to_owned();
-        let remedy = format!("write one of at most {} KiB", BYTES_MAX / 1024);
-        return Err((problem, remedy));
-    }
-    let content = fs::read(&path).map_err(|error| problem(&path, &error))?;
+    let content = read_regular(&path, BYTES_MAX).map_err(|error| problem(&path, &error))?;
     Ok(LoadedFile::new(&path, &content))
+}
+
+/// The content of a file of at most so many bytes. Others, such as a pipe, could be without end.
+pub(crate) fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let invalid = |text: String| Error::new(ErrorKind::InvalidInput, text);
+    if !fs::metadata(path)?.is_file() {
+        return Err(invalid("it is no regular file".to_owned()));
+    }
+    let mut content = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(bytes_max + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > bytes_max {
+        true => Err(invalid(format!(
+            "it has more than {} KiB",
+            bytes_max / 1024
+        ))),
+        false => Ok(content),
+    }
 }
 
 fn problem(path: &Path, error: &Error) -> (String, String) {
@@ -28,7 +40,10 @@ fn problem(path: &Path, error: &Error) -> (String, String) {
         return ("the file does not exist".to_owned(), similar_file(path));
     }
     let problem = format!("the file cannot be read: {error}");
-    let remedy = format!("have the user of Blitz read {}", path.display());
+    let remedy = match error.kind() {
+        ErrorKind::PermissionDenied => format!("have the user of Blitz read {}", path.display()),
+        _ => format!("name another file than {}", path.display()),
+    };
     (problem, remedy)
 }
 

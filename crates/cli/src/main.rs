@@ -23,6 +23,7 @@ mod loaded_file;
 mod message_limits;
 mod reload;
 mod run;
+mod secrets;
 mod service_manager;
 mod site_certificates;
 mod size;

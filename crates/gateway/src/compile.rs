@@ -56,6 +56,7 @@ fn canonical(site: &blitz_config::Site, rules: &Rules) -> Option<Site> {
     let host = site.host.value.to_string();
     let route = Route {
         name: "other paths".to_owned(),
+        written: None,
         action: route::Action::Answer(Answer::Canonical(host)),
         rules: Some(Box::new(rules.of_redirects())),
     };
@@ -87,6 +88,7 @@ impl Compiler<'_, '_> {
         let rules = self.rules(&route.settings);
         let route = Route {
             name,
+            written: None,
             action: action?,
             rules: (rules != Rules::default()).then(|| Box::new(rules)),
         };

@@ -82,7 +82,7 @@ fn outcome(
     }
     let route = site.routes.find(head).ok_or(Rejection::UnknownPath)?;
     let client = || client_of(&head.fields, peer, trusted);
-    site.admit(route.rules.as_deref(), head, client)?;
+    site.admit(route, head, client)?;
     match &route.action {
         Action::Answer(answer) => {
             let (response, _) = answer.respond(&Facts::of(head, peer, trusted));

@@ -4,18 +4,29 @@ use blitz_http::path as request_path;
 
 /// Whether servers read the path in several ways.
 pub(crate) fn is_ambiguous(path: &str) -> bool {
-    path.contains([';', '\\'])
-        || path.contains("//")
-        || path.contains("%2F")
-        || path.contains("%5C")
+    path.contains([';', '\\', '%']) || path.contains("//")
 }
 
-/// What servers may make of a path: with or without parameters of segments, encoded slashes, and empty segments.
+/// What servers may make of a path. They differ in what they do, and in which order: decode escapes, drop the parameters
+/// of segments, take a backslash for a slash and several slashes for one, and take what begins with two slashes for a
+/// reference with a host.
 pub(crate) fn readings(path: &str) -> Vec<String> {
+    const CHANGES: [fn(&str) -> String; 6] = [
+        without_parameters,
+        decoded,
+        without_parameters,
+        with_slashes,
+        without_host,
+        without_empty_segments,
+    ];
     let mut all = vec![path.to_owned()];
-    for change in [without_parameters, with_slashes, without_empty_segments] {
-        let changed: Vec<String> = all.iter().map(|reading| change(reading)).collect();
-        all.extend(changed);
+    for change in CHANGES {
+        for at in 0..all.len() {
+            let changed = change(&all[at]);
+            if !all.contains(&changed) {
+                all.push(changed);
+            }
+        }
     }
     // What leads above the root is read as the root.
     let resolved = all.iter().map(|reading| {
@@ -34,10 +45,39 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
+/// With the characters for which the escapes of ASCII stand. Others are in no key of a route.
+fn decoded(path: &str) -> String {
+    let mut decoded = String::new();
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('%') {
+        decoded.push_str(before);
+        let digits = after.get(..2);
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte.filter(u8::is_ascii_graphic) {
+            Some(byte) => {
+                decoded.push(char::from(byte));
+                rest = &after[2..];
+            }
+            None => {
+                decoded.push('%');
+                rest = after;
+            }
+        }
+    }
+    decoded + rest
+}
+
 fn with_slashes(path: &str) -> String {
-    path.replace("%2F", "/")
-        .replace("%5C", "/")
-        .replace('\\', "/")
+    path.replace('\\', "/")
+}
+
+/// RFC 3986, section 4.2: what begins with two slashes is a reference with an authority.
+fn without_host(path: &str) -> String {
+    if !path.starts_with("//") {
+        return path.to_owned();
+    }
+    let behind = path.trim_start_matches('/');
+    behind.find('/').map_or("/", |at| &behind[at..]).to_owned()
 }
 
 fn without_empty_segments(path: &str) -> String {
@@ -48,4 +88,37 @@ fn without_empty_segments(path: &str) -> String {
         }
     }
     shorter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_read_a_protected_path_in_these() {
+        for path in [
+            "/admin;x",
+            "/admin;x/",
+            "//admin",
+            "//x/admin",
+            "///x/admin",
+            "/%61dmin",
+            "/admin%2F",
+            "/;%2Fadmin",
+            "/x/%2F/../../admin",
+            "/admin%3Bx",
+            "/\\admin",
+            "/%5Cadmin",
+            "/x//../../admin",
+        ] {
+            let found = readings(path);
+            let is_admin = |reading: &String| reading.trim_end_matches('/') == "/admin";
+            assert!(is_ambiguous(path), "{path}");
+            assert!(found.iter().any(is_admin), "{path}: {found:?}");
+        }
+        assert!(readings("/%40x").contains(&"/@x".to_owned()));
+        assert!(!is_ambiguous("/admin/x"));
+        // The most that one path may cost.
+        assert!(readings("//a;b%2F;c\\;%3Bd//e").len() <= 64);
+    }
 }

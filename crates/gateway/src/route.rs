@@ -18,6 +18,8 @@ use crate::upstream::Balancer;
 pub struct Route {
     /// Its paths as written, for people: `/api`, `GET /a`, `other paths`.
     pub name: String,
+    /// What answers, as written: set where the values of variables must not be shown.
+    pub written: Option<String>,
     pub(crate) action: Action,
     /// `None` demands and changes nothing.
     pub(crate) rules: Option<Box<Rules>>,
@@ -152,6 +154,7 @@ impl Route {
     pub fn to(target: Target) -> Route {
         Route {
             name: target.prefix.to_string(),
+            written: None,
             action: Action::Forward(Forward {
                 target,
                 upstream: 0,
@@ -172,6 +175,11 @@ impl Route {
         }
     }
 
+    /// Whether the upstream gets the path byte for byte.
+    pub(crate) fn is_raw(&self) -> bool {
+        matches!(&self.action, Action::Forward(forward) if forward.path == ForwardedPath::Raw)
+    }
+
     /// Has the upstream get the trailers of requests.
     pub fn forward_request_trailers(&mut self) {
         if let Action::Forward(forward) = &mut self.action {
@@ -189,6 +197,9 @@ impl Route {
     /// What answers, for people.
     #[must_use]
     pub fn destination(&self) -> String {
+        if let Some(written) = &self.written {
+            return written.clone();
+        }
         match &self.action {
             Action::Forward(Forward { target, path, .. }) => match path {
                 ForwardedPath::Template(path) => format!("{}{path}", target.url()),

@@ -8,6 +8,17 @@ use blitz_site::matcher::{Clash, ClashKind, PathPattern, RouteKey, RouteTable, V
 use crate::route::Route;
 use crate::target::{Prefix, Target};
 
+/// The method that routes and rules see, with the name of [`Method::Other`]: a WebSocket over HTTP/2 and HTTP/3 is asked
+/// for with an extended CONNECT, and the upstream gets GET (RFC 8441, section 5).
+#[inline]
+pub(crate) fn method_of(head: &RequestHead) -> (Method, &str) {
+    match head.method {
+        Method::Connect if head.protocol().is_some() => (Method::Get, ""),
+        Method::Other => (Method::Other, head.method_str()),
+        method => (method, ""),
+    }
+}
+
 /// The routes of a site.
 #[derive(Debug)]
 pub struct Routes {
@@ -66,11 +77,8 @@ impl Routes {
     /// The route of a request. Never allocates.
     #[inline]
     pub(crate) fn find(&self, head: &RequestHead) -> Option<&Route> {
-        let token = match head.method {
-            Method::Other => head.method_str(),
-            _ => "",
-        };
-        self.find_for(head.path(), head.method, token)
+        let (method, token) = method_of(head);
+        self.find_for(head.path(), method, token)
     }
 
     /// The route for this path, which must be normalised (rule 10), and method. `token` is the name of
@@ -83,9 +91,8 @@ impl Routes {
 
     /// All routes by rank for a request, those that match first.
     pub(crate) fn explain(&self, head: &RequestHead) -> Vec<(&Route, Verdict)> {
-        let verdicts = self
-            .table
-            .explain(head.path(), head.method, head.method_str());
+        let (method, token) = method_of(head);
+        let verdicts = self.table.explain(head.path(), method, token);
         let routes = verdicts.into_iter();
         routes
             .map(|(route, verdict)| (&self.values[route], verdict))

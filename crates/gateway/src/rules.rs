@@ -4,17 +4,18 @@ mod fields;
 mod pages;
 mod template;
 
-use std::net::IpAddr;
-
-use blitz_config::{Method, Methods, Network, Settings, TimeLimit};
-use blitz_http::{FOREVER, RequestHead, RequestOptions};
+use blitz_config::{Method as Named, Methods, Network, Settings, TimeLimit};
+use blitz_http::{FOREVER, Method, RequestHead, RequestOptions};
 
 use crate::rejection::Rejection;
+use crate::routes::method_of;
 
 pub(crate) use fields::{Edit, Edits, apply};
 pub use pages::LoadedFile;
 pub(crate) use pages::Pages;
-pub(crate) use template::{Facts, client_of, path as path_of, redirect_target, text as text_of};
+pub(crate) use template::{
+    Client, Facts, client_of, path as path_of, redirect_target, text as text_of,
+};
 
 /// The rules of a route. By default it demands and changes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,8 +73,13 @@ impl Rules {
         self.allow.is_some() || !self.deny.is_empty()
     }
 
-    /// Whether this client is served; a unix socket has none.
-    pub(crate) fn admits(&self, client: Option<IpAddr>) -> bool {
+    /// Whether this client is served.
+    pub(crate) fn admits(&self, client: Client) -> bool {
+        let client = match client {
+            Client::Address(address) => Some(address),
+            Client::Unix => None,
+            Client::Unknown => return !self.has_access_rules(),
+        };
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(client));
         !is_in(&self.deny) && self.allow.as_ref().is_none_or(|allow| is_in(allow))
     }
@@ -81,11 +87,11 @@ impl Rules {
     /// # Errors
     /// The route does not take the method of the request.
     pub(crate) fn check_method(&self, head: &RequestHead) -> Result<(), Rejection> {
-        let takes = |methods: &Methods| {
-            methods
-                .iter()
-                .any(|method| method.name() == head.method_str())
+        let name = match method_of(head) {
+            (Method::Other, token) => token,
+            (method, _) => method.as_str(),
         };
+        let takes = |methods: &Methods| methods.iter().any(|method| method.name() == name);
         match self.methods.as_ref().is_none_or(takes) {
             true => Ok(()),
             false => Err(Rejection::MethodNotAllowed),
@@ -95,6 +101,6 @@ impl Rules {
     /// The methods that the route takes, as in the field `Allow`.
     pub(crate) fn allowed_methods(&self) -> String {
         let names = self.methods.iter().flat_map(|methods| methods.iter());
-        names.map(Method::name).collect::<Vec<_>>().join(", ")
+        names.map(Named::name).collect::<Vec<_>>().join(", ")
     }
 }

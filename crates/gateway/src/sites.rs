@@ -1,7 +1,5 @@
 //! Sites: the host of a request decides whose routes apply.
 
-use std::net::IpAddr;
-
 use blitz_config::Host;
 use blitz_http::RequestHead;
 use blitz_site::matcher::{HostTable, RouteKey};
@@ -9,8 +7,8 @@ use blitz_site::matcher::{HostTable, RouteKey};
 use crate::readings::{is_ambiguous, readings};
 use crate::rejection::Rejection;
 use crate::route::{Forward, Route};
-use crate::routes::{RouteConflict, Routes};
-use crate::rules::Rules;
+use crate::routes::{RouteConflict, Routes, method_of};
+use crate::rules::{Client, Rules};
 use crate::target::Target;
 
 pub(crate) use blitz_site::matcher::{host_of, without_brackets};
@@ -62,25 +60,30 @@ impl SiteRoutes {
     /// (rule 10).
     pub(crate) fn admit(
         &self,
-        rules: Option<&Rules>,
+        route: &Route,
         head: &RequestHead,
-        client: impl FnOnce() -> Option<IpAddr>,
+        client: impl FnOnce() -> Client,
     ) -> Result<(), Rejection> {
+        let rules = route.rules.as_deref();
         if self.has_access_rules {
             let client = client();
             let refuses = |rules: &Rules| !rules.admits(client);
             if rules.is_some_and(refuses) {
                 return Err(Rejection::Forbidden);
             }
+            let (method, token) = method_of(head);
             let is_refused = |reading: &String| {
-                let (method, token) = (head.method, head.method_str());
                 let route = self.routes.find_for(reading, method, token);
-                route
-                    .and_then(|route| route.rules.as_deref())
-                    .is_some_and(refuses)
+                let rules = route.and_then(|route| route.rules.as_deref());
+                rules.is_some_and(refuses)
             };
-            let path = head.path();
-            if is_ambiguous(path) && readings(path).iter().any(is_refused) {
+            // A raw path still has its dot segments, which servers remove after they have read the rest.
+            let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
+            let mut ambiguous = paths
+                .into_iter()
+                .flatten()
+                .filter(|path| is_ambiguous(path));
+            if ambiguous.any(|path| readings(path).iter().any(is_refused)) {
                 return Err(Rejection::AmbiguousPath);
             }
         }

@@ -91,7 +91,8 @@ impl Reader<'_> {
             );
             return None;
         }
-        if RESERVED.contains(&name.as_str()) {
+        // CGI and WSGI know no difference between the two.
+        if RESERVED.contains(&name.replace('_', "-").as_str()) {
             self.error(
                 "reserved-field",
                 entry.key(),

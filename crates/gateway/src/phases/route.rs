@@ -29,7 +29,7 @@ pub(super) fn route<'a, S>(
     let rules = route.rules.as_deref();
     let checked = match rules {
         None if !site.has_access_rules => limit_content(exchange, gateway.options.body_bytes_max),
-        _ => check(gateway, site, rules, exchange),
+        _ => check(gateway, site, route, exchange),
     };
     checked
         .map(|()| Some(route))
@@ -40,13 +40,13 @@ pub(super) fn route<'a, S>(
 fn check<S>(
     gateway: &GatewayService<S>,
     site: &SiteRoutes,
-    rules: Option<&Rules>,
+    route: &Route,
     exchange: &mut Exchange,
 ) -> Result<(), Rejection> {
     let trusted = &gateway.options.trusted_proxies;
     let client = || client_of(&exchange.request.fields, &exchange.peer, trusted);
-    site.admit(rules, &exchange.request, client)?;
-    let own = rules.and_then(|rules| rules.body_bytes_max);
+    site.admit(route, &exchange.request, client)?;
+    let own = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
     limit_content(exchange, own.or(gateway.options.body_bytes_max))
 }
 

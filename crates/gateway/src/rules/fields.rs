@@ -70,6 +70,8 @@ impl Edits {
 
 /// The changes of these rules. A line whose template has no value is left out, and a field without lines is removed.
 fn edits(rules: &[Rule], value: impl Fn(&Template) -> Option<Vec<u8>>) -> Box<[Edit]> {
+    // Spaces around a value are not a part of it (RFC 9110, section 5.5), and HTTP/2 forbids them.
+    let value = |template: &Template| Some(value(template)?.trim_ascii().to_vec());
     let edit = |(name, change): &Rule| {
         let change = match change {
             FieldChange::Set(lines) => Change::Set(lines.iter().filter_map(&value).collect()),

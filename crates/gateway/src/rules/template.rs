@@ -13,7 +13,7 @@ use crate::trusted::TrustedProxies;
 /// What placeholders say of a request.
 pub(crate) struct Facts<'a> {
     pub(crate) head: &'a RequestHead,
-    /// `None` for a unix socket.
+    /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,
     /// As the client has it, which a trusted proxy may tell.
     pub(crate) scheme: Scheme,
@@ -120,16 +120,40 @@ impl<'a> Facts<'a> {
         let told = ProxyFacts::of(head, peer, trusted);
         Facts {
             head,
-            client: client_of(&head.fields, peer, trusted),
+            client: match client_of(&head.fields, peer, trusted) {
+                Client::Address(address) => Some(address),
+                Client::Unix | Client::Unknown => None,
+            },
             scheme: told.map_or(peer.scheme, |facts| facts.scheme),
         }
     }
 }
 
-/// The address of the client, which a trusted proxy may tell; `None` for a unix socket.
-pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> Option<IpAddr> {
-    let told = told_client(fields, peer.remote, trusted);
-    told.or(peer.remote.map(|remote| remote.ip()))
+/// Who sent a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// An address, which a trusted proxy may have told.
+    Address(IpAddr),
+    /// A process of this machine.
+    Unix,
+    /// Someone behind a trusted proxy whose field says no address.
+    Unknown,
+}
+
+/// Who sent a request. What a trusted proxy tells of its client, but nobody can read, is never the proxy itself.
+pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> Client {
+    let is_told = |name| fields.contains(name);
+    match (told_client(fields, peer.remote, trusted), peer.remote) {
+        (Some(client), _) => Client::Address(client),
+        (None, _)
+            if trusted.contains(peer)
+                && (is_told(Name::XForwardedFor) || is_told(Name::Forwarded)) =>
+        {
+            Client::Unknown
+        }
+        (None, Some(remote)) => Client::Address(remote.ip()),
+        (None, None) => Client::Unix,
+    }
 }
 
 impl Facts<'_> {

@@ -102,6 +102,7 @@ scenarios! {
             headers.X-Frame-Options = "DENY"
             headers.X-Asked = "{{method}} {{host}}{{path}} for {{client}}"
             headers.X-Missing = "{{header.x-none}}"
+            headers.X-Spaces = " a "
             request_headers.X-Tenant = "{{cookie.tenant}}"
             request_headers.X-Secret = false
             request_headers.X-Both = ["one", "{{header.x-in}}"]
@@ -124,6 +125,7 @@ scenarios! {
         assert_eq!(lines("x-frame-options"), ["DENY"]);
         assert_eq!(lines("x-asked"), ["GET a.example/x for 127.0.0.1"]);
         assert_eq!(lines("x-missing"), [""; 0]);
+        assert_eq!(lines("x-spaces"), ["a"]);
         let head = upstream.head();
         let sent = |name: &str| head.field(name).map(str::to_owned);
         assert_eq!(sent("x-tenant").as_deref(), Some("t1"));
@@ -234,6 +236,91 @@ scenarios! {
         let counters = proxy.counters();
         assert_eq!(counters.rejected(Rejection::AmbiguousPath), 5);
         assert_eq!(counters.rejected(Rejection::MethodNotAllowed), 1);
+    }
+
+    fn no_spelling_leaves_the_rules(io) {
+        let upstream = Upstream::with_text("in");
+        let options = Options {
+            trusted_proxies: ["127.0.0.9".parse().unwrap(), "unix".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
+        let proxy = gateway_with(io, options, &format!(r#"
+            [site."a.example"]
+            to = "{0}"
+            "/admin".allow = ["10.0.0.0/8"]
+            "/@adm".allow = ["10.0.0.0/8"]
+            "GET /ws".allow = ["10.0.0.0/8"]
+            "/post".methods = ["POST"]
+            [site."raw.example"]
+            to = "{0}"
+            raw_path = true
+            "/admin".allow = ["10.0.0.0/8"]
+        "#, upstream.url()));
+        let status = |line: &str, host: &str| {
+            ask(&mut proxy.client(), line, &format!("Host: {host}\r\n")).status
+        };
+        for (path, expected) in [
+            ("/admin", 403),
+            ("//x/admin", 400),
+            ("///x/admin", 400),
+            ("/%40adm", 400),
+            ("/;%2Fadmin", 400),
+            ("/admin%3Bx", 400),
+            ("/x%40y", 200),
+        ] {
+            assert_eq!(status(&format!("GET {path}"), "a.example"), expected, "{path}");
+        }
+        for (path, expected) in [
+            ("/x//../admin", 400),
+            ("/x/%2F/../admin", 400),
+            ("/public/;/../admin", 400),
+            ("/x/../admin", 403),
+            ("/x/../y", 200),
+            ("/x//../y", 200),
+        ] {
+            assert_eq!(status(&format!("GET {path}"), "raw.example"), expected, "{path}");
+        }
+        // The upstream would get GET.
+        let mut client = h2(&proxy);
+        for (path, expected) in [("/ws", 403), ("//ws", 400), ("/admin", 403), ("/post", 405)] {
+            let mut head = RequestHead::new(Method::Get, path);
+            head.set_authority("a.example");
+            head.set_protocol(Some("websocket"));
+            head.fields.append(blitz_http::Name::SecWebSocketVersion, "13");
+            let stream = client.send_head(&head, BodyLength::Unknown);
+            assert_eq!(client.answer(stream).status.map(Status::code), Some(expected), "{path}");
+        }
+    }
+
+    fn a_proxy_whose_client_is_unreadable_is_not_its_client(io) {
+        let upstream = Upstream::with_text("in");
+        let options = Options {
+            trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
+        let proxy = gateway_with(io, options, &format!(r#"
+            [site."a.example"]
+            to = "{}"
+            "/in".allow = ["127.0.0.0/8"]
+            "/out".deny = ["203.0.113.0/24"]
+            "/open".headers.X-A = "b"
+        "#, upstream.url()));
+        let status = |path: &str, fields: &str| {
+            ask(&mut proxy.client(), &format!("GET {path}"), &format!("{HOST}{fields}")).status
+        };
+        assert_eq!(status("/in", ""), 200);
+        for fields in [
+            "Forwarded: for=203.0.113.5\r\n",
+            "Forwarded: =\r\nForwarded: for=203.0.113.5\r\n",
+            "Forwarded: for=\"\r\nForwarded: for=203.0.113.5\r\n",
+            "Forwarded: for=\", for=203.0.113.5\r\n",
+            "X-Forwarded-For: unknown\r\n",
+            "X-Forwarded-For: 10.0.0.1, garbage\r\n",
+        ] {
+            assert_eq!(status("/in", fields), 403, "{fields}");
+            assert_eq!(status("/out", fields), 403, "{fields}");
+            assert_eq!(status("/open", fields), 200, "{fields}");
+        }
     }
 
     fn errors_have_pages_and_fields_of_the_site(io) {
