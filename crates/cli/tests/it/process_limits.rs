@@ -38,7 +38,9 @@ impl Limited {
         let mut address = String::new();
         while !address.contains("listening on") {
             address.clear();
-            assert_ne!(output.read_line(&mut address).expect("text"), 0, "no start");
+            if output.read_line(&mut address).expect("text") == 0 {
+                panic!("no start: {}", log.join().expect("the log is read"));
+            }
         }
         let address = address.trim().rsplit('/').next().expect("a URL").to_owned();
         Limited {

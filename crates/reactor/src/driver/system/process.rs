@@ -5,6 +5,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::thread;
 use std::time::Duration;
 
 use super::{check, stream_socket};
@@ -45,11 +46,25 @@ pub fn prepare_descriptors() {
     enlarge_descriptor_table();
 }
 
+/// How often the check is repeated, and the pause before: other threads that start hold descriptors for a moment.
+const CHECKS_MAX: usize = 20;
+const CHECK_PAUSE: Duration = Duration::from_millis(5);
+
 /// Checks that this process can open so many more descriptors.
 ///
 /// # Errors
 /// The number of open files that it needs, and that it may have.
 pub(crate) fn check_descriptors(more: usize) -> io::Result<()> {
+    for _ in 1..CHECKS_MAX {
+        if open_at_once(more).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(CHECK_PAUSE);
+    }
+    open_at_once(more)
+}
+
+fn open_at_once(more: usize) -> io::Result<()> {
     let mut opened = Vec::with_capacity(more);
     while opened.len() < more {
         match stream_socket(libc::AF_UNIX, false) {
