@@ -198,6 +198,12 @@ impl<'a> Report<'a> {
             let span = settings.map(|settings| &settings.action.span);
             self.line("action", &route.destination(), span, "");
         }
+        if explanation.site.is_none() {
+            let text = "404, over TLS 421";
+            let detail = Rejection::UnknownHost.detail();
+            self.line("outcome", text, None, detail);
+            return self.text;
+        }
         let written = found.and_then(|(route, _)| route.written.as_deref());
         match (written, &explanation.outcome) {
             // The result would show the value of the variable.

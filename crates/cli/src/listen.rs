@@ -194,21 +194,39 @@ pub(crate) fn cannot_bind(flag: &str, address: &Address, cause: &io::Error) -> S
     )
 }
 
+/// Distance of the ports that are usual for users from those that are privileged: 8080 and 8443.
+const HIGHER_PORTS: u16 = 8000;
+
+/// A listener as a flag, or as the key of a file.
+fn written(setting: &str, address: SocketAddr) -> String {
+    match setting.starts_with('-') {
+        true => format!("{setting} {address}"),
+        false => format!("{setting} = [\"{address}\"]"),
+    }
+}
+
 fn tcp_refusal(flag: &str, ip: SocketAddr, cause: &io::Error) -> (String, String) {
     let port = ip.port();
     match cause.kind() {
         io::ErrorKind::AddrInUse => (
             "another program listens there".into(),
             format!(
-                "choose another port, such as {flag} {}, \
-                 or find the program: ss -ltnp 'sport = :{port}'",
-                SocketAddr::new(ip.ip(), port.checked_add(1).unwrap_or(8080))
+                "choose another port, such as {}, or find the program: ss -ltnp 'sport = :{port}'",
+                written(
+                    flag,
+                    SocketAddr::new(ip.ip(), port.checked_add(1).unwrap_or(8080))
+                )
             ),
         ),
         io::ErrorKind::PermissionDenied => (
             "ports below 1024 are privileged".into(),
-            "choose a higher port, or grant it: setcap cap_net_bind_service+ep on the binary"
-                .into(),
+            format!(
+                "choose a higher port, such as {}, or grant it: setcap cap_net_bind_service+ep on the binary",
+                written(
+                    flag,
+                    SocketAddr::new(ip.ip(), port.saturating_add(HIGHER_PORTS))
+                )
+            ),
         ),
         io::ErrorKind::AddrNotAvailable => (
             "this machine does not have that address".into(),

@@ -288,7 +288,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let running = gateway(arguments, file, listeners, tls.as_ref(), targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
-        .map_err(|error| cannot_start(&secure, arguments.io, &error))?;
+        .map_err(|error| cannot_start(&secure, path.is_some(), arguments.io, &error))?;
     announce::announce(&running, tls.as_ref());
     service_manager::ready();
     let mut upkeep = Upkeep {
@@ -555,15 +555,17 @@ fn cores(value: &str) -> Result<usize, String> {
     }
 }
 
-/// `secure` are the addresses of `--listen-tls`.
-fn cannot_start(secure: &[Address], io: Io, error: &StartError) -> RunError {
+/// `secure` are the addresses for TLS, which flags or a file say.
+fn cannot_start(secure: &[Address], is_file: bool, io: Io, error: &StartError) -> RunError {
     match error {
         StartError::Serving(serving::StartError::Listen(address, cause)) => {
-            let flag = match secure.contains(address) {
-                true => "--listen-tls",
-                false => "--listen",
+            let setting = match (secure.contains(address), is_file) {
+                (true, false) => "--listen-tls",
+                (false, false) => "--listen",
+                (true, true) => "listen_tls",
+                (false, true) => "listen",
             };
-            failed(listen::cannot_bind(flag, address, cause))
+            failed(listen::cannot_bind(setting, address, cause))
         }
         StartError::Conflict(conflict) => RunError {
             text: conflict.to_string(),
@@ -659,7 +661,7 @@ mod tests {
         let error = io::Error::other("a seccomp filter kills processes that use io_uring");
         let error = StartError::Serving(serving::StartError::Start(error));
         for (io, is_named) in [(Io::Uring, true), (Io::Epoll, false)] {
-            let failure = cannot_start(&[], io, &error);
+            let failure = cannot_start(&[], false, io, &error);
             assert!(failure.text.contains("seccomp"), "{}", failure.text);
             assert_eq!(failure.text.contains("--io epoll"), is_named);
             assert_eq!(failure.code, 1);

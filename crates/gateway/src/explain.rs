@@ -3,7 +3,7 @@
 use blitz_http::{Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
 
-use crate::phases::check_encryption;
+use crate::phases::{check_encryption, check_method};
 use crate::rejection::Rejection;
 use crate::route::{Action, Route};
 use crate::rules::{Facts, client_of};
@@ -77,12 +77,23 @@ fn outcome(
     peer: &Peer,
     trusted: &TrustedProxies,
 ) -> Result<Outcome, Rejection> {
-    if site.redirects && peer.scheme == Scheme::Http {
+    // A trusted proxy may tell that the client uses TLS.
+    if site.redirects && Facts::of(head, peer, trusted).scheme == Scheme::Http {
         check_encryption(head)?;
     }
     let route = site.routes.find(head).ok_or(Rejection::UnknownPath)?;
     let client = || client_of(&head.fields, peer, trusted);
     site.admit(route, head, client)?;
+    let bytes_max = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
+    let declared = head.fields.get_str(Name::ContentLength);
+    let declared = declared.and_then(|length| length.parse::<u64>().ok());
+    if declared
+        .zip(bytes_max)
+        .is_some_and(|(length, max)| length > max)
+    {
+        return Err(Rejection::ContentTooLarge);
+    }
+    check_method(head)?;
     match &route.action {
         Action::Answer(answer) => {
             let (response, _) = answer.respond(&Facts::of(head, peer, trusted));

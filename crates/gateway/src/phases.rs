@@ -38,6 +38,7 @@ use retry::prepare_retry;
 use route::route;
 use send::send;
 
+pub(crate) use admit::check_method;
 pub(crate) use preflight::check_encryption;
 
 impl<S: Service> Service for GatewayService<S> {

@@ -464,6 +464,20 @@ fn lines(text: &str, expected: &[&str]) {
     }
 }
 
+/// The remedy is one for the file: its flags would be errors.
+#[test]
+fn a_port_in_use_is_to_be_changed_in_the_file() {
+    let folder = Folder::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let text = format!("listen = [\"{address}\"]\n[site]\n\"a.example\" = \"http://h:1\"\n");
+    fs::write(folder.file("blitz.toml"), text).unwrap();
+    let output = blitz(&["run", "--config", &folder.file(""), "--control", "off"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("such as listen = [\"127.0.0.1:"), "{text}");
+}
+
 #[test]
 fn explain_and_show_say_what_a_request_meets() {
     let folder = Folder::new();
@@ -517,7 +531,11 @@ fn explain_and_show_say_what_a_request_meets() {
     );
     lines(
         &explain(&["GET", "https://b.example/"]),
-        &["outcome 421 misdirected the certificate of this connection does not cover that host"],
+        &["outcome 404, over TLS 421 no site has this host"],
+    );
+    lines(
+        &explain(&["TRACE", "http://a.example/"]),
+        &["outcome 405 method-not-forwarded this method is not forwarded"],
     );
     lines(
         &explain(&["--routes", "a.example"]),

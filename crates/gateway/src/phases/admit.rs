@@ -24,7 +24,10 @@ pub(super) fn admit<S>(
 
 /// `TRACE` would show a client's credentials to scripts in its browser; `CONNECT` is for forward
 /// proxies (rule 15).
-pub(super) fn check_method(head: &mut RequestHead) -> Result<(), Rejection> {
+///
+/// # Errors
+/// The method is not forwarded, or this is the last hop.
+pub(crate) fn check_method(head: &mut RequestHead) -> Result<(), Rejection> {
     match head.method {
         Method::Connect | Method::Trace => Err(Rejection::Method),
         Method::Options => count_down(head),
