@@ -464,6 +464,25 @@ fn lines(text: &str, expected: &[&str]) {
     }
 }
 
+/// What is explained of a request over TLS to a trusted proxy, for a site that redirects clear text.
+fn text_of_told(folder: &Folder) -> String {
+    folder.certificate("t.example");
+    let file = folder.file("told.toml");
+    let text = "trusted_proxies = [\"127.0.0.1\"]\ncertificates = [\"t.example.pem\"]\n[site.\"t.example\"]\ntls = true\nto = \"http://h:1\"\n";
+    fs::write(&file, text).unwrap();
+    let field = "X-Forwarded-Proto: https";
+    let arguments = [
+        "explain",
+        "--config",
+        &file,
+        "-H",
+        field,
+        "GET",
+        "http://t.example/",
+    ];
+    stdout(&blitz(&arguments))
+}
+
 /// The remedy is one for the file: its flags would be errors.
 #[test]
 fn a_port_in_use_is_to_be_changed_in_the_file() {
@@ -533,6 +552,8 @@ fn explain_and_show_say_what_a_request_meets() {
         &explain(&["GET", "https://b.example/"]),
         &["outcome 404, over TLS 421 no site has this host"],
     );
+    let told = text_of_told(&folder);
+    lines(&told, &["outcome http://h:1/"]);
     lines(
         &explain(&["TRACE", "http://a.example/"]),
         &["outcome 405 method-not-forwarded this method is not forwarded"],
