@@ -562,7 +562,12 @@ fn explain_and_show_say_what_a_request_meets() {
         &explain(&["--routes", "a.example"]),
         &["/admin http://h:1 FILE:7"],
     );
-    let shown = stdout(&blitz(&["config", "show", &file])).replace(&file, "FILE");
+    shows_the_file(&file);
+}
+
+/// `config show` names the lines, and `schema` is one.
+fn shows_the_file(file: &str) {
+    let shown = stdout(&blitz(&["config", "show", file])).replace(file, "FILE");
     assert!(shown.contains("to = \"http://h:1\"  # FILE:4"), "{shown}");
     assert!(
         shown.contains("[site.\"a.example\".\"/admin\"]  # FILE:7\n"),
