@@ -34,6 +34,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use blitz_host::names::look_up_once;
+
 use crate::invocation;
 use crate::output;
 use crate::report::{Report, percentiles_csv, timeline_csv};
@@ -53,15 +55,11 @@ const USAGE: u8 = 2;
 const INVALID: u8 = 75;
 
 /// Returns the addresses of a host's name with this port, or the reason why there are none.
-pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
+type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
 
 /// Sends the load and prints the result. `words` are the words of the command line, which results name.
-pub fn run(
-    arguments: &LoadArguments,
-    words: impl IntoIterator<Item = String>,
-    look_up: LookUp<'_>,
-) -> ExitCode {
-    let (plan, probed) = match prepare::prepare(arguments, look_up) {
+pub fn run(arguments: &LoadArguments, words: impl IntoIterator<Item = String>) -> ExitCode {
+    let (plan, probed) = match prepare::prepare(arguments, &look_up_once) {
         Ok(prepared) => prepared,
         Err(PrepareError::Usage(message)) => return failed(&message, USAGE),
         Err(PrepareError::Server(message)) => return failed(&message, 1),

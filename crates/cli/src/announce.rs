@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use blitz::serving::ListenerConfig;
 use blitz_config::Host;
 use blitz_gateway::{Route, Running, SiteRoutes, Sites};
+use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DriverKind};
 
 use crate::tls::Tls;

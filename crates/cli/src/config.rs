@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
-use blitz::serving::ListenerConfig;
 use blitz_config::{Configuration, Diagnostic, Document, Environment, Placed, Severity, Span};
 use blitz_gateway::{Site, TrustedProxy, compile};
+use blitz_host::serving::ListenerConfig;
 use blitz_http::Address;
 
 use crate::{listen, loaded_file, secrets, site_certificates};

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use blitz::extract::State;
-use blitz::serving::{self, ListenerConfig, Serving};
 use blitz::{App, Response, Status, blocking};
+use blitz_host::serving::{self, ListenerConfig, Serving};
 use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions, Signal};
 
 /// For the user of the process, and nobody else.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use blitz::serving::{AltSvc, ListenerConfig};
+use blitz_host::serving::{AltSvc, ListenerConfig};
 use clap::{Args, ValueEnum};
 
 use crate::heading;

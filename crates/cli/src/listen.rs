@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blitz::serving::{ListenerConfig, MORE_OPEN_FILES};
+use blitz_host::serving::{ListenerConfig, MORE_OPEN_FILES};
 use blitz_http::{Address, LocalShortage, NoInterface, parse_zoned};
 
 /// The longest path of a unix socket: the kernel has room for 108 bytes, including a NUL.

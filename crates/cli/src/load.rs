@@ -4,10 +4,9 @@ use std::env;
 use std::process::ExitCode;
 
 use blitz_bench::load::{self, LoadArguments};
-use blitz_gateway::look_up_once;
 
 /// Sends the load and reports.
 pub(crate) fn run(arguments: &LoadArguments) -> ExitCode {
     let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
-    load::run(arguments, words, &look_up_once)
+    load::run(arguments, words)
 }

@@ -24,7 +24,6 @@ mod message_limits;
 mod reload;
 mod run;
 mod secrets;
-mod service_manager;
 mod site_certificates;
 mod size;
 mod timeouts;

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use blitz::log::{self, LogGuard};
-use blitz::serving::{self, EndError, ListenerConfig};
 use blitz_gateway::{
     Gateway, LoopId, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
+use blitz_host::certificates;
+use blitz_host::log::{self, LogGuard};
+use blitz_host::service_manager;
+use blitz_host::serving::{self, EndError, ListenerConfig};
 use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
@@ -28,7 +30,7 @@ use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, config, conflicts, heading, listen, service_manager, tls};
+use crate::{announce, config, conflicts, heading, listen};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -571,7 +573,7 @@ fn cannot_start(secure: &[Address], is_file: bool, io: Io, error: &StartError) -
             text: conflict.to_string(),
             code: USAGE,
         },
-        StartError::Tls(error) => failed(tls::message(error)),
+        StartError::Tls(error) => failed(certificates::message(error)),
         StartError::Serving(serving::StartError::Start(_)) if matches!(io, Io::Uring) => failed(
             format!("{error}\n  --io epoll needs no io_uring; `blitz doctor` checks this machine"),
         ),

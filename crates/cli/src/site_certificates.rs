@@ -4,11 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use blitz::serving::validity_warning;
 use blitz_config::{Configuration, Diagnostic, Host, Placed, Span};
+use blitz_host::certificates::{self, validity_warning};
 use blitz_http::Certificate;
-
-use crate::tls;
 
 /// Names of files with which other programs write a certificate, and its key beside it.
 const KEY_OF_CHAIN: (&str, &str) = ("fullchain", "privkey.pem");
@@ -73,7 +71,7 @@ impl Search<'_> {
                     self.pairs.push((file, key));
                 }
                 Err(error) => {
-                    let text = tls::message(&error);
+                    let text = certificates::message(&error);
                     let (problem, remedy) = text.split_once("\n  ").unwrap_or((&text, ""));
                     let beside = file.with_extension("key");
                     let label = match key == file {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use blitz::serving::Tick;
-use blitz::{CertificateReloader, Certificates, PreparedCertificates};
-use blitz_http::{Certificate, TlsConfigError, TlsSlot};
+use blitz_host::certificates::{self, CertificateReloader, Certificates, PreparedCertificates};
+use blitz_host::serving::Tick;
+use blitz_http::{Certificate, TlsSlot};
 use clap::{Args, ValueEnum};
 
 use crate::development::{self, Development};
@@ -121,7 +121,7 @@ impl Tls {
         };
         Ok(Tls {
             reloader: CertificateReloader::load(certificates, now)
-                .map_err(|error| message(&error))?,
+                .map_err(|error| certificates::message(&error))?,
             arguments: arguments.clone(),
             development,
         })
@@ -167,9 +167,4 @@ impl Tls {
     pub(crate) fn on_tick(&mut self, tick: Tick) {
         self.reloader.on_tick(tick, SystemTime::now());
     }
-}
-
-/// The error with its remedy.
-pub(crate) fn message(error: &TlsConfigError) -> String {
-    blitz::Error::from(error).to_string()
 }

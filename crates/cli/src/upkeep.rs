@@ -1,11 +1,11 @@
 //! What the thread that waits for signals does meanwhile: reloads, and periodic work with certificates.
 
-use blitz::serving::Tick;
 use blitz_gateway::Reloading;
+use blitz_host::service_manager;
+use blitz_host::serving::Tick;
 
 use crate::control::Control;
 use crate::reload::ReloadedFile;
-use crate::service_manager;
 use crate::tls::Tls;
 use crate::upstream_tls::UpstreamTls;
 

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use blitz::serving::{Tick, ValidityWatch, unusable_reason};
+use blitz_host::certificates::{ValidityWatch, message, unusable_reason};
+use blitz_host::serving::Tick;
 use blitz_http::{CaSet, Certificate, ClientTls, ClientTlsSlot, TlsConfigError};
 use clap::Args;
 
 use crate::heading;
-use crate::tls::message;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UpstreamTlsArguments {

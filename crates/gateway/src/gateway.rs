@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use blitz::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
+use blitz_host::names::Resolver;
+use blitz_host::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
     Peer, PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsSlot,
@@ -27,7 +28,7 @@ use crate::snapshot::{CoreSnapshot, Reloading, Snapshot, SnapshotMaker, SteppedR
 use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
-use crate::upstream::{Resolver, UpstreamSet};
+use crate::upstream::UpstreamSet;
 
 /// How long to wait for the counters of a core; later ones are not included.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);

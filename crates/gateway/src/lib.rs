@@ -54,6 +54,5 @@ pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
 pub use upgrade::{UpgradeProtocol, UpgradeProtocolError};
-pub use upstream::look_up_once;
 
 pub use blitz_site::matcher::Verdict;

@@ -5,11 +5,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
+use blitz_host::names::NameFailure;
 use blitz_http::{
     Address, CertificateProblem, ClientError, ErrorKind, LocalShortage, Status, TlsError,
 };
-
-use crate::upstream::NameFailure;
 
 /// Declares the failures with their texts, which need no formatting; then the limits of HTTP/2 that
 /// upstreams may exceed, with the names of the rules.

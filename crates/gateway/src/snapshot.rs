@@ -9,13 +9,14 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use blitz_host::names::Resolver;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 
 use crate::counters::count;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, Identity, Resolver, UpstreamConfig, UpstreamSet};
+use crate::upstream::{Balancer, Identity, UpstreamConfig, UpstreamSet};
 
 /// Sites and their upstreams.
 pub(crate) struct Snapshot {

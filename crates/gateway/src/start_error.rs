@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use blitz::serving;
+use blitz_host::serving;
 use blitz_http::TlsConfigError;
 
 use crate::routes::RouteConflict;

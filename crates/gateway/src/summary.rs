@@ -49,7 +49,7 @@ impl Summary {
     }
 
     fn log(&mut self, gateway: &Counters, http: &blitz_http::Counters, is_end: bool) {
-        let counts = counts(gateway, http, blitz::log::dropped_lines());
+        let counts = counts(gateway, http, blitz_host::log::dropped_lines());
         let requests = requests(http);
         let problems = changes(&self.last, &counts);
         // Requests alone are no reason for a line every minute.
@@ -61,10 +61,10 @@ impl Summary {
         if text.is_empty() {
             return;
         }
-        let dropped = blitz::log::dropped_lines();
+        let dropped = blitz_host::log::dropped_lines();
         tracing::info!("since the last summary: {}", text.join(" "));
         // If this line was dropped, the next one has its counts.
-        if blitz::log::dropped_lines() == dropped {
+        if blitz_host::log::dropped_lines() == dropped {
             (self.last, self.last_requests) = (counts, requests);
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use blitz_host::certificates::Certificates;
 use blitz_http::{IoChoice, Limits, Method, Status};
 
-use crate::certificates::Certificates;
 use crate::error::{Error, Result};
 use crate::extract::Setup;
 use crate::handler::{DynHandler, Handler, erase};

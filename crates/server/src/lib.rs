@@ -18,11 +18,9 @@ mod arena;
 mod body;
 mod build;
 pub mod builtin;
-mod certificates;
 mod error;
 pub mod extract;
 mod handler;
-pub mod log;
 pub mod middleware;
 mod outcome;
 mod problem;
@@ -31,11 +29,9 @@ mod response;
 pub mod router;
 mod run;
 mod service;
-pub mod serving;
 mod site;
 
 pub use app::App;
-pub use certificates::{CertificateReloader, Certificates, PreparedCertificates};
 pub use error::{Error, Result};
 pub use extract::Json;
 pub use handler::Handler;
@@ -46,6 +42,7 @@ pub use request::Request;
 pub use response::{IntoResponse, Response, StreamError, Writer};
 pub use service::{CoreService, Service};
 
+pub use blitz_host::certificates::Certificates;
 pub use blitz_http::{
     AsName, BodyError, BodyLength, Buffer, Chunk, ClientCertificate, Fields, InvalidField,
     IoChoice, Limits, Method, Name, Peer, Scheme, SendError, Slice, Status, TlsInfo, TlsVersion,

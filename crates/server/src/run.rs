@@ -8,14 +8,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use blitz_host::certificates::{CertificateReloader, Certificates};
+use blitz_host::log;
+use blitz_host::serving::{self, ListenerConfig, StartError};
 use blitz_http::{Address, Config, Cores, IoChoice, Limits, Peer, ServeOptions, Signals};
 use tracing::level_filters::LevelFilter;
 
-use crate::certificates::{CertificateReloader, Certificates};
 use crate::error::{Error, Result};
-use crate::log;
 use crate::service::Service;
-use crate::serving::{self, ListenerConfig, StartError};
 
 /// The default address to listen on.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz::serving::ListenerConfig;
 use blitz_gateway::{Gateway, Options, SteppedReloads};
+use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 

@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz::serving::ListenerConfig;
 use blitz_gateway::{Gateway, Options};
+use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
 use blitz_reactor::Counters;
 use blitz_reactor::simulation::{Conditions, Stop, Stream, World};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use blitz::serving::MORE_OPEN_FILES;
+use blitz_host::serving::MORE_OPEN_FILES;
 
 use super::Check;
 

@@ -49,10 +49,10 @@ pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     let Some(omitted) = limit.allow(cause, route, now) else {
         return;
     };
-    let dropped = blitz::log::dropped_lines();
+    let dropped = blitz_host::log::dropped_lines();
     write_failure(record, head, cause, omitted);
     // Perhaps it was another core's line that was dropped: rather one too many than one too few.
-    if blitz::log::dropped_lines() != dropped {
+    if blitz_host::log::dropped_lines() != dropped {
         limit.add_omitted(cause, route, now, omitted + 1);
     }
 }

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use blitz_host::names::{LookupResult, NameFailure, NameState, ResolvedName};
 use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
 
 use super::cooldown::Cooldowns;
-use super::resolve::{LookupResult, NameFailure, NameState, ResolvedName};
 use super::retry_budget::RetryBudget;
 
 /// Addresses tried for one request.

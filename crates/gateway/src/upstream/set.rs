@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use blitz_host::names::ResolvedName;
 use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, UpstreamTls};
 
 use super::balancer::{Balancer, Connector};
-use super::resolve::ResolvedName;
 use crate::target::{Origin, Target};
 
 /// What makes two targets the same upstream.

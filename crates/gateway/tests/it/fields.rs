@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use blitz::serving::ListenerConfig;
 use blitz_gateway::{Failure, Gateway, Options};
+use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, BodyLength, Method, Name, RequestHead, Status, TlsSlot};
 
 use crate::h2::h2;

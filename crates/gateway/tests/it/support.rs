@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz::serving::ListenerConfig;
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Counters, Gateway, Options, Running, Target, compile};
+use blitz_host::serving::ListenerConfig;
 use blitz_http::{
     Address, ClientTls, Config, Exchange, IoChoice, Pinning, Pooled, Status, TlsSlot, service_fn,
 };

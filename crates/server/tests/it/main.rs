@@ -1,7 +1,6 @@
 //! Tests of the framework, one file per behaviour.
 #![allow(clippy::unwrap_used)] // clippy's own allowance does not reach the helpers of tests
 
-mod a_service_runs_on_every_core;
 mod arguments_are_extracted_from_requests;
 mod built_in_endpoints_answer;
 mod content_is_streamed_with_back_pressure;

@@ -1,7 +1,6 @@
 //! Runs one service on every core: listens, starts, handles signals, drains, and ends.
 //!
-//! [`App::run`](crate::App::run) is built on this module. Programs with a service of their own, such as
-//! the gateway, use it directly.
+//! The framework and the gateway are built on this module.
 
 use std::fmt;
 use std::fs;
@@ -22,8 +21,6 @@ use blitz_http::{
     Address, Config, CoreDatagramListener, Cores, DatagramListener, Drain, FOREVER, Listener,
     Reservation, ServeOptions, Service, Signal, Signals, TlsSlot,
 };
-
-pub use crate::certificates::{ValidityWatch, unusable_reason, validity_warning};
 
 /// With a lower limit of sockets per core the start warns.
 const SOCKETS_FEW: usize = 1024;
@@ -109,8 +106,7 @@ impl ListenerConfig {
     }
 
     /// A listener for clear text with HTTP/2 only.
-    #[must_use]
-    pub fn h2c(address: Address) -> ListenerConfig {
+    fn h2c(address: Address) -> ListenerConfig {
         ListenerConfig {
             http2_only: true,
             ..address.into()

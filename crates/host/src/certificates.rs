@@ -7,7 +7,6 @@ use blitz_http::{
     CaSet, Certificate, ClientAuth, ServerTls, TicketKeys, TlsConfigError, TlsSlot, ValidityProblem,
 };
 
-use crate::error::Error;
 use crate::serving::Tick;
 
 /// The time between two changes of the ticket keys. Tickets are valid for two such periods.
@@ -85,7 +84,7 @@ impl Certificates {
     }
 
     /// Requires a client certificate that an authority in this file (PEM) has issued. The request's
-    /// [`Peer`](crate::Peer) contains it.
+    /// [`Peer`](blitz_http::Peer) contains it.
     #[must_use]
     pub fn require_clients(mut self, authorities: impl Into<PathBuf>) -> Certificates {
         self.clients = Clients::Required(authorities.into());
@@ -210,7 +209,9 @@ impl CertificateReloader {
     /// # Errors
     /// The invalid file, the reason, and the remedy.
     pub fn prepare(&self, certificates: Certificates) -> Result<PreparedCertificates, String> {
-        let snapshot = certificates.read(&self.keys).map_err(message)?;
+        let snapshot = certificates
+            .read(&self.keys)
+            .map_err(|error| message(&error))?;
         Ok(PreparedCertificates {
             certificates,
             snapshot,
@@ -262,9 +263,13 @@ fn days_left(certificate: &Certificate, now: SystemTime) -> String {
     format!("{name} (expires in {days} days)")
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "the error is used up here")]
-fn message(error: TlsConfigError) -> String {
-    Error::from(&error).to_string()
+/// The problem, and the remedy on a line of its own.
+#[must_use]
+pub fn message(error: &TlsConfigError) -> String {
+    match error.remedy() {
+        "" => error.to_string(),
+        remedy => format!("{error}\n  {}", remedy.replace('\n', "\n  ")),
+    }
 }
 
 /// Checks the validity of certificates, and warns of those that have to be replaced.

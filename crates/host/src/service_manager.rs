@@ -12,12 +12,12 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use sd_notify::NotifyState;
 
 /// Every listener accepts connections, or a reload has ended.
-pub(crate) fn ready() {
+pub fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
 /// A reload has begun; [`ready`] ends it.
-pub(crate) fn reloading() {
+pub fn reloading() {
     let mut states = vec![NotifyState::Reloading];
     // `Type=notify-reload` distinguishes reloads by their time.
     states.extend(NotifyState::monotonic_usec_now());
@@ -25,7 +25,7 @@ pub(crate) fn reloading() {
 }
 
 /// A signal ends Blitz; running requests may continue.
-pub(crate) fn stopping() {
+pub fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 

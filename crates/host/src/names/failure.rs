@@ -5,7 +5,7 @@ use hickory_resolver::proto::op::ResponseCode;
 
 /// Why a name has no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NameFailure {
+pub enum NameFailure {
     /// The name does not exist: NXDOMAIN.
     NoSuchName,
     /// The name exists and has no address.

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use blitz::serving::{self, EndError, ListenerConfig, StartError};
+use blitz_host::serving::{self, EndError, ListenerConfig, StartError};
 use blitz_http::{
     Address, Config, Drain, Exchange, Pinning, Pooled, ServeOptions, Service, Signals, Status,
     service_fn,

@@ -1,4 +1,4 @@
-//! Resolution of upstream names on the control thread, as long as the gateway runs.
+//! Resolution of names on the control thread, as long as the process runs.
 //!
 //! One thread with a current-thread runtime queries the system's name servers and its hosts file, and
 //! publishes each result as an immutable snapshot. Cores only load snapshots: no request waits for a
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use lookup::{Found, NotFound, look_up};
 
-pub(crate) use failure::NameFailure;
+pub use failure::NameFailure;
 
 /// Shortest time between queries, if the TTL is shorter.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub fn look_up_once(name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 
 /// A name and a port, with the newest result for them.
 #[derive(Debug)]
-pub(crate) struct ResolvedName {
+pub struct ResolvedName {
     name: String,
     port: u16,
     latest: ArcSwap<LookupResult>,
@@ -75,7 +75,7 @@ pub(crate) struct ResolvedName {
 
 /// What has become of a name until a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NameState {
+pub struct NameState {
     begun: u32,
     changes: u32,
 }
@@ -91,7 +91,7 @@ pub(crate) struct RefreshRequests {
 
 /// Outcome of the last look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LookupResult {
+pub enum LookupResult {
     /// None yet: the first query is in progress.
     Pending,
     /// At least one address, in ascending order.
@@ -102,13 +102,13 @@ pub(crate) enum LookupResult {
 
 impl ResolvedName {
     /// The newest result; costs a few nanoseconds and never waits.
-    pub(crate) fn latest(&self) -> arc_swap::Guard<Arc<LookupResult>> {
+    pub fn latest(&self) -> arc_swap::Guard<Arc<LookupResult>> {
         self.latest.load()
     }
 
     /// The state before a request uses the newest result.
     #[inline]
-    pub(crate) fn state(&self) -> NameState {
+    pub fn state(&self) -> NameState {
         NameState {
             begun: self.begun.load(Ordering::Acquire),
             changes: self.changes.load(Ordering::Acquire),
@@ -116,25 +116,25 @@ impl ResolvedName {
     }
 
     /// Whether the addresses have changed since then.
-    pub(crate) fn has_changed_since(&self, then: NameState) -> bool {
+    pub fn has_changed_since(&self, then: NameState) -> bool {
         self.changes.load(Ordering::Acquire) != then.changes
     }
 
     /// Whether a look-up that has begun since then has ended.
-    pub(crate) fn is_newer_than(&self, then: NameState) -> bool {
+    pub fn is_newer_than(&self, then: NameState) -> bool {
         let ended = self.ended.load(Ordering::Acquire);
         ended.wrapping_sub(then.begun).cast_signed() > 0
     }
 
     /// Whether the name is queried within about a second of a failure to connect. While an upstream is down
     /// for longer, this is not so, and no request waits for the query.
-    pub(crate) fn looks_up_soon(&self) -> bool {
+    pub fn looks_up_soon(&self) -> bool {
         self.looks_up_soon.load(Ordering::Acquire)
     }
 
     /// Queries the name again at once, or within about a second if the last such query changed nothing, and
     /// later if that is repeated. The known addresses stay in use meanwhile.
-    pub(crate) fn refresh_after_failure(&self) {
+    pub fn refresh_after_failure(&self) {
         self.requests.failure.notify_one();
     }
 
@@ -144,8 +144,8 @@ impl ResolvedName {
     }
 
     /// A name with a result that never changes.
-    #[cfg(test)]
-    pub(crate) fn fixed(result: LookupResult) -> ResolvedName {
+    #[must_use]
+    pub fn fixed(result: LookupResult) -> ResolvedName {
         ResolvedName::new(String::new(), 0, result)
     }
 
@@ -242,7 +242,7 @@ enum Trigger {
 }
 
 /// Resolves names on the control thread, which starts with the first of them.
-pub(crate) struct Resolver {
+pub struct Resolver {
     /// Replace those of `/etc/resolv.conf`; the hosts file is always read.
     servers: Arc<[SocketAddr]>,
     known: HashMap<(String, u16), Weak<ResolvedName>>,
@@ -251,7 +251,9 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    pub(crate) fn new(servers: &[SocketAddr]) -> Resolver {
+    /// A resolver that asks these servers, or with none of them those of `/etc/resolv.conf`.
+    #[must_use]
+    pub fn new(servers: &[SocketAddr]) -> Resolver {
         Resolver {
             servers: servers.into(),
             known: HashMap::new(),
@@ -263,7 +265,7 @@ impl Resolver {
     ///
     /// # Errors
     /// The thread or its runtime could not be started.
-    pub(crate) fn resolve(&mut self, name: &str, port: u16) -> io::Result<Arc<ResolvedName>> {
+    pub fn resolve(&mut self, name: &str, port: u16) -> io::Result<Arc<ResolvedName>> {
         match self.find(name, port) {
             Some(known) => Ok(known),
             None => self.begin(name, port),
@@ -271,7 +273,7 @@ impl Resolver {
     }
 
     /// Forgets the names that are not resolved any more.
-    pub(crate) fn prune(&mut self) {
+    pub fn prune(&mut self) {
         self.known.retain(|_, name| name.strong_count() > 0);
     }
 
@@ -294,13 +296,13 @@ impl Resolver {
     }
 
     /// Queries all names again at once.
-    pub(crate) fn reload(&self) {
+    pub fn reload(&self) {
         let names = self.known.values().filter_map(Weak::upgrade);
         names.for_each(|name| name.requests().reload());
     }
 
     /// Whether there are names.
-    pub(crate) fn has_names(&self) -> bool {
+    pub fn has_names(&self) -> bool {
         self.known.values().any(|name| name.strong_count() > 0)
     }
 }
