@@ -22,18 +22,6 @@ const VALIDITY_CHECK: Duration = DAY;
 /// Files are in PEM. They are read when the server starts, and again on HUP. Valid files apply to new
 /// connections; existing connections continue. If a file is invalid, nothing changes. Of several
 /// certificates the one for the client's server name (SNI) is used; the first is the default.
-///
-/// ```no_run
-/// use blitz::{App, Certificates};
-///
-/// fn main() -> blitz::Result {
-///     let certificates = Certificates::from_files("site.pem", "site.key");
-///     App::new()
-///         .get("/", || "Hello, World!")
-///         .listen_tls(":443", certificates)
-///         .run()
-/// }
-/// ```
 #[derive(Debug, Clone)]
 pub struct Certificates {
     pairs: Vec<Pair>,

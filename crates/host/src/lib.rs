@@ -3,6 +3,7 @@
 //! service manager.
 
 pub mod certificates;
+mod control_thread;
 pub mod log;
 pub mod names;
 pub mod service_manager;

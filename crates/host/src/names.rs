@@ -1,9 +1,8 @@
 //! Resolution of names on the control thread, as long as the process runs.
 //!
-//! One thread with a current-thread runtime queries the system's name servers and its hosts file, and
-//! publishes each result as an immutable snapshot. Cores only load snapshots: no request waits for a
-//! query, except for the first one. A name is queried when its TTL expires, soon after an address could
-//! not be connected to, and at once on a reload.
+//! It queries the system's name servers and its hosts file, and publishes each result as an immutable snapshot. Cores
+//! only load snapshots: no request waits for a query, except for the first one. A name is queried when its TTL expires,
+//! soon after an address could not be connected to, and at once on a reload.
 
 mod failure;
 mod files;
@@ -17,14 +16,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
 
+use crate::control_thread;
 use lookup::{Found, NotFound, look_up};
 
 pub use failure::NameFailure;
@@ -241,13 +238,11 @@ enum Trigger {
     Reload,
 }
 
-/// Resolves names on the control thread, which starts with the first of them.
+/// Resolves names on the control thread.
 pub struct Resolver {
     /// Replace those of `/etc/resolv.conf`; the hosts file is always read.
     servers: Arc<[SocketAddr]>,
     known: HashMap<(String, u16), Weak<ResolvedName>>,
-    /// To the control thread.
-    watch: Option<UnboundedSender<Weak<ResolvedName>>>,
 }
 
 impl Resolver {
@@ -257,7 +252,6 @@ impl Resolver {
         Resolver {
             servers: servers.into(),
             known: HashMap::new(),
-            watch: None,
         }
     }
 
@@ -282,14 +276,10 @@ impl Resolver {
     }
 
     fn begin(&mut self, name: &str, port: u16) -> io::Result<Arc<ResolvedName>> {
-        let watch = match &self.watch {
-            Some(watch) => watch,
-            None => self.watch.insert(start_thread(Arc::clone(&self.servers))?),
-        };
         let pending = LookupResult::Pending;
         let resolved = Arc::new(ResolvedName::new(name.to_owned(), port, pending));
-        // The thread ends with the process.
-        let _ = watch.send(Arc::downgrade(&resolved));
+        let kept_fresh = keep_fresh(Arc::downgrade(&resolved), Arc::clone(&self.servers));
+        control_thread::spawn(kept_fresh)?;
         let key = (name.to_owned(), port);
         self.known.insert(key, Arc::downgrade(&resolved));
         Ok(resolved)
@@ -305,33 +295,6 @@ impl Resolver {
     pub fn has_names(&self) -> bool {
         self.known.values().any(|name| name.strong_count() > 0)
     }
-}
-
-/// Starts the control thread, which ends when the sender and all names are dropped.
-fn start_thread(servers: Arc<[SocketAddr]>) -> io::Result<UnboundedSender<Weak<ResolvedName>>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let (watch, mut watched) = unbounded_channel();
-    thread::Builder::new()
-        .name(String::from("blitz-control"))
-        .spawn(move || {
-            runtime.block_on(async {
-                let mut tasks = JoinSet::new();
-                // If a task panics, its name keeps its result; the other tasks continue.
-                loop {
-                    tokio::select! {
-                        name = watched.recv() => match name {
-                            Some(name) => drop(tasks.spawn(keep_fresh(name, Arc::clone(&servers)))),
-                            None => break,
-                        },
-                        Some(_) = tasks.join_next() => {}
-                    }
-                }
-                while tasks.join_next().await.is_some() {}
-            });
-        })?;
-    Ok(watch)
 }
 
 async fn keep_fresh(watched: Weak<ResolvedName>, servers: Arc<[SocketAddr]>) {

@@ -187,6 +187,18 @@ impl App {
 
     /// Adds an address to listen on for HTTPS; ALPN negotiates HTTP/2 or HTTP/1.1, and HTTP/3 is served at the same
     /// port over UDP. Each address may have its own certificates.
+    ///
+    /// ```no_run
+    /// use blitz::{App, Certificates};
+    ///
+    /// fn main() -> blitz::Result {
+    ///     let certificates = Certificates::from_files("site.pem", "site.key");
+    ///     App::new()
+    ///         .get("/", || "Hello, World!")
+    ///         .listen_tls(":443", certificates)
+    ///         .run()
+    /// }
+    /// ```
     pub fn listen_tls(mut self, address: impl Into<String>, certificates: Certificates) -> App {
         self.settings
             .listen_tls
