@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Reloads of sites and certificates under load, with both drivers: wrk, h2load over HTTP/2 and quic-go over HTTP/3 at full
-# rate, WebSockets, and a slow download over each version. No request fails and no connection is lost; broken
-# configurations change nothing.
+# Reloads of sites, certificates and listeners under load, with both drivers: wrk, h2load over HTTP/2 and quic-go over
+# HTTP/3 at full rate, WebSockets, and a slow download over each version. No request fails and no connection is lost, not
+# even WebSockets and downloads of a listener that has gone; broken configurations change nothing.
 #
 # RELOADS, WEBSOCKETS and DOWNLOAD_MIB make it longer. One of ten configurations is broken then, otherwise one of five.
 set -euo pipefail
@@ -15,6 +15,10 @@ websockets=${WEBSOCKETS:-20}
 download_bytes=$((${DOWNLOAD_MIB:-64} << 20))
 broken_every=5
 [ "$reloads" -lt 100 ] || broken_every=10
+# One of so many reloads closes listeners with WebSockets and downloads.
+moving_every=4
+# Several seconds at the pace of a slow download.
+moving_bytes=$((8 << 20))
 
 certs="$scratch/certs"
 for name in 0 1; do
@@ -33,13 +37,14 @@ start_blitz second "$second"
 start echo "$echo" python3 "$here/websocket.py" serve "$echo"
 upstreams=("$first" "$second")
 
-# configure TURN: writes the configuration of a turn. Its upstream, its certificate and a host differ from those before.
+# configure TURN: writes the configuration of a turn. Its upstream, its certificate, a host and two listeners differ from
+# those before.
 configure() {
   cp "$certs/$(($1 % 2)).key" "$scratch/site.key"
   cp "$certs/$(($1 % 2)).pem" "$scratch/site.pem"
   cat >"$scratch/blitz.toml" <<TOML
-listen = ["127.0.0.1:$plain"]
-listen_tls = ["127.0.0.1:$secure"]
+listen = ["127.0.0.1:$plain", "127.0.0.1:$moving"]
+listen_tls = ["127.0.0.1:$secure", "127.0.0.1:$moving_tls"]
 certificates = ["site.pem"]
 [site."localhost"]
 to = "http://127.0.0.1:${upstreams[$(($1 % 2))]}"
@@ -70,10 +75,10 @@ presented_serial() {
   openssl s_client -connect "127.0.0.1:$secure" -servername localhost </dev/null 2>/dev/null | openssl x509 -noout -serial
 }
 reload() { "$BLITZ" reload --control "$scratch/control" >"$scratch/outcome" 2>&1; }
-# status_of HOST: the status of a path that only the host of the turn has.
+# status_of HOST [PORT]: the status of a path that only the host of the turn has.
 status_of() {
   curl --silent --max-time 10 --output /dev/null --write-out '%{http_code}' --header "Host: $1" \
-    "http://127.0.0.1:$plain/only"
+    "http://127.0.0.1:${2:-$plain}/only"
 }
 
 # background NAME COMMAND...: runs a client, whose output is in NAME.log.
@@ -84,6 +89,36 @@ background() {
   "$@" >"$scratch/$name.log" 2>&1 &
   started+=("$!")
   clients+=("$name:$!")
+}
+
+# move_listeners: chooses other ports for the listeners that come and go.
+move_listeners() {
+  moving=$(free_port)
+  moving_tls=$(free_tls_port)
+}
+
+# begin_on_moving TURN: starts clients of the listeners that the next reload closes; they end when "$scratch/stop$1" exists.
+begin_on_moving() {
+  local version
+  background "sockets$1" python3 "$here/reload_clients.py" sockets "ws://127.0.0.1:$moving/socket" \
+    "wss://localhost:$moving_tls/socket" "$ca" 2 "$scratch/stop$1"
+  for version in 1.1 2 3; do
+    background "download$1-$version" python3 "$here/reload_clients.py" download \
+      "https://localhost:$moving_tls/data?size=$moving_bytes" "$ca" "$version" "$scratch/stop$1"
+  done
+  sleep 1
+}
+
+# expect_closed PORT: the listener refuses connections within a few seconds.
+expect_closed() {
+  local try code
+  for try in $(seq 50); do
+    code=0
+    curl --silent --max-time 1 --output /dev/null "http://127.0.0.1:$1/" || code=$?
+    [ "$code" -ne 7 ] || return 0
+    sleep 0.1
+  done
+  fail "the listener at port $1, which has gone, still accepts after try $try"
 }
 
 # begin: starts all clients, which end when "$scratch/stop" exists.
@@ -120,9 +155,10 @@ end() {
 
 # try IO: the whole check on one driver.
 try() {
-  local io=$1 turn last=0 server code=0
+  local io=$1 turn last=0 server code=0 gone gone_tls
   plain=$(free_port)
   secure=$(free_tls_port)
+  move_listeners
   configure 0
   start "reload-$io" "$plain" "$BLITZ" run --config "$scratch/blitz.toml" --control "$scratch/control" --io "$io"
   server=${started[-1]}
@@ -136,9 +172,17 @@ try() {
       grep --quiet 'the configuration in use stays' "$scratch/outcome" || fail "$(cat "$scratch/outcome")"
       mv "$scratch/good" "$scratch/blitz.toml"
     else
+      [ $((turn % moving_every)) -ne 1 ] || begin_on_moving "$turn"
+      gone=$moving gone_tls=$moving_tls
+      move_listeners
       configure "$turn"
       reload || fail "reload $turn: $(cat "$scratch/outcome")"
       grep --quiet -- "+ turn$turn.example" "$scratch/outcome" || fail "reload $turn: $(cat "$scratch/outcome")"
+      for port in "$gone" "$gone_tls"; do
+        expect_closed "$port"
+      done
+      expect "a listener of reload $turn" 200 "$(status_of "turn$turn.example" "$moving")"
+      touch "$scratch/stop$turn"
       expect "the host that has gone with reload $turn" 404 "$(status_of "turn$last.example")"
       last=$turn
     fi

@@ -48,7 +48,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     text += &routes;
     let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
     // Prefers a listener for all versions of HTTP, because more clients support it.
-    let plain = running.listeners().iter().filter(is_plain);
+    let plain = running.listeners().filter(is_plain);
     if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
         text += &running.with_sites(|sites| {
             let host = first_host(sites);
@@ -59,7 +59,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
             }
         });
     }
-    let secure = running.listeners().iter().find(|at| !is_plain(at));
+    let secure = running.listeners().find(|at| !is_plain(at));
     if let (Some(listener), Some(tls)) = (secure, tls) {
         let command = secure_command(&listener.address, path, tls);
         text += &format!("  try           {command}\n");
@@ -104,7 +104,8 @@ fn all(sites: &Sites) -> impl Iterator<Item = (&SiteRoutes, &Route)> {
     sites.flat_map(|site| site.routes.iter().map(move |route| (site, route)))
 }
 
-fn shown(listener: &ListenerConfig) -> String {
+/// A listener as a URL.
+pub(crate) fn shown(listener: &ListenerConfig) -> String {
     match (&listener.address, &listener.tls) {
         (address, None) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
         (Address::Tcp(address), None) => format!("http://{address}"),

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use crate::heading;
 use crate::timeouts::duration_or;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Http3Arguments {
     /// Serve HTTP/3 for each --listen-tls at the same port over UDP [default: on]
     ///

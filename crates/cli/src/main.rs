@@ -18,6 +18,7 @@ mod heading;
 mod http3;
 mod issue;
 mod listen;
+mod listeners;
 mod load;
 mod loaded_file;
 mod message_limits;

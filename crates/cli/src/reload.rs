@@ -7,12 +7,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use blitz_gateway::{Reloading, Site};
+use blitz_gateway::{Reloading, Site, TrustedProxy};
+use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
 
+use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::{self, Outcome};
-use crate::tls::Tls;
+use crate::http3::Http3Arguments;
+use crate::listeners::Listeners;
+use crate::tls::{Tls, TlsArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,25 +82,31 @@ fn post(stream: &mut UnixStream) -> io::Result<String> {
 /// The file in use.
 pub(crate) struct ReloadedFile {
     path: PathBuf,
-    request_trailers: bool,
+    settings: FileSettings,
     sites: Vec<Site>,
-    /// What only a restart changes, as text.
-    fixed: String,
+    trusted_proxies: Vec<TrustedProxy>,
+}
+
+/// What flags say of the sites and listeners of a file.
+pub(crate) struct FileSettings {
+    pub(crate) request_trailers: bool,
+    pub(crate) tls: TlsArguments,
+    pub(crate) http3: Http3Arguments,
 }
 
 impl ReloadedFile {
-    pub(crate) fn new(path: &Path, request_trailers: bool, file: &ConfigFile) -> ReloadedFile {
+    pub(crate) fn new(path: &Path, settings: FileSettings, file: &ConfigFile) -> ReloadedFile {
         ReloadedFile {
             path: path.to_owned(),
-            request_trailers,
+            settings,
             sites: file.sites.clone(),
-            fixed: fixed(file),
+            trusted_proxies: file.trusted_proxies.clone(),
         }
     }
 
-    /// Reads the file again. Its sites and certificates replace those in use, unless it has mistakes. Both outcomes are
-    /// logged.
-    pub(crate) fn reload(&mut self, running: &mut Reloading<'_>, tls: Option<&mut Tls>) -> Outcome {
+    /// Reads the file again. Its sites, listeners and certificates replace those in use, unless it has mistakes. Both
+    /// outcomes are logged.
+    pub(crate) fn reload(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
         let outcome = self.replace(running, tls);
         match &outcome {
             Ok(changes) => {
@@ -108,34 +118,101 @@ impl ReloadedFile {
         outcome
     }
 
-    fn replace(&mut self, running: &mut Reloading<'_>, tls: Option<&mut Tls>) -> Outcome {
+    fn replace(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
-        let file = ConfigFile::load(&self.path, self.request_trailers).map_err(stays)?;
+        let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
         let diagnostics = file.report_as_text(false);
         if let Some(problem) = file.problem() {
             return Err(stays(format!("{diagnostics}{problem}")));
         }
-        if tls.is_none() && !file.tls_listeners.is_empty() {
-            let problem = "the file has listeners for HTTPS, which only a restart opens";
-            return Err(stays(problem.to_owned()));
-        }
-        let certificates = match &tls {
-            Some(tls) => tls.prepare(&file.certificates).map_err(stays)?,
-            None => None,
+        let listeners = Listeners::of_file(&file);
+        let certificates = NewCertificates::prepare(&self.settings.tls, &file, tls.as_ref());
+        let certificates = certificates.map_err(stays)?;
+        let configs = listeners.configs(&self.settings.http3, certificates.tls(tls.as_ref()));
+        let problem = |error| {
+            listeners
+                .problem(&error)
+                .unwrap_or_else(|| error.to_string())
         };
-        let replaced = running.replace_sites(file.sites.clone());
-        replaced.map_err(|error| stays(error.to_string()))?;
-        if let (Some(tls), Some(certificates)) = (tls, certificates) {
-            tls.apply(certificates);
-        }
+        let replacement = running.prepare(file.sites.clone(), configs);
+        let replacement = replacement.map_err(|error| stays(problem(error)))?;
+        let before: Vec<_> = running.listeners().map(shown).collect();
+        certificates.apply(tls);
         let mut text = format!("{diagnostics}{}\n", file.summary());
         text += &changes(&self.sites, &file.sites);
-        if fixed(&file) != self.fixed {
-            text += "  listeners and trusted proxies have changed: a restart applies them\n";
-        }
         self.sites = file.sites;
+        let replaced = running.replace(replacement);
+        replaced.map_err(|error| {
+            format!(
+                "{}\nthe listeners in use stay; the sites are the new ones\n",
+                problem(error)
+            )
+        })?;
+        let after: Vec<_> = running.listeners().map(shown).collect();
+        text += &listener_changes(&before, &after);
+        if file.trusted_proxies != self.trusted_proxies {
+            text += "  trusted proxies have changed: a restart applies them\n";
+        }
         Ok(text)
     }
+}
+
+/// The certificates of a file, which are not in use yet.
+enum NewCertificates {
+    /// Those in use stay.
+    Kept,
+    Replaced(PreparedCertificates),
+    /// There was no listener for TLS before.
+    First(Tls),
+}
+
+impl NewCertificates {
+    /// # Errors
+    /// The invalid file, the reason, and the remedy.
+    fn prepare(
+        arguments: &TlsArguments,
+        file: &ConfigFile,
+        tls: Option<&Tls>,
+    ) -> Result<NewCertificates, String> {
+        match tls {
+            Some(tls) => {
+                let prepared = tls.prepare(&file.certificates)?;
+                Ok(prepared.map_or(NewCertificates::Kept, NewCertificates::Replaced))
+            }
+            None if file.tls_listeners.is_empty() => Ok(NewCertificates::Kept),
+            None => Tls::load(arguments, &file.certificates).map(NewCertificates::First),
+        }
+    }
+
+    /// The TLS of listeners from now on.
+    fn tls<'a>(&'a self, in_use: Option<&'a Tls>) -> Option<&'a Tls> {
+        match self {
+            NewCertificates::First(tls) => Some(tls),
+            NewCertificates::Kept | NewCertificates::Replaced(_) => in_use,
+        }
+    }
+
+    fn apply(self, in_use: &mut Option<Tls>) {
+        match self {
+            NewCertificates::Kept => {}
+            NewCertificates::First(tls) => *in_use = Some(tls),
+            NewCertificates::Replaced(certificates) => {
+                if let Some(tls) = in_use {
+                    tls.apply(certificates);
+                }
+            }
+        }
+    }
+}
+
+/// A line for each listener that was opened or closed.
+fn listener_changes(before: &[String], after: &[String]) -> String {
+    let line = |sign, listener: &String| format!("  {sign} listener {listener}\n");
+    let opened = after.iter().filter(|listener| !before.contains(listener));
+    let closed = before.iter().filter(|listener| !after.contains(listener));
+    let opened: String = opened.map(|listener| line('+', listener)).collect();
+    let closed: String = closed.map(|listener| line('-', listener)).collect();
+    opened + &closed
 }
 
 /// A line for each site that has come, changed, or gone.
@@ -164,14 +241,4 @@ fn changes(before: &[Site], after: &[Site]) -> String {
         true => "  no site has changed\n".to_owned(),
         false => text,
     }
-}
-
-fn fixed(file: &ConfigFile) -> String {
-    let ConfigFile {
-        listeners,
-        tls_listeners,
-        trusted_proxies,
-        ..
-    } = file;
-    format!("{listeners:?} {tls_listeners:?} {trusted_proxies:?}")
 }

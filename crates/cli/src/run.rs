@@ -22,8 +22,9 @@ use crate::config::ConfigFile;
 use crate::conflicts::Listening;
 use crate::control::Control;
 use crate::http3::Http3Arguments;
+use crate::listeners::Listeners;
 use crate::message_limits::MessageLimitArguments;
-use crate::reload::ReloadedFile;
+use crate::reload::{FileSettings, ReloadedFile};
 use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
@@ -264,7 +265,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         Some(file) => Listeners::of_file(file),
         None => {
             check(arguments).map_err(usage)?;
-            Listeners::of(arguments)
+            listeners_of(arguments)
         }
     };
     let targets = upgrades::apply(&arguments.to, &arguments.upgrade).map_err(usage)?;
@@ -281,16 +282,21 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     };
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
-    let secure = listeners.tls.clone();
     let (mut reloaded, mut control) = (None, None);
     if let (Some(path), Some(file)) = (&path, &file) {
-        reloaded = Some(ReloadedFile::new(path, arguments.request_trailers, file));
+        let settings = FileSettings {
+            request_trailers: arguments.request_trailers,
+            tls: arguments.tls.clone(),
+            http3: arguments.http3.clone(),
+        };
+        reloaded = Some(ReloadedFile::new(path, settings, file));
         control = Control::open(arguments.control.as_deref()).map_err(failed)?;
     }
-    let running = gateway(arguments, file, listeners, tls.as_ref(), targets)
+    let configs = listeners.configs(&arguments.http3, tls.as_ref());
+    let running = gateway(arguments, file, configs, targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
-        .map_err(|error| cannot_start(&secure, path.is_some(), arguments.io, &error))?;
+        .map_err(|error| cannot_start(&listeners, arguments.io, &error))?;
     announce::announce(&running, tls.as_ref());
     service_manager::ready();
     let mut upkeep = Upkeep {
@@ -437,37 +443,23 @@ fn has_default_listeners(arguments: &RunArguments) -> bool {
     arguments.listen.is_empty() && arguments.listen_tls.is_empty()
 }
 
-/// The listeners for clear text and for TLS.
-struct Listeners {
-    plain: Vec<ListenerConfig>,
-    tls: Vec<Address>,
-}
-
-impl Listeners {
-    fn of_file(file: &ConfigFile) -> Listeners {
-        Listeners {
-            plain: file.listeners.clone(),
-            tls: file.tls_listeners.clone(),
+/// The listeners of the flags, or the default ones.
+fn listeners_of(arguments: &RunArguments) -> Listeners {
+    let mut listeners = Listeners {
+        plain: arguments.listen.clone(),
+        tls: arguments.listen_tls.clone(),
+        is_file: false,
+    };
+    if has_default_listeners(arguments) {
+        let plain = listen::local(PORT_DEFAULT);
+        listeners.plain.extend(plain.into_iter().map(Into::into));
+        // No flag requests HTTPS, so a port in use is only a warning.
+        let tls = listen::local(TLS_PORT_DEFAULT);
+        if flag_for_https(arguments).is_some() || are_free(&tls) {
+            listeners.tls = tls;
         }
     }
-
-    /// The listeners of the flags, or the default ones.
-    fn of(arguments: &RunArguments) -> Listeners {
-        let mut listeners = Listeners {
-            plain: arguments.listen.clone(),
-            tls: arguments.listen_tls.clone(),
-        };
-        if has_default_listeners(arguments) {
-            let plain = listen::local(PORT_DEFAULT);
-            listeners.plain.extend(plain.into_iter().map(Into::into));
-            // No flag requests HTTPS, so a port in use is only a warning.
-            let tls = listen::local(TLS_PORT_DEFAULT);
-            if flag_for_https(arguments).is_some() || are_free(&tls) {
-                listeners.tls = tls;
-            }
-        }
-        listeners
-    }
+    listeners
 }
 
 fn are_free(addresses: &[Address]) -> bool {
@@ -481,8 +473,7 @@ fn are_free(addresses: &[Address]) -> bool {
 fn gateway(
     arguments: &RunArguments,
     file: Option<ConfigFile>,
-    listeners: Listeners,
-    tls: Option<&Tls>,
+    listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
 ) -> Gateway {
     let (trusted_proxies, sites) = match file {
@@ -515,15 +506,7 @@ fn gateway(
     arguments.timeouts.apply(&mut options);
     arguments.message_limits.apply(&mut options);
     let gateway = Gateway::new().config(config).options(options);
-    let gateway = listeners.plain.into_iter().fold(gateway, Gateway::listen);
-    let slots = tls.into_iter().cycle().map(Tls::slot);
-    let gateway = listeners
-        .tls
-        .into_iter()
-        .zip(slots)
-        .fold(gateway, |gateway, (address, slot)| {
-            gateway.listen(arguments.http3.apply(ListenerConfig::secure(address, slot)))
-        });
+    let gateway = listeners.into_iter().fold(gateway, Gateway::listen);
     let gateway = sites.into_iter().fold(gateway, Gateway::site);
     let targets = targets.into_iter().map(|target| Target {
         request_trailers: arguments.request_trailers,
@@ -557,18 +540,11 @@ fn cores(value: &str) -> Result<usize, String> {
     }
 }
 
-/// `secure` are the addresses for TLS, which flags or a file say.
-fn cannot_start(secure: &[Address], is_file: bool, io: Io, error: &StartError) -> RunError {
+fn cannot_start(listeners: &Listeners, io: Io, error: &StartError) -> RunError {
+    if let Some(problem) = listeners.problem(error) {
+        return failed(problem);
+    }
     match error {
-        StartError::Serving(serving::StartError::Listen(address, cause)) => {
-            let setting = match (secure.contains(address), is_file) {
-                (true, false) => "--listen-tls",
-                (false, false) => "--listen",
-                (true, true) => "listen_tls",
-                (false, true) => "listen",
-            };
-            failed(listen::cannot_bind(setting, address, cause))
-        }
         StartError::Conflict(conflict) => RunError {
             text: conflict.to_string(),
             code: USAGE,
@@ -662,8 +638,13 @@ mod tests {
     fn without_io_uring_the_other_driver_is_the_remedy() {
         let error = io::Error::other("a seccomp filter kills processes that use io_uring");
         let error = StartError::Serving(serving::StartError::Start(error));
+        let listeners = Listeners {
+            plain: Vec::new(),
+            tls: Vec::new(),
+            is_file: false,
+        };
         for (io, is_named) in [(Io::Uring, true), (Io::Epoll, false)] {
-            let failure = cannot_start(&[], false, io, &error);
+            let failure = cannot_start(&listeners, io, &error);
             assert!(failure.text.contains("seccomp"), "{}", failure.text);
             assert_eq!(failure.text.contains("--io epoll"), is_named);
             assert_eq!(failure.code, 1);
@@ -682,7 +663,10 @@ mod tests {
             let running = Gateway::new()
                 .listen(Address::Tcp(([127, 0, 0, 1], 0).into()))
                 .start(move || {
-                    blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
+                    blitz_http::spawn(async {
+                        blitz_http::sleep(Duration::from_millis(100)).await;
+                        Drain::of_core().trigger(Duration::ZERO);
+                    });
                     site.on_core()
                 });
             done.send(

@@ -28,7 +28,7 @@ impl Upkeep {
         match (&mut self.file, tick) {
             (Some(file), Tick::Reload) => {
                 let waiting = self.control.as_ref().map(|control| control.waiting.take());
-                let outcome = file.reload(running, self.tls.as_mut());
+                let outcome = file.reload(running, &mut self.tls);
                 for asked in waiting.into_iter().flatten() {
                     // It fails if they have gone.
                     let _ = asked.send(outcome.clone());

@@ -13,18 +13,20 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, Refusal, ResponseHead, Scheme, ServeOptions, Service, Signals, TlsSlot,
+    Peer, PeerRule, Refusal, ResponseHead, ServeOptions, Service, Signals, TlsSlot,
 };
 
 use crate::counters::{self, Counters};
 use crate::error_page;
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
+use crate::https_redirect::HttpsRedirect;
 use crate::options::Options;
 use crate::record::Observers;
-use crate::service::{GatewayService, HttpsRedirect};
+use crate::reloading::Reloading;
+use crate::service::GatewayService;
 use crate::sites::{Site, Sites};
-use crate::snapshot::{CoreSnapshot, Reloading, Snapshot, SnapshotMaker, SteppedReloads, register};
+use crate::snapshot::{CoreSnapshot, Snapshot, SnapshotMaker, SteppedReloads, register};
 use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
@@ -132,9 +134,10 @@ impl Gateway {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
-        let snapshot = maker.make(sites.map_err(StartError::Conflict)?)?;
-        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
+        let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
+        let snapshot = maker.make(sites, HttpsRedirect::of(listeners.configs()))?;
+        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let drain_timeout = self.options.drain_timeout;
         let summary_interval = self.options.summary_interval;
         let config = Config {
@@ -142,7 +145,7 @@ impl Gateway {
             ..self.config
         };
         let options = self.options;
-        let make = service_maker(&newest, options, &listeners, fallback);
+        let make = service_maker(&newest, options, fallback);
         let serving = serving::start(listeners, &config, make)?;
         Ok(Running {
             serving,
@@ -168,11 +171,11 @@ impl Gateway {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
-        let snapshot = maker.make(sites.map_err(StartError::Conflict)?)?;
-        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
+        let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
-        let options = self.options;
-        let make = Rc::new(service_maker(&newest, options, &listeners, fallback));
+        let redirect = HttpsRedirect::of(&listeners);
+        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect)?));
+        let make = Rc::new(service_maker(&newest, self.options, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
             (config, datagrams)
@@ -183,7 +186,7 @@ impl Gateway {
             let serving = async move { serving::serve_on_core(&listeners, || make()).await };
             Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
         };
-        Ok((on_core, SteppedReloads::new(maker, newest)))
+        Ok((on_core, SteppedReloads::new(maker, newest, redirect)))
     }
 }
 
@@ -191,10 +194,8 @@ impl Gateway {
 fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
     newest: &Arc<ArcSwap<Snapshot>>,
     options: Options,
-    listeners: &[ListenerConfig],
     fallback: F,
 ) -> impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F> {
-    let redirect = https_redirect(listeners);
     let observers = Arc::new(Observers {
         hook: options.record_hook.clone(),
         trusted_proxies: options.trusted_proxies.clone(),
@@ -214,7 +215,6 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             upstreams: RefCell::new(upstreams),
             options: Arc::clone(&options),
             observers: Arc::clone(&observers),
-            https_redirect: redirect,
             loop_id: loop_id.clone(),
             fallback: fallback(),
             scratch: RefCell::default(),
@@ -259,26 +259,9 @@ fn is_trusted(options: &Arc<Options>) -> Rc<PeerRule> {
     Rc::new(move |peer: &Peer| trusted.trusted_proxies.contains(peer))
 }
 
-fn https_redirect(listeners: &[ListenerConfig]) -> HttpsRedirect {
-    let ports = |is_tls| {
-        let ports = listeners
-            .iter()
-            .map(move |listener| match &listener.address {
-                Address::Tcp(address) => (listener.tls.is_some() == is_tls).then(|| address.port()),
-                Address::Unix(_) => None,
-            });
-        ports.flatten()
-    };
-    HttpsRedirect {
-        tls_port: ports(true).next().unwrap_or(Scheme::Https.default_port()),
-        listens_on_http_port: ports(false).any(|port| port == Scheme::Http.default_port()),
-    }
-}
-
 impl Running {
     /// The listeners; port 0 is replaced by the port that was chosen.
-    #[must_use]
-    pub fn listeners(&self) -> &[ListenerConfig] {
+    pub fn listeners(&self) -> impl Iterator<Item = &ListenerConfig> + Clone {
         self.serving.listeners()
     }
 
@@ -295,7 +278,8 @@ impl Running {
 
     /// Replaces its sites while it runs, for programs that wait for no signals.
     pub fn reloading(&mut self) -> Reloading<'_> {
-        Reloading::new(self.serving.cores(), &mut self.maker, &self.newest)
+        let limit = self.drain_timeout;
+        Reloading::new(&mut self.serving, &mut self.maker, &self.newest, limit)
     }
 
     /// Stops accepting, lets requests complete, and drops the rest after `limit`. A second call can
@@ -343,15 +327,16 @@ impl Running {
             newest,
         } = self;
         let mut summary = Summary::new(summary_interval, Instant::now());
-        serving.run_until_signal_with(signals, drain_timeout, |cores, tick| {
+        serving.run_until_signal_with(signals, drain_timeout, |serving, tick| {
             match tick {
-                Tick::Drain => summary.end(counters_of(cores)),
+                Tick::Drain => summary.end(counters_of(serving.cores())),
                 Tick::Reload | Tick::Periodic => {
-                    summary.tick(Instant::now(), || counters_of(cores));
+                    summary.tick(Instant::now(), || counters_of(serving.cores()));
                 }
             }
             maker.free_retired();
-            on_tick(tick, &mut Reloading::new(cores, &mut maker, &newest));
+            let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout);
+            on_tick(tick, &mut running);
         })
     }
 

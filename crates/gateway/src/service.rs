@@ -17,8 +17,6 @@ pub(crate) struct GatewayService<S> {
     pub(crate) upstreams: RefCell<UpstreamSet>,
     pub(crate) options: Arc<Options>,
     pub(crate) observers: Arc<Observers>,
-    /// Where requests in clear text are redirected to.
-    pub(crate) https_redirect: HttpsRedirect,
     /// What identifies this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
     /// Answers requests that no target matches.
@@ -27,15 +25,6 @@ pub(crate) struct GatewayService<S> {
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The same for paths.
     pub(crate) path: RefCell<String>,
-}
-
-/// The ports that decide about redirects to HTTPS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HttpsRedirect {
-    /// Port of the TLS listener; 443 if a proxy in front terminates TLS.
-    pub(crate) tls_port: u16,
-    /// Whether a listener for clear text has port 80.
-    pub(crate) listens_on_http_port: bool,
 }
 
 impl<S> GatewayService<S> {

@@ -13,14 +13,16 @@ use blitz_host::names::Resolver;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 
 use crate::counters::count;
+use crate::https_redirect::HttpsRedirect;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{Balancer, Identity, UpstreamConfig, UpstreamSet};
 
-/// Sites and their upstreams.
+/// Sites, their upstreams, and where clear text is redirected to.
 pub(crate) struct Snapshot {
     pub(crate) sites: Sites,
+    https_redirect: HttpsRedirect,
     upstreams: Vec<UpstreamConfig>,
     /// The position of each upstream.
     numbers: HashMap<Identity, usize>,
@@ -51,6 +53,10 @@ impl CoreSnapshot {
 
     pub(crate) fn sites(&self) -> &Sites {
         &self.shared.sites
+    }
+
+    pub(crate) fn https_redirect(&self) -> HttpsRedirect {
+        self.shared.https_redirect
     }
 
     /// The state of an upstream of this snapshot.
@@ -95,7 +101,11 @@ impl SnapshotMaker {
     ///
     /// # Errors
     /// A target cannot be used.
-    pub(crate) fn make(&mut self, mut sites: Sites) -> Result<Snapshot, StartError> {
+    pub(crate) fn make(
+        &mut self,
+        mut sites: Sites,
+        https_redirect: HttpsRedirect,
+    ) -> Result<Snapshot, StartError> {
         self.resolver.prune();
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
@@ -113,18 +123,28 @@ impl SnapshotMaker {
         }
         Ok(Snapshot {
             sites,
+            https_redirect,
             upstreams,
             numbers,
         })
     }
 
-    fn make_of(&mut self, sites: Vec<Site>) -> Result<Arc<Snapshot>, StartError> {
+    pub(crate) fn make_of(
+        &mut self,
+        sites: Vec<Site>,
+        https_redirect: HttpsRedirect,
+    ) -> Result<Arc<Snapshot>, StartError> {
         let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
-        Ok(Arc::new(self.make(sites)?))
+        Ok(Arc::new(self.make(sites, https_redirect)?))
     }
 
     pub(crate) fn resolver(&self) -> &Resolver {
         &self.resolver
+    }
+
+    /// Keeps a snapshot that was replaced, until no core has it any more.
+    pub(crate) fn retire(&mut self, snapshot: Arc<Snapshot>) {
+        self.retired.push(snapshot);
     }
 
     /// Frees the snapshots that no core has any more.
@@ -186,7 +206,7 @@ pub(crate) fn register(gateway: &Rc<impl TakeSnapshot + 'static>) {
 }
 
 /// Hands a snapshot to all cores. Each takes it between two turns of its tasks.
-fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
+pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
     let snapshot = Arc::clone(snapshot);
     cores.post_all(move |_| take_on_core(&snapshot));
 }
@@ -197,63 +217,28 @@ fn take_on_core(snapshot: &Arc<Snapshot>) {
     alive.for_each(|gateway| gateway.take(snapshot));
 }
 
-/// A running gateway whose sites can be replaced.
-pub struct Reloading<'a> {
-    cores: &'a Cores,
-    maker: &'a mut SnapshotMaker,
-    newest: &'a ArcSwap<Snapshot>,
-}
-
-impl<'a> Reloading<'a> {
-    pub(crate) fn new(
-        cores: &'a Cores,
-        maker: &'a mut SnapshotMaker,
-        newest: &'a ArcSwap<Snapshot>,
-    ) -> Reloading<'a> {
-        Reloading {
-            cores,
-            maker,
-            newest,
-        }
-    }
-
-    /// Replaces all sites. No connection is closed, and each request ends with the sites that it began with. Upstreams
-    /// that stay keep their connections.
-    ///
-    /// # Errors
-    /// A target contradicts another one or cannot be used; the sites stay as they are.
-    pub fn replace_sites(&mut self, sites: Vec<Site>) -> Result<(), StartError> {
-        let snapshot = self.maker.make_of(sites)?;
-        publish(self.cores, &snapshot);
-        self.maker.retired.push(self.newest.swap(snapshot));
-        Ok(())
-    }
-
-    /// Resolves the names of upstreams again.
-    pub fn resolve_again(&self) {
-        self.maker.resolver().reload();
-    }
-
-    /// Whether targets have names.
-    #[must_use]
-    pub fn has_names(&self) -> bool {
-        self.maker.resolver().has_names()
-    }
-}
-
 /// Replaces the sites of a gateway whose cores a program has started itself
 /// ([`Gateway::on_cores`](crate::Gateway::on_cores)).
 pub struct SteppedReloads {
     maker: SnapshotMaker,
     newest: Arc<ArcSwap<Snapshot>>,
+    https_redirect: HttpsRedirect,
 }
 
 /// Sites for all cores, each of which takes them by itself.
 pub struct NewSites(Arc<Snapshot>);
 
 impl SteppedReloads {
-    pub(crate) fn new(maker: SnapshotMaker, newest: Arc<ArcSwap<Snapshot>>) -> SteppedReloads {
-        SteppedReloads { maker, newest }
+    pub(crate) fn new(
+        maker: SnapshotMaker,
+        newest: Arc<ArcSwap<Snapshot>>,
+        https_redirect: HttpsRedirect,
+    ) -> SteppedReloads {
+        SteppedReloads {
+            maker,
+            newest,
+            https_redirect,
+        }
     }
 
     /// Makes sites that no core has yet.
@@ -261,9 +246,9 @@ impl SteppedReloads {
     /// # Errors
     /// As [`Reloading::replace_sites`].
     pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
-        let snapshot = self.maker.make_of(sites)?;
+        let snapshot = self.maker.make_of(sites, self.https_redirect)?;
         let before = self.newest.swap(Arc::clone(&snapshot));
-        self.maker.retired.push(before);
+        self.maker.retire(before);
         Ok(NewSites(snapshot))
     }
 

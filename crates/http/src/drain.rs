@@ -1,13 +1,13 @@
-//! Graceful shutdown of a core: running exchanges finish, idle connections close.
+//! Graceful shutdown of a core or of one listener: running exchanges finish, idle connections close.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use blitz_reactor::core_local;
 
-/// Stops all listeners of a core. Clones are handles to the same state.
+/// Stops all listeners of a core, or one of them. Clones are handles to the same state.
 ///
 /// When triggered, [`serve`](crate::serve) stops accepting, closes idle connections at once, sends
 /// `Connection: close` with the remaining responses and, at the deadline, aborts the remaining
@@ -19,6 +19,8 @@ pub struct Drain(Rc<RefCell<DrainState>>);
 struct DrainState {
     deadline: Option<Instant>,
     waiting: Vec<Waker>,
+    /// Triggered with this one.
+    below: Vec<Weak<RefCell<DrainState>>>,
 }
 
 core_local! {
@@ -38,14 +40,32 @@ impl Drain {
         CORE.with_borrow_mut(|drain| drain.get_or_insert_default().clone())
     }
 
+    /// A new handle that is triggered with this one, and alone for one of its listeners.
+    #[must_use]
+    pub fn below(&self) -> Drain {
+        let mut state = self.0.borrow_mut();
+        let below = Drain(Rc::new(RefCell::new(DrainState {
+            deadline: state.deadline,
+            ..DrainState::default()
+        })));
+        state.below.retain(|known| known.strong_count() > 0);
+        state.below.push(Rc::downgrade(&below.0));
+        below
+    }
+
     /// Starts draining. Exchanges that run longer than `limit` from now are aborted. A second call
     /// can only shorten the deadline.
     pub fn trigger(&self, limit: Duration) {
-        let deadline = blitz_reactor::now() + limit;
+        self.trigger_until(blitz_reactor::now() + limit);
+    }
+
+    fn trigger_until(&self, deadline: Instant) {
         let mut state = self.0.borrow_mut();
         let sooner = state.deadline.map_or(deadline, |known| known.min(deadline));
         state.deadline = Some(sooner);
         state.waiting.drain(..).for_each(Waker::wake);
+        let below = state.below.iter().filter_map(Weak::upgrade);
+        below.for_each(|below| Drain(below).trigger_until(deadline));
     }
 
     /// Whether draining has begun.
@@ -61,7 +81,7 @@ impl Drain {
     }
 
     /// Ready when the deadline differs from `known`, the last value that the caller has seen.
-    pub(crate) fn poll_changed(&self, cx: &mut Context<'_>, known: Option<Instant>) -> Poll<()> {
+    pub fn poll_changed(&self, cx: &mut Context<'_>, known: Option<Instant>) -> Poll<()> {
         let mut state = self.0.borrow_mut();
         if state.deadline != known {
             return Poll::Ready(());

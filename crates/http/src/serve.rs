@@ -29,6 +29,15 @@ use crate::free_list::FreeList;
 use crate::options::ServeOptions;
 use crate::transport::{ParkedTransport, Transport};
 
+/// After this time without a connection, none waits any more: clients answer a SYN-ACK within a round trip.
+const ADMIT_LAST_SILENCE: Duration = Duration::from_millis(50);
+
+/// How long connections are admitted while draining.
+const ADMIT_LAST_MAX: Duration = Duration::from_millis(500);
+
+/// How long a connection that was admitted last may take to begin its request.
+const FIRST_REQUEST_WHILE_DRAINING: Duration = Duration::from_secs(1);
+
 /// Serves all connections of `listener` until the options' [`Drain`](crate::Drain) is triggered, and
 /// then until the running exchanges have ended or its deadline has passed.
 pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<ServeOptions>) {
@@ -36,8 +45,9 @@ pub async fn serve<S: Service>(listener: Listener, service: Rc<S>, options: Rc<S
     while let Some(socket) = acceptor.accept(&listener).await {
         acceptor.admit(socket);
     }
-    drop(listener);
     acceptor.close_idle();
+    acceptor.admit_last(&listener).await;
+    drop(listener);
     acceptor.finish().await;
 }
 
@@ -128,10 +138,36 @@ impl<S: Service> Acceptor<S> {
             task: None,
             parked_state: ParkedState::Nothing,
         });
-        let within = self.first_byte_timeout();
+        let within = self.within_drain(self.first_byte_timeout());
         let tag = key as u64 | IS_FRESH;
-        if let Some(parked) = self.park(Transport::Plain(socket), key, tag, within) {
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
+        if let ParkedTransport::Plain(parked) = Transport::Plain(socket).park(me, tag, within) {
             self.connections.borrow_mut()[key].parked = Some(parked);
+        }
+    }
+
+    /// Admits the connections that wait when draining begins: their clients may have sent a request already, and would
+    /// get a reset.
+    async fn admit_last(self: &Rc<Self>, listener: &Listener) {
+        let Some(deadline) = self.options.drain.deadline() else {
+            return;
+        };
+        listener.refuse_new();
+        let begun = blitz_reactor::now();
+        let end = deadline.min(begun + ADMIT_LAST_MAX);
+        while blitz_reactor::now() < end {
+            match blitz_reactor::timeout(ADMIT_LAST_SILENCE, listener.accept()).await {
+                Ok(socket) => self.admit(socket),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// A shorter time for a connection that has not sent its first request when draining has begun.
+    fn within_drain(&self, time: Duration) -> Duration {
+        match self.options.drain.is_triggered() {
+            true => time.min(FIRST_REQUEST_WHILE_DRAINING),
+            false => time,
         }
     }
 

@@ -37,7 +37,8 @@ pub(crate) use self::system::{
     SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
     enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
     is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,
-    raise_descriptor_limit, reserve, set_processors, survives_io_uring, trim_heap, try_reserve,
+    raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring, trim_heap,
+    try_reserve,
 };
 pub use self::system::{
     LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,
@@ -262,6 +263,12 @@ impl Driver {
     /// Cancels accepting; its last report follows.
     pub(crate) fn cancel_accept(&mut self, listener: u32, handle: Handle) {
         each!(self, driver => driver.cancel_accept(listener, handle.fd()));
+    }
+
+    /// Has a listener drop new connections; those that wait already can still be accepted. Simulated listeners go on.
+    pub(crate) fn refuse_new(&self, handle: Handle) {
+        if_simulated!(self, _sim => return);
+        system::refuse_new(handle.fd());
     }
 
     /// A connection that this core has accepted, in a form for another core. Simulated connections have

@@ -70,8 +70,7 @@ impl Default for Config {
 
 impl Config {
     /// The number of cores that [`start`] starts.
-    #[must_use]
-    pub fn core_count(&self) -> usize {
+    pub(crate) fn core_count(&self) -> usize {
         match self.cores {
             0 => driver::processors().len(),
             cores => cores,

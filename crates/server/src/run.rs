@@ -98,7 +98,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
     let serving = serving::start(listeners, &config, make).map_err(cannot_start)?;
     announce(serving.listeners(), serving.cores());
     // After an error `main` returns, and the process ends together with its cores.
-    let on_tick = |_: &Cores, tick| {
+    let on_tick = |_: &mut _, tick| {
         let now = signals.wall_clock();
         reloaders
             .iter_mut()
@@ -110,8 +110,8 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
 }
 
 /// Prints the listeners, the driver and the number of cores.
-fn announce(listeners: &[ListenerConfig], cores: &Cores) {
-    let urls: Vec<String> = listeners.iter().map(url).collect();
+fn announce<'a>(listeners: impl Iterator<Item = &'a ListenerConfig>, cores: &Cores) {
+    let urls: Vec<String> = listeners.map(url).collect();
     let driver = cores.driver();
     let plural = if cores.count() == 1 { "core" } else { "cores" };
     eprintln!(

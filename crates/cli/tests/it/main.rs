@@ -14,6 +14,7 @@ mod load_accounting;
 mod load_limits;
 mod log;
 mod process_limits;
+mod reload_listeners;
 mod run;
 mod service_manager;
 mod timeouts;

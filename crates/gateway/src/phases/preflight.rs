@@ -5,15 +5,12 @@ use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme};
 
 use crate::forward::ProxyFacts;
 use crate::rejection::Rejection;
-use crate::service::{GatewayService, HttpsRedirect};
+use crate::service::GatewayService;
 use crate::sites::{SiteRoutes, Sites, host_of, without_brackets};
 use crate::trusted::TrustedProxies;
 
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
 const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
-
-const HTTP_PORT: u16 = Scheme::Http.default_port();
-const HTTPS_PORT: u16 = Scheme::Https.default_port();
 
 /// The site of the request. Checks how it came in.
 #[inline]
@@ -94,32 +91,8 @@ pub(super) fn https_location<S>(
     let told = ProxyFacts::of(head, peer, &gateway.options.trusted_proxies);
     let told = told.map(|facts| facts.authority());
     let authority = told.as_deref().or(head.authority()).unwrap_or_default();
-    https_url(gateway.https_redirect, authority, head.path_and_query())
-}
-
-fn https_url(redirect: HttpsRedirect, authority: &str, target: &str) -> String {
-    let host = host_of(authority);
-    let port = match https_port(redirect, authority) {
-        HTTPS_PORT => String::new(),
-        port => format!(":{port}"),
-    };
-    // `OPTIONS *` is about the server, not about a path.
-    let path = match target {
-        "*" => "/",
-        path => path,
-    };
-    format!("https://{host}{port}{path}")
-}
-
-/// A client that named no port has reached port 80, so that HTTPS is on 443, whichever ports of ours
-/// these are mapped to. A client that named a port will reach the port of our TLS listener.
-fn https_port(redirect: HttpsRedirect, authority: &str) -> u16 {
-    let port = authority[host_of(authority).len()..].trim_start_matches(':');
-    match port.parse() {
-        Err(_) => HTTPS_PORT,
-        Ok(HTTP_PORT) if !redirect.listens_on_http_port => HTTPS_PORT,
-        Ok(_) => redirect.tls_port,
-    }
+    let redirect = gateway.snapshot().https_redirect();
+    redirect.url(authority, head.path_and_query())
 }
 
 #[cfg(test)]
@@ -135,56 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn redirects_to_https_keep_host_path_and_query() {
-        for (authority, target, location) in [
-            ("a.example", "/x?y=1", "https://a.example/x?y=1"),
-            ("[::1]", "/x", "https://[::1]/x"),
-            ("a.example", "//b.example/", "https://a.example//b.example/"),
-            ("a.example", "/\u{e9}?<", "https://a.example/%C3%A9?%3C"),
-        ] {
-            let head = head(authority, target);
-            assert_eq!(check_encryption(&head), Err(Rejection::HttpsOnly));
-            let redirect = HttpsRedirect {
-                tls_port: 8443,
-                listens_on_http_port: false,
-            };
-            assert_eq!(
-                https_url(redirect, authority, head.path_and_query()),
-                location
-            );
-        }
-        let redirect = HttpsRedirect {
-            tls_port: 443,
-            listens_on_http_port: true,
-        };
-        assert_eq!(https_url(redirect, "a", "*"), "https://a/");
-    }
-
-    #[test]
-    fn the_port_of_a_redirect_follows_from_the_port_of_the_request() {
-        for (authority, tls_port, listens_on_http_port, location) in [
-            // 80:8080 and 443:8443 are mapped.
-            ("a.example", 8443, false, "https://a.example"),
-            ("a.example:80", 8443, false, "https://a.example"),
-            ("a.example:", 8443, false, "https://a.example"),
-            ("[::1]", 8443, false, "https://[::1]"),
-            ("[::1]:80", 8443, false, "https://[::1]"),
-            ("192.0.2.1", 8443, false, "https://192.0.2.1"),
-            // Nothing is mapped.
-            ("a.example:8080", 8443, false, "https://a.example:8443"),
-            ("[::1]:8080", 8443, false, "https://[::1]:8443"),
-            ("a.example:8080", 443, false, "https://a.example"),
-            ("a.example", 443, true, "https://a.example"),
-            ("a.example:80", 8443, true, "https://a.example:8443"),
-            // 8081:8080 is mapped.
-            ("a.example:8081", 8443, false, "https://a.example:8443"),
-        ] {
-            let redirect = HttpsRedirect {
-                tls_port,
-                listens_on_http_port,
-            };
-            assert_eq!(https_url(redirect, authority, ""), location, "{authority}");
-        }
+    fn requests_in_clear_text_are_redirected() {
+        assert_eq!(
+            check_encryption(&head("a.example", "/x")),
+            Err(Rejection::HttpsOnly)
+        );
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Proxy {
             gateway = gateway.to(target.parse().unwrap());
         }
         let running = gateway.start(|| Rc::new(service_fn(built_in))).unwrap();
-        let Address::Tcp(address) = running.listeners()[0].address else {
+        let Address::Tcp(address) = running.listeners().next().unwrap().address else {
             panic!("not a TCP address")
         };
         Proxy {
@@ -118,7 +118,7 @@ impl Proxy {
 
     /// The ports of the listeners, in order.
     pub(crate) fn ports(&self) -> Vec<u16> {
-        let listeners = self.running.as_ref().unwrap().listeners().iter();
+        let listeners = self.running.as_ref().unwrap().listeners();
         let port = |listener: &ListenerConfig| match &listener.address {
             Address::Tcp(address) => address.port(),
             Address::Unix(_) => panic!("not a TCP address"),
@@ -149,7 +149,10 @@ impl Proxy {
         let sites = compile(&configuration, &mut read_file, &mut diagnostics);
         assert_eq!(diagnostics, []);
         let running = self.running.as_mut().unwrap();
-        running.reloading().replace_sites(sites).unwrap();
+        let listeners: Vec<_> = running.listeners().cloned().collect();
+        let mut running = running.reloading();
+        let replacement = running.prepare(sites, listeners).unwrap();
+        running.replace(replacement).unwrap();
         // The core answers behind the replacement.
         self.counters();
     }

@@ -43,7 +43,7 @@ fn a_service_runs_until_it_is_drained() {
     let listeners = serving::reserve(any_port()).expect("a port is free");
     let make = || (teapot(), ServeOptions::default());
     let serving = serving::start(listeners, &two_cores(), make).expect("it starts");
-    let mut client = Client::connect(ip(&serving.listeners()[0].address));
+    let mut client = Client::connect(ip(&serving.listeners().next().unwrap().address));
     assert_eq!(client.get("/").text(), "a teapot");
     assert_eq!(serving.ended(), 0);
     serving.drain(Duration::ZERO);
@@ -106,7 +106,10 @@ fn an_end_without_a_signal_is_an_error() {
         let signals = Signals::install().expect("signals can be waited for");
         let listeners = serving::reserve(any_port()).expect("a port is free");
         let make = || {
-            blitz_http::spawn(async { Drain::of_core().trigger(Duration::ZERO) });
+            blitz_http::spawn(async {
+                blitz_http::sleep(Duration::from_millis(100)).await;
+                Drain::of_core().trigger(Duration::ZERO);
+            });
             (teapot(), ServeOptions::default())
         };
         let serving = serving::start(listeners, &two_cores(), make).expect("it starts");

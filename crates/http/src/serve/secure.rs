@@ -45,11 +45,11 @@ impl<S: Service> Acceptor<S> {
     /// Parks a connection whose handshake is incomplete, or has just been completed.
     #[inline(never)]
     fn park_in_handshake(self: &Rc<Self>, transport: Transport, key: usize) {
-        if self.options.drain.is_triggered() || transport.has_ended() {
+        if transport.has_ended() {
             self.remove(key);
             return transport.finish();
         }
-        let within = self.idle_timeout(&transport);
+        let within = self.within_drain(self.idle_timeout(&transport));
         let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
         let parked = transport.park_idle(me, key as u64, within);
         self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);

@@ -21,6 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::process::run_on;
+use self::steering::{attach, instruction};
 use self::unix::unix_listener;
 use super::{Handle, OwnedHandle};
 use crate::socket::Address;
@@ -232,7 +233,28 @@ pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
     let bound = local(exclusive.as_raw_fd())?;
     let address = bound.map_or_else(|| address.clone(), Address::Tcp);
     set_option(&exclusive, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-    let raw = RawAddress::new(&address)?;
+    reserve_shared(&address)
+}
+
+/// Has a listening socket drop SYN, with which connections begin; a client tries again after a second. On a unix socket
+/// this has no effect.
+pub(super) fn refuse_new(fd: RawFd) {
+    /// Where the flags of the TCP header are, and SYN among them (RFC 9293, section 3.1).
+    const FLAGS: u32 = 13;
+    const SYN: u32 = 0x02;
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, FLAGS),
+        instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, SYN),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    // If the kernel refuses, those that connect in the last moment are reset.
+    attach(&fd, libc::SO_ATTACH_FILTER, &mut program);
+}
+
+/// Keeps an address, which other sockets with `SO_REUSEPORT` may have.
+pub(crate) fn reserve_shared(address: &Address) -> io::Result<Reserved> {
+    let raw = RawAddress::new(address)?;
     let keeper = stream_socket(raw.family(), true)?;
     set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     accept_both_families(&keeper, &raw)?;
@@ -242,7 +264,7 @@ pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
     bind(&keeper, &raw)?;
     set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
     Ok((
-        address,
+        address.clone(),
         Some(OwnedHandle::of(Handle::of(keeper.into_raw_fd()))),
     ))
 }

@@ -77,6 +77,15 @@ impl Listener {
         driver::try_reserve(address).map(Reservation::new)
     }
 
+    /// Keeps `address` where this process listens already, on it or on one that includes it. Programs of other users
+    /// cannot have it; others of this user may.
+    ///
+    /// # Errors
+    /// The error of `bind(2)`.
+    pub fn reserve_shared(address: &Address) -> io::Result<Reservation> {
+        driver::reserve_shared(address).map(Reservation::new)
+    }
+
     /// Binds and listens.
     ///
     /// # Errors
@@ -97,6 +106,17 @@ impl Listener {
     /// The bound address, with the actual port.
     pub fn local(&self) -> &Address {
         &self.address
+    }
+
+    /// From now on attempts to connect over TCP are not answered. Connections that wait can still be accepted, so that
+    /// none is reset when the listener is dropped.
+    pub fn refuse_new(&self) {
+        core::with(|core| {
+            let sockets = core.sockets();
+            if let Some(handle) = sockets.table.listeners.0[self.index as usize].handle {
+                sockets.table.driver.refuse_new(handle);
+            }
+        });
     }
 
     /// The next connection.
@@ -320,10 +340,12 @@ impl Sockets<'_> {
 
     /// Stops accepting, closes the connections that were accepted ahead, and closes the listener.
     pub(super) fn close_listener(&mut self, index: u32) {
-        self.core.load.stop_taking();
         let table = &mut *self.table;
+        table.listeners.0[index as usize].closing = true;
+        if table.listeners.0.iter().all(|entry| entry.closing) {
+            self.core.load.stop_taking();
+        }
         let entry = &mut table.listeners.0[index as usize];
-        entry.closing = true;
         for connection in entry.ahead.drain(..).flatten() {
             table.driver.close(connection);
         }

@@ -1,6 +1,6 @@
 //! Which socket of a group receives a datagram of QUIC: the connection ID names the core.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::set_option;
 
@@ -173,7 +173,7 @@ pub(super) fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filte
 
 /// Attaches a program by the socket option `name`. False if the kernel refuses.
 pub(super) fn attach(
-    socket: &OwnedFd,
+    socket: &impl AsRawFd,
     name: libc::c_int,
     program: &mut [libc::sock_filter],
 ) -> bool {

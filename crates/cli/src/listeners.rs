@@ -1,0 +1,54 @@
+//! The listeners of flags or of a file, for clear text and for TLS.
+
+use blitz_gateway::StartError;
+use blitz_host::serving::{self, ListenerConfig};
+use blitz_http::Address;
+
+use crate::config::ConfigFile;
+use crate::http3::Http3Arguments;
+use crate::listen;
+use crate::tls::Tls;
+
+/// The listeners for clear text and for TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct Listeners {
+    pub(crate) plain: Vec<ListenerConfig>,
+    pub(crate) tls: Vec<Address>,
+    /// They are those of a file.
+    pub(crate) is_file: bool,
+}
+
+impl Listeners {
+    pub(crate) fn of_file(file: &ConfigFile) -> Listeners {
+        Listeners {
+            plain: file.listeners.clone(),
+            tls: file.tls_listeners.clone(),
+            is_file: true,
+        }
+    }
+
+    /// With the certificates that listeners for TLS have; without them there are no such listeners.
+    pub(crate) fn configs(&self, http3: &Http3Arguments, tls: Option<&Tls>) -> Vec<ListenerConfig> {
+        let slot = tls.map(Tls::slot);
+        let secure = slot.iter().flat_map(|slot| {
+            let addresses = self.tls.iter().cloned();
+            addresses.map(|address| ListenerConfig::secure(address, slot.clone()))
+        });
+        let secure = secure.map(|listener| http3.apply(listener));
+        self.plain.iter().cloned().chain(secure).collect()
+    }
+
+    /// The problem and the remedy, if one of them is the reason of an error.
+    pub(crate) fn problem(&self, error: &StartError) -> Option<String> {
+        let StartError::Serving(serving::StartError::Listen(address, cause)) = error else {
+            return None;
+        };
+        let setting = match (self.tls.contains(address), self.is_file) {
+            (true, false) => "--listen-tls",
+            (false, false) => "--listen",
+            (true, true) => "listen_tls",
+            (false, true) => "listen",
+        };
+        Some(listen::cannot_bind(setting, address, cause))
+    }
+}

@@ -1,0 +1,94 @@
+//! A running gateway that gets another configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
+
+use crate::https_redirect::HttpsRedirect;
+use crate::sites::Site;
+use crate::snapshot::{Snapshot, SnapshotMaker, publish};
+use crate::start_error::StartError;
+
+/// A running gateway whose sites and listeners can be replaced.
+pub struct Reloading<'a> {
+    serving: &'a mut Serving,
+    maker: &'a mut SnapshotMaker,
+    newest: &'a ArcSwap<Snapshot>,
+    drain_timeout: Duration,
+}
+
+/// Sites and listeners that were checked, and that are not in use yet.
+pub struct Replacement {
+    snapshot: Arc<Snapshot>,
+    listeners: NewListeners,
+}
+
+impl<'a> Reloading<'a> {
+    pub(crate) fn new(
+        serving: &'a mut Serving,
+        maker: &'a mut SnapshotMaker,
+        newest: &'a ArcSwap<Snapshot>,
+        drain_timeout: Duration,
+    ) -> Reloading<'a> {
+        Reloading {
+            serving,
+            maker,
+            newest,
+            drain_timeout,
+        }
+    }
+
+    /// Checks sites and listeners, and keeps the addresses of those that are new.
+    ///
+    /// # Errors
+    /// A target contradicts another one or cannot be used, or an address cannot be listened on.
+    pub fn prepare(
+        &mut self,
+        sites: Vec<Site>,
+        listeners: impl IntoIterator<Item = ListenerConfig>,
+    ) -> Result<Replacement, StartError> {
+        let listeners = self.serving.prepare(listeners)?;
+        let redirect = HttpsRedirect::of(listeners.configs());
+        let snapshot = self.maker.make_of(sites, redirect)?;
+        Ok(Replacement {
+            snapshot,
+            listeners,
+        })
+    }
+
+    /// Replaces all sites and listeners. Each request ends with the sites that it began with, and upstreams that stay
+    /// keep their connections. Connections of listeners that stay are not closed; those of the others are drained.
+    ///
+    /// # Errors
+    /// A core cannot open a listener, for example because it has no descriptor left: then the sites are replaced, and
+    /// the listeners stay as they are.
+    pub fn replace(&mut self, replacement: Replacement) -> Result<(), StartError> {
+        let Replacement {
+            snapshot,
+            listeners,
+        } = replacement;
+        publish(self.serving.cores(), &snapshot);
+        self.maker.retire(self.newest.swap(snapshot));
+        self.serving
+            .replace_listeners(listeners, self.drain_timeout)
+            .map_err(StartError::Serving)
+    }
+
+    /// The listeners; port 0 is replaced by the port that was chosen.
+    pub fn listeners(&self) -> impl Iterator<Item = &ListenerConfig> + Clone {
+        self.serving.listeners()
+    }
+
+    /// Resolves the names of upstreams again.
+    pub fn resolve_again(&self) {
+        self.maker.resolver().reload();
+    }
+
+    /// Whether targets have names.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        self.maker.resolver().has_names()
+    }
+}

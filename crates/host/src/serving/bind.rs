@@ -1,0 +1,207 @@
+//! The sockets of listeners, bound before a core serves them.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_http::{Address, DatagramListener, Listener, Reservation};
+
+use super::core::Number;
+use super::error::StartError;
+use super::listener::ListenerConfig;
+
+/// The listeners that a service is to have. Their addresses are kept for it, and no core serves the new ones yet.
+#[derive(Debug)]
+pub struct NewListeners {
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A listener that is open, or that will be.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// As the program has asked for it.
+    pub(super) asked: ListenerConfig,
+    /// With the actual port, and HTTP/3 only where its port could be bound.
+    pub(super) config: ListenerConfig,
+    /// `None` until the cores serve it.
+    pub(super) number: Option<Number>,
+    /// Keeps the address until the cores listen.
+    pub(super) reservation: Option<Reservation>,
+}
+
+impl Entry {
+    /// Whether it is the same as one that is asked for, with port 0 or with the actual port.
+    fn is_same(&self, asked: &ListenerConfig) -> bool {
+        self.asked.is_same(asked) || self.config.is_same(asked)
+    }
+}
+
+impl NewListeners {
+    /// The listeners, with port 0 replaced by the actual port.
+    pub fn configs(&self) -> impl Iterator<Item = &ListenerConfig> {
+        self.entries.iter().map(|entry| &entry.config)
+    }
+
+    /// `reserve` is called for those that no entry of `open` serves already.
+    pub(super) fn new(
+        configs: impl IntoIterator<Item = ListenerConfig>,
+        open: &[Entry],
+        reserve: impl Fn(&Address) -> io::Result<Reservation>,
+    ) -> Result<NewListeners, StartError> {
+        let mut open: Vec<_> = open.iter().collect();
+        let entries = configs.into_iter().map(|asked| {
+            if let Some(same) = open.iter().position(|entry| entry.is_same(&asked)) {
+                let same = open.swap_remove(same);
+                return Ok(Entry {
+                    config: same.config.clone(),
+                    number: same.number,
+                    asked,
+                    reservation: None,
+                });
+            }
+            let address = &asked.address;
+            match check_path(address).and_then(|()| reserve(address)) {
+                Ok(reservation) => Ok(Entry {
+                    config: ListenerConfig {
+                        address: reservation.address().clone(),
+                        ..asked.clone()
+                    },
+                    asked,
+                    number: None,
+                    reservation: Some(reservation),
+                }),
+                Err(error) => Err(StartError::Listen(asked.address, error)),
+            }
+        });
+        let entries = entries.collect::<Result<_, _>>()?;
+        Ok(NewListeners { entries })
+    }
+}
+
+/// Checks that no other program listens on these addresses, and keeps them until the cores listen; port 0
+/// becomes a free one. Call it once, before the cores [start](super::start). Waits for about a second while an
+/// address is in use, because a process that was killed may still be releasing it.
+///
+/// # Errors
+/// [`StartError::Listen`] for the first address that cannot be listened on.
+pub fn reserve(
+    configs: impl IntoIterator<Item = ListenerConfig>,
+) -> Result<NewListeners, StartError> {
+    NewListeners::new(configs, &[], Listener::reserve)
+}
+
+/// [`reserve`] for addresses that the program can do without: it does not wait until one is released.
+///
+/// # Errors
+/// The same.
+pub fn try_reserve(
+    configs: impl IntoIterator<Item = ListenerConfig>,
+) -> Result<NewListeners, StartError> {
+    NewListeners::new(configs, &[], Listener::try_reserve)
+}
+
+/// [`try_reserve`] for an address beside those of the listeners that are open. Where one of them has the same port, it
+/// may be open for the new address as well, which only other programs may not be.
+pub(super) fn reserve_beside(open: &[Entry], address: &Address) -> io::Result<Reservation> {
+    let port = port_of(address);
+    let has_port = |entry: &Entry| port.is_some() && port_of(&entry.config.address) == port;
+    match open.iter().any(has_port) {
+        true => Listener::reserve_shared(address),
+        false => Listener::try_reserve(address),
+    }
+}
+
+/// The port that is asked for, if one is.
+fn port_of(address: &Address) -> Option<u16> {
+    match address {
+        Address::Tcp(address) => Some(address.port()).filter(|port| *port != 0),
+        Address::Unix(_) => None,
+    }
+}
+
+/// Refuses a path with a file that is not a socket. Such a file refuses connections as a stale socket
+/// does, but must not be removed.
+fn check_path(address: &Address) -> io::Result<()> {
+    let Address::Unix(path) = address else {
+        return Ok(());
+    };
+    match fs::symlink_metadata(&**path) {
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "the path exists and is not a socket",
+        )),
+        // Binding reports other problems of the path.
+        _ => Ok(()),
+    }
+}
+
+/// A listener, and its UDP sockets if it serves HTTP/3.
+pub type BoundConfig = (ListenerConfig, Option<DatagramListener>);
+
+/// How long the start waits for UDP ports in use: a process that was told to end keeps its port until its
+/// HTTP/3 connections are closed, about 3 s after their last response, although its TCP port is free at once.
+pub(super) const DATAGRAMS_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Time between attempts to bind them.
+const DATAGRAMS_CHECK: Duration = Duration::from_millis(50);
+
+/// Binds the UDP sockets of a new listener. What cannot be bound is not served over HTTP/3.
+pub(super) fn bind_datagrams(
+    config: &mut ListenerConfig,
+    cores: usize,
+    end: Instant,
+) -> Option<DatagramListener> {
+    let address = match config.address {
+        Address::Tcp(address) if config.http3 && config.tls.is_some() => address,
+        _ => {
+            config.http3 = false;
+            return None;
+        }
+    };
+    let datagrams = bind_until(address, cores, end).inspect_err(|error| {
+        let remedy = datagrams_remedy(address, error);
+        tracing::warn!(
+            "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2 until a restart. {remedy}"
+        );
+    });
+    config.http3 = datagrams.is_ok();
+    datagrams.ok()
+}
+
+/// Binds the UDP sockets of an address; tries again until `end` while it is in use.
+fn bind_until(address: SocketAddr, cores: usize, end: Instant) -> io::Result<DatagramListener> {
+    let mut is_told = false;
+    loop {
+        match DatagramListener::bind(address, cores) {
+            Err(error) if is_in_use(&error) && Instant::now() < end => {
+                if !is_told {
+                    is_told = true;
+                    tracing::info!(
+                        "UDP {address} is in use: waiting up to {DATAGRAMS_WAIT_MAX:?} for it, as a process \
+                         that ends keeps it for its last HTTP/3 connections"
+                    );
+                }
+                thread::sleep(DATAGRAMS_CHECK);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
+}
+
+fn datagrams_remedy(address: SocketAddr, error: &io::Error) -> String {
+    let port = address.port();
+    match is_in_use(error) {
+        true => format!(
+            "Stop the program that has this port, which `ss -lunp 'sport = :{port}'` shows, or let it end; \
+             then restart"
+        ),
+        false => "Remove the cause, then restart".to_owned(),
+    }
+}
