@@ -32,7 +32,7 @@ pub use reader::read;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
-    RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,
+    RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts, Unrouted,
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};

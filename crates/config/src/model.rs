@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::method::Methods;
 use crate::network::Network;
 use crate::pattern::PathPattern;
-use crate::settings::Settings;
+use crate::settings::{Settings, Unrouted};
 
 /// A part of the file, in bytes.
 pub type Span = Range<usize>;
@@ -55,6 +55,8 @@ pub struct Site {
     pub tls: Tls,
     /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
+    /// What its keys say of responses that are not of a route.
+    pub unrouted: Unrouted,
 }
 
 /// TLS of a site.

@@ -50,7 +50,7 @@ impl PathPattern {
 
     /// Whether it matches every path.
     #[must_use]
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.segments.is_empty() && self.end == PathEnd::Subtree
     }
 

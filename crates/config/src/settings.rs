@@ -37,6 +37,15 @@ pub struct Settings {
     pub request_trailers: Option<Placed<bool>>,
 }
 
+/// Settings of a site for responses that are not of a route: to paths without a route, and redirects to its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrouted {
+    /// Changes of their fields.
+    pub headers: FieldRules,
+    /// Pages for errors. An exact status is before its class.
+    pub errors: Arc<[Arc<ErrorPage>]>,
+}
+
 /// What answers a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {

@@ -1,8 +1,10 @@
 //! From the model of a file to sites with routes.
 
+use std::sync::Arc;
+
 use blitz_config::{
-    Action, Configuration, Diagnostic, ForwardedHost, Placed, Proxy, Respond, RespondBody,
-    Settings, TimeLimit,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, Respond,
+    RespondBody, Settings, TimeLimit,
 };
 use blitz_http::{FOREVER, Status};
 use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
@@ -30,12 +32,8 @@ pub fn compile(
     for site in &configuration.sites {
         let routes = site.routes.iter();
         let routes: Vec<_> = routes.filter_map(|route| compiler.route(route)).collect();
-        let own = site.routes.iter().find(|route| {
-            let key = &route.key.value;
-            key.methods.is_none() && key.path.is_everything()
-        });
-        let rules = own.map(|own| compiler.rules(&own.settings));
-        let rules = rules.unwrap_or_default();
+        let pages = compiler.pages(&site.unrouted.errors);
+        let rules = Rules::of_unrouted(&site.unrouted.headers, pages);
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
             hosts: std::iter::once(site.host.value.clone())
@@ -158,15 +156,19 @@ impl Compiler<'_, '_> {
     }
 
     fn rules(&mut self, settings: &Settings) -> Rules {
+        Rules::new(settings, self.pages(&settings.errors))
+    }
+
+    fn pages(&mut self, errors: &[Arc<ErrorPage>]) -> Pages {
         let mut pages = Vec::new();
-        for page in &*settings.errors {
+        for page in errors {
             let file = page.file.as_ref().map(|file| self.file(file));
             match file {
                 None => pages.push((page.status, None)),
                 Some(file) => pages.extend(file.map(|file| (page.status, Some(file)))),
             }
         }
-        Rules::new(settings, Pages(pages.into()))
+        Pages(pages.into())
     }
 
     fn file(&mut self, path: &Placed<String>) -> Option<LoadedFile> {

@@ -4,20 +4,22 @@ use blitz_http::path as request_path;
 
 /// Whether servers read the path in several ways.
 pub(crate) fn is_ambiguous(path: &str) -> bool {
-    path.contains([';', '\\', '%']) || path.contains("//")
+    let ends_with_slash = path.len() > 1 && path.ends_with('/');
+    ends_with_slash || path.contains([';', '\\', '%']) || path.contains("//")
 }
 
 /// What servers may make of a path. They differ in what they do, and in which order: decode escapes, drop the parameters
-/// of segments, take a backslash for a slash and several slashes for one, and take what begins with two slashes for a
-/// reference with a host.
+/// of segments, take a backslash for a slash and several slashes for one, take what begins with two slashes for a
+/// reference with a host, and ignore a slash at the end.
 pub(crate) fn readings(path: &str) -> Vec<String> {
-    const CHANGES: [fn(&str) -> String; 6] = [
+    const CHANGES: [fn(&str) -> String; 7] = [
         without_parameters,
         decoded,
         without_parameters,
         with_slashes,
         without_host,
         without_empty_segments,
+        without_last_slash,
     ];
     let mut all = vec![path.to_owned()];
     for change in CHANGES {
@@ -90,6 +92,13 @@ fn without_empty_segments(path: &str) -> String {
     shorter
 }
 
+fn without_last_slash(path: &str) -> String {
+    match path.strip_suffix('/') {
+        Some(shorter) if !shorter.is_empty() => shorter.to_owned(),
+        _ => path.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +107,7 @@ mod tests {
     fn servers_read_a_protected_path_in_these() {
         for path in [
             "/admin;x",
+            "/admin/",
             "/admin;x/",
             "//admin",
             "//x/admin",
@@ -112,12 +122,12 @@ mod tests {
             "/x//../../admin",
         ] {
             let found = readings(path);
-            let is_admin = |reading: &String| reading.trim_end_matches('/') == "/admin";
+            let is_admin = |reading: &String| reading == "/admin";
             assert!(is_ambiguous(path), "{path}");
             assert!(found.iter().any(is_admin), "{path}: {found:?}");
         }
         assert!(readings("/%40x").contains(&"/@x".to_owned()));
-        assert!(!is_ambiguous("/admin/x"));
+        assert!(!is_ambiguous("/admin/x") && !is_ambiguous("/"));
         // The most that one path may cost.
         assert!(readings("//a;b%2F;c\\;%3Bd//e").len() <= 64);
     }

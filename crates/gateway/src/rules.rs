@@ -4,7 +4,7 @@ mod fields;
 mod pages;
 mod template;
 
-use blitz_config::{Method as Named, Methods, Network, Settings, TimeLimit};
+use blitz_config::{FieldRules, Method as Named, Methods, Network, Settings, TimeLimit};
 use blitz_http::{FOREVER, Method, RequestHead, RequestOptions};
 
 use crate::rejection::Rejection;
@@ -57,6 +57,15 @@ impl Rules {
             request_edits: Edits::new(&settings.request_headers),
             response_edits: Edits::new(&settings.headers),
             pages,
+        }
+    }
+
+    /// Those of responses that are not of a route.
+    pub(crate) fn of_unrouted(headers: &FieldRules, pages: Pages) -> Rules {
+        Rules {
+            response_edits: Edits::new(headers),
+            pages,
+            ..Rules::default()
         }
     }
 

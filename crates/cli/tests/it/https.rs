@@ -70,6 +70,11 @@ impl Running {
 
     /// Without flags of its own for listeners, of which one is for TLS.
     pub(crate) fn start_with(folder: &Folder, flags: &[&str]) -> Running {
+        Running::announcing(folder, flags, "https://")
+    }
+
+    /// The last line of its start message is a command to try at a URL with this scheme.
+    pub(crate) fn announcing(folder: &Folder, flags: &[&str], scheme: &str) -> Running {
         let log_file = folder.0.join("log");
         let lacks_control = flags.contains(&"--config") && !flags.contains(&"--control");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
@@ -85,7 +90,7 @@ impl Running {
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut announced = String::new();
         // The command to try over TLS comes last.
-        let is_last = |line: &str| line.trim().starts_with("try") && line.contains("https://");
+        let is_last = |line: &str| line.trim().starts_with("try") && line.contains(scheme);
         while !announced.lines().any(is_last) {
             let read = stdout.read_line(&mut announced).expect("text");
             assert!(

@@ -7,6 +7,7 @@ mod bench_regression;
 mod bench_supervised;
 mod config_file;
 mod doctor;
+mod examples;
 mod https;
 mod known_truth;
 mod load;

@@ -7,7 +7,7 @@ use super::Reader;
 use super::own::{OwnAction, OwnMap, OwnSettings};
 use super::tree::Tree;
 use crate::model::{Placed, Route, RouteKey};
-use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts};
+use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
 
 /// Values that routes share, by the levels that say them: 0 is `defaults`.
 #[derive(Default)]
@@ -34,7 +34,8 @@ impl Shared {
 type Levels<'a> = Vec<(usize, &'a OwnSettings)>;
 
 impl Reader<'_> {
-    /// The routes of a site by rank. The first of `own` is the site itself, which need not be a route.
+    /// The routes of a site by rank, and what is said of other responses. The first of `own` is the site itself, which
+    /// need not be a route.
     pub(super) fn inherit(
         &mut self,
         own: &[OwnSettings],
@@ -42,7 +43,7 @@ impl Reader<'_> {
         defaults: &OwnSettings,
         is_whole: bool,
         shared: &mut Shared,
-    ) -> Vec<Route> {
+    ) -> (Vec<Route>, Unrouted) {
         let is_root = |other: &OwnSettings| other.key.value == RouteKey::everything();
         // Another route `/` stands for the site.
         let first = usize::from(own[1..].iter().any(is_root));
@@ -73,8 +74,13 @@ impl Reader<'_> {
                 ),
             }
         }
+        let levels = vec![(0, defaults), (1, &own[0])];
+        let unrouted = Unrouted {
+            headers: merged(&levels, |own| &own.headers, &mut shared.headers),
+            errors: merged(&levels, |own| &own.errors, &mut shared.errors),
+        };
         shared.forget_site();
-        routes
+        (routes, unrouted)
     }
 
     fn resolve(&mut self, levels: &Levels<'_>, shared: &mut Shared) -> Resolved {

@@ -16,6 +16,7 @@ use super::tree::Tree;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Host, Placed, Route, RouteKey, Site, Span};
+use crate::settings::Unrouted;
 
 /// Bytes of a host name (RFC 1035, section 2.3.4), and of a label of it.
 const HOST_BYTES_MAX: usize = 253;
@@ -132,12 +133,14 @@ impl Reader<'_> {
         }
         // A key that is wrong may have been the action.
         let is_whole = self.diagnostics.len() == before;
+        let (routes, unrouted) = self.routes(own, &defaults.settings, is_whole, shared);
         Some(Site {
             host: host?,
             aliases,
             canonical_for,
             tls: Reader::tls_of_site(tls, redirects, defaults),
-            routes: self.routes(own, &defaults.settings, is_whole, shared),
+            routes,
+            unrouted,
         })
     }
 
@@ -147,14 +150,14 @@ impl Reader<'_> {
         defaults: &OwnSettings,
         is_whole: bool,
         shared: &mut Shared,
-    ) -> Vec<Route> {
+    ) -> (Vec<Route>, Unrouted) {
         add_head(&mut own);
         self.same_routes(&own);
         let tree = Tree::new(own.iter().map(|own| &own.key.value).collect());
-        let routes = self.inherit(&own, &tree, defaults, is_whole, shared);
+        let (routes, unrouted) = self.inherit(&own, &tree, defaults, is_whole, shared);
         self.slash_pairs(&routes);
         self.access_gaps(&own, &tree);
-        routes
+        (routes, unrouted)
     }
 
     fn hosts(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Placed<Host>> {

@@ -20,7 +20,7 @@ pub(super) fn route<'a, S>(
 ) -> Result<Option<&'a Route>, (Rejection, Option<&'a Rules>)> {
     let Some(route) = site.routes.find(&exchange.request) else {
         limit_content(exchange, gateway.options.body_bytes_max)
-            .map_err(|rejection| (rejection, None))?;
+            .map_err(|rejection| (rejection, Some(&site.rules)))?;
         return match site.has_fallback {
             true => Ok(None),
             false => Err((Rejection::UnknownPath, Some(&site.rules))),

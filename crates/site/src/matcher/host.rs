@@ -56,7 +56,8 @@ impl<T> HostTable<T> {
         if host.contains(':') {
             return self.addresses.get(&host.parse().ok()?);
         }
-        let host = host.strip_suffix('.').unwrap_or(host);
+        // One dot is that of a full name; more of them must not lead past the site to that for all hosts.
+        let host = host.trim_end_matches('.');
         let wildcard = || self.wildcard.get(host.split_once('.')?.1);
         self.exact.get(host).or_else(wildcard)
     }
@@ -160,6 +161,19 @@ mod tests {
             ("a.example:", "a.example"),
         ] {
             assert_eq!(without_brackets(host_of(authority)), host);
+        }
+    }
+
+    #[test]
+    fn dots_at_the_end_lead_to_the_same_site() {
+        let mut table = HostTable::default();
+        table.insert_exact("a.example", 1);
+        table.insert_any(2);
+        for host in ["a.example", "a.example.", "a.example..", "A.EXAMPLE..:80"] {
+            assert_eq!(table.find(Some(host)), Some(&1), "{host}");
+        }
+        for host in ["a..example", ".a.example", "..", ""] {
+            assert_eq!(table.find(Some(host)), Some(&2), "{host}");
         }
     }
 

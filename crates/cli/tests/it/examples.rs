@@ -1,0 +1,249 @@
+//! The examples of `tests/examples.md`, among which are those of the documents: each boots, and its answers are those
+//! that stand below it, over each version that its listeners speak.
+
+mod ask;
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use blitz_testing::Upstream;
+
+use self::ask::{Answer, Place, ask, block_on};
+use self::table::{Example, Row, examples};
+use crate::https::{Folder, Running, config};
+use crate::{blitz, stderr, stdout};
+
+/// Pages that examples name, with their paths as contents.
+const PAGES: [&str; 6] = [
+    "errors/404.html",
+    "errors/50x.html",
+    "srv/errors/404.html",
+    "srv/errors/50x.html",
+    "srv/errors/closed.html",
+    "srv/www/404.html",
+];
+
+/// Files of the repository whose examples have to be among these.
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/configuration.md"];
+
+#[test]
+fn every_example_boots_and_answers() {
+    let (mut booted, mut answers) = (0, 0);
+    for example in examples()
+        .iter()
+        .filter(|example| example.planned.is_empty())
+    {
+        answers += boot(example);
+        booted += 1;
+    }
+    assert!(
+        booted >= 10 && answers >= 200,
+        "{booted} examples, {answers} answers"
+    );
+}
+
+#[test]
+fn examples_of_later_versions_have_only_errors_that_say_so() {
+    let folder = folder_with_pages();
+    let file = folder.file("blitz.toml");
+    let mut count = 0;
+    for example in examples() {
+        if example.planned.is_empty() {
+            continue;
+        }
+        fs::write(&file, in_folder(&example.text, &folder)).unwrap();
+        let output = blitz(&["check", "--format", "json", &file]);
+        let text = stdout(&output);
+        let found = text.lines().map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let word = |name: &str| line[name].as_str().unwrap().to_owned();
+            format!(
+                "{} {}: {}",
+                line["start"]["line"],
+                word("code"),
+                word("message")
+            )
+        });
+        let expected = example.planned.iter().map(|line| {
+            let (line, what) = line.split_once(' ').unwrap();
+            format!("{line} not-yet: {what} is not in this version")
+        });
+        let (found, expected): (Vec<_>, Vec<_>) = (found.collect(), expected.collect());
+        assert_eq!(found, expected, "{}", example.title);
+        count += 1;
+    }
+    assert!(count > 5, "{count}");
+}
+
+/// So that a document cannot show what does not work.
+#[test]
+fn the_documents_show_these_examples() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let known = examples();
+    for document in DOCUMENTS {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        let blocks = table::blocks(&text).into_iter();
+        let blocks = blocks
+            .filter(|block| block.kind == "toml" && !block.text.starts_with("[dependencies]"));
+        let mut count = 0;
+        for block in blocks {
+            let is_known = known.iter().any(|example| example.text == block.text);
+            assert!(
+                is_known,
+                "{document} has an example that is not in crates/cli/tests/examples.md; \
+                 write it there too, with its requests:\n{}",
+                block.text
+            );
+            count += 1;
+        }
+        assert!(count >= 3, "{document}: {count}");
+    }
+}
+
+fn folder_with_pages() -> Folder {
+    let folder = Folder::new();
+    for page in PAGES {
+        let path = folder.file(page);
+        fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+        fs::write(path, format!("page {page}")).unwrap();
+    }
+    folder
+}
+
+/// The text with the folders of this test in place of those of a machine.
+fn in_folder(text: &str, folder: &Folder) -> String {
+    let etc = format!("\"{}", folder.file("etc/"));
+    let srv = format!("\"{}", folder.file("srv/"));
+    text.replace("\"/etc/blitz/", &etc).replace("\"/srv/", &srv)
+}
+
+/// Starts an example and compares its answers. Returns their number.
+fn boot(example: &Example) -> usize {
+    let folder = folder_with_pages();
+    if !example.certificate.is_empty() {
+        let (names, out) = (example.certificate.iter(), folder.file("etc/certs"));
+        let mut arguments = vec!["cert", "--out", &out];
+        arguments.extend(names.map(String::as_str));
+        let made = blitz(&arguments);
+        assert!(made.status.success(), "{}", stderr(&made));
+    }
+    let is_secure = !example.certificate.is_empty();
+    let upstreams: Vec<(String, Upstream)> = example
+        .upstreams()
+        .into_iter()
+        .map(|url| {
+            (
+                url.clone(),
+                Upstream::start(move |request| echo(&url, request)),
+            )
+        })
+        .collect();
+    let file = folder.file("blitz.toml");
+    fs::write(&file, installed(example, &folder, &upstreams)).unwrap();
+    let checked = blitz(&["check", "--deny-warnings", &file]);
+    assert!(
+        checked.status.success(),
+        "{}: {}",
+        example.title,
+        stderr(&checked)
+    );
+    let scheme = if is_secure { "https://" } else { "http://" };
+    let running = Running::announcing(&folder, &["--config", &file], scheme);
+    let place = Place {
+        plain: running.address("http://"),
+        secure: is_secure.then(|| {
+            let authority = config(Path::new(&folder.file("etc/certs/ca.pem")), None);
+            (running.address("https://"), authority)
+        }),
+    };
+    let (mut answers, mut wrong) = (0, String::new());
+    for row in &example.rows {
+        for version in row.versions() {
+            let mut answer = block_on(ask(&place, version, row));
+            for (url, upstream) in &upstreams {
+                answer.text = answer
+                    .text
+                    .replace(&upstream.url()["http://".len()..], &url["http://".len()..]);
+            }
+            answers += 1;
+            let found = differences(row, &answer, &place);
+            if !found.is_empty() {
+                wrong += &format!("{} over {version:?}\n  {}\n", row.line, found.join("\n  "));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{wrong}", example.title);
+    answers
+}
+
+/// The text of an example with the upstreams, ports and folders of this test.
+fn installed(example: &Example, folder: &Folder, upstreams: &[(String, Upstream)]) -> String {
+    let mut text = in_folder(&example.text, folder);
+    for (url, upstream) in upstreams {
+        text = text.replace(&format!("\"{url}\""), &format!("\"{}\"", upstream.url()));
+    }
+    let mut top = String::new();
+    for (key, value) in [
+        ("listen", "127.0.0.1:0"),
+        ("listen_tls", "127.0.0.1:0"),
+        // The rows tell the addresses of their clients.
+        ("trusted_proxies", "127.0.0.1"),
+    ] {
+        let is_needed = key != "listen_tls" || !example.certificate.is_empty();
+        if is_needed {
+            top += &format!("{key} = [\"{value}\"]\n");
+        }
+    }
+    top + &text
+}
+
+/// The upstream's answer: its URL, the request line and the fields that it received, a line each.
+fn echo(url: &str, request: &blitz_testing::Request) -> Vec<u8> {
+    let mut text = format!("{url} {}\n", request.line);
+    for (name, value) in &request.fields {
+        text += &format!("{name}: {value}\n");
+    }
+    let length = text.len();
+    if request.line.starts_with("HEAD ") {
+        text.clear();
+    }
+    format!(
+        "HTTP/1.1 200 OK\r\nX-Powered-By: upstream\r\nCache-Control: no-store\r\nContent-Length: {length}\r\n\r\n{text}"
+    )
+    .into_bytes()
+}
+
+/// What differs from the row.
+fn differences(row: &Row, answer: &Answer, place: &Place) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut compare = |name: &str, is: Option<&str>, expected: &str| {
+        let expected = (expected != "none").then_some(expected);
+        if is != expected {
+            found.push(format!("{name} is {is:?}, not {expected:?}"));
+        }
+    };
+    compare(
+        "status",
+        Some(&answer.status.to_string()),
+        &row.status.to_string(),
+    );
+    let received = answer.received();
+    for (name, value) in &row.expected {
+        let value = &*place.with_port(value);
+        let of_upstream = |name: &str| received.as_ref().and_then(|received| received.field(name));
+        let is = match name.as_str() {
+            "to" => received.as_ref().map(|received| received.to.clone()),
+            "text" => match answer.text.contains(value) {
+                true => Some(value.to_owned()),
+                false => Some(answer.text.clone()),
+            },
+            name => match name.strip_prefix("sent.") {
+                Some(name) => of_upstream(name),
+                None => answer.field(name),
+            },
+        };
+        compare(name, is.as_deref(), value);
+    }
+    found
+}
