@@ -20,8 +20,8 @@ pub fn schema() -> String {
             "defaults": table(Scope::Defaults),
             "fields": fields(),
             "respond": required(table(Scope::Respond), "status"),
-            "route": table(Scope::Route),
-            "site": site(),
+            "route": text_or(table(Scope::Route)),
+            "site": text_or(site()),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),
         },
@@ -105,7 +105,7 @@ fn value(kind: Kind) -> Value {
             "additionalProperties": false,
         }),
         Kind::Table(scope) => reference(name(scope)),
-        Kind::Sites => by_name(&text_or("site")),
+        Kind::Sites => by_name(&reference("site")),
         Kind::Upstreams => by_name(&reference("upstream")),
     }
 }
@@ -126,7 +126,7 @@ fn name(scope: Scope) -> &'static str {
 fn site() -> Value {
     let names = Method::names().collect::<Vec<_>>().join("|");
     let path = format!("^(({names})(,({names}))* )?=?/[^ ?#]*$");
-    let route = text_or("route");
+    let route = reference("route");
     let mut site = table(Scope::Site);
     if let Value::Object(site) = &mut site {
         site.insert("patternProperties".to_owned(), json!({ path: route }));
@@ -175,9 +175,13 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/definitions/{name}") })
 }
 
-/// A text, or else this table: so that an editor tells what is wrong within the table.
-fn text_or(name: &str) -> Value {
-    json!({ "if": { "type": "string" }, "else": reference(name) })
+/// A text, or else this table. Keywords of tables do not apply to texts, so that a language server marks the exact key;
+/// with two alternatives it would mark every key of the table.
+fn text_or(mut table: Value) -> Value {
+    if let Value::Object(table) = &mut table {
+        table.insert("type".to_owned(), json!(["string", "object"]));
+    }
+    table
 }
 
 fn any_of<const N: usize>(schemas: [Value; N]) -> Value {

@@ -178,17 +178,12 @@ fn check(root: &Value, schema: &Value, value: &Value) -> Result<(), String> {
                 )?;
                 true
             }
-            ("type", _) => is_type(rule, value),
+            ("type", _) => match rule {
+                Value::Array(types) => types.iter().any(|one| is_type(one, value)),
+                one => is_type(one, value),
+            },
             ("const", _) => rule == value,
             ("anyOf", _) => list(rule).iter().any(|one| check(root, one, value).is_ok()),
-            ("if", _) => match (check(root, rule, value), keywords.get("else")) {
-                (Err(_), Some(other)) => {
-                    check(root, other, value)?;
-                    true
-                }
-                _ => true,
-            },
-            ("else", _) => true,
             ("allOf", _) => list(rule).iter().all(|one| check(root, one, value).is_ok()),
             ("pattern", Value::String(text)) => is_match(rule.as_str().unwrap_or_default(), text),
             ("minimum", Value::Number(number)) => number.as_i64() >= rule.as_i64(),
