@@ -106,11 +106,21 @@ revision() {
 
 declare -A has_run=()
 
-# need STAGE...: runs the stages that the current one depends on, unless they have run.
+# need STAGE...: runs these stages, on which the current one depends, unless they have run. Several run side by side.
 need() {
-  local name
-  for name in "$@"; do run_stage "$name"; done
+  local name missing=()
+  for name in "$@"; do [ -n "${has_run[$name]:-}" ] || missing+=("$name"); done
+  if [ "${#missing[@]}" -lt 2 ]; then
+    for name in "${missing[@]}"; do run_stage "$name"; done
+    return
+  fi
+  side_by_side run_stage "${missing[@]}"
+  # The lanes are processes of their own.
+  for name in "${missing[@]}"; do has_run[$name]=yes; done
 }
+
+# Stages that run side by side with another one if both are wanted: they have different bottlenecks or leave a core idle.
+declare -A beside=()
 
 # run_stage NAME: runs a stage once, prints its time, and records the revision if all its steps passed.
 run_stage() {

@@ -3,15 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+/// `cargo xtask simulate` has many more, of optimised code with the same assertions.
 #[test]
-fn five_hundred_runs_pass() {
+fn fifty_runs_pass() {
     let next = AtomicU64::new(1);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > 500 {
+                    if seed > 50 {
                         break;
                     }
                     if let Err(failure) = blitz_simulate::run(seed, false) {
