@@ -25,6 +25,10 @@ impl Reader<'_> {
                     }
                     self.twice(&span);
                 }
+                _ if self.is_foreign(span.start) => {
+                    self.foreign_syntax(span.start);
+                    return ControlFlow::Break(());
+                }
                 _ if self.document.text[span.start..].starts_with('/') => self.path_quotes(&span),
                 message => {
                     self.error("syntax", span, message, "this is not TOML");
@@ -33,6 +37,61 @@ impl Reader<'_> {
             }
         }
         flow
+    }
+
+    /// Whether this is in a line of nginx or Caddy, whose other lines would be mistakes too. In TOML an equals sign or a
+    /// dot follows a bare key.
+    fn is_foreign(&self, at: usize) -> bool {
+        let line = &self.document.text[self.line(at)];
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*".contains(&byte);
+        let begins =
+            !word.is_empty() && word.bytes().all(is_word) && !rest.trim_start().starts_with('=');
+        begins && (line.ends_with(';') || line.ends_with('{'))
+    }
+
+    /// The line at this place, without spaces around it.
+    fn line(&self, at: usize) -> Span {
+        let text = &self.document.text;
+        let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let end = text[start..]
+            .find('\n')
+            .map_or(text.len(), |end| start + end);
+        let line = &text[start..end];
+        let start = start + (line.len() - line.trim_start().len());
+        start..start + line.trim().len()
+    }
+
+    /// Names a host and a server of the foreign text, so that the repair can be copied.
+    fn foreign_syntax(&mut self, at: usize) {
+        let text = &self.document.text;
+        let server = match text.lines().any(|line| line.trim_end().ends_with(';')) {
+            true => "nginx",
+            false => "Caddy",
+        };
+        let behind = |word: &str| {
+            let mut words = text.split_whitespace();
+            words.find(|found| *found == word)?;
+            words.next().map(|value| value.trim_end_matches(';'))
+        };
+        let before_brace = || {
+            let mut blocks = text
+                .lines()
+                .filter_map(|line| line.trim().strip_suffix(" {"));
+            blocks.find(|name| name.contains('.') && !name.contains(' '))
+        };
+        let host = behind("server_name").or_else(before_brace);
+        let to = behind("proxy_pass").or_else(|| behind("reverse_proxy"));
+        let (scheme, rest) = to.map_or(("http", "127.0.0.1:3000"), |to| {
+            to.split_once("://").unwrap_or(("http", to))
+        });
+        let authority = rest.split('/').next().unwrap_or_default();
+        let label = format!(
+            "write [site.\"{}\"], and in the next line to = \"{scheme}://{authority}\"",
+            host.unwrap_or("app.example")
+        );
+        let message = format!("this is a line of {server}, and Blitz reads TOML");
+        self.error("foreign-syntax", self.line(at), message, label);
     }
 
     /// Whether a key is a part of a header such as `[site."a.example"]`.
