@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 3] = [
     ("closed.txt", "closed\n"),
 ];
 
-fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy {
+pub(crate) fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
     let mut read_file = |name: &str| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use blitz_gateway::{Options, Target};
 use blitz_http::IoChoice;
 
+use crate::site_rules::gateway_with;
 use crate::support::{Proxy, Upstream, eventually, ok};
 
 const REQUEST: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -285,6 +286,33 @@ scenarios! {
         peer.head();
         assert_eq!(peer.rest().0, b"tick".repeat(8));
         eventually("the tunnel ends", || proxy.http_counters().connections == 0);
+        assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
+    }
+
+    /// It may be longer than that of the listener, and not shorter.
+    fn a_tunnel_has_the_idle_time_of_its_route(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            let Some(head) = peer.head() else { return };
+            peer.send(SWITCHING);
+            let pause = if head.line.contains("/patient") { 800 } else { 50 };
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(pause));
+                peer.send("tick");
+            }
+            assert!(pause == 800 || peer.is_closed_by_peer());
+        });
+        let mut options = Options::default();
+        options.limits.stream_idle_timeout = Duration::from_millis(300);
+        let proxy = gateway_with(io, options, &format!(
+            "[site.\"a\"]\nto = \"{}\"\ntimeout.idle = \"10ms\"\n\"/patient\".timeout.idle = \"8s\"\n",
+            upstream.url(),
+        ));
+        for path in ["/chat", "/patient"] {
+            let mut peer = proxy.peer();
+            peer.send(REQUEST.replace("/chat", path));
+            peer.head();
+            assert_eq!(peer.rest().0, b"tick".repeat(3), "{path}");
+        }
         assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
     }
 
