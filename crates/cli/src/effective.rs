@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Settings, Span};
+use blitz_config::{Action, Placed, Settings, Site, Span};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -17,7 +17,7 @@ pub(crate) struct ConfigArguments {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print the settings of each route, inherited ones included, with the place of each value
+    /// Print listeners, sites and the settings of each route, inherited ones included, with the place of each value
     Show(ShowArguments),
 }
 
@@ -45,10 +45,11 @@ pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A table for each route, which has the values as they are written.
+/// The settings of the process, and a table for each site and each route, with the values as they are written.
 fn text(file: &ConfigFile) -> String {
-    let mut text = String::new();
+    let mut text = top(file);
     for site in &file.configuration.sites {
+        text += &head(file, site);
         for route in &site.routes {
             let (host, key) = (&site.host.value, &route.key.value);
             // Writing to a text does not fail.
@@ -71,6 +72,52 @@ fn text(file: &ConfigFile) -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
+}
+
+/// What stands above all sites.
+fn top(file: &ConfigFile) -> String {
+    let configuration = &file.configuration;
+    let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
+    let mut text = match &configuration.listen {
+        Some(addresses) if addresses.is_empty() => "listen = []\n".to_owned(),
+        Some(addresses) => list(file, "listen", addresses),
+        None => "listen = [\":80\"]\n".to_owned(),
+    };
+    text += &match &configuration.listen_tls {
+        Some(addresses) => list(file, "listen_tls", addresses),
+        None if has_tls => "listen_tls = [\":443\"]\n".to_owned(),
+        None => String::new(),
+    };
+    text += &list(file, "trusted_proxies", &configuration.trusted_proxies);
+    text += &list(file, "certificates", &configuration.certificates);
+    text.push('\n');
+    text
+}
+
+/// What a site has beside its routes.
+fn head(file: &ConfigFile, site: &Site) -> String {
+    let mut text = format!(
+        "[site.\"{}\"]  # {}\n",
+        site.host.value,
+        file.line_of(&site.host.span)
+    );
+    if site.tls.is_on {
+        let _ = writeln!(text, "tls = true\nhttps_redirect = {}", site.tls.redirects);
+    }
+    text += &list(file, "aliases", &site.aliases);
+    text += &list(file, "canonical_for", &site.canonical_for);
+    text.push('\n');
+    text
+}
+
+/// A list, with the place of its first value.
+fn list<T>(file: &ConfigFile, key: &str, values: &[Placed<T>]) -> String {
+    let Some(first) = values.first() else {
+        return String::new();
+    };
+    let place = file.line_of(&first.span);
+    let values: Vec<_> = values.iter().map(|value| file.slice(&value.span)).collect();
+    format!("{key} = [{}]  # {place}\n", values.join(", "))
 }
 
 /// Whether a key belongs to the action of a route.

@@ -188,10 +188,12 @@ impl<'a> Report<'a> {
         }
         let found = explanation.routes.first();
         let found = found.filter(|(_, verdict)| *verdict == Verdict::Applies);
+        let settings = configured
+            .zip(found)
+            .and_then(|(site, (route, _))| settings_of(site, &route.name));
         if let Some((route, _)) = found {
             let span = configured.and_then(|site| span_of(site, &route.name));
             self.line("route", &route.name, span, "");
-            let settings = configured.and_then(|site| settings_of(site, &route.name));
             if let Some(settings) = settings {
                 self.rules(settings);
             }
@@ -210,7 +212,7 @@ impl<'a> Report<'a> {
             (Some(written), Outcome::Answered { .. } | Outcome::Forwarded { .. }) => {
                 self.line("outcome", written, None, "");
             }
-            (_, outcome) => self.outcome(outcome),
+            (_, outcome) => self.outcome(outcome, settings),
         }
         self.others(explanation);
         self.text
@@ -237,7 +239,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn outcome(&mut self, outcome: &Outcome) {
+    fn outcome(&mut self, outcome: &Outcome, settings: Option<&Settings>) {
         match outcome {
             Outcome::Rejected(Rejection::HttpsOnly) => {
                 self.line("outcome", "308 to the same URL with https://", None, "");
@@ -251,11 +253,35 @@ impl<'a> Report<'a> {
                 let location = location.as_deref().unwrap_or_default();
                 self.line("outcome", &format!("{status} {location}"), None, "");
             }
-            Outcome::Forwarded { url, target, host } => {
+            Outcome::Forwarded {
+                url,
+                target,
+                host,
+                fields,
+            } => {
                 self.line("outcome", &format!("{url}{target}"), None, "");
                 self.line("", &format!("Host: {host}"), None, "");
+                for (name, value) in fields {
+                    self.field(name, value, settings);
+                }
             }
         }
+    }
+
+    /// A field that the upstream receives. A value with a variable is shown as it is written.
+    fn field(&mut self, name: &str, value: &str, settings: Option<&Settings>) {
+        let rules = settings.map(|settings| &*settings.request_headers);
+        let rule = rules.and_then(|rules| {
+            rules
+                .iter()
+                .find(|rule| rule.name.eq_ignore_ascii_case(name))
+        });
+        let written = rule.map(|rule| self.file.slice(&rule.change.span));
+        let text = match written.filter(|written| written.contains("${")) {
+            Some(written) => format!("{name}: {written}"),
+            None => format!("{name}: {value}"),
+        };
+        self.line("", &text, None, "");
     }
 
     fn others(&mut self, explanation: &Explanation<'_>) {

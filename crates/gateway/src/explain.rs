@@ -1,12 +1,13 @@
 //! The way of a request that is not sent: for `blitz explain`.
 
-use blitz_http::{Name, Peer, RequestHead, Scheme};
+use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
 
+use crate::forward::{self, ForwardedClient, LoopId};
 use crate::phases::{check_encryption, check_method};
 use crate::rejection::Rejection;
 use crate::route::{Action, Route};
-use crate::rules::{Facts, client_of};
+use crate::rules::{Facts, apply, client_of};
 use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
 
@@ -41,6 +42,8 @@ pub enum Outcome {
         target: String,
         /// The host that the upstream receives.
         host: String,
+        /// Other fields that the upstream receives. Random values are examples.
+        fields: Vec<(String, String)>,
     },
 }
 
@@ -105,12 +108,51 @@ fn outcome(
         }
         Action::Forward(forward) => {
             forward.replace_path(head, peer, trusted, &mut String::new())?;
+            edit(head, route, &forward.target.authority, peer, trusted)?;
             let host = forward.host.as_deref().or(head.authority());
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let fields = head.fields.iter();
             Ok(Outcome::Forwarded {
                 url: forward.target.url(),
                 target: head.path_and_query().to_owned(),
-                host: host.unwrap_or(&forward.target.authority).to_owned(),
+                host: host.unwrap_or_default().to_owned(),
+                fields: fields
+                    .map(|(name, value)| (text(name.as_bytes()), text(value)))
+                    .collect(),
             })
         }
     }
+}
+
+/// Edits the head as it is edited for an upstream.
+fn edit(
+    head: &mut RequestHead,
+    route: &Route,
+    authority: &str,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) -> Result<(), Rejection> {
+    let declared = head.fields.get_str(Name::ContentLength);
+    let length = declared.and_then(|length| length.parse().ok());
+    let client = ForwardedClient {
+        peer,
+        trusted_proxies: trusted,
+        is_trusted: trusted.contains(peer),
+        upgrade: None,
+        length: length.map_or(BodyLength::Empty, BodyLength::Known),
+        default_authority: authority,
+        loop_id: &LoopId::random(0),
+        sends_via: false,
+        sends_certificate: false,
+        random: || 0,
+    };
+    let edited = forward::edit_request(head, &client, &mut Vec::new());
+    // This gateway's own identifier is in no request.
+    edited.map_err(|_| Rejection::ConnectionOptions)?;
+    let rules = route.rules.as_ref();
+    if let Some(edits) = rules.and_then(|rules| rules.request_edits.as_ref()) {
+        let edits = edits.for_request(&Facts::of(head, peer, trusted));
+        apply(&edits, &mut head.fields);
+    }
+    Ok(())
 }

@@ -393,6 +393,12 @@ fn values_of_variables_are_not_shown() {
             "s3cret-hook",
         ),
         (
+            format!(
+                "[site.\"a.example\"]\nto = \"http://h:1\"\nrequest_headers.X-Key = \"key {hosts}\"\n"
+            ),
+            "s3cret-field",
+        ),
+        (
             format!("listen = [\"{hosts}\"]\n[site]\n\"a.example\" = \"http://h:1\"\n"),
             "http://user:s3cret@h:1",
         ),
@@ -494,6 +500,7 @@ fn explain_and_show_say_what_a_request_meets() {
             "action http://h:1/v2{rest} FILE:4",
             "outcome http://h:1/v2/x?y=1",
             "Host: a.example",
+            "X-Forwarded-For: 127.0.0.1",
             "not / /api comes first",
             "/admin another path",
         ],
@@ -540,6 +547,8 @@ fn shows_the_file(file: &str) {
         shown.contains("[site.\"a.example\".\"/admin\"]  # FILE:7\n"),
         "{shown}"
     );
+    let top = "listen = [\":80\"]\n\n[site.\"a.example\"]  # FILE:3\ncanonical_for = [\"www.a.example\"]  # FILE:5\n\n";
+    assert!(shown.starts_with(top), "{shown}");
     let schema: serde_json::Value = serde_json::from_str(&stdout(&blitz(&["schema"]))).unwrap();
     assert!(schema["properties"]["site"].is_object());
 }

@@ -4,10 +4,10 @@ use std::env;
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Gateway, LoadedFile, Outcome, Sites, TrustedProxies, compile, explain};
-use blitz_http::{Peer, RequestHead, Scheme};
+use blitz_http::{IoChoice, Peer, RequestHead, Scheme};
 use blitz_testing::Client;
 
-use crate::support::Proxy;
+use crate::support::{Proxy, Upstream};
 
 /// Parts of paths that servers read in several ways.
 const SEGMENTS: [&str; 24] = [
@@ -66,6 +66,27 @@ fn targets(mut state: u64) -> impl Iterator<Item = String> {
     })
 }
 
+/// The sites of a text, and a gateway that has them.
+fn started(io: IoChoice, text: &str) -> (Sites, Proxy) {
+    let document = Document::new("blitz.toml", text);
+    let (configuration, mut diagnostics) = read(&document, &Environment::default());
+    let mut no_file = |_: &str| -> Result<LoadedFile, _> { Err((String::new(), String::new())) };
+    let compiled = compile(&configuration, &mut no_file, &mut diagnostics);
+    assert_eq!(diagnostics, []);
+    let sites = Sites::of_file(compiled.clone());
+    let gateway = compiled.into_iter().fold(Proxy::gateway(io), Gateway::site);
+    (sites, Proxy::start(gateway, &[]))
+}
+
+fn peer() -> Peer {
+    Peer {
+        remote: Some(([127, 0, 0, 1], 1).into()),
+        listener: None,
+        scheme: Scheme::Http,
+        tls: None,
+    }
+}
+
 scenarios! {
     fn explanations_say_what_happens(io) {
         let upstream = blitz_testing::Upstream::start(|request| {
@@ -85,19 +106,8 @@ scenarios! {
             "/raw".raw_path = true
             "POST /b" = {{ respond = 204 }}
         "#, upstream.url());
-        let document = Document::new("blitz.toml", &text);
-        let (configuration, mut diagnostics) = read(&document, &Environment::default());
-        let mut no_file = |_: &str| -> Result<LoadedFile, _> { Err((String::new(), String::new())) };
-        let compiled = compile(&configuration, &mut no_file, &mut diagnostics);
-        assert_eq!(diagnostics, []);
-        let sites = Sites::of_file(compiled.clone());
-        let proxy = Proxy::start(compiled.into_iter().fold(Proxy::gateway(io), Gateway::site), &[]);
-        let peer = Peer {
-            remote: Some(([127, 0, 0, 1], 1).into()),
-            listener: None,
-            scheme: Scheme::Http,
-            tls: None,
-        };
+        let (sites, proxy) = started(io, &text);
+        let peer = peer();
         let mut client = proxy.client();
         let mut outcomes = [0; 4];
         for (number, target) in targets(0x9e37_79b9).take(requests()).enumerate() {
@@ -134,6 +144,55 @@ scenarios! {
             }
         }
         assert!(outcomes.iter().all(|count| *count > 10), "{outcomes:?}");
+    }
+
+    fn the_head_that_is_explained_is_sent(io) {
+        let upstream = Upstream::with_text("ok");
+        let text = format!(r#"
+            [site."a.example"]
+            to = "{}"
+            host = "b.example"
+            request_headers.X-Tenant = "{{cookie.tenant}}"
+            request_headers.X-Secret = false
+            request_headers.X-Both = ["one", "{{header.x-in}}"]
+        "#, upstream.url());
+        let (sites, proxy) = started(io, &text);
+        let mut client = proxy.client();
+        let lines = [
+            ("Cookie", "tenant=t1"),
+            ("X-Secret", "1"),
+            ("X-In", "two"),
+            ("TE", "trailers, gzip"),
+            ("X-Forwarded-For", "192.0.2.1"),
+            ("Forwarded", "for=192.0.2.1"),
+            ("Proxy", "x"),
+            ("Accept", "*/*"),
+        ];
+        let mut head = RequestHead::parse("GET", "/x").unwrap();
+        head.set_authority("a.example");
+        let mut request = "GET /x HTTP/1.1\r\nHost: a.example\r\n".to_owned();
+        for (name, value) in lines {
+            head.fields.try_append(name, value).unwrap();
+            request += &format!("{name}: {value}\r\n");
+        }
+        client.send(request + "\r\n");
+        assert_eq!(client.response().status, 200);
+        let explanation = explain(&sites, &mut head, &peer(), &TrustedProxies::default());
+        let Outcome::Forwarded { host, fields, .. } = explanation.outcome else {
+            panic!("{explanation:?}");
+        };
+        assert_eq!(host, "b.example");
+        // Random, or written for the connection.
+        let others = ["host", "cdn-loop", "x-request-id", "connection", "te"];
+        let same = |fields: Vec<(String, String)>| {
+            let fields = fields.into_iter().map(|(name, value)| (name.to_lowercase(), value));
+            let mut fields: Vec<_> = fields.filter(|(name, _)| !others.contains(&name.as_str())).collect();
+            fields.sort();
+            fields
+        };
+        let (explained, sent) = (same(fields), same(upstream.head().fields));
+        assert_eq!(explained, sent);
+        assert!(sent.contains(&("x-tenant".to_owned(), "t1".to_owned())), "{sent:?}");
     }
 }
 
