@@ -289,7 +289,7 @@ scenarios! {
         assert_eq!(proxy.http_counters().tunnel_timeouts, 1);
     }
 
-    /// It may be longer than that of the listener, and not shorter.
+    // It may be longer than that of the listener, and not shorter.
     fn a_tunnel_has_the_idle_time_of_its_route(io) {
         let upstream = Upstream::scripted(|_, peer| {
             let Some(head) = peer.head() else { return };
