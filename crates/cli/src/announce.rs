@@ -76,7 +76,7 @@ fn routes(sites: &Sites) -> (String, &'static str) {
             continue;
         }
         let host = site.hosts.first().map(Host::to_string).unwrap_or_default();
-        let from = match (host.as_str(), route.name.as_str()) {
+        let from = match (host.as_str(), &*route.name) {
             ("", name) => name.to_owned(),
             (host, "/" | "other paths") => host.to_owned(),
             (host, name) if name.starts_with('/') => host.to_owned() + name,

@@ -126,6 +126,11 @@ impl ConfigFile {
         })
     }
 
+    /// Its sites alone; the text and the model, which are much larger, are freed.
+    pub(crate) fn into_sites(self) -> Vec<Site> {
+        self.sites
+    }
+
     /// The text of a value.
     pub(crate) fn slice(&self, span: &Span) -> &str {
         self.document.slice(span)

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::FileTypeExt;
 use std::thread;
 
-use blitz_gateway::{Origin, Routes, Target};
+use blitz_gateway::{Origin, Sites, Target};
 use blitz_http::Address;
 
 use crate::listen::text_of;
@@ -23,7 +23,7 @@ pub(crate) struct Listening<'a> {
 /// # Errors
 /// The first contradiction, with the remedy.
 pub(crate) fn check(targets: &[Target], listeners: &[Listening<'_>]) -> Result<(), String> {
-    Routes::of_targets(targets.to_vec()).map_err(|conflict| conflict.to_string())?;
+    Sites::of_targets(targets.to_vec(), false).map_err(|conflict| conflict.to_string())?;
     for (at, listener) in listeners.iter().enumerate() {
         let is_same = |other: &&Listening<'_>| {
             other.address == listener.address && !has_any_port(listener.address)

@@ -1,13 +1,13 @@
 //! A reload of the configuration file, which is used as a whole or not at all, and `blitz reload`, which asks for one.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use blitz_gateway::{Reloading, Site, TrustedProxy};
+use blitz_config::Host;
+use blitz_gateway::{Reloading, SiteChange, TrustedProxy};
 use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
 
@@ -83,7 +83,6 @@ fn post(stream: &mut UnixStream) -> io::Result<String> {
 pub(crate) struct ReloadedFile {
     path: PathBuf,
     settings: FileSettings,
-    sites: Vec<Site>,
     trusted_proxies: Vec<TrustedProxy>,
 }
 
@@ -99,7 +98,6 @@ impl ReloadedFile {
         ReloadedFile {
             path: path.to_owned(),
             settings,
-            sites: file.sites.clone(),
             trusted_proxies: file.trusted_proxies.clone(),
         }
     }
@@ -134,14 +132,14 @@ impl ReloadedFile {
                 .problem(&error)
                 .unwrap_or_else(|| error.to_string())
         };
-        let replacement = running.prepare(file.sites.clone(), configs);
+        let has_other_proxies = file.trusted_proxies != self.trusted_proxies;
+        let summary = file.summary();
+        // The text of the file and its model are not needed any more.
+        let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
         let before: Vec<_> = running.listeners().map(shown).collect();
         certificates.apply(tls);
-        let mut text = format!("{diagnostics}{}\n", file.summary());
-        text += &changes(&self.sites, &file.sites);
-        self.sites = file.sites;
-        let replaced = running.replace(replacement);
+        let (changes, replaced) = running.replace(replacement);
         replaced.map_err(|error| {
             format!(
                 "{}\nthe listeners in use stay; the sites are the new ones\n",
@@ -149,8 +147,9 @@ impl ReloadedFile {
             )
         })?;
         let after: Vec<_> = running.listeners().map(shown).collect();
+        let mut text = format!("{diagnostics}{summary}\n{}", lines(&changes));
         text += &listener_changes(&before, &after);
-        if file.trusted_proxies != self.trusted_proxies {
+        if has_other_proxies {
             text += "  trusted proxies have changed: a restart applies them\n";
         }
         Ok(text)
@@ -215,27 +214,17 @@ fn listener_changes(before: &[String], after: &[String]) -> String {
     opened + &closed
 }
 
-/// A line for each site that has come, changed, or gone.
-fn changes(before: &[Site], after: &[Site]) -> String {
-    let by_host = |sites| -> HashMap<_, _> {
-        Iterator::map(sites, |site: &Site| (site.hosts.first(), site)).collect()
-    };
-    let (old, new) = (by_host(before.iter()), by_host(after.iter()));
-    let come_or_changed = after
-        .iter()
-        .filter_map(|site| match old.get(&site.hosts.first()) {
-            None => Some(('+', site)),
-            Some(other) => (*other != site).then_some(('~', site)),
-        });
-    let gone = before
-        .iter()
-        .filter(|site| !new.contains_key(&site.hosts.first()));
+/// A line for each site that was added, changed or removed.
+fn lines(changes: &[(SiteChange, Host)]) -> String {
     let mut text = String::new();
-    for (sign, site) in come_or_changed.chain(gone.map(|site| ('-', site))) {
-        if let Some(host) = site.hosts.first() {
-            // Writing to a text does not fail.
-            let _ = writeln!(text, "  {sign} {host}");
-        }
+    for (change, host) in changes {
+        let sign = match change {
+            SiteChange::Added => '+',
+            SiteChange::Changed => '~',
+            SiteChange::Removed => '-',
+        };
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "  {sign} {host}");
     }
     match text.is_empty() {
         true => "  no site has changed\n".to_owned(),

@@ -8,11 +8,14 @@ const VARIABLE: &str = "${";
 
 /// Has the routes whose actions have variables shown as they are written.
 pub(crate) fn hide(configuration: &Configuration, document: &Document, sites: &mut [Site]) {
+    if !document.text.contains(VARIABLE) {
+        return;
+    }
     let mut sites = sites.iter_mut();
     for configured in &configuration.sites {
         let Some(site) = sites.next() else { return };
         for (configured, (_, route)) in configured.routes.iter().zip(&mut site.routes) {
-            route.written = written(&configured.settings, document);
+            route.written = written(&configured.settings, document).map(Into::into);
         }
         // Its redirects follow.
         if !configured.canonical_for.is_empty() {

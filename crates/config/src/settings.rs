@@ -163,7 +163,7 @@ pub struct FieldRule {
 }
 
 /// What becomes of a field. A value with a placeholder that has no value is removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FieldChange {
     /// These lines replace those that there are.
     Set(Vec<Template>),

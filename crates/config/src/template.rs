@@ -4,13 +4,13 @@ use std::fmt;
 use std::ops::Deref;
 
 /// A text with placeholders.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
     parts: Box<[Part]>,
 }
 
 /// A part of a text with placeholders.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Part {
     /// As it is.
     Text(PlainText),
@@ -19,11 +19,11 @@ pub enum Part {
 }
 
 /// A text without CR, LF and NUL.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlainText(Box<str>);
 
 /// A value of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Placeholder {
     /// The path as received.
     Path,

@@ -1,5 +1,7 @@
 //! From the model of a file to sites with routes.
 
+mod shared;
+
 use std::sync::Arc;
 
 use blitz_config::{
@@ -13,7 +15,8 @@ use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::route::{self, Forward, ForwardedPath, Route};
 use crate::rules::{Edits, LoadedFile, Pages, Rules};
 use crate::sites::Site;
-use crate::target::{Target, TargetError};
+use crate::target::TargetError;
+use shared::{Demands, Shared};
 
 /// Reads a file that a configuration names. An error is a problem and its remedy.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<LoadedFile, (String, String)> + 'a;
@@ -25,15 +28,16 @@ pub fn compile(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Site> {
     let mut compiler = Compiler {
-        read_file,
+        shared: Shared::new(read_file),
         diagnostics,
     };
-    let mut sites = Vec::new();
+    let mut sites = Vec::with_capacity(configuration.sites.len());
     for site in &configuration.sites {
-        let routes = site.routes.iter();
-        let routes: Vec<_> = routes.filter_map(|route| compiler.route(route)).collect();
+        let mut routes = Vec::with_capacity(site.routes.len());
+        routes.extend(site.routes.iter().filter_map(|route| compiler.route(route)));
         let pages = compiler.pages(&site.unrouted.errors);
         let rules = Rules::of_unrouted(&site.unrouted.headers, pages);
+        let rules = (rules != Rules::default()).then(|| Arc::new(rules));
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
             hosts: std::iter::once(site.host.value.clone())
@@ -43,20 +47,20 @@ pub fn compile(
             rules: rules.clone(),
             redirect_https: site.tls.redirects,
         });
-        sites.extend(canonical(site, &rules));
+        sites.extend(canonical(site, rules.as_deref()));
     }
     sites
 }
 
 /// The hosts whose requests are redirected to the name of the site.
-fn canonical(site: &blitz_config::Site, rules: &Rules) -> Option<Site> {
+fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
     let hosts = site.canonical_for.iter().map(|host| host.value.clone());
     let host = site.host.value.to_string();
     let route = Route {
-        name: "other paths".to_owned(),
+        name: "other paths".into(),
         written: None,
         action: route::Action::Answer(Answer::Canonical(host)),
-        rules: Some(Box::new(rules.of_redirects())),
+        rules: rules.map(|rules| Arc::new(rules.of_redirects())),
     };
     let key = RouteKey {
         methods: None,
@@ -65,18 +69,18 @@ fn canonical(site: &blitz_config::Site, rules: &Rules) -> Option<Site> {
     (!site.canonical_for.is_empty()).then(|| Site {
         hosts: hosts.collect(),
         routes: vec![(key, route)],
-        rules: Rules::default(),
+        rules: None,
         redirect_https: site.tls.redirects,
     })
 }
 
 struct Compiler<'a, 'f> {
-    read_file: &'a mut ReadFile<'f>,
+    shared: Shared<'a, 'f>,
     diagnostics: &'a mut Vec<Diagnostic>,
 }
 
-impl Compiler<'_, '_> {
-    fn route(&mut self, route: &blitz_config::Route) -> Option<(RouteKey, Route)> {
+impl<'a> Compiler<'a, '_> {
+    fn route(&mut self, route: &'a blitz_config::Route) -> Option<(RouteKey, Route)> {
         let name = route.key.value.to_string();
         let key = RouteKey::parse(&name);
         let key = key.map_err(|error: KeyError| {
@@ -85,15 +89,15 @@ impl Compiler<'_, '_> {
         let action = self.action(&route.settings);
         let rules = self.rules(&route.settings);
         let route = Route {
-            name,
+            name: name.into(),
             written: None,
             action: action?,
-            rules: (rules != Rules::default()).then(|| Box::new(rules)),
+            rules,
         };
         Some((key.ok()?, route))
     }
 
-    fn action(&mut self, settings: &Settings) -> Option<route::Action> {
+    fn action(&mut self, settings: &'a Settings) -> Option<route::Action> {
         Some(match &settings.action.value {
             Action::Proxy(proxy) => route::Action::Forward(self.forward(proxy, settings)?),
             Action::Redirect(redirect) => {
@@ -105,21 +109,17 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn forward(&mut self, proxy: &Proxy, settings: &Settings) -> Option<Forward> {
-        let target = proxy.to.value.parse::<Target>();
+    fn forward(&mut self, proxy: &'a Proxy, settings: &'a Settings) -> Option<Forward> {
+        let target = self.shared.target(&proxy.to.value);
         let target = target.map_err(|error: TargetError| {
             self.error("upstream-url", &proxy.to, error.problem(), error.fix());
         });
-        let target = Target {
-            request_trailers: settings
-                .request_trailers
-                .as_ref()
-                .is_some_and(|on| on.value),
-            ..target.ok()?
-        };
+        let target = target.ok()?;
         let is_raw = proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
+        let request_trailers = settings.request_trailers.as_ref();
         Some(Forward {
             upstream: 0,
+            request_trailers: request_trailers.is_some_and(|on| on.value),
             connect_timeout: settings
                 .timeouts
                 .connect
@@ -135,14 +135,14 @@ impl Compiler<'_, '_> {
             },
             host: match proxy.host.as_ref().map(|host| &host.value) {
                 None | Some(ForwardedHost::Keep) => None,
-                Some(ForwardedHost::Upstream) => Some(target.authority.clone()),
-                Some(ForwardedHost::Name(name)) => Some(name.clone()),
+                Some(ForwardedHost::Upstream) => Some(target.authority.as_str().into()),
+                Some(ForwardedHost::Name(name)) => Some(name.as_str().into()),
             },
             target,
         })
     }
 
-    fn fixed_response(&mut self, respond: &Respond) -> Option<FixedResponse> {
+    fn fixed_response(&mut self, respond: &'a Respond) -> Option<FixedResponse> {
         let content = match &respond.body {
             RespondBody::Empty => FixedContent::Empty,
             RespondBody::Text(template) => FixedContent::Text(template.clone()),
@@ -155,11 +155,16 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn rules(&mut self, settings: &Settings) -> Rules {
-        Rules::new(settings, self.pages(&settings.errors))
+    fn rules(&mut self, settings: &'a Settings) -> Option<Arc<Rules>> {
+        let demands = Demands::new(settings);
+        if let Some(rules) = self.shared.rules(&demands) {
+            return rules;
+        }
+        let pages = self.pages(&settings.errors);
+        self.shared.new_rules(settings, pages, demands)
     }
 
-    fn pages(&mut self, errors: &[Arc<ErrorPage>]) -> Pages {
+    fn pages(&mut self, errors: &'a [Arc<ErrorPage>]) -> Pages {
         let mut pages = Vec::new();
         for page in errors {
             let file = page.file.as_ref().map(|file| self.file(file));
@@ -171,8 +176,8 @@ impl Compiler<'_, '_> {
         Pages(pages.into())
     }
 
-    fn file(&mut self, path: &Placed<String>) -> Option<LoadedFile> {
-        match (self.read_file)(&path.value) {
+    fn file(&mut self, path: &'a Placed<String>) -> Option<LoadedFile> {
+        match self.shared.file(path) {
             Ok(file) => Some(file),
             Err((problem, remedy)) => {
                 self.error("file-missing", path, &problem, &remedy);

@@ -209,7 +209,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
         let mut upstreams = UpstreamSet::new(options.client.clone());
-        let snapshot = CoreSnapshot::new(&newest.load_full(), &mut upstreams);
+        let snapshot = CoreSnapshot::first(&newest.load_full(), &mut upstreams);
         let service = Rc::new(GatewayService {
             snapshot: RefCell::new(Rc::new(snapshot)),
             upstreams: RefCell::new(upstreams),
@@ -334,7 +334,9 @@ impl Running {
                     summary.tick(Instant::now(), || counters_of(serving.cores()));
                 }
             }
-            maker.free_retired();
+            if maker.free_retired() {
+                blitz_http::return_free_memory();
+            }
             let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout);
             on_tick(tick, &mut running);
         })

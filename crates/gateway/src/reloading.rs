@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use blitz_config::Host;
 use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
 
 use crate::https_redirect::HttpsRedirect;
+use crate::site_changes::{SiteChange, changes};
 use crate::sites::Site;
 use crate::snapshot::{Snapshot, SnapshotMaker, publish};
 use crate::start_error::StartError;
@@ -51,7 +53,9 @@ impl<'a> Reloading<'a> {
     ) -> Result<Replacement, StartError> {
         let listeners = self.serving.prepare(listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
-        let snapshot = self.maker.make_of(sites, redirect)?;
+        let snapshot = self
+            .maker
+            .make_after(&self.newest.load(), sites, redirect)?;
         Ok(Replacement {
             snapshot,
             listeners,
@@ -59,21 +63,28 @@ impl<'a> Reloading<'a> {
     }
 
     /// Replaces all sites and listeners. Each request ends with the sites that it began with, and upstreams that stay
-    /// keep their connections. Connections of listeners that stay are not closed; those of the others are drained.
+    /// keep their connections. Connections of listeners that stay are not closed; those of the others are drained. Returns
+    /// the sites that differ, by their first host.
     ///
     /// # Errors
     /// A core cannot open a listener, for example because it has no descriptor left: then the sites are replaced, and
     /// the listeners stay as they are.
-    pub fn replace(&mut self, replacement: Replacement) -> Result<(), StartError> {
+    pub fn replace(
+        &mut self,
+        replacement: Replacement,
+    ) -> (Vec<(SiteChange, Host)>, Result<(), StartError>) {
         let Replacement {
             snapshot,
             listeners,
         } = replacement;
         publish(self.serving.cores(), &snapshot);
-        self.maker.retire(self.newest.swap(snapshot));
-        self.serving
-            .replace_listeners(listeners, self.drain_timeout)
-            .map_err(StartError::Serving)
+        let before = self.newest.swap(Arc::clone(&snapshot));
+        let changes = changes(&before.sites, &snapshot.sites);
+        self.maker.retire(before);
+        let replaced = self
+            .serving
+            .replace_listeners(listeners, self.drain_timeout);
+        (changes, replaced.map_err(StartError::Serving))
     }
 
     /// The listeners; port 0 is replaced by the port that was chosen.

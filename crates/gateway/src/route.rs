@@ -1,6 +1,7 @@
 //! Routes: what answers the requests of a path, and the rules for them.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_config::Template;
@@ -17,12 +18,12 @@ use crate::upstream::Balancer;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Its paths as written, for people: `/api`, `GET /a`, `other paths`.
-    pub name: String,
+    pub name: Box<str>,
     /// What answers, as written: set where the values of variables must not be shown.
-    pub written: Option<String>,
+    pub written: Option<Box<str>>,
     pub(crate) action: Action,
-    /// `None` demands and changes nothing.
-    pub(crate) rules: Option<Box<Rules>>,
+    /// `None` demands and changes nothing. Routes with the same rules share them.
+    pub(crate) rules: Option<Arc<Rules>>,
 }
 
 /// What answers.
@@ -33,18 +34,42 @@ pub(crate) enum Action {
 }
 
 /// An upstream, and what of a request is changed for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Forward {
-    pub(crate) target: Target,
+    /// Routes to the same URL share it.
+    pub(crate) target: Arc<Target>,
     /// The number of the upstream in its snapshot, which sets it.
     pub(crate) upstream: usize,
+    /// Whether the upstream gets the trailers of requests, as [`Target::request_trailers`] or by the route's own setting.
+    pub(crate) request_trailers: bool,
     /// How long connecting may take; `None` is that of the gateway.
     pub(crate) connect_timeout: Option<Duration>,
     /// What the upstream receives in place of the path.
     pub(crate) path: ForwardedPath,
     /// What it receives as the host; `None` is the client's.
-    pub(crate) host: Option<String>,
+    pub(crate) host: Option<Box<str>>,
 }
+
+/// The number belongs to the snapshot, not to the configuration.
+impl PartialEq for Forward {
+    fn eq(&self, other: &Forward) -> bool {
+        let Forward {
+            target,
+            upstream: _,
+            request_trailers,
+            connect_timeout,
+            path,
+            host,
+        } = self;
+        *target == other.target
+            && *request_trailers == other.request_trailers
+            && *connect_timeout == other.connect_timeout
+            && *path == other.path
+            && *host == other.host
+    }
+}
+
+impl Eq for Forward {}
 
 /// The path that an upstream receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,11 +178,12 @@ impl Route {
     #[must_use]
     pub fn to(target: Target) -> Route {
         Route {
-            name: target.prefix.to_string(),
+            name: target.prefix.to_string().into(),
             written: None,
             action: Action::Forward(Forward {
-                target,
                 upstream: 0,
+                request_trailers: target.request_trailers,
+                target: Arc::new(target),
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
@@ -183,7 +209,7 @@ impl Route {
     /// Has the upstream get the trailers of requests.
     pub fn forward_request_trailers(&mut self) {
         if let Action::Forward(forward) = &mut self.action {
-            forward.target.request_trailers = true;
+            forward.request_trailers = true;
         }
     }
 
@@ -198,7 +224,7 @@ impl Route {
     #[must_use]
     pub fn destination(&self) -> String {
         if let Some(written) = &self.written {
-            return written.clone();
+            return written.to_string();
         }
         match &self.action {
             Action::Forward(Forward { target, path, .. }) => match path {

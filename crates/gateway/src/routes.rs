@@ -24,7 +24,14 @@ pub(crate) fn method_of(head: &RequestHead) -> (Method, &str) {
 pub struct Routes {
     table: RouteTable,
     /// In the order of the keys.
-    values: Vec<Route>,
+    values: Box<[Route]>,
+}
+
+/// The table follows from the keys.
+impl PartialEq for Routes {
+    fn eq(&self, other: &Routes) -> bool {
+        self.table.keys() == other.table.keys() && self.values == other.values
+    }
 }
 
 /// Two targets that contradict each other.
@@ -54,10 +61,10 @@ impl Routes {
     /// These routes. Of keys that match the same requests the first one is found.
     #[must_use]
     pub fn new(routes: Vec<(RouteKey, Route)>) -> Routes {
-        let (keys, values) = routes.into_iter().unzip();
+        let (keys, values): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
         Routes {
             table: RouteTable::new(keys),
-            values,
+            values: values.into(),
         }
     }
 
@@ -65,7 +72,7 @@ impl Routes {
     ///
     /// # Errors
     /// Two targets contradict each other.
-    pub fn of_targets(mut targets: Vec<Target>) -> Result<Routes, RouteConflict> {
+    pub(crate) fn of_targets(mut targets: Vec<Target>) -> Result<Routes, RouteConflict> {
         if let Some(conflict) = first_conflict(&targets) {
             return Err(conflict);
         }

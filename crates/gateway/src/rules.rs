@@ -17,11 +17,25 @@ pub(crate) use template::{
     Client, Facts, client_of, path as path_of, redirect_target, text as text_of,
 };
 
+/// The timeouts of a request with these settings.
+pub(crate) fn timeouts(settings: &Settings) -> RequestOptions {
+    let duration = |limit: &Option<blitz_config::Placed<TimeLimit>>| {
+        limit.as_ref().map(|limit| match limit.value {
+            TimeLimit::After(duration) => duration.min(FOREVER),
+            TimeLimit::Forever => FOREVER,
+        })
+    };
+    RequestOptions {
+        response_timeout: duration(&settings.timeouts.response),
+        body_timeout: duration(&settings.timeouts.idle),
+    }
+}
+
 /// The rules of a route. By default it demands and changes nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rules {
-    allow: Option<Vec<Network>>,
-    deny: Vec<Network>,
+    allow: Option<Box<[Network]>>,
+    deny: Box<[Network]>,
     methods: Option<Methods>,
     /// The most content of a request, in bytes; `None` is that of the gateway.
     pub(crate) body_bytes_max: Option<u64>,
@@ -34,26 +48,19 @@ pub(crate) struct Rules {
 impl Rules {
     /// The rules of these settings.
     pub(crate) fn new(settings: &Settings, pages: Pages) -> Rules {
-        let timeouts = &settings.timeouts;
-        let duration = |limit: &Option<blitz_config::Placed<TimeLimit>>| {
-            limit.as_ref().map(|limit| match limit.value {
-                TimeLimit::After(duration) => duration.min(FOREVER),
-                TimeLimit::Forever => FOREVER,
-            })
-        };
         Rules {
-            allow: settings.allow.as_ref().map(|allow| allow.value.clone()),
+            allow: settings
+                .allow
+                .as_ref()
+                .map(|allow| allow.value.as_slice().into()),
             deny: settings
                 .deny
                 .as_ref()
-                .map(|deny| deny.value.clone())
+                .map(|deny| deny.value.as_slice().into())
                 .unwrap_or_default(),
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_bytes_max: settings.body_max.as_ref().map(|bytes| bytes.value),
-            timeouts: RequestOptions {
-                response_timeout: duration(&timeouts.response),
-                body_timeout: duration(&timeouts.idle),
-            },
+            timeouts: timeouts(settings),
             request_edits: Edits::new(&settings.request_headers),
             response_edits: Edits::new(&settings.headers),
             pages,

@@ -37,7 +37,8 @@ impl<S> GatewayService<S> {
 
 impl<S> TakeSnapshot for GatewayService<S> {
     fn take(&self, snapshot: &Arc<Snapshot>) {
-        let snapshot = CoreSnapshot::new(snapshot, &mut self.upstreams.borrow_mut());
+        let before = self.snapshot();
+        let snapshot = CoreSnapshot::after(&before, snapshot, &mut self.upstreams.borrow_mut());
         *self.snapshot.borrow_mut() = Rc::new(snapshot);
     }
 }

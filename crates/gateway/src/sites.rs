@@ -1,5 +1,7 @@
 //! Sites: the host of a request decides whose routes apply.
 
+use std::sync::Arc;
+
 use blitz_config::Host;
 use blitz_http::RequestHead;
 use blitz_site::matcher::{HostTable, RouteKey};
@@ -21,7 +23,7 @@ pub struct Site {
     /// Its routes, no two of which match the same requests; requests that none matches get 404.
     pub routes: Vec<(RouteKey, Route)>,
     /// The rules for requests that no route matches.
-    pub(crate) rules: Rules,
+    pub(crate) rules: Option<Arc<Rules>>,
     /// Whether requests in clear text are redirected to HTTPS, except ACME challenges.
     pub redirect_https: bool,
 }
@@ -36,13 +38,13 @@ pub struct Sites {
 }
 
 /// The routes of one site.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct SiteRoutes {
     /// Its hosts as written, none for a gateway without sites.
     pub hosts: Vec<Host>,
     /// Its routes.
     pub routes: Routes,
-    pub(crate) rules: Rules,
+    pub(crate) rules: Option<Arc<Rules>>,
     /// Whether a route asks who the client is.
     pub(crate) has_access_rules: bool,
     /// Whether requests in clear text are redirected to HTTPS.
@@ -101,6 +103,15 @@ impl Sites {
         Sites::new(sites, Vec::new(), false).expect("there are no targets")
     }
 
+    /// The table of the targets of flags, which are for all hosts. `redirects` says whether clear text is redirected to
+    /// HTTPS.
+    ///
+    /// # Errors
+    /// Two targets contradict each other.
+    pub fn of_targets(targets: Vec<Target>, redirects: bool) -> Result<Sites, RouteConflict> {
+        Sites::new(Vec::new(), targets, redirects)
+    }
+
     /// The table of these sites. The targets without a site are for all other hosts, and `redirects` is for them; so
     /// is the fallback.
     ///
@@ -117,7 +128,7 @@ impl Sites {
             all.push(SiteRoutes {
                 hosts: Vec::new(),
                 routes: Routes::of_targets(targets)?,
-                rules: Rules::default(),
+                rules: None,
                 has_access_rules: false,
                 redirects,
                 has_fallback: true,
@@ -201,7 +212,7 @@ mod tests {
                 RouteKey::parse("/").expect("it is a key"),
                 Route::to(target.parse().expect("it is a target")),
             )],
-            rules: Rules::default(),
+            rules: None,
             redirect_https: false,
         }
     }

@@ -26,6 +26,38 @@ pub(crate) struct Snapshot {
     upstreams: Vec<UpstreamConfig>,
     /// The position of each upstream.
     numbers: HashMap<Identity, usize>,
+    /// What differs from the one that it replaces.
+    change: Option<UpstreamChange>,
+    /// Each snapshot of a maker has another one.
+    id: u64,
+}
+
+/// How the upstreams of a snapshot follow from those of the one before it. Comparing them takes too long for a core.
+struct UpstreamChange {
+    before: u64,
+    /// For each upstream its number before; `None` if it is new.
+    kept: Box<[Option<u32>]>,
+    /// The numbers of upstreams that are not in the new snapshot.
+    gone: Box<[u32]>,
+}
+
+impl UpstreamChange {
+    fn new(before: &Snapshot, after: &Snapshot) -> UpstreamChange {
+        let number = |identity| before.numbers.get(identity).map(|number| *number as u32);
+        let kept = after
+            .upstreams
+            .iter()
+            .map(|upstream| number(&upstream.identity));
+        let is_gone = |(_, upstream): &(usize, &UpstreamConfig)| {
+            !after.numbers.contains_key(&upstream.identity)
+        };
+        let gone = before.upstreams.iter().enumerate().filter(is_gone);
+        UpstreamChange {
+            before: before.id,
+            kept: kept.collect(),
+            gone: gone.map(|(number, _)| number as u32).collect(),
+        }
+    }
 }
 
 /// A snapshot on a core.
@@ -36,14 +68,54 @@ pub(crate) struct CoreSnapshot {
 }
 
 impl CoreSnapshot {
+    /// The first one of a core.
+    pub(crate) fn first(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
+        CoreSnapshot::searching(shared, upstreams)
+    }
+
     /// Upstreams of the core that the snapshot has keep their state; the others are forgotten.
-    pub(crate) fn new(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
+    pub(crate) fn after(
+        before: &CoreSnapshot,
+        shared: &Arc<Snapshot>,
+        upstreams: &mut UpstreamSet,
+    ) -> CoreSnapshot {
+        let change = shared.change.as_ref();
+        let change = change.filter(|change| change.before == before.shared.id);
+        let Some(change) = change.filter(|_| !upstreams.has_strays()) else {
+            return CoreSnapshot::searching(shared, upstreams);
+        };
+        let kept = |number: &Option<u32>| {
+            let balancer = before.balancers[(*number)? as usize].get()?;
+            Some(Rc::clone(balancer))
+        };
+        let kept = change
+            .kept
+            .iter()
+            .map(|number| kept(number).map_or_else(OnceCell::new, OnceCell::from));
+        let balancers = kept.collect();
+        let gone = change.gone.iter().map(|number| *number as usize);
+        let gone = gone.filter(|number| before.balancers[*number].get().is_some());
+        upstreams.forget(gone.map(|number| &before.shared.upstreams[number].identity));
+        CoreSnapshot::with(shared, balancers, upstreams)
+    }
+
+    /// Searches each upstream of the core in the snapshot.
+    fn searching(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
         let empty = || OnceCell::new();
         let balancers: Box<[_]> = shared.upstreams.iter().map(|_| empty()).collect();
         upstreams.retain(|identity, balancer| {
             let number = shared.numbers.get(identity);
             number.is_some_and(|number| balancers[*number].set(Rc::clone(balancer)).is_ok())
         });
+        CoreSnapshot::with(shared, balancers, upstreams)
+    }
+
+    fn with(
+        shared: &Arc<Snapshot>,
+        balancers: Box<[OnceCell<Rc<Balancer>>]>,
+        upstreams: &mut UpstreamSet,
+    ) -> CoreSnapshot {
+        upstreams.newest = shared.id;
         count(|counters| counters.snapshots += 1);
         CoreSnapshot {
             shared: Arc::clone(shared),
@@ -68,7 +140,7 @@ impl CoreSnapshot {
     ) -> &Rc<Balancer> {
         self.balancers[number].get_or_init(|| {
             let config = &self.shared.upstreams[number];
-            upstreams.borrow_mut().get(config)
+            upstreams.borrow_mut().get(config, self.shared.id)
         })
     }
 }
@@ -86,6 +158,10 @@ pub(crate) struct SnapshotMaker {
     upstream_tls: Option<ClientTlsSlot>,
     /// Those that were replaced. Cores may still have requests of them, and freeing one takes too long for a core.
     retired: Vec<Arc<Snapshot>>,
+    /// A configuration was read and compiled, which has left memory free.
+    has_freed: bool,
+    /// How many snapshots were made.
+    made: u64,
 }
 
 impl SnapshotMaker {
@@ -94,6 +170,8 @@ impl SnapshotMaker {
             resolver,
             upstream_tls,
             retired: Vec::new(),
+            has_freed: false,
+            made: 0,
         }
     }
 
@@ -107,6 +185,8 @@ impl SnapshotMaker {
         https_redirect: HttpsRedirect,
     ) -> Result<Snapshot, StartError> {
         self.resolver.prune();
+        self.has_freed = true;
+        self.made += 1;
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
         for forward in sites.forwards_mut() {
@@ -126,16 +206,22 @@ impl SnapshotMaker {
             https_redirect,
             upstreams,
             numbers,
+            change: None,
+            id: self.made,
         })
     }
 
-    pub(crate) fn make_of(
+    /// A snapshot of these sites, which replaces another one.
+    pub(crate) fn make_after(
         &mut self,
+        before: &Snapshot,
         sites: Vec<Site>,
         https_redirect: HttpsRedirect,
     ) -> Result<Arc<Snapshot>, StartError> {
         let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
-        Ok(Arc::new(self.make(sites, https_redirect)?))
+        let mut snapshot = self.make(sites, https_redirect)?;
+        snapshot.change = Some(UpstreamChange::new(before, &snapshot));
+        Ok(Arc::new(snapshot))
     }
 
     pub(crate) fn resolver(&self) -> &Resolver {
@@ -147,10 +233,13 @@ impl SnapshotMaker {
         self.retired.push(snapshot);
     }
 
-    /// Frees the snapshots that no core has any more.
-    pub(crate) fn free_retired(&mut self) {
+    /// Frees the snapshots that no core has any more. Returns whether configurations have left memory free since the last
+    /// call.
+    pub(crate) fn free_retired(&mut self) -> bool {
+        let before = self.retired.len();
         self.retired
             .retain(|snapshot| Arc::strong_count(snapshot) > 1);
+        std::mem::take(&mut self.has_freed) || self.retired.len() < before
     }
 
     fn upstream(
@@ -212,9 +301,15 @@ pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
 }
 
 fn take_on_core(snapshot: &Arc<Snapshot>) {
+    let started = blitz_http::read_clock();
     let gateways = GATEWAYS.with_borrow(Clone::clone);
     let alive = gateways.iter().filter_map(Weak::upgrade);
     alive.for_each(|gateway| gateway.take(snapshot));
+    tracing::debug!(
+        microseconds = blitz_http::read_clock().duration_since(started).as_micros() as u64,
+        upstreams = snapshot.upstreams.len(),
+        "a core has taken the new sites"
+    );
 }
 
 /// Replaces the sites of a gateway whose cores a program has started itself
@@ -246,7 +341,9 @@ impl SteppedReloads {
     /// # Errors
     /// As [`Reloading::replace_sites`].
     pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
-        let snapshot = self.maker.make_of(sites, self.https_redirect)?;
+        let snapshot = self
+            .maker
+            .make_after(&self.newest.load(), sites, self.https_redirect)?;
         let before = self.newest.swap(Arc::clone(&snapshot));
         self.maker.retire(before);
         Ok(NewSites(snapshot))

@@ -63,6 +63,12 @@ impl From<Network> for TrustedProxy {
     }
 }
 
+impl fmt::Display for TrustedProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 impl FromStr for TrustedProxy {
     type Err = TrustedProxyError;
 

@@ -113,7 +113,7 @@ pub struct ClientOptions {
 
 /// Options of one request, on the way to its server and of its client's connection while it lasts, before those of the
 /// connection, which other requests share. `None` leaves that of the connection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct RequestOptions {
     /// See [`ClientOptions::response_timeout`].
     pub response_timeout: Option<Duration>,

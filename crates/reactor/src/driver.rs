@@ -41,7 +41,8 @@ pub(crate) use self::system::{
     try_reserve,
 };
 pub use self::system::{
-    LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,
+    LocalShortage, Steering, open_tun, prepare_descriptors, return_free_memory, set_idle_priority,
+    set_real_time,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 
@@ -267,7 +268,7 @@ impl Driver {
 
     /// Has a listener drop new connections; those that wait already can still be accepted. Simulated listeners go on.
     pub(crate) fn refuse_new(&self, handle: Handle) {
-        if_simulated!(self, _sim => return);
+        if_simulated!(self, _sim => ());
         system::refuse_new(handle.fd());
     }
 

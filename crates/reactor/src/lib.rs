@@ -60,7 +60,7 @@ pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{
     DriverKind, IoChoice, LocalShortage, Steering, open_tun, prepare_descriptors, probe,
-    set_idle_priority, set_real_time,
+    return_free_memory, set_idle_priority, set_real_time,
 };
 pub use executor::{
     PoolFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission, spawn,

@@ -23,7 +23,7 @@ pub(super) fn add_head(own: &mut [OwnSettings]) {
     let with_head: HashSet<String> = with_head.map(|own| own.key.value.path.shape()).collect();
     for own in own {
         if has(own, Method::Get)
-            && !with_head.contains(&own.key.value.path.shape())
+            && (with_head.is_empty() || !with_head.contains(&own.key.value.path.shape()))
             && let Some(methods) = &mut own.key.value.methods
         {
             methods.insert(Method::Head);
@@ -34,13 +34,20 @@ pub(super) fn add_head(own: &mut [OwnSettings]) {
 impl Reader<'_> {
     /// Two routes that match the same requests with equal rank. The first of `own` is the site itself.
     pub(super) fn same_routes(&mut self, own: &[OwnSettings]) {
-        let mut seen: HashMap<String, Vec<&OwnSettings>> = HashMap::new();
         // Another route `/` stands for a site that has no action.
         let is_route = |(at, own): &(usize, &OwnSettings)| *at > 0 || own.action.is_some();
-        for (_, route) in own.iter().enumerate().filter(is_route) {
-            let others = seen.entry(route.key.value.path.shape()).or_default();
-            let is_same = |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
-            if let Some(first) = others.iter().find(is_same) {
+        let routes = own.iter().enumerate().filter(is_route);
+        let mut routes: Vec<&OwnSettings> = routes.map(|(_, route)| route).collect();
+        let by_path =
+            |a: &OwnSettings, b: &OwnSettings| a.key.value.path.by_rank(&b.key.value.path);
+        // Those with the same paths stand together, in the order of the file.
+        routes.sort_by(|a, b| by_path(a, b));
+        for group in routes.chunk_by(|a, b| by_path(a, b).is_eq()) {
+            for (at, route) in group.iter().enumerate() {
+                let is_same = |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
+                let Some(first) = group[..at].iter().find(is_same) else {
+                    continue;
+                };
                 let place = self.document.place(first.key.span.start);
                 let label = match first.key.span == own[0].key.span {
                     true => "the site itself is the route `/`; write these keys there".to_owned(),
@@ -50,7 +57,6 @@ impl Reader<'_> {
                 let message = format!("`{one}` and `{other}` match the same requests");
                 self.error("same-route", route.key.span.clone(), message, label);
             }
-            others.push(route);
         }
     }
 

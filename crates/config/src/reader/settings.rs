@@ -127,7 +127,7 @@ impl Reader<'_> {
                 "path-slash",
                 text.span.clone(),
                 "a path begins with a slash",
-                format!("write \"/{}\"", text.written),
+                format!("write \"/{}\"", text.written()),
             );
             return None;
         }
@@ -186,7 +186,7 @@ impl Reader<'_> {
         for text in self.texts(value, "\"GET\"") {
             match Method::parse(&text.value) {
                 Some(method) => methods.insert(method),
-                None => self.unknown_method(&text.written, text.span),
+                None => self.unknown_method(text.written(), text.span.clone()),
             }
         }
         if self.diagnostics.len() != before {

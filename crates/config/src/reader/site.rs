@@ -104,7 +104,12 @@ impl Reader<'_> {
         shared: &mut Shared,
     ) -> Option<Site> {
         let key = Placed::new(RouteKey::everything(), entry.key());
-        let mut own = vec![OwnSettings::new(key)];
+        let keys = match entry.value.get_ref() {
+            DeValue::Table(table) => table.len(),
+            _ => 0,
+        };
+        let mut own = Vec::with_capacity(1 + keys);
+        own.push(OwnSettings::new(key));
         let (mut aliases, mut canonical_for) = (Vec::new(), Vec::new());
         let (mut tls, mut redirects) = (None, None);
         let before = self.diagnostics.len();

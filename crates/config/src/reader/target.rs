@@ -119,11 +119,11 @@ impl Reader<'_> {
     fn url_or_name(&mut self, text: Text, upstreams: &mut Upstreams) -> Option<Placed<String>> {
         if let Some(repaired) = repaired(&text.value) {
             // It may be the value of a variable.
-            let label = match text.value == text.written {
+            let label = match text.value == text.written() {
                 true => format!("write \"{repaired}\""),
                 false => "write unix:/PATH, or a URL with a host".to_owned(),
             };
-            let message = format!("`{}` is no URL of an upstream", text.written);
+            let message = format!("`{}` is no URL of an upstream", text.written());
             self.error("upstream-url", text.span, message, label);
             return None;
         }
@@ -145,9 +145,9 @@ impl Reader<'_> {
                 text.span.clone(),
                 format!(
                     "`{}` is no upstream, and a URL needs a scheme",
-                    text.written
+                    text.written()
                 ),
-                format!("write \"http://{}\"", text.written),
+                format!("write \"http://{}\"", text.written()),
             );
             return None;
         }
@@ -159,10 +159,10 @@ impl Reader<'_> {
             }
             None => format!(
                 "write a URL such as {URL}, or add [upstream.{}]",
-                text.written
+                text.written()
             ),
         };
-        let message = format!("no upstream is named `{}`", text.written);
+        let message = format!("no upstream is named `{}`", text.written());
         self.error("unknown-upstream", text.span, message, label);
         None
     }
@@ -180,7 +180,7 @@ impl Reader<'_> {
         let label = match path {
             "/" => "leave out the slash".to_owned(),
             // It may be the value of a variable.
-            _ if text.value != text.written => "write the path as the key `path`".to_owned(),
+            _ if text.value != text.written() => "write the path as the key `path`".to_owned(),
             _ => format!(
                 "write {{ to = \"{origin}\", path = \"{}{{rest}}\" }}",
                 path.trim_end_matches('/')

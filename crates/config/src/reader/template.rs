@@ -116,7 +116,7 @@ impl Reader<'_> {
             };
             // The value of a variable of the environment is as it is.
             let Some(at) = text
-                .written
+                .written()
                 .find(variable)
                 .filter(|_| text.literals.is_empty())
             else {

@@ -1,6 +1,6 @@
 //! The routes of a site as a tree of segments, so that routes with common requests are found without comparing all.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::model::RouteKey;
 use crate::pattern::{PathEnd, Segment};
@@ -13,10 +13,10 @@ pub(super) struct Tree<'a> {
 
 #[derive(Default)]
 struct Node<'a> {
-    text: HashMap<&'a str, usize>,
+    text: BTreeMap<&'a str, usize>,
     parameter: Option<usize>,
     /// Routes whose pattern goes on with the beginning of a segment.
-    prefixes: HashMap<&'a str, Vec<usize>>,
+    prefixes: BTreeMap<&'a str, Vec<usize>>,
     /// Routes whose segments end here, but those in `prefixes`.
     ends: Vec<usize>,
 }
@@ -25,7 +25,9 @@ const ROOT: usize = 0;
 
 impl<'a> Tree<'a> {
     pub(super) fn new(keys: Vec<&'a RouteKey>) -> Tree<'a> {
-        let mut nodes = vec![Node::default()];
+        let segments = keys.iter().map(|key| key.path.segments.len());
+        let mut nodes = Vec::with_capacity(1 + segments.sum::<usize>());
+        nodes.push(Node::default());
         for (route, key) in keys.iter().enumerate() {
             let mut at = ROOT;
             for segment in &key.path.segments {

@@ -9,8 +9,8 @@ use crate::model::{Placed, Span};
 /// A string, with its variables replaced.
 pub(super) struct Text {
     pub(super) value: String,
-    /// The same before: diagnostics must not show the values of variables, which may be secret.
-    pub(super) written: String,
+    /// The same before its variables were replaced, if it has some.
+    written: Option<String>,
     pub(super) span: Span,
     /// Parts of the value that have no placeholders, because they come from variables.
     pub(super) literals: Vec<Span>,
@@ -27,6 +27,11 @@ impl Text {
         }
     }
 
+    /// As it is written: diagnostics must not show the values of variables, which may be secret.
+    pub(super) fn written(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.value)
+    }
+
     /// The text behind its first bytes.
     pub(super) fn behind(&self, start: usize) -> Text {
         let is_behind = |part: &&Span| part.end > start;
@@ -38,7 +43,7 @@ impl Text {
         };
         Text {
             value: self.value.get(start..).unwrap_or_default().to_owned(),
-            written: self.written.clone(),
+            written: Some(self.written().to_owned()),
             literals: self.literals.iter().filter(is_behind).map(moved).collect(),
             is_verbatim: self.is_verbatim,
             span,
@@ -71,7 +76,7 @@ impl Reader<'_> {
         let inner = source.get(1..source.len().saturating_sub(1));
         let mut text = Text {
             value: text.to_owned(),
-            written: text.to_owned(),
+            written: None,
             literals: Vec::new(),
             is_verbatim: inner == Some(text),
             span,
@@ -80,6 +85,7 @@ impl Reader<'_> {
             Ok(None) => Some(text),
             Ok(Some(expanded)) => {
                 text.is_verbatim = false;
+                text.written = Some(text.value);
                 text.value = expanded.text;
                 text.literals = expanded.literals;
                 Some(text)

@@ -20,10 +20,10 @@ pub(super) fn route<'a, S>(
 ) -> Result<Option<&'a Route>, (Rejection, Option<&'a Rules>)> {
     let Some(route) = site.routes.find(&exchange.request) else {
         limit_content(exchange, gateway.options.body_bytes_max)
-            .map_err(|rejection| (rejection, Some(&site.rules)))?;
+            .map_err(|rejection| (rejection, site.rules.as_deref()))?;
         return match site.has_fallback {
             true => Ok(None),
-            false => Err((Rejection::UnknownPath, Some(&site.rules))),
+            false => Err((Rejection::UnknownPath, site.rules.as_deref())),
         };
     };
     let rules = route.rules.as_deref();

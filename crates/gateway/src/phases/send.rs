@@ -69,7 +69,7 @@ fn has_no_content(length: BodyLength) -> bool {
 /// connection for trailers, with the requests of others on it.
 #[inline]
 fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
-    let are_forwarded = route.target.request_trailers;
+    let are_forwarded = route.forward.request_trailers;
     request.upload.forward_trailers(are_forwarded);
     if !are_forwarded {
         request.head.fields.remove(Name::Trailer);

@@ -74,7 +74,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         path = %log_text::path(head),
         status = record.status.map(Status::code),
         grpc_status = record.grpc_status,
-        route = record.route.map(|route| route.name.as_str()),
+        route = record.route.map(|route| &*route.name),
         upstream = record.route.and_then(Route::target).map(Target::url),
         address = record.upstream.as_ref().map(address),
         phase = phase(record),

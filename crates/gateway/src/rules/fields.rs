@@ -9,14 +9,14 @@ use blitz_http::Fields;
 use super::template::{Facts, field_value};
 
 /// A change of a field, with its values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Edit {
     /// In lower case.
     name: Box<str>,
     change: Change,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Change {
     /// These lines replace those that there are.
     Set(Vec<Vec<u8>>),
@@ -30,7 +30,7 @@ enum Change {
 type Rule = (Box<str>, FieldChange);
 
 /// The changes of a route.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Edits {
     /// The same for all requests.
     Fixed(Box<[Edit]>),

@@ -1,5 +1,6 @@
 //! Pages for errors, and other files of a configuration that are kept in memory.
 
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +13,13 @@ pub struct LoadedFile {
     pub(crate) content: Arc<[u8]>,
     /// Its media type.
     pub(crate) content_type: &'static str,
+}
+
+/// The content may be large: its length is enough to tell most files apart.
+impl Hash for LoadedFile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.content.len(), self.content_type).hash(state);
+    }
 }
 
 impl LoadedFile {
@@ -42,7 +50,7 @@ impl LoadedFile {
 }
 
 /// Pages by statuses, an exact status before its class.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Pages(pub(crate) Box<[(StatusPattern, Option<LoadedFile>)]>);
 
 impl Pages {

@@ -48,6 +48,10 @@ pub(crate) struct UpstreamSet {
     /// By the time that connecting may take.
     pools: HashMap<Option<Duration>, Pool>,
     by_identity: HashMap<Identity, Rc<Balancer>>,
+    /// The snapshot that the core has.
+    pub(crate) newest: u64,
+    /// Requests of older snapshots have added upstreams, which the newest may not have.
+    has_strays: bool,
 }
 
 impl UpstreamSet {
@@ -56,14 +60,17 @@ impl UpstreamSet {
             options,
             pools: HashMap::new(),
             by_identity: HashMap::new(),
+            newest: 0,
+            has_strays: false,
         }
     }
 
-    /// The state of an upstream.
-    pub(crate) fn get(&mut self, config: &UpstreamConfig) -> Rc<Balancer> {
+    /// The state of an upstream of a snapshot.
+    pub(crate) fn get(&mut self, config: &UpstreamConfig, snapshot: u64) -> Rc<Balancer> {
         if let Some(balancer) = self.by_identity.get(&config.identity) {
             return Rc::clone(balancer);
         }
+        self.has_strays |= snapshot != self.newest;
         let balancer = Rc::new(self.balancer(config));
         let identity = config.identity.clone();
         self.by_identity.insert(identity, Rc::clone(&balancer));
@@ -72,10 +79,29 @@ impl UpstreamSet {
 
     /// Forgets the other upstreams; their connections close when no request has them.
     pub(crate) fn retain(&mut self, stays: impl Fn(&Identity, &Rc<Balancer>) -> bool) {
+        self.by_identity
+            .retain(|identity, balancer| stays(identity, balancer));
+        self.has_strays = false;
+        self.forget_pools();
+    }
+
+    /// Forgets these upstreams.
+    pub(crate) fn forget<'a>(&mut self, gone: impl Iterator<Item = &'a Identity>) {
+        let removed = gone.filter_map(|identity| self.by_identity.remove(identity));
+        if removed.count() > 0 {
+            self.forget_pools();
+        }
+    }
+
+    /// Whether there may be upstreams that the newest snapshot does not have.
+    pub(crate) fn has_strays(&self) -> bool {
+        self.has_strays
+    }
+
+    fn forget_pools(&mut self) {
         let Self {
             by_identity, pools, ..
         } = self;
-        by_identity.retain(|identity, balancer| stays(identity, balancer));
         let is_used = |timeout| by_identity.keys().any(|one| one.connect_timeout == timeout);
         pools.retain(|timeout, _| timeout.is_none() || is_used(*timeout));
     }

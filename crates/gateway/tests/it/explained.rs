@@ -137,7 +137,7 @@ scenarios! {
                     assert_eq!((response.status, response.text()), (200, sent.as_str()), "{}", context());
                     outcomes[3] += 1;
                     // What a route composes, or forwards byte for byte, is its own affair.
-                    if matches!(explanation.routes[0].0.name.as_str(), "/" | "/admin" | "/a/admin") {
+                    if matches!(explanation.routes[0].0.name.as_ref(), "/" | "/admin" | "/a/admin") {
                         check_servlet(sent, &context());
                     }
                 }

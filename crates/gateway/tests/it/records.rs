@@ -58,7 +58,7 @@ impl Recorder {
                 is_relayed: record.is_relayed,
                 is_tunnel: record.is_tunnel,
                 has_upstream: record.upstream.is_some(),
-                route: record.route.map(|route| route.name.clone()),
+                route: record.route.map(|route| route.name.to_string()),
                 grpc_status: record.grpc_status,
                 ended: record.ended.clone(),
             });

@@ -127,7 +127,7 @@ impl Branch {
 /// The packed tree. Finding a child is one table look-up for any number of children.
 #[derive(Debug)]
 pub(super) struct Tree {
-    nodes: Vec<Node>,
+    nodes: Box<[Node]>,
 }
 
 #[derive(Debug)]
@@ -153,9 +153,11 @@ struct Node {
 impl Tree {
     /// Packs a tree of branches.
     pub(super) fn pack(root: Branch) -> Tree {
-        let mut tree = Tree { nodes: Vec::new() };
-        tree.add(root, 0);
-        tree
+        let mut nodes = Vec::new();
+        add(&mut nodes, root, 0);
+        Tree {
+            nodes: nodes.into(),
+        }
     }
 
     /// The value of the most specific match: literals before parameters before a catch-all.
@@ -186,45 +188,45 @@ impl Tree {
         let value = search.descend(&self.nodes[0], path, 0);
         (value != NONE).then_some((value, search.params))
     }
+}
 
-    /// Adds a branch without the first `led` bytes of its literal, and its descendants; returns its index.
-    fn add(&mut self, branch: Branch, led: usize) -> u32 {
-        let index = self.nodes.len();
-        let only_literals = branch.params.is_empty() && branch.rest.is_none();
-        self.nodes.push(Node {
-            literal: branch.literal[led..].into(),
-            first: 0,
-            jumps: Box::default(),
-            widest: None,
-            after_widest: NONE,
-            narrower: Box::default(),
-            only_literals,
-            only_jumps: only_literals && branch.literal.len() == led,
-            rest: branch.rest.unwrap_or(NONE),
-            value: branch.value.unwrap_or(NONE),
-        });
-        let params = branch.params.into_iter();
-        let mut params: Vec<_> = params
-            .map(|(kind, below)| (kind, self.add(below, 0)))
-            .collect();
-        if let Some((kind, after)) = params.pop() {
-            let node = &mut self.nodes[index];
-            (node.widest, node.after_widest) = (Some(kind), after);
-            node.narrower = params.into();
-        }
-
-        let firsts = || branch.children.iter().map(|child| child.literal[0]);
-        if let (Some(first), Some(last)) = (firsts().min(), firsts().max()) {
-            let mut jumps = vec![NONE; usize::from(last - first) + 1];
-            for child in branch.children {
-                let byte = child.literal[0];
-                jumps[usize::from(byte - first)] = self.add(child, 1);
-            }
-            self.nodes[index].first = first;
-            self.nodes[index].jumps = jumps.into();
-        }
-        index as u32
+/// Adds a branch without the first `led` bytes of its literal, and its descendants; returns its index.
+fn add(nodes: &mut Vec<Node>, branch: Branch, led: usize) -> u32 {
+    let index = nodes.len();
+    let only_literals = branch.params.is_empty() && branch.rest.is_none();
+    nodes.push(Node {
+        literal: branch.literal[led..].into(),
+        first: 0,
+        jumps: Box::default(),
+        widest: None,
+        after_widest: NONE,
+        narrower: Box::default(),
+        only_literals,
+        only_jumps: only_literals && branch.literal.len() == led,
+        rest: branch.rest.unwrap_or(NONE),
+        value: branch.value.unwrap_or(NONE),
+    });
+    let params = branch.params.into_iter();
+    let mut params: Vec<_> = params
+        .map(|(kind, below)| (kind, add(nodes, below, 0)))
+        .collect();
+    if let Some((kind, after)) = params.pop() {
+        let node = &mut nodes[index];
+        (node.widest, node.after_widest) = (Some(kind), after);
+        node.narrower = params.into();
     }
+
+    let firsts = || branch.children.iter().map(|child| child.literal[0]);
+    if let (Some(first), Some(last)) = (firsts().min(), firsts().max()) {
+        let mut jumps = vec![NONE; usize::from(last - first) + 1];
+        for child in branch.children {
+            let byte = child.literal[0];
+            jumps[usize::from(byte - first)] = add(nodes, child, 1);
+        }
+        nodes[index].first = first;
+        nodes[index].jumps = jumps.into();
+    }
+    index as u32
 }
 
 /// One search of a path.

@@ -1,0 +1,107 @@
+//! What routes have in common is made once, so that thousands of them need the memory and the time of a few.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use blitz_config::{Methods, Placed, Settings};
+use blitz_http::RequestOptions;
+
+use super::ReadFile;
+use crate::rules::{LoadedFile, Pages, Rules, timeouts};
+use crate::target::{Target, TargetError};
+
+/// A problem and its remedy.
+type Problem = (String, String);
+
+/// What was made for the routes of a configuration. Values of settings are told apart by their addresses, which stay the
+/// same as long as the configuration is borrowed.
+pub(super) struct Shared<'a, 'f> {
+    read_file: &'a mut ReadFile<'f>,
+    files: HashMap<&'a str, Result<LoadedFile, Problem>>,
+    targets: HashMap<&'a str, Arc<Target>>,
+    by_settings: HashMap<Demands, Option<Arc<Rules>>>,
+    distinct: HashSet<Arc<Rules>>,
+}
+
+/// The settings that rules are made of: addresses of what levels of a file share, and small values.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Demands {
+    addresses: [usize; 5],
+    methods: Option<Methods>,
+    body_max: Option<u64>,
+    timeouts: RequestOptions,
+}
+
+impl Demands {
+    pub(super) fn new(settings: &Settings) -> Demands {
+        Demands {
+            addresses: [
+                settings.allow.as_ref().map_or(0, address),
+                settings.deny.as_ref().map_or(0, address),
+                address(&settings.headers),
+                address(&settings.request_headers),
+                address(&settings.errors),
+            ],
+            methods: settings.methods.as_ref().map(|methods| methods.value),
+            body_max: settings.body_max.as_ref().map(|bytes| bytes.value),
+            timeouts: timeouts(settings),
+        }
+    }
+}
+
+fn address<T: ?Sized>(value: &Arc<T>) -> usize {
+    Arc::as_ptr(value).cast::<()>().addr()
+}
+
+impl<'a, 'f> Shared<'a, 'f> {
+    pub(super) fn new(read_file: &'a mut ReadFile<'f>) -> Shared<'a, 'f> {
+        Shared {
+            read_file,
+            files: HashMap::new(),
+            targets: HashMap::new(),
+            by_settings: HashMap::new(),
+            distinct: HashSet::new(),
+        }
+    }
+
+    /// The content of a file, which is read once.
+    pub(super) fn file(&mut self, path: &'a Placed<String>) -> Result<LoadedFile, Problem> {
+        let file = self.files.entry(&path.value);
+        let read = || (self.read_file)(&path.value);
+        file.or_insert_with(read).clone()
+    }
+
+    pub(super) fn target(&mut self, url: &'a str) -> Result<Arc<Target>, TargetError> {
+        if let Some(target) = self.targets.get(url) {
+            return Ok(Arc::clone(target));
+        }
+        let target = Arc::new(url.parse()?);
+        self.targets.insert(url, Arc::clone(&target));
+        Ok(target)
+    }
+
+    /// The rules that were made for the same settings.
+    pub(super) fn rules(&self, demands: &Demands) -> Option<Option<Arc<Rules>>> {
+        self.by_settings.get(demands).cloned()
+    }
+
+    /// Makes rules, or finds equal ones; `None` if they demand and change nothing.
+    pub(super) fn new_rules(
+        &mut self,
+        settings: &Settings,
+        pages: Pages,
+        demands: Demands,
+    ) -> Option<Arc<Rules>> {
+        let rules = Rules::new(settings, pages);
+        let rules = (rules != Rules::default()).then(|| match self.distinct.get(&rules) {
+            Some(rules) => Arc::clone(rules),
+            None => {
+                let rules = Arc::new(rules);
+                self.distinct.insert(Arc::clone(&rules));
+                rules
+            }
+        });
+        self.by_settings.insert(demands, rules.clone());
+        rules
+    }
+}
