@@ -36,7 +36,7 @@ struct Arguments {
     client: String,
 
     /// How long the server needs to start
-    #[arg(long, value_parser = humantime::parse_duration, default_value = "500ms")]
+    #[arg(long, value_parser = blitz_config::parse_duration_sum, default_value = "500ms")]
     wait: Duration,
 }
 

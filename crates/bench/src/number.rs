@@ -1,6 +1,6 @@
 //! Numbers for people: three significant digits, commas between thousands, and always a unit.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Digits that a measured value has.
 const SIGNIFICANT_DIGITS: i32 = 3;
@@ -116,8 +116,47 @@ pub(crate) fn moment(seconds: f64) -> String {
     let since = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     // The last year that RFC 3339 can write is 9999.
     let since = since.min(Duration::from_secs(253_402_300_799));
-    let text = humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string();
-    format!("{} {} UTC", &text[..10], &text[11..16])
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (seconds / 3_600, seconds / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+/// The date of a day, which is counted from 1970-01-01, in the Gregorian calendar.
+fn date(day: u64) -> (u64, u64, u64) {
+    // A year begins in March here, so that the leap day is its last one. 1970-01-01 is day 719,468 of year 0, and
+    // 400 years have 146,097 days.
+    let day = day + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    // Five months in turn have 153 days.
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let (month, is_next) = match month {
+        0..10 => (month + 3, 0),
+        _ => (month - 9, 1),
+    };
+    (era * 400 + year + is_next, month, of_month)
+}
+
+/// A duration as flags take it, with the largest unit that leaves no fraction: `90s`, `2m`, `1500ms`.
+pub(crate) fn exact_duration(duration: Duration) -> String {
+    let units = [
+        (86_400_000_000_000, "d"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "m"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+        (1, "ns"),
+    ];
+    let nanoseconds = duration.as_nanos();
+    let is_exact = |(unit, _): &&(u128, &str)| nanoseconds.is_multiple_of(*unit);
+    match units.iter().find(is_exact) {
+        Some((unit, name)) if nanoseconds > 0 => format!("{}{name}", nanoseconds / unit),
+        _ => "0".to_owned(),
+    }
 }
 
 /// A share as a percentile: 0.999 is `99.9`.
@@ -198,6 +237,36 @@ mod tests {
         assert_eq!(moment(-1.0), "1970-01-01 00:00 UTC");
         assert_eq!(moment(f64::MAX), "1970-01-01 00:00 UTC");
         assert_eq!(moment(1e15), "9999-12-31 23:59 UTC");
+    }
+
+    #[test]
+    fn dates_have_leap_days() {
+        for (day, expected) in [
+            (58, (1970, 2, 28)),
+            (59, (1970, 3, 1)),
+            (789, (1972, 2, 29)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+            (20_453, (2025, 12, 31)),
+        ] {
+            assert_eq!(date(day), expected, "{day}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_flags_take_them() {
+        for (milliseconds, text) in [
+            (0, "0"),
+            (1_500, "1500ms"),
+            (90_000, "90s"),
+            (120_000, "2m"),
+        ] {
+            let duration = Duration::from_millis(milliseconds);
+            assert_eq!(exact_duration(duration), text);
+            assert_eq!(blitz_config::parse_duration_sum(text), Ok(duration));
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod message_limits;
 mod reload;
 mod run;
 mod secrets;
+mod show_config;
 mod site_certificates;
 mod size;
 mod timeouts;

@@ -82,19 +82,19 @@ fn post(stream: &mut UnixStream) -> io::Result<String> {
 /// The file in use.
 pub(crate) struct ReloadedFile {
     path: PathBuf,
-    settings: FileSettings,
+    settings: ReloadSettings,
     trusted_proxies: Vec<TrustedProxy>,
 }
 
 /// What flags say of the sites and listeners of a file.
-pub(crate) struct FileSettings {
+pub(crate) struct ReloadSettings {
     pub(crate) request_trailers: bool,
     pub(crate) tls: TlsArguments,
     pub(crate) http3: Http3Arguments,
 }
 
 impl ReloadedFile {
-    pub(crate) fn new(path: &Path, settings: FileSettings, file: &ConfigFile) -> ReloadedFile {
+    pub(crate) fn new(path: &Path, settings: ReloadSettings, file: &ConfigFile) -> ReloadedFile {
         ReloadedFile {
             path: path.to_owned(),
             settings,

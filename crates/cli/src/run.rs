@@ -24,14 +24,15 @@ use crate::control::Control;
 use crate::http3::Http3Arguments;
 use crate::listeners::Listeners;
 use crate::message_limits::MessageLimitArguments;
-use crate::reload::{FileSettings, ReloadedFile};
+use crate::reload::{ReloadSettings, ReloadedFile};
+use crate::show_config::FileSettings;
 use crate::size::size;
 use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
 use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, config, conflicts, heading, listen};
+use crate::{announce, config, conflicts, heading, listen, show_config};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -62,6 +63,12 @@ pub(crate) struct RunArguments {
     )]
     config: Option<PathBuf>,
 
+    /// Print the configuration file that these flags stand for, and start nothing
+    ///
+    /// Comments name the flags that a file has no key for.
+    #[arg(long, conflicts_with = "config", help_heading = heading::CONFIGURATION)]
+    show_config: bool,
+
     /// Socket for `blitz reload`, or off [default: /run/blitz/control.sock, or else
     /// $XDG_RUNTIME_DIR/blitz/control.sock]
     #[arg(long, value_name = "PATH", help_heading = heading::CONFIGURATION)]
@@ -87,7 +94,7 @@ pub(crate) struct RunArguments {
     /// To port 443, or if the request names a port, to that of --listen-tls. Paths below
     /// /.well-known/acme-challenge/ are not redirected.
     #[arg(long, help_heading = heading::LISTENERS)]
-    redirect_https: bool,
+    pub(crate) redirect_https: bool,
 
     /// Allow clear-text clients to switch to HTTP/2 with Upgrade: h2c
     ///
@@ -105,7 +112,7 @@ pub(crate) struct RunArguments {
     /// URL is http://HOST:PORT, https://HOST, h2c://HOST:PORT for HTTP/2, or unix:/PATH. The longest
     /// matching prefix wins. A path in the URL replaces the prefix.
     #[arg(long, value_name = "[PREFIX=]URL", value_parser = target, help_heading = heading::TARGETS)]
-    to: Vec<Target>,
+    pub(crate) to: Vec<Target>,
 
     /// Send the trailers of requests to upstreams
     ///
@@ -134,7 +141,7 @@ pub(crate) struct RunArguments {
     /// CIDR is 10.0.0.0/8, a single address, or unix for all clients of a unix socket. Fields of trusted
     /// proxies are extended, those of other clients are replaced [default: none]
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = trusted_proxy, help_heading = heading::FIELDS)]
-    trusted_proxies: Vec<TrustedProxy>,
+    pub(crate) trusted_proxies: Vec<TrustedProxy>,
 
     /// Send the client's certificate to upstreams in Client-Cert (RFC 9440)
     ///
@@ -234,12 +241,48 @@ enum Log {
 
 /// Serves until a signal ends the process.
 pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
+    if arguments.show_config {
+        return show_config(arguments);
+    }
     let ended = log_to_stderr(arguments.log.into())
         .map_err(failed)
         .and_then(|_log| start_and_wait(arguments));
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.exit(),
+    }
+}
+
+fn show_config(arguments: &RunArguments) -> ExitCode {
+    let checked =
+        check(arguments).and_then(|()| upgrades::apply(&arguments.to, &arguments.upgrade));
+    match checked {
+        Ok(_) => show_config::print(&file_settings(arguments)),
+        Err(text) => RunError { text, code: USAGE }.exit(),
+    }
+}
+
+/// What a file can say of the flags.
+pub(crate) fn file_settings(arguments: &RunArguments) -> FileSettings<'_> {
+    let (mut listen, mut listen_tls) = (arguments.listen.clone(), arguments.listen_tls.clone());
+    if has_default_listeners(arguments) {
+        listen.extend(listen::local(PORT_DEFAULT).into_iter().map(Into::into));
+        listen_tls.extend(listen::local(TLS_PORT_DEFAULT));
+    }
+    FileSettings {
+        listen,
+        listen_tls,
+        redirect_https: arguments.redirect_https,
+        trusted_proxies: arguments
+            .trusted_proxies
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        certificates: arguments.tls.pairs(),
+        targets: &arguments.to,
+        request_trailers: arguments.request_trailers,
+        body_max: arguments.body_max,
+        timeouts: arguments.timeouts.of_routes(),
     }
 }
 
@@ -284,7 +327,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let (mut reloaded, mut control) = (None, None);
     if let (Some(path), Some(file)) = (&path, &file) {
-        let settings = FileSettings {
+        let settings = ReloadSettings {
             request_trailers: arguments.request_trailers,
             tls: arguments.tls.clone(),
             http3: arguments.http3.clone(),
@@ -355,7 +398,7 @@ fn config_file(
 ///
 /// # Errors
 /// A contradiction between flags, with the remedy.
-fn check(arguments: &RunArguments) -> Result<(), String> {
+pub(crate) fn check(arguments: &RunArguments) -> Result<(), String> {
     arguments.tls.check()?;
     arguments.http3.check()?;
     check_https(arguments)?;

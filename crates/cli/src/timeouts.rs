@@ -8,6 +8,11 @@ use clap::Args;
 
 use crate::heading;
 
+/// The defaults of timeouts that a route has keys for.
+const CONNECT: Duration = Duration::from_secs(4);
+const RESPONSE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(60);
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TimeoutArguments {
     /// How long to connect to an address of an upstream
@@ -53,6 +58,19 @@ pub(crate) struct TimeoutArguments {
 }
 
 impl TimeoutArguments {
+    /// Those that differ from the defaults and that a route has keys for.
+    pub(crate) fn of_routes(&self) -> Vec<(&'static str, Duration)> {
+        let all = [
+            ("connect", self.timeout_connect, CONNECT),
+            ("response", self.timeout_response, RESPONSE),
+            ("idle", self.timeout_idle, IDLE),
+        ];
+        let others = all
+            .into_iter()
+            .filter(|(_, value, default)| value != default);
+        others.map(|(key, value, _)| (key, value)).collect()
+    }
+
     pub(crate) fn apply(&self, options: &mut Options) {
         options.drain_timeout = self.timeout_drain;
         options.connect_retry = self.connect_retry;
@@ -99,7 +117,8 @@ fn positive(value: &str) -> Result<Duration, String> {
     at_least_some(value, "write 500ms, 1s or 5m")
 }
 
-fn positive_or_forever(value: &str) -> Result<Duration, String> {
+/// A duration above 0, or `forever`.
+pub(crate) fn positive_or_forever(value: &str) -> Result<Duration, String> {
     match value {
         "forever" => Ok(FOREVER),
         _ => at_least_some(value, "write 500ms, 1s, 5m or forever"),
@@ -116,12 +135,8 @@ fn at_least_some(value: &str, remedy: &str) -> Result<Duration, String> {
 
 /// At most [`FOREVER`], since more could not be added to a time.
 fn parse(value: &str) -> Option<Duration> {
-    match value {
-        "0" => Some(Duration::ZERO),
-        _ => humantime::parse_duration(value)
-            .ok()
-            .map(|duration| duration.min(FOREVER)),
-    }
+    let duration = blitz_config::parse_duration_sum(value).ok()?;
+    Some(duration.min(FOREVER))
 }
 
 fn not_a_duration(value: &str, remedy: &str) -> String {

@@ -1,6 +1,6 @@
 //! TLS of `blitz run`: the flags, and the certificates that they name, or the development certificates.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use blitz_host::certificates::{self, CertificateReloader, Certificates, PreparedCertificates};
@@ -44,6 +44,14 @@ impl TlsArguments {
     /// Whether --cert or --key is given.
     pub(crate) fn has_certificates(&self) -> bool {
         !self.cert.is_empty() || !self.key.is_empty()
+    }
+
+    /// Each --cert with its --key.
+    pub(crate) fn pairs(&self) -> Vec<(&Path, &Path)> {
+        let pairs = self.cert.iter().zip(&self.key);
+        pairs
+            .map(|(certificate, key)| (&**certificate, &**key))
+            .collect()
     }
 
     pub(crate) fn asks_clients(&self) -> bool {

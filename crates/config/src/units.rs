@@ -1,9 +1,12 @@
 //! Durations, sizes and statuses as texts.
 
+mod durations;
+
 use std::fmt;
-use std::time::Duration;
 
 use crate::settings::{StatusPattern, TimeLimit};
+
+pub use durations::{parse_duration, parse_duration_sum};
 
 /// Why a text is not a value, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,15 +41,6 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
-/// Milliseconds by the unit.
-const DURATION_UNITS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1_000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
-];
-
 /// Factors by the unit in lower case: powers of 1,024.
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("", 1),
@@ -57,43 +51,6 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("g", 1 << 30),
     ("gib", 1 << 30),
 ];
-
-/// A duration: `500ms`, `30s`, `5m`, `1h`, `7d` or `0`.
-///
-/// # Errors
-/// It is none; `unit-missing` for a number alone.
-pub fn parse_duration(text: &str) -> Result<Duration, ValueError> {
-    const REMEDY: &str = "write for example \"500ms\", \"30s\", \"5m\" or \"1h\"";
-    let (number, unit) = split(text);
-    if number.is_empty() {
-        return Err(ValueError::new(
-            "duration",
-            "this is not a duration",
-            REMEDY,
-        ));
-    }
-    if unit.is_empty() {
-        return match number.bytes().all(|byte| byte == b'0') {
-            true => Ok(Duration::ZERO),
-            false => Err(ValueError::new(
-                "unit-missing",
-                "the duration has no unit",
-                format!("write \"{number}s\", or \"{number}m\" for minutes"),
-            )),
-        };
-    }
-    let Some((_, factor)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(ValueError::new(
-            "duration",
-            "this is not a duration",
-            REMEDY,
-        ));
-    };
-    let milliseconds = number.parse::<u64>().ok();
-    let milliseconds = milliseconds.and_then(|number| number.checked_mul(*factor));
-    let too_long = || ValueError::new("duration", "this is more than 2^64 milliseconds", REMEDY);
-    milliseconds.map(Duration::from_millis).ok_or_else(too_long)
-}
 
 /// A duration above zero, or `forever`.
 ///
@@ -168,37 +125,9 @@ fn split(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn durations_have_units() {
-        for (text, milliseconds) in [
-            ("500ms", 500),
-            ("30s", 30_000),
-            ("5m", 300_000),
-            ("1h", 3_600_000),
-            ("7d", 604_800_000),
-            ("0", 0),
-            ("0s", 0),
-        ] {
-            let expected = Duration::from_millis(milliseconds);
-            assert_eq!(parse_duration(text), Ok(expected), "{text}");
-        }
-        for (text, code) in [
-            ("30", "unit-missing"),
-            ("", "duration"),
-            ("s", "duration"),
-            ("1.5s", "duration"),
-            ("-1s", "duration"),
-            ("1 s", "duration"),
-            ("1S", "duration"),
-            ("1h30m", "duration"),
-            ("99999999999999999999s", "duration"),
-            ("18446744073709551615d", "duration"),
-        ] {
-            assert_eq!(parse_duration(text).expect_err(text).code, code, "{text}");
-        }
-    }
+    use super::*;
 
     #[test]
     fn limits_of_time_are_above_zero() {

@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("blitz-site", &["blitz-http"]),
     ("blitz-host", &["blitz-http"]),
     ("blitz", &["blitz-host", "blitz-http", "blitz-site"]),
-    ("blitz-bench", &["blitz-host", "blitz-http"]),
+    ("blitz-bench", &["blitz-config", "blitz-host", "blitz-http"]),
     (
         "blitz-gateway",
         &["blitz-config", "blitz-host", "blitz-http", "blitz-site"],

@@ -291,7 +291,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     let duration = seconds.map(|seconds| Duration::from_secs(seconds.into()));
     let parsed = match duration {
         Some(duration) => duration,
-        None => humantime::parse_duration(text).map_err(|_| no_duration(text))?,
+        None => blitz_config::parse_duration_sum(text).map_err(|_| no_duration(text))?,
     };
     if parsed.is_zero() {
         return Err(no_duration(text));

@@ -18,7 +18,7 @@ use super::plan::LoadPlan;
 use super::refusal;
 use super::request::RequestSpec;
 use super::template::Values;
-use crate::output;
+use crate::{number, output};
 
 /// The most content of a response that is compared byte by byte, and of all first responses.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -114,7 +114,7 @@ async fn run(
             }
             let ready = timeout(plan.timeout, connection.ready()).await;
             let ready = ready.map_err(|_| {
-                let time = humantime::format_duration(plan.timeout);
+                let time = number::exact_duration(plan.timeout);
                 format!("{address}: the server allows no request on a connection within {time}")
             })?;
             if ready.is_err() {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::arguments::limited;
+use crate::number;
 use crate::random::Random;
 
 /// Planned requests per second over time: segments one after the other. Written `2000`, `100..5000` for a ramp, or
@@ -150,7 +151,7 @@ impl FromStr for RateProfile {
 fn segment(text: &str) -> Result<Segment, String> {
     let (rates, length) = match text.split_once(':') {
         Some((rates, length)) => {
-            let length = humantime::parse_duration(length)
+            let length = blitz_config::parse_duration_sum(length)
                 .map_err(|_| format!("`{length}` is no duration; write 500ms, 10s or 1m"))?;
             if length.is_zero() {
                 return Err(format!("`{text}` has no duration; leave out `:0s`"));
@@ -199,7 +200,7 @@ impl fmt::Display for RateProfile {
             }
             f.write_str(" requests/s")?;
             if let Some(length) = segment.length {
-                write!(f, " for {}", humantime::format_duration(length))?;
+                write!(f, " for {}", number::exact_duration(length))?;
             }
         }
         Ok(())
