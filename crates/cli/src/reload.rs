@@ -5,6 +5,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use blitz_config::Host;
 use blitz_gateway::{Reloading, SiteChange, TrustedProxy};
@@ -16,6 +17,7 @@ use crate::config::ConfigFile;
 use crate::control::{self, Outcome};
 use crate::http3::Http3Arguments;
 use crate::listeners::Listeners;
+use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 
 const EXAMPLES: &str = "\
@@ -32,10 +34,16 @@ pub(crate) struct ReloadArguments {
     /// Socket of the process [default: /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+
+    /// How long to wait for the outcome
+    ///
+    /// Write 500ms, 30s, 5m or forever. The reload goes on in the process.
+    #[arg(long, value_name = "DURATION", value_parser = positive_or_forever, default_value = "30s", allow_hyphen_values = true)]
+    timeout: Duration,
 }
 
 pub(crate) fn run(arguments: &ReloadArguments) -> ExitCode {
-    match ask(arguments.control.as_deref()) {
+    match ask(arguments.control.as_deref(), arguments.timeout) {
         Ok(changes) => {
             print!("{changes}");
             ExitCode::SUCCESS
@@ -48,7 +56,7 @@ pub(crate) fn run(arguments: &ReloadArguments) -> ExitCode {
 }
 
 /// Asks a running process for a reload.
-fn ask(chosen: Option<&Path>) -> Outcome {
+fn ask(chosen: Option<&Path>, timeout: Duration) -> Outcome {
     let paths = chosen.map_or_else(control::usual_paths, |path| vec![path.to_owned()]);
     let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {
         let paths: Vec<_> = paths
@@ -61,7 +69,14 @@ fn ask(chosen: Option<&Path>) -> Outcome {
             paths.join(" or ")
         ));
     };
-    let response = post(&mut stream).map_err(|error| format!("blitz: {error}"))?;
+    let response = post(&mut stream, timeout).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            "blitz: the process has not answered within --timeout; it may still read the file\n  \
+             its log has the outcome; write a longer --timeout for a slow file system"
+                .to_owned()
+        }
+        _ => format!("blitz: {error}"),
+    })?;
     let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
     match head.starts_with("HTTP/1.1 200 ") {
         true => Ok(content.to_owned()),
@@ -70,7 +85,9 @@ fn ask(chosen: Option<&Path>) -> Outcome {
 }
 
 /// The response as it is: the process sends short texts with their length.
-fn post(stream: &mut UnixStream) -> io::Result<String> {
+fn post(stream: &mut UnixStream, timeout: Duration) -> io::Result<String> {
+    stream.set_write_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.write_all(
         b"POST /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     )?;

@@ -76,10 +76,14 @@ pub fn render(document: &Document, diagnostics: &[Diagnostic], is_coloured: bool
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
+        let span = visible(document, &diagnostic.span);
+        // The renderer reads all that it gets.
+        let (line, start, text) = document.lines_of(&span);
         let annotation = AnnotationKind::Primary
-            .span(visible(document, &diagnostic.span))
+            .span(span.start - start..span.end - start)
             .label(diagnostic.label.as_str());
-        let snippet = Snippet::source(document.text.as_str())
+        let snippet = Snippet::source(text)
+            .line_start(line)
             .path(document.name.as_str())
             .annotation(annotation);
         let title = level

@@ -9,14 +9,19 @@ pub struct Document {
     pub name: String,
     /// The whole text.
     pub text: String,
+    /// Where its lines start.
+    lines: Box<[usize]>,
 }
 
 impl Document {
     /// A document from its parts.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Document {
+        let text = text.into();
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         Document {
             name: name.into(),
-            text: text.into(),
+            lines: std::iter::once(0).chain(breaks).collect(),
+            text,
         }
     }
 
@@ -27,10 +32,24 @@ impl Document {
         while !self.text.is_char_boundary(end) {
             end -= 1;
         }
-        let before = &self.text[..end];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line = before.matches('\n').count() + 1;
-        (line, before[line_start..].chars().count() + 1)
+        let line = self.line(end);
+        let before = &self.text[self.lines[line]..end];
+        (line + 1, before.chars().count() + 1)
+    }
+
+    /// The lines of a span: the number of the first one, from 1, its start, and their text without the last line break.
+    pub(crate) fn lines_of(&self, span: &Span) -> (usize, usize, &str) {
+        let (first, last) = (self.line(span.start), self.line(span.end));
+        let start = self.lines[first];
+        let end = self.lines.get(last + 1);
+        let end = end.map_or(self.text.len(), |next| next - 1);
+        (first + 1, start, self.slice(&(start..end)))
+    }
+
+    /// The number of the line of an offset, from 0.
+    fn line(&self, offset: usize) -> usize {
+        // The first line starts at 0.
+        self.lines.partition_point(|start| *start <= offset) - 1
     }
 
     /// A position as diagnostics print it: `line:column`.

@@ -619,3 +619,55 @@ fn variables_that_are_not_unicode_do_no_harm() {
         "{text}"
     );
 }
+
+#[test]
+fn flags_are_printed_as_a_file() {
+    let shown = blitz(&[
+        "run",
+        "--show-config",
+        "--listen=127.0.0.1:0",
+        "--to=/api=http://127.0.0.1:1/v2",
+        "--via",
+    ]);
+    assert!(shown.status.success(), "{}", stderr(&shown));
+    assert_eq!(
+        stdout(&shown),
+        "listen = [\"127.0.0.1:0\"]\n\
+         # --via has no key yet: write the flag beside --config\n\
+         \n\
+         [site.\"*\"]\n\
+         # Other paths get the built-in site with flags, and 404 with a file.\n\
+         \"/api\" = { to = \"http://127.0.0.1:1\", path = \"/v2{rest}\" }\n"
+    );
+    for (flags, code, problem) in [
+        (
+            vec!["--to=/a,*b*=http://127.0.0.1:1"],
+            1,
+            "no file says the same",
+        ),
+        (vec!["--config=x.toml"], 2, "cannot be used with"),
+        (
+            vec!["--to=http://a", "--to=http://b"],
+            2,
+            "--to is given twice",
+        ),
+    ] {
+        let shown = blitz(&[vec!["run", "--show-config"], flags.clone()].concat());
+        assert_eq!(shown.status.code(), Some(code), "{flags:?}");
+        assert!(stderr(&shown).contains(problem), "{}", stderr(&shown));
+    }
+}
+
+#[test]
+fn a_reload_that_is_not_answered_has_a_limit() {
+    let folder = Folder::new();
+    let path = folder.file("control.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let asked = blitz(&["reload", "--control", &path, "--timeout", "100ms"]);
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(
+        stderr(&asked).contains("not answered within --timeout"),
+        "{}",
+        stderr(&asked)
+    );
+}
