@@ -253,6 +253,7 @@ impl<'a> Report<'a> {
                 let location = location.as_deref().unwrap_or_default();
                 self.line("outcome", &format!("{status} {location}"), None, "");
             }
+            Outcome::App => self.line("outcome", "an app answers", None, ""),
             Outcome::Forwarded {
                 url,
                 target,

@@ -5,8 +5,9 @@ use std::fmt;
 use blitz_config::{Redirect, RedirectOrigin, Template};
 use blitz_http::{Chunk, Name, Pooled, ResponseHead, Scheme, Status};
 use blitz_site::matcher::host_of;
+use blitz_site::{LoadedFile, apply};
 
-use crate::rules::{Edits, Facts, LoadedFile, apply, redirect_target, text_of};
+use crate::rules::{Edits, Facts, redirect_target, text_of};
 
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,18 +2,20 @@
 
 mod shared;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
     Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, Respond,
-    RespondBody, Settings, TimeLimit,
+    RespondBody, Settings, StatusPattern, TimeLimit,
 };
 use blitz_http::{FOREVER, Status};
 use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
+use blitz_site::{LoadedFile, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::route::{self, Forward, ForwardedPath, Route};
-use crate::rules::{Edits, LoadedFile, Pages, Rules};
+use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::TargetError;
 use shared::{Demands, Shared};
@@ -169,8 +171,8 @@ impl<'a> Compiler<'a, '_> {
         for page in errors {
             let file = page.file.as_ref().map(|file| self.file(file));
             match file {
-                None => pages.push((page.status, None)),
-                Some(file) => pages.extend(file.map(|file| (page.status, Some(file)))),
+                None => pages.push((statuses(page.status), None)),
+                Some(file) => pages.extend(file.map(|file| (statuses(page.status), Some(file)))),
             }
         }
         Pages(pages.into())
@@ -191,6 +193,17 @@ impl<'a> Compiler<'a, '_> {
         let error = Diagnostic::error(code, place.span.clone(), problem, remedy);
         if !self.diagnostics.contains(&error) {
             self.diagnostics.push(error);
+        }
+    }
+}
+
+/// The statuses that a page is for.
+fn statuses(pattern: StatusPattern) -> RangeInclusive<u16> {
+    match pattern {
+        StatusPattern::Exact(status) => status..=status,
+        StatusPattern::Class(digit) => {
+            let first = u16::from(digit) * 100;
+            first..=first + 99
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
+use blitz_site::{Rejection, apply};
 
 use crate::forward::{self, ForwardedClient, LoopId};
 use crate::phases::{check_encryption, check_method};
-use crate::rejection::Rejection;
 use crate::route::{Action, Route};
-use crate::rules::{Facts, apply, client_of};
+use crate::rules::{Facts, client_of};
 use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
 
@@ -34,6 +34,8 @@ pub enum Outcome {
         /// The target of a redirect.
         location: Option<String>,
     },
+    /// An app answers it.
+    App,
     /// An upstream receives it.
     Forwarded {
         /// The upstream.
@@ -96,8 +98,11 @@ fn outcome(
     {
         return Err(Rejection::ContentTooLarge);
     }
-    check_method(head)?;
+    if !matches!(route.action, Action::Endpoint(_)) {
+        check_method(head)?;
+    }
     match &route.action {
+        Action::Endpoint(_) => Ok(Outcome::App),
         Action::Answer(answer) => {
             let (response, _) = answer.respond(&Facts::of(head, peer, trusted));
             let location = response.fields.get_str(Name::Location);

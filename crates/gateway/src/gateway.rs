@@ -13,19 +13,18 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, Refusal, ResponseHead, ServeOptions, Service, Signals, TlsSlot,
+    Peer, PeerRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead, ServeOptions, Signals,
+    TlsSlot,
 };
+use blitz_site::{Counters, Endpoint, Observers, emit_refused, error_page};
 
-use crate::counters::{self, Counters};
-use crate::error_page;
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::https_redirect::HttpsRedirect;
 use crate::options::Options;
-use crate::record::Observers;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
-use crate::sites::{Site, Sites};
+use crate::sites::{Site, SiteRoutes, Sites};
 use crate::snapshot::{CoreSnapshot, Snapshot, SnapshotMaker, SteppedReloads, register};
 use crate::start_error::StartError;
 use crate::summary::Summary;
@@ -127,9 +126,9 @@ impl Gateway {
     ///
     /// # Errors
     /// [`StartError`]; no core runs then.
-    pub fn start<S: Service>(
+    pub fn start<E: Endpoint>(
         self,
-        fallback: impl Fn() -> Rc<S> + Send + Sync + 'static,
+        fallback: impl Fn() -> Rc<E> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
@@ -163,11 +162,11 @@ impl Gateway {
     ///
     /// # Errors
     /// [`StartError`]; the futures return the error of their core's listeners.
-    pub fn on_cores<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
+    pub fn on_cores<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
         self,
         datagrams: &dyn Fn(&ListenerConfig) -> Option<DatagramListener>,
         fallback: F,
-    ) -> Result<(impl Fn() -> OnCore + use<S, F>, SteppedReloads), StartError> {
+    ) -> Result<(impl Fn() -> OnCore + use<E, F>, SteppedReloads), StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
         let mut maker = SnapshotMaker::new(resolver, self.upstream_tls);
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
@@ -191,16 +190,16 @@ impl Gateway {
 }
 
 /// A function that makes the service of a core and its options.
-fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
+fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
     newest: &Arc<ArcSwap<Snapshot>>,
     options: Options,
     fallback: F,
-) -> impl Fn() -> (Rc<GatewayService<S>>, ServeOptions) + Send + Sync + use<S, F> {
-    let observers = Arc::new(Observers {
-        hook: options.record_hook.clone(),
-        trusted_proxies: options.trusted_proxies.clone(),
-        ..Observers::default()
-    });
+) -> impl Fn() -> (Rc<GatewayService>, ServeOptions) + Send + Sync + use<E, F> {
+    let trusted = options.trusted_proxies.clone();
+    let told = move |fields: &Fields, remote| told_client(fields, remote, &trusted);
+    let hook = options.record_hook.clone();
+    let observers = Observers::new(hook, Box::new(told), blitz_host::log::dropped_lines);
+    let observers = Arc::new(observers);
     let options = Arc::new(options);
     let newest = Arc::clone(newest);
     let random_id = OnceLock::new();
@@ -216,6 +215,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
             options: Arc::clone(&options),
             observers: Arc::clone(&observers),
             loop_id: loop_id.clone(),
+            endpoints: RefCell::default(),
             fallback: fallback(),
             scratch: RefCell::default(),
             path: RefCell::default(),
@@ -224,6 +224,7 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
         let options = ServeOptions {
             limits: options.limits.clone(),
             refusal: Some(Rc::new(refuse)),
+            refused: Some(record_refused(&service)),
             forwarded_client: Some(forwarded_client(&options)),
             h2c_upgrade: h2c_upgrade(&options),
             alt_svc_withheld: Some(is_trusted(&options)),
@@ -236,7 +237,17 @@ fn service_maker<S: Service, F: Fn() -> Rc<S> + Send + Sync + 'static>(
 /// Content and fields of a refusal that the gateway has no record of.
 fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<Chunk> {
     add_request_id_to_response(fields, head);
-    grpc::refusal(refusal, fields, head).or_else(|| error_page::page(fields, head, refusal.rule))
+    grpc::refusal(refusal, fields, head).or_else(|| error_page(fields, head, refusal.rule))
+}
+
+/// Emits the record of a request that the server has refused.
+fn record_refused(service: &Rc<GatewayService>) -> Rc<RefusedObserver> {
+    let gateway = Rc::clone(service);
+    Rc::new(move |refused: &RefusedRequest<'_>| {
+        let snapshot = gateway.snapshot();
+        let site = refused.head.and_then(|head| snapshot.sites().find(head));
+        emit_refused(refused, site.and_then(SiteRoutes::name), &gateway.observers);
+    })
 }
 
 /// Whether a client may switch to HTTP/2 with `Upgrade`: all but trusted proxies, since later
@@ -354,7 +365,7 @@ fn counters_of(cores: &Cores) -> (Counters, blitz_http::Counters) {
     let (sender, receiver) = mpsc::channel();
     cores.post_all(move |_| {
         // Fails if the core is too late.
-        let _ = sender.send((counters::counters(), blitz_http::counters()));
+        let _ = sender.send((blitz_site::counters(), blitz_http::counters()));
     });
     let mut sums = (Counters::default(), blitz_http::Counters::default());
     for _ in 0..cores.count() {

@@ -3,8 +3,6 @@
 
 mod answer;
 mod compile;
-mod counters;
-mod error_page;
 mod explain;
 mod flow;
 mod forward;
@@ -13,11 +11,8 @@ mod grpc;
 mod https_redirect;
 mod options;
 mod phases;
-mod proxy_status;
 mod readings;
 mod reconnecting;
-mod record;
-mod rejection;
 mod reloading;
 mod replay;
 mod request;
@@ -40,18 +35,13 @@ mod upstream;
 mod websocket;
 
 pub use compile::{ReadFile, compile};
-pub use counters::{Counters, counters};
 pub use explain::{Explanation, Outcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
 pub use options::Options;
-pub use proxy_status::Failure;
-pub use record::{Ended, Record, RecordHook};
-pub use rejection::Rejection;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
 pub use routes::{RouteConflict, Routes};
-pub use rules::LoadedFile;
 pub use site_changes::SiteChange;
 pub use sites::{Site, SiteRoutes, Sites};
 pub use snapshot::{NewSites, SteppedReloads};
@@ -61,3 +51,6 @@ pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
 pub use upgrade::{UpgradeProtocol, UpgradeProtocolError};
 
 pub use blitz_site::matcher::Verdict;
+pub use blitz_site::{
+    Counters, Ended, Failure, LoadedFile, Record, RecordHook, Rejection, counters,
+};

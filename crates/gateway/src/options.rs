@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use blitz_http::{ClientOptions, Limits};
+use blitz_site::RecordHook;
 
 use crate::forward::LoopId;
-use crate::record::RecordHook;
 use crate::trusted::TrustedProxies;
 
 /// Limits, deadlines and behaviour of a gateway.

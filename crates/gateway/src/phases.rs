@@ -3,6 +3,7 @@
 mod admit;
 mod answer;
 mod connect;
+mod endpoint;
 mod finish;
 mod policy;
 mod preflight;
@@ -19,17 +20,18 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use blitz_http::{ClientError, Exchange, PoolFuture, Response, Service};
+use blitz_http::{ClientError, Exchange, Response, Service};
+use blitz_site::Ended;
 
-use crate::grpc::{Call, poll_deadline};
-use crate::record::{self, Ended};
+use crate::grpc::poll_deadline;
 use crate::request::Request;
 use crate::route::{Action, ForwardRoute};
 use crate::service::GatewayService;
 use admit::admit;
 use answer::respond_answer;
 use connect::{connect, pick};
-use finish::{finish, reject, respond_unrouted};
+use endpoint::{pass_to_endpoint, pass_to_fallback};
+use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
 use relay::relay;
@@ -41,7 +43,7 @@ use send::send;
 pub(crate) use admit::check_method;
 pub(crate) use preflight::check_encryption;
 
-impl<S: Service> Service for GatewayService<S> {
+impl Service for GatewayService {
     fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
         life_of_a_request(Rc::clone(self), exchange)
     }
@@ -51,29 +53,29 @@ impl<S: Service> Service for GatewayService<S> {
 ///
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
-async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut exchange: Exchange) {
+async fn life_of_a_request(gateway: Rc<GatewayService>, mut exchange: Exchange) {
     let snapshot = gateway.snapshot();
-    let routed = preflight(&gateway, snapshot.sites(), &exchange)
+    let site = snapshot.sites().find(&exchange.request);
+    let routed = preflight(&gateway, site, &exchange)
         .map_err(|rejection| (rejection, None))
-        .and_then(|site| route(&gateway, site, &mut exchange));
-    let routed = match routed {
+        .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
+    let (site, route) = match routed {
         Ok(routed) => routed,
-        Err((rejection, rules)) => return reject(&gateway, exchange, rejection, rules),
+        Err((rejection, route)) => return reject(&gateway, exchange, rejection, site, route),
     };
-    let Some(route) = routed else {
-        record::emit_unrouted(&gateway.observers, &exchange);
-        if let Some(call) = Call::of(&exchange.request) {
-            return respond_unrouted(&call, exchange);
-        }
-        return PoolFuture::new(gateway.fallback.call(exchange)).await;
+    let Some(route) = route else {
+        return pass_to_fallback(&gateway, site, exchange).await;
     };
     let forward = match &route.action {
         Action::Forward(forward) => forward,
-        Action::Answer(answer) => return respond_answer(&gateway, exchange, route, answer),
+        Action::Answer(answer) => return respond_answer(&gateway, site, route, answer, exchange),
+        Action::Endpoint(maker) => {
+            return pass_to_endpoint(&gateway, site, route, maker, exchange).await;
+        }
     };
     let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
     let route = &ForwardRoute::new(route, forward, balancer);
-    let mut request = Request::new(&gateway, route, exchange);
+    let mut request = Request::new(&gateway, site, route, exchange);
     let mut deadline = request.kind.deadline();
     // The phases are not a future of their own, because it would be copied here.
     let admitted = admit(&gateway, route, &mut request)
@@ -101,8 +103,8 @@ async fn life_of_a_request<S: Service>(gateway: Rc<GatewayService<S>>, mut excha
 }
 
 /// Sends the request until there is a final response, or nowhere left to send it.
-async fn attempt<S>(
-    gateway: &GatewayService<S>,
+async fn attempt(
+    gateway: &GatewayService,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<Response, Ended> {
@@ -128,8 +130,6 @@ async fn attempt<S>(
 
 #[cfg(test)]
 mod tests {
-    use blitz_http::ServiceFn;
-
     use super::*;
 
     fn size_of_output<A, B, Fut>(_: impl FnOnce(A, B) -> Fut) -> usize {
@@ -139,8 +139,7 @@ mod tests {
     /// Each request of a core has one, so they count where many requests wait.
     #[test]
     fn the_future_of_a_request_is_small() {
-        type Immediate = ServiceFn<fn(Exchange) -> std::future::Ready<()>>;
-        let future = size_of_output(life_of_a_request::<Immediate>);
+        let future = size_of_output(life_of_a_request);
         assert!(future <= 2080, "it takes {future} bytes");
     }
 }

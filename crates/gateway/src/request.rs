@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 
-use blitz_http::{BodyError, Drain, Exchange, Peer, Pooled, RequestHead, Responder, Upstream};
+use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Upstream};
+use blitz_site::{Edit, Ended, Failure, Record, RouteName, emit};
 
-use crate::forward;
-use crate::proxy_status::Failure;
 use crate::reconnecting::Reconnecting;
-use crate::record::{self, Ended, Record};
 use crate::request_kind::RequestKind;
 use crate::route::ForwardRoute;
-use crate::rules::{Edit, Edits, Facts, Rules};
+use crate::rules::Rules;
 use crate::service::GatewayService;
+use crate::sites::SiteRoutes;
 use crate::upload::Upload;
 use crate::upstream::Tried;
 
@@ -52,8 +51,9 @@ pub(crate) struct ConnectFailure {
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn new<S>(
-        gateway: &'a GatewayService<S>,
+    pub(crate) fn new(
+        gateway: &'a GatewayService,
+        site: &'a SiteRoutes,
         route: &ForwardRoute<'a>,
         exchange: Exchange,
     ) -> Request<'a> {
@@ -65,8 +65,10 @@ impl<'a> Request<'a> {
         } = exchange;
         let options = &gateway.options;
         let rules = route.rules();
-        let edits = rules.map(|rules| response_edits(gateway, rules, &mut head, &peer));
-        let record = Record::new(&head, peer, Some(route.route), &gateway.observers);
+        let trusted = &options.trusted_proxies;
+        let edits = rules.map(|rules| rules.edit_response(&mut head, &peer, trusted));
+        let name = route.route as &dyn RouteName;
+        let record = Record::new(&head, peer, site.name(), Some(name), &gateway.observers);
         let kind = RequestKind::of(&head, &body, &responder, &route.target.upgrades);
         if kind.is_message_stream() {
             body.disable_min_rate();
@@ -89,54 +91,28 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Values of placeholders are those of the request as it came.
-#[inline(never)]
-fn response_edits<'a, S>(
-    gateway: &GatewayService<S>,
-    rules: &'a Rules,
-    head: &mut RequestHead,
-    peer: &Peer,
-) -> Cow<'a, [Edit]> {
-    match &rules.response_edits {
-        None => Cow::default(),
-        Some(Edits::Fixed(edits)) => Cow::Borrowed(edits),
-        Some(edits) => {
-            forward::ensure_request_id(&mut head.fields);
-            edits.for_request(&Facts::of(head, peer, &gateway.options.trusted_proxies))
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.record.request_bytes += self.upload.received();
+        if matches!(self.record.response.ended, Ended::ClientGone) {
+            self.find_end();
         }
+        emit(&self.record, &self.head);
     }
 }
 
 impl Request<'_> {
-    /// How the request ended, if its future was dropped although the client has a response.
+    /// How the request ended, if its future was dropped.
     #[cold]
     fn find_end(&mut self) {
+        self.record.response.find_end();
         let has_begun = self.responder.is_none();
-        if has_begun && self.record.has_all_content() {
-            // An HTTP/2 upstream may end the response after its last byte, and the client need not wait.
-            self.record.ended = Ended::Complete;
-        } else if is_cut_off_by_drain() {
-            self.record.ended = Ended::CutOff(Failure::DrainEnded);
-        } else if !has_begun && let Some(error @ BodyError::TimedOut) = self.upload.failure() {
-            self.record.status = Some(error.status());
-            self.record.ended = Ended::RequestContent(error);
+        if let (false, Ended::ClientGone, Some(error @ BodyError::TimedOut)) = (
+            has_begun,
+            &self.record.response.ended,
+            self.upload.failure(),
+        ) {
+            self.record.response.failed_content(error);
         }
-    }
-}
-
-/// Whether this core drops the requests that still run.
-#[cold]
-fn is_cut_off_by_drain() -> bool {
-    let deadline = Drain::of_core().deadline();
-    deadline.is_some_and(|deadline| blitz_http::now() >= deadline)
-}
-
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        self.record.request_bytes += self.upload.received();
-        if matches!(self.record.ended, Ended::ClientGone) {
-            self.find_end();
-        }
-        record::emit(&self.record, &self.head);
     }
 }

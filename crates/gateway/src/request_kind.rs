@@ -7,11 +7,9 @@ use blitz_http::{
     BodyLength, Capabilities, Chunk, Fields, Method, Name, RecvBody, RequestHead, Responder,
     ResponseHead, Timer,
 };
+use blitz_site::{Ended, Failure, Rejection};
 
 use crate::grpc::Call;
-use crate::proxy_status::Failure;
-use crate::record::Ended;
-use crate::rejection::Rejection;
 use crate::translate::Translate;
 use crate::upgrade::{Upgrade, UpgradeProtocol};
 use crate::upload::Upload;

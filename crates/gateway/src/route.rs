@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use blitz_config::Template;
 use blitz_http::{Peer, RequestHead, path as request_path};
+use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
-use crate::rejection::Rejection;
 use crate::rules::{Facts, Rules, path_of};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
@@ -31,6 +31,7 @@ pub struct Route {
 pub(crate) enum Action {
     Forward(Forward),
     Answer(Answer),
+    Endpoint(EndpointMaker),
 }
 
 /// An upstream, and what of a request is changed for it.
@@ -173,6 +174,16 @@ fn compose(template: &Template, facts: &Facts<'_>, path: &mut String) -> Replace
     }
 }
 
+impl RouteName for Route {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn upstream(&self) -> Option<String> {
+        self.target().map(Target::url)
+    }
+}
+
 impl Route {
     /// A route to an upstream.
     #[must_use]
@@ -192,12 +203,26 @@ impl Route {
         }
     }
 
+    /// A route to an app.
+    pub(crate) fn to_endpoint(
+        name: &str,
+        maker: EndpointMaker,
+        rules: Option<Arc<Rules>>,
+    ) -> Route {
+        Route {
+            name: name.into(),
+            written: None,
+            action: Action::Endpoint(maker),
+            rules,
+        }
+    }
+
     /// Its upstream; `None` if it has none.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
         match &self.action {
             Action::Forward(forward) => Some(&forward.target),
-            Action::Answer(_) => None,
+            Action::Answer(_) | Action::Endpoint(_) => None,
         }
     }
 
@@ -216,7 +241,7 @@ impl Route {
     pub(crate) fn forward_mut(&mut self) -> Option<&mut Forward> {
         match &mut self.action {
             Action::Forward(forward) => Some(forward),
-            Action::Answer(_) => None,
+            Action::Answer(_) | Action::Endpoint(_) => None,
         }
     }
 
@@ -232,6 +257,7 @@ impl Route {
                 _ => target.url() + target.path.as_deref().unwrap_or_default(),
             },
             Action::Answer(answer) => answer.to_string(),
+            Action::Endpoint(_) => "an app".to_owned(),
         }
     }
 }

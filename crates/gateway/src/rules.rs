@@ -1,18 +1,19 @@
 //! What a route demands of requests, and what it changes in messages.
 
 mod fields;
-mod pages;
 mod template;
 
+use std::borrow::Cow;
+
 use blitz_config::{FieldRules, Method as Named, Methods, Network, Settings, TimeLimit};
-use blitz_http::{FOREVER, Method, RequestHead, RequestOptions};
+use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
+use blitz_site::{Edit, Pages, Rejection};
 
-use crate::rejection::Rejection;
+use crate::forward;
 use crate::routes::method_of;
+use crate::trusted::TrustedProxies;
 
-pub(crate) use fields::{Edit, Edits, apply};
-pub use pages::LoadedFile;
-pub(crate) use pages::Pages;
+pub(crate) use fields::Edits;
 pub(crate) use template::{
     Client, Facts, client_of, path as path_of, redirect_target, text as text_of,
 };
@@ -111,6 +112,25 @@ impl Rules {
         match self.methods.as_ref().is_none_or(takes) {
             true => Ok(()),
             false => Err(Rejection::MethodNotAllowed),
+        }
+    }
+
+    /// The changes of the fields of the response to this request. Values of placeholders are those of the request as it
+    /// came.
+    #[inline(never)]
+    pub(crate) fn edit_response(
+        &self,
+        head: &mut RequestHead,
+        peer: &Peer,
+        trusted: &TrustedProxies,
+    ) -> Cow<'_, [Edit]> {
+        match &self.response_edits {
+            None => Cow::default(),
+            Some(Edits::Fixed(edits)) => Cow::Borrowed(edits),
+            Some(edits) => {
+                forward::ensure_request_id(&mut head.fields);
+                edits.for_request(&Facts::of(head, peer, trusted))
+            }
         }
     }
 

@@ -4,14 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use blitz_site::{Endpoint, EndpointMaker, Observers};
+
 use crate::forward::LoopId;
 use crate::options::Options;
-use crate::record::Observers;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
 use crate::upstream::UpstreamSet;
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
-pub(crate) struct GatewayService<S> {
+pub(crate) struct GatewayService {
     /// The newest one; requests hold older ones.
     pub(crate) snapshot: RefCell<Rc<CoreSnapshot>>,
     pub(crate) upstreams: RefCell<UpstreamSet>,
@@ -19,24 +20,39 @@ pub(crate) struct GatewayService<S> {
     pub(crate) observers: Arc<Observers>,
     /// What identifies this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
+    /// The apps of routes that this core has used.
+    pub(crate) endpoints: RefCell<Vec<(EndpointMaker, Rc<dyn Endpoint>)>>,
     /// Answers requests that no target matches.
-    pub(crate) fallback: Rc<S>,
+    pub(crate) fallback: Rc<dyn Endpoint>,
     /// Working memory for field values; never borrowed across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The same for paths.
     pub(crate) path: RefCell<String>,
 }
 
-impl<S> GatewayService<S> {
+impl GatewayService {
     /// The snapshot for a request, which keeps it until its end.
     #[inline]
     pub(crate) fn snapshot(&self) -> Rc<CoreSnapshot> {
         Rc::clone(&self.snapshot.borrow())
     }
+
+    /// The app of a route on this core.
+    pub(crate) fn endpoint(&self, maker: &EndpointMaker) -> Rc<dyn Endpoint> {
+        let mut endpoints = self.endpoints.borrow_mut();
+        if let Some((_, endpoint)) = endpoints.iter().find(|(known, _)| known == maker) {
+            return Rc::clone(endpoint);
+        }
+        let endpoint = maker.on_core();
+        endpoints.push((maker.clone(), Rc::clone(&endpoint)));
+        endpoint
+    }
 }
 
-impl<S> TakeSnapshot for GatewayService<S> {
+impl TakeSnapshot for GatewayService {
     fn take(&self, snapshot: &Arc<Snapshot>) {
+        let stays = |(maker, _): &(EndpointMaker, _)| snapshot.endpoints.contains(maker);
+        self.endpoints.borrow_mut().retain(stays);
         let before = self.snapshot();
         let snapshot = CoreSnapshot::after(&before, snapshot, &mut self.upstreams.borrow_mut());
         *self.snapshot.borrow_mut() = Rc::new(snapshot);

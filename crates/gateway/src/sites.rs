@@ -5,10 +5,10 @@ use std::sync::Arc;
 use blitz_config::Host;
 use blitz_http::RequestHead;
 use blitz_site::matcher::{HostTable, RouteKey};
+use blitz_site::{EndpointMaker, Rejection};
 
 use crate::readings::{is_ambiguous, readings};
-use crate::rejection::Rejection;
-use crate::route::{Forward, Route};
+use crate::route::{Action, Forward, Route};
 use crate::routes::{RouteConflict, Routes, method_of};
 use crate::rules::{Client, Rules};
 use crate::target::Target;
@@ -28,6 +28,15 @@ pub struct Site {
     pub redirect_https: bool,
 }
 
+impl Site {
+    /// Has an app answer the requests of this key. Its responses have the fields and pages that the site has for paths
+    /// without a route; who may come in is for the app to decide.
+    pub fn serve(&mut self, key: RouteKey, app: EndpointMaker) {
+        let route = Route::to_endpoint(&key.to_string(), app, self.rules.clone());
+        self.routes.push((key, route));
+    }
+}
+
 /// The routes of all sites, by their hosts.
 #[derive(Debug)]
 pub struct Sites {
@@ -42,6 +51,7 @@ pub struct Sites {
 pub struct SiteRoutes {
     /// Its hosts as written, none for a gateway without sites.
     pub hosts: Vec<Host>,
+    name: Option<String>,
     /// Its routes.
     pub routes: Routes,
     pub(crate) rules: Option<Arc<Rules>>,
@@ -54,6 +64,12 @@ pub struct SiteRoutes {
 }
 
 impl SiteRoutes {
+    /// The first of its hosts, as written; `None` for a gateway without sites.
+    #[inline]
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Checks who asks, and how.
     ///
     /// # Errors
@@ -127,6 +143,7 @@ impl Sites {
             table.insert_any(0);
             all.push(SiteRoutes {
                 hosts: Vec::new(),
+                name: None,
                 routes: Routes::of_targets(targets)?,
                 rules: None,
                 has_access_rules: false,
@@ -146,6 +163,7 @@ impl Sites {
                 .filter_map(|(_, route)| route.rules.as_ref());
             let has_access_rules = rules.into_iter().any(|rules| rules.has_access_rules());
             all.push(SiteRoutes {
+                name: site.hosts.first().map(Host::to_string),
                 hosts: site.hosts,
                 routes: Routes::new(site.routes),
                 rules: site.rules,
@@ -179,6 +197,19 @@ impl Sites {
     /// All sites.
     pub fn iter(&self) -> impl Iterator<Item = &SiteRoutes> {
         self.sites.iter()
+    }
+
+    /// The apps of its routes.
+    pub(crate) fn endpoints(&self) -> Vec<EndpointMaker> {
+        let mut endpoints = Vec::new();
+        for route in self.sites.iter().flat_map(|site| site.routes.iter()) {
+            if let Action::Endpoint(maker) = &route.action
+                && !endpoints.contains(maker)
+            {
+                endpoints.push(maker.clone());
+            }
+        }
+        endpoints
     }
 
     pub(crate) fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {

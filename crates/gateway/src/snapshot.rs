@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
+use blitz_site::{EndpointMaker, count};
 
-use crate::counters::count;
 use crate::https_redirect::HttpsRedirect;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
@@ -23,6 +23,8 @@ use crate::upstream::{Balancer, Identity, UpstreamConfig, UpstreamSet};
 pub(crate) struct Snapshot {
     pub(crate) sites: Sites,
     https_redirect: HttpsRedirect,
+    /// The apps of routes.
+    pub(crate) endpoints: Vec<EndpointMaker>,
     upstreams: Vec<UpstreamConfig>,
     /// The position of each upstream.
     numbers: HashMap<Identity, usize>,
@@ -202,6 +204,7 @@ impl SnapshotMaker {
             forward.upstream = number;
         }
         Ok(Snapshot {
+            endpoints: sites.endpoints(),
             sites,
             https_redirect,
             upstreams,

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use crate::counters::Counters;
-use crate::proxy_status::Failure;
-use crate::rejection::Rejection;
+use blitz_site::{Counters, Failure, Rejection};
 
 /// Counts that are shown, with their names and those of their parts.
 type Counts = Vec<(Cow<'static, str>, u64)>;

@@ -1,8 +1,7 @@
 //! Messages whose content changes on the way.
 
 use blitz_http::{Chunk, Fields, Pooled, Slice};
-
-use crate::proxy_status::Failure;
+use blitz_site::Failure;
 
 /// Changes content and trailers of one message on the way.
 pub(crate) trait Translate {

@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
+use blitz_site::{Ended, Rejection};
 
 use crate::flow::{Flow, FlowError};
-use crate::record::Ended;
-use crate::rejection::Rejection;
 use crate::replay::Replay;
 use crate::translate::Translate;
 

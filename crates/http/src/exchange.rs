@@ -16,6 +16,7 @@ mod peer;
 mod receive;
 mod recv_body;
 mod refusal;
+mod refused;
 mod request;
 mod respond;
 mod responder;
@@ -27,6 +28,7 @@ mod state;
 
 pub use peer::{Peer, Scheme};
 pub use recv_body::{Part, RecvBody, Tunnel};
+pub use refused::RefusedRequest;
 pub use responder::Responder;
 pub use response::{Response, ResponseEvent, ResponseStream};
 pub use send_body::SendBody;
@@ -40,7 +42,7 @@ pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission}
 pub(crate) use handle::Link;
 pub(crate) use outcome::{Conclusion, Outcome, conclude, poll_outcome};
 pub(crate) use pace::ReceivedContent;
-pub(crate) use refusal::{LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream};
+pub(crate) use refusal::{LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream, tell};
 pub(crate) use respond::send_response;
 pub(crate) use send::{complete_message, conclude_sent};
 pub(crate) use state::{Body, ExchangeState, Message, note, wake};

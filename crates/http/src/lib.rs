@@ -42,12 +42,13 @@ pub use counters::{Counters, counters};
 pub use drain::Drain;
 pub use error::{BodyError, ClientError, Refusal, SendError};
 pub use exchange::{
-    Exchange, Part, Peer, RecvBody, Responder, Response, ResponseEvent, ResponseStream, Scheme,
-    SendBody, Service, ServiceFn, Tunnel, service_fn,
+    Exchange, Part, Peer, RecvBody, RefusedRequest, Responder, Response, ResponseEvent,
+    ResponseStream, Scheme, SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
 pub use log_limit::LogLimit;
 pub use options::{
-    ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, RequestOptions, ServeOptions,
+    ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, RefusedObserver, RequestOptions,
+    ServeOptions,
 };
 pub use pool::{Pool, Upstream};
 pub use problem::{accepts_problem, prefers_html};
@@ -77,11 +78,11 @@ pub mod reactor {
 
 pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Lingering, Listener,
-    LocalShortage, NoInterface, Pinning, PoolFuture, PreciseTimer, Reservation, Signal, Signals,
-    Slice, TaskKey, Timer, block_on, blocking, core_index, core_local, now, open_tun, parse_zoned,
-    precise_sleep_until, prepare_descriptors, probe, random_u64, read_clock, return_free_memory,
-    set_idle_priority, set_real_time, sleep, sleep_until, spawn, start, timeout, wall_clock,
-    yield_now,
+    LocalShortage, NoInterface, Pinning, PoolFuture, PooledFuture, PreciseTimer, Reservation,
+    Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index, core_local, now,
+    open_tun, parse_zoned, precise_sleep_until, prepare_descriptors, probe, random_u64, read_clock,
+    return_free_memory, set_idle_priority, set_real_time, sleep, sleep_until, spawn, start,
+    timeout, wall_clock, yield_now,
 };
 
 /// The limits of connections that are being closed, for [`Config::lingering`].

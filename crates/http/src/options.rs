@@ -9,7 +9,7 @@ use blitz_reactor::Chunk;
 
 use crate::drain::Drain;
 use crate::error::Refusal;
-use crate::exchange::{Peer, Scheme};
+use crate::exchange::{Peer, RefusedRequest, Scheme};
 use crate::tls::TlsSlot;
 
 /// How connections are served.
@@ -44,6 +44,9 @@ pub struct ServeOptions {
     /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
     /// if a received `Accept` allows it, otherwise one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
+    /// Is told of each request that is refused before a service gets it; by default nobody is. Streams that are reset
+    /// without a response are no requests.
+    pub refused: Option<Rc<RefusedObserver>>,
     /// Tells the client of a request that came from a trusted proxy, for log lines, from the fields
     /// received so far and the address of the connection. By default nobody is trusted.
     pub forwarded_client: Option<Rc<ForwardedClientRule>>,
@@ -56,6 +59,9 @@ pub type PeerRule = dyn Fn(&Peer) -> bool;
 
 /// See [`ServeOptions::forwarded_client`].
 pub type ForwardedClientRule = dyn Fn(&Fields, Option<SocketAddr>) -> Option<IpAddr>;
+
+/// See [`ServeOptions::refused`].
+pub type RefusedObserver = dyn Fn(&RefusedRequest<'_>);
 
 /// See [`ServeOptions::refusal`].
 pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;
@@ -85,6 +91,7 @@ impl Default for ServeOptions {
             alt_svc_withheld: None,
             h2c_upgrade: None,
             refusal: None,
+            refused: None,
             forwarded_client: None,
             drain: Drain::of_core(),
         }

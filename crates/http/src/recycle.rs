@@ -153,6 +153,13 @@ impl Pooled<RequestHead> {
 
     #[cold]
     fn reduce_large(&mut self) {
+        *self = self.reduced();
+    }
+
+    /// A head with the part of this one that [`reduce`](Self::reduce) leaves of a large one.
+    #[cold]
+    #[must_use]
+    pub fn reduced(&self) -> Pooled<RequestHead> {
         /// The longest path and the longest host that are kept.
         const PATH_MAX: usize = 512;
         let mut left = Pooled::<RequestHead>::take();
@@ -173,7 +180,7 @@ impl Pooled<RequestHead> {
                 left.fields.append(name, value);
             }
         }
-        *self = left;
+        left
     }
 }
 

@@ -15,8 +15,8 @@ use tasks::run;
 
 pub use admission::{consume_admission, consume_resume, poll_admission};
 pub use blocking::blocking;
-pub use pool_future::PoolFuture;
 pub(crate) use pool_future::free_unused;
+pub use pool_future::{PoolFuture, PooledFuture};
 pub(crate) use task_id::TaskId;
 pub(crate) use tasks::{Tasks, main_waker, run_ready};
 

@@ -63,8 +63,8 @@ pub use driver::{
     return_free_memory, set_idle_priority, set_real_time,
 };
 pub use executor::{
-    PoolFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission, spawn,
-    spawn_now, yield_now,
+    PoolFuture, PooledFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission,
+    spawn, spawn_now, yield_now,
 };
 pub use per_core::{
     Config, Cores, Pinning, block_on, charge, core_index, counters, discharge, fair_share,

@@ -1,9 +1,13 @@
 //! Responses: a head, and content that is complete or streamed.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use blitz_http::{
     AsName, BodyError, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
     ResponseHead, SendBody, SendError, Slice, Status,
 };
+use blitz_site::Ended;
 use bytes::Bytes;
 
 use crate::body::ContentError;
@@ -39,7 +43,8 @@ pub(crate) struct Stream {
     pub(crate) produce: Producer,
 }
 
-pub(crate) type Producer = Box<dyn FnOnce(SendBody) -> PoolFuture<()>>;
+/// Sends the content and adds what it has sent to the count, if there is one.
+pub(crate) type Producer = Box<dyn FnOnce(SendBody, Option<Rc<Cell<u64>>>) -> PoolFuture<Ended>>;
 
 impl Response {
     /// A response with a status and without content.
@@ -214,11 +219,12 @@ impl Response {
     where
         F: AsyncFnOnce(&mut Writer) -> Result<(), StreamError> + 'static,
     {
-        let produce: Producer = Box::new(move |body| {
+        let produce: Producer = Box::new(move |body, sent| {
             PoolFuture::new(async move {
                 let mut writer = Writer {
                     body,
                     trailers: None,
+                    sent,
                 };
                 let finished = match produce(&mut writer).await {
                     Ok(()) => writer
@@ -228,8 +234,9 @@ impl Response {
                     // Dropping the unfinished body aborts the response.
                     Err(error) => Err(error),
                 };
-                if let Err(error) = finished {
-                    log_aborted(&error);
+                match finished {
+                    Ok(()) => Ended::Complete,
+                    Err(error) => aborted(&error),
                 }
             })
         });
@@ -243,11 +250,15 @@ impl Response {
     }
 }
 
+/// Logs why a response was given up.
 #[cold]
-fn log_aborted(error: &StreamError) {
-    match error.is_clients() {
-        true => tracing::debug!(%error, "a streamed response was aborted"),
-        false => tracing::error!(%error, "a streamed response was aborted"),
+fn aborted(error: &StreamError) -> Ended {
+    if error.is_clients() {
+        tracing::debug!(%error, "a streamed response was aborted");
+        Ended::ClientGone
+    } else {
+        tracing::error!(%error, "a streamed response was aborted");
+        Ended::Aborted
     }
 }
 
@@ -260,6 +271,8 @@ fn is_location(value: &[u8]) -> bool {
 pub struct Writer {
     body: SendBody,
     trailers: Option<Fields>,
+    /// Where to add the bytes that are sent, if somebody will ask.
+    sent: Option<Rc<Cell<u64>>>,
 }
 
 impl Writer {
@@ -268,7 +281,13 @@ impl Writer {
     /// # Errors
     /// If the client has closed the connection or stopped reading; the handler should return.
     pub async fn send(&mut self, bytes: impl Into<Chunk>) -> Result<(), SendError> {
-        self.body.data(bytes.into()).await
+        let bytes = bytes.into();
+        let length = bytes.len() as u64;
+        self.body.data(bytes).await?;
+        if let Some(sent) = &self.sent {
+            sent.set(sent.get() + length);
+        }
+        Ok(())
     }
 
     /// Sets the trailer section, which is sent after the content if the version of HTTP allows it.

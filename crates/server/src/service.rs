@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use blitz_http::{Chunk, Exchange, Name, PoolFuture, Responder, Status};
+use blitz_http::{Chunk, Name, PoolFuture, PooledFuture, Status};
+use blitz_site::{Ended, Endpoint, Exchange, Responder, SentContent};
 
 use crate::body::Body;
 use crate::outcome::Outcome;
@@ -34,8 +35,29 @@ pub struct CoreService {
     core: Rc<CoreSite>,
 }
 
+/// An app without a site.
 impl blitz_http::Service for CoreService {
-    fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
+    fn call(self: &Rc<Self>, exchange: blitz_http::Exchange) -> impl Future<Output = ()> + 'static {
+        self.respond(Exchange {
+            request: exchange.request,
+            body: exchange.body,
+            responder: Responder::unrecorded(exchange.responder),
+            peer: exchange.peer,
+        })
+    }
+}
+
+impl Endpoint for CoreService {
+    fn call<'a>(self: Rc<Self>, exchange: Exchange<'a>) -> Option<PooledFuture<'a, ()>> {
+        match self.respond(exchange) {
+            ResponseFuture::Done => None,
+            rest => Some(PooledFuture::new(rest)),
+        }
+    }
+}
+
+impl CoreService {
+    fn respond<'a>(&self, exchange: Exchange<'a>) -> ResponseFuture<'a> {
         let Exchange {
             request: head,
             body,
@@ -66,17 +88,20 @@ impl blitz_http::Service for CoreService {
 }
 
 /// The future of a response; most are done before the first poll.
-enum ResponseFuture {
+enum ResponseFuture<'a> {
     Done,
     Awaited {
         handler: PoolFuture<Response>,
-        responder: Option<Responder>,
+        responder: Option<Responder<'a>>,
         as_text: bool,
     },
-    Streaming(PoolFuture<()>),
+    Streaming {
+        stream: PoolFuture<Ended>,
+        sent: Option<SentContent<'a>>,
+    },
 }
 
-impl Future for ResponseFuture {
+impl Future for ResponseFuture<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -99,9 +124,13 @@ impl Future for ResponseFuture {
                     let as_text = *as_text;
                     *this = send(response, responder, as_text);
                 }
-                ResponseFuture::Streaming(stream) => {
+                ResponseFuture::Streaming { stream, sent } => {
                     // After a panic the unfinished body is dropped, which aborts the response.
-                    ready!(caught(|| Pin::new(stream).poll(cx)).unwrap_or(Poll::Ready(())));
+                    let polled = caught(|| Pin::new(stream).poll(cx));
+                    let ended = ready!(polled.unwrap_or(Poll::Ready(Ended::Aborted)));
+                    if let Some(sent) = sent.take() {
+                        sent.end(ended);
+                    }
                     *this = ResponseFuture::Done;
                 }
             }
@@ -110,7 +139,7 @@ impl Future for ResponseFuture {
 }
 
 /// Sends a response; the content of a streamed one is sent by the returned future.
-fn send(mut response: Response, responder: Responder, as_text: bool) -> ResponseFuture {
+fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> ResponseFuture<'a> {
     if !response.is_complete() {
         let status = response.status();
         tracing::error!(%status, "a handler returned a redirect without a valid Location");
@@ -127,12 +156,18 @@ fn send(mut response: Response, responder: Responder, as_text: bool) -> Response
         Content::Problem(problem) => {
             let (content_type, content) = problem.render(as_text);
             head.fields.set(Name::ContentType, content_type);
-            responder.send(&mut head, content);
+            responder.send(&mut head, Chunk::from(content));
         }
         Content::Stream(stream) => {
-            let body = responder.start(&mut head, stream.length);
-            if !body.is_discarding() {
-                return ResponseFuture::Streaming((stream.produce)(body));
+            let Some((body, sent)) = responder.start_content(&mut head, stream.length) else {
+                return ResponseFuture::Done;
+            };
+            if body.is_discarding() {
+                sent.end(Ended::Complete);
+            } else {
+                let stream = (stream.produce)(body, sent.counter());
+                let sent = Some(sent);
+                return ResponseFuture::Streaming { stream, sent };
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Record, RecordHook, Route, Site, SteppedReloads, Target, compile};
+use blitz_gateway::{Record, RecordHook, Site, SteppedReloads, Target, compile};
 use blitz_reactor::simulation::World;
 
 use crate::ledger::Ledger;
@@ -35,7 +35,12 @@ impl Server {
     }
 
     fn of_target(target: &Target) -> Option<Server> {
-        let (_, port) = target.authority.rsplit_once(':')?;
+        Server::of_url(&target.authority)
+    }
+
+    /// The server of a URL without a path.
+    fn of_url(url: &str) -> Option<Server> {
+        let (_, port) = url.rsplit_once(':')?;
         let above = port.parse::<u16>().ok()?.checked_sub(FIRST_PORT)?;
         Some(Server {
             upstream: usize::from(above % REPLICA_PORTS),
@@ -140,14 +145,12 @@ impl Observed {
         let routed = Arc::clone(&self.routed);
         RecordHook::new(move |record: &Record<'_>, head| {
             let id = head.path().rsplit('/').next();
+            let upstream = record.route.and_then(|route| route.upstream());
             let request = RoutedRequest {
                 id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
                 core: blitz_http::core_index(),
                 started: record.started,
-                server: record
-                    .route
-                    .and_then(Route::target)
-                    .and_then(Server::of_target),
+                server: upstream.and_then(|url| Server::of_url(&url)),
             };
             let mut routed = routed.lock().expect("no thread panics while it notes one");
             routed.push(request);

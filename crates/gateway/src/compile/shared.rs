@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use blitz_config::{Methods, Placed, Settings};
 use blitz_http::RequestOptions;
+use blitz_site::{LoadedFile, Pages};
 
 use super::ReadFile;
-use crate::rules::{LoadedFile, Pages, Rules, timeouts};
+use crate::rules::{Rules, timeouts};
 use crate::target::{Target, TargetError};
 
 /// A problem and its remedy.

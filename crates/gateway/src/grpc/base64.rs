@@ -3,8 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
+use blitz_site::Failure;
 
-use crate::proxy_status::Failure;
 use crate::translate::{NotBase64, Translate};
 
 /// Characters that encode three bytes.

@@ -8,14 +8,12 @@ use std::time::Instant;
 use blitz_http::{
     Capabilities, Fields, Method, Name, Pooled, RequestHead, ResponseHead, Timer, Version,
 };
+use blitz_site::{Ended, Failure, Rejection};
 
 use super::content_type::is_grpc;
 use super::status::Code;
 use super::timeout;
 use super::web::{Encoder, Web};
-use crate::proxy_status::Failure;
-use crate::record::Ended;
-use crate::rejection::Rejection;
 use crate::translate::Translate;
 
 /// A request that is a call.

@@ -4,8 +4,7 @@
 use std::fmt::Write;
 
 use blitz_http::{Fields, Status};
-
-use crate::proxy_status::Failure;
+use blitz_site::Failure;
 
 /// Codes that the gateway sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

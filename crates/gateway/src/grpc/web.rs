@@ -3,11 +3,11 @@
 //! in base64.
 
 use blitz_http::{Chunk, Fields, Name, Pooled, RequestHead, ResponseHead, Slice};
+use blitz_site::Failure;
 
 use super::base64::{self, Decoder};
 use super::content_type::{self, GRPC, is_grpc};
 use super::status::Code;
-use crate::proxy_status::Failure;
 use crate::translate::{NotBase64, Translate};
 
 /// Before each message: whether it is compressed, and its length.

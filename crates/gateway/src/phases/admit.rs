@@ -2,16 +2,15 @@
 //! upstream's.
 
 use blitz_http::{Method, Name, RequestHead};
+use blitz_site::{Ended, Rejection};
 
-use crate::record::Ended;
-use crate::rejection::Rejection;
 use crate::request::Request;
 use crate::route::ForwardRoute;
 use crate::service::GatewayService;
 
 /// Checks the request and replaces its path if the target has its own.
-pub(super) fn admit<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn admit(
+    gateway: &GatewayService,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
@@ -53,8 +52,8 @@ fn count_down(head: &mut RequestHead) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn replace_path<S>(
-    gateway: &GatewayService<S>,
+fn replace_path(
+    gateway: &GatewayService,
     request: &mut Request<'_>,
     route: &ForwardRoute<'_>,
 ) -> Result<(), Rejection> {

@@ -1,26 +1,28 @@
 //! Phase `answer`: a route without an upstream answers.
 
 use blitz_http::{Chunk, Exchange};
+use blitz_site::{Record, Responder, emit};
 
 use super::admit::check_method;
 use super::finish::reject;
 use crate::answer::Answer;
 use crate::forward;
-use crate::record::{self, Ended, Record};
 use crate::route::Route;
-use crate::rules::{Facts, apply};
+use crate::rules::Facts;
 use crate::service::GatewayService;
+use crate::sites::SiteRoutes;
 
 /// Sends the answer of the route, with its fields.
 #[inline(never)]
-pub(super) fn respond_answer<S>(
-    gateway: &GatewayService<S>,
-    mut exchange: Exchange,
+pub(super) fn respond_answer(
+    gateway: &GatewayService,
+    site: &SiteRoutes,
     route: &Route,
     answer: &Answer,
+    mut exchange: Exchange,
 ) {
     if let Err(rejection) = check_method(&mut exchange.request) {
-        return reject(gateway, exchange, rejection, route.rules.as_deref());
+        return reject(gateway, exchange, rejection, Some(site), Some(route));
     }
     let Exchange {
         mut request,
@@ -31,19 +33,15 @@ pub(super) fn respond_answer<S>(
     forward::ensure_request_id(&mut request.fields);
     let facts = Facts::of(&request, &peer, &gateway.options.trusted_proxies);
     let (mut head, mut content) = answer.respond(&facts);
-    if let Some(edits) = route
-        .rules
-        .as_ref()
-        .and_then(|rules| rules.response_edits.as_ref())
-    {
-        apply(&edits.for_request(&facts), &mut head.fields);
-    }
+    let rules = route.rules.as_ref();
+    let edits = rules.and_then(|rules| rules.response_edits.as_ref());
+    let edits = edits.map(|edits| edits.for_request(&facts));
     if head.status.forbids_content() {
         content = Chunk::from("");
     }
-    let mut record = Record::new(&request, peer, Some(route), &gateway.observers);
-    record.ended = Ended::Complete;
-    record.sent_own_response(head.status, content.len());
+    let mut record = Record::new(&request, peer, site.name(), Some(route), &gateway.observers);
+    let edits = edits.as_deref().unwrap_or_default();
+    let responder = Responder::new(responder, edits, &mut record.response);
     responder.send(&mut head, content);
-    record::emit(&record, &request);
+    emit(&record, &request);
 }

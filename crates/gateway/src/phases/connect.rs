@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use blitz_http::{ClientError, Connection, LocalShortage, TlsError, Upstream};
+use blitz_site::{Ended, Failure};
 
 use super::reconnect::{reconnect, reconnect_unresolved};
-use crate::proxy_status::Failure;
-use crate::record::Ended;
 use crate::request::{ConnectFailure, Request};
 use crate::request_kind::RequestKind;
 use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::upstream::{Balancer, Pick};
+use crate::upstream::{Balancer, Pick, failure_of_name};
 
 /// Pause between checks for the first result of a name.
 const PENDING_PAUSE: Duration = Duration::from_millis(5);
@@ -25,8 +24,8 @@ const LARGE_HEAD_BYTES: usize = 8 * 1024;
 ///
 /// # Errors
 /// The name has no address, or all addresses that may be tried were tried.
-pub(super) async fn pick<S>(
-    gateway: &GatewayService<S>,
+pub(super) async fn pick(
+    gateway: &GatewayService,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
@@ -39,7 +38,7 @@ pub(super) async fn pick<S>(
             }
             Pick::Unresolved(failure) => {
                 if !reconnect_unresolved(gateway, request).await {
-                    return Err(Ended::Failed(failure.into()));
+                    return Err(Ended::Failed(failure_of_name(failure)));
                 }
             }
             Pick::Exhausted if request.connect_failure.is_none() => return Ok(()),

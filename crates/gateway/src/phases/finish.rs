@@ -3,20 +3,17 @@
 
 use std::fmt::Display;
 
-use blitz_http::{
-    Chunk, Exchange, Fields, Method, Name, Pooled, Responder, ResponseHead, Status, accepts_problem,
-};
+use blitz_http::{Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
+use blitz_site::{Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit};
 
 use super::preflight::https_location;
-use crate::error_page;
 use crate::forward;
 use crate::grpc::{Call, Code};
-use crate::proxy_status::Failure;
-use crate::record::{self, Ended, Record};
-use crate::rejection::Rejection;
 use crate::request::Request;
-use crate::rules::{Edit, Facts, Rules, apply};
+use crate::route::Route;
+use crate::rules::{Facts, Rules};
 use crate::service::GatewayService;
+use crate::sites::SiteRoutes;
 
 /// Methods of RFC 9110 that are forwarded. Others are forwarded as well.
 const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
@@ -27,7 +24,7 @@ const RETRY_AFTER: &str = "1";
 /// Responds to the request if nothing was relayed.
 #[inline]
 pub(super) fn finish(mut request: Request<'_>, outcome: Result<(), Ended>) {
-    request.record.ended = match outcome {
+    request.record.response.ended = match outcome {
         Ok(()) => Ended::Complete,
         Err(ended) => {
             respond_ended(&mut request, &ended);
@@ -51,18 +48,31 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
             let response = OwnResponse::of(request);
             response.send(responder, Pooled::response(error.status()), error);
         }
-        Ended::Complete | Ended::Unrouted | Ended::CutOff(_) | Ended::ClientGone => {}
+        Ended::Complete
+        | Ended::Refused(_)
+        | Ended::CutOff(_)
+        | Ended::Aborted
+        | Ended::ClientGone => {}
     }
 }
 
-/// Responds to a request that a preflight check rejects.
+/// Responds to a request that is rejected before its route answers, with the rules of the route. A site's own are for
+/// requests that none of its routes matches.
 #[cold]
-pub(super) fn reject<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn reject(
+    gateway: &GatewayService,
     exchange: Exchange,
     rejection: Rejection,
-    rules: Option<&Rules>,
+    site: Option<&SiteRoutes>,
+    route: Option<&Route>,
 ) {
+    let rules = match (rejection, route, site) {
+        (_, Some(route), _) => route.rules.as_deref(),
+        (Rejection::UnknownPath | Rejection::ContentTooLarge, None, Some(site)) => {
+            site.rules.as_deref()
+        }
+        _ => None,
+    };
     let Exchange {
         mut request,
         responder,
@@ -73,8 +83,9 @@ pub(super) fn reject<S>(
     let facts = Facts::of(&request, &peer, &gateway.options.trusted_proxies);
     let edits = rules.and_then(|rules| rules.response_edits.as_ref());
     let edits = edits.map(|edits| edits.for_request(&facts));
-    let mut record = Record::new(&request, peer, None, &gateway.observers);
-    record.ended = Ended::Rejected(rejection);
+    let name = site.and_then(SiteRoutes::name);
+    let route = route.map(|route| route as &dyn RouteName);
+    let mut record = Record::new(&request, peer, name, route, &gateway.observers);
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
     if is_redirect {
@@ -103,19 +114,15 @@ pub(super) fn reject<S>(
         record: &mut record,
     };
     response.send(responder, head, rejection.detail());
-    record::emit(&record, &request);
+    record.response.ended = Ended::Rejected(rejection);
+    emit(&record, &request);
 }
 
-/// Responds to a call that no target matches.
-#[cold]
-pub(super) fn respond_unrouted(call: &Call, exchange: Exchange) {
-    let mut head = Pooled::response(Status::NOT_FOUND);
-    let code = Code::of_status(head.status);
-    let content = call.respond(&mut head, code, "no target matches this path");
-    exchange.responder.send(&mut head, content);
-}
-
-fn respond_rejected(request: &mut Request<'_>, responder: Responder, rejection: Rejection) {
+fn respond_rejected(
+    request: &mut Request<'_>,
+    responder: blitz_http::Responder,
+    rejection: Rejection,
+) {
     let mut head = Pooled::response(rejection.status());
     if matches!(rejection, Rejection::Method | Rejection::LastHop) {
         head.fields.append(Name::Allow, ALLOWED);
@@ -127,7 +134,7 @@ fn respond_rejected(request: &mut Request<'_>, responder: Responder, rejection: 
     OwnResponse::of(request).send(responder, head, rejection.detail());
 }
 
-fn respond_failed(request: &mut Request<'_>, responder: Responder, failure: Failure) {
+fn respond_failed(request: &mut Request<'_>, responder: blitz_http::Responder, failure: Failure) {
     let mut head = Pooled::response(failure.status());
     head.fields
         .append(Name::ProxyStatus, failure.proxy_status(request.record.rule));
@@ -164,40 +171,25 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
     }
 
     /// `detail` is one of our own texts, which need no escaping in JSON.
-    fn send(self, responder: Responder, mut head: Pooled<ResponseHead>, detail: impl Display) {
+    fn send(
+        self,
+        responder: blitz_http::Responder,
+        head: Pooled<ResponseHead>,
+        detail: impl Display,
+    ) {
         let status = head.status;
         if self.call.is_some() {
             return self.send_call_status(responder, head, Code::of_status(status), detail);
         }
-        if status.forbids_content() {
-            return self.send_content(responder, head, Chunk::from(""));
-        }
         let pages = self.rules.map(|rules| &rules.pages);
-        if let Some(page) = pages.and_then(|pages| pages.find(status, self.request_fields)) {
-            head.fields.append(Name::ContentType, page.content_type);
-            let content = Chunk::from(page.content.to_vec());
-            return self.send_content(responder, head, content);
-        }
-        if let Some(page) = error_page::page(self.request_fields, &mut head, &detail) {
-            return self.send_content(responder, head, page);
-        }
-        let (code, title) = (status.code(), status.reason());
-        let content = if accepts_problem(self.request_fields).unwrap_or(true) {
-            head.fields
-                .append(Name::ContentType, "application/problem+json");
-            format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
-        } else {
-            head.fields
-                .append(Name::ContentType, "text/plain; charset=utf-8");
-            format!("{code} {title}: {detail}\n")
-        };
-        self.send_content(responder, head, content.into());
+        let responder = Responder::new(responder, self.edits, &mut self.record.response);
+        responder.send_error(self.request_fields, pages, head, detail);
     }
 
     /// Ends a call; other requests have no such status.
     fn send_call_status(
         self,
-        responder: Responder,
+        responder: blitz_http::Responder,
         mut head: Pooled<ResponseHead>,
         code: Code,
         detail: impl Display,
@@ -205,16 +197,8 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
         let Some(call) = self.call else { return };
         self.record.grpc_status = Some(code as u8);
         let content = call.respond(&mut head, code, detail);
-        self.send_content(responder, head, content);
-    }
-
-    fn send_content(self, responder: Responder, mut head: Pooled<ResponseHead>, content: Chunk) {
-        if let Some(id) = self.request_fields.get(Name::XRequestId) {
-            head.fields.append(Name::XRequestId, id);
-        }
-        apply(self.edits, &mut head.fields);
-        self.record.sent_own_response(head.status, content.len());
-        responder.send(&mut head, content);
+        let responder = Responder::new(responder, self.edits, &mut self.record.response);
+        responder.send_own(self.request_fields, head, content);
     }
 }
 

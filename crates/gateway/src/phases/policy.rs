@@ -1,21 +1,19 @@
 //! Phases `request_policy` and `response_policy`: heads are edited for the other side.
 //!
-//! This is the only place where heads are edited, so rules about heads belong here.
+//! The changes that rules make in final responses are those of the [responder](blitz_site::Responder).
 
 use blitz_http::{Response, ResponseHead};
+use blitz_site::{Ended, Failure, Rejection, apply};
 
 use crate::forward::{self, ForwardedClient, NotForwarded};
-use crate::proxy_status::Failure;
-use crate::record::Ended;
-use crate::rejection::Rejection;
 use crate::request::Request;
 use crate::route::ForwardRoute;
-use crate::rules::{Facts, apply};
+use crate::rules::Facts;
 use crate::service::GatewayService;
 
 /// Edits the request's head for the upstream.
-pub(super) fn request_policy<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn request_policy(
+    gateway: &GatewayService,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
@@ -49,11 +47,7 @@ pub(super) fn request_policy<S>(
 
 /// Makes the changes that the configuration demands.
 #[inline(never)]
-fn change_request<S>(
-    gateway: &GatewayService<S>,
-    route: &ForwardRoute<'_>,
-    request: &mut Request<'_>,
-) {
+fn change_request(gateway: &GatewayService, route: &ForwardRoute<'_>, request: &mut Request<'_>) {
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;
@@ -71,8 +65,8 @@ fn change_request<S>(
 /// # Errors
 /// The client must not get a response like this.
 #[inline]
-pub(super) fn response_policy<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn response_policy(
+    gateway: &GatewayService,
     request: &mut Request<'_>,
     mut response: Response,
 ) -> Result<Response, Ended> {
@@ -80,14 +74,11 @@ pub(super) fn response_policy<S>(
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);
-    if !opens_tunnel && !request.edits.is_empty() {
-        apply(&request.edits, &mut response.head.fields);
-    }
     Ok(response)
 }
 
 /// Edits any response head for the client: interim, final, or the one that opens a tunnel.
-pub(super) fn edit_response<S>(gateway: &GatewayService<S>, head: &mut ResponseHead) {
+pub(super) fn edit_response(gateway: &GatewayService, head: &mut ResponseHead) {
     let scratch = &mut gateway.scratch.borrow_mut();
     forward::edit_response(head, gateway.options.via, scratch);
 }

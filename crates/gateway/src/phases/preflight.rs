@@ -2,24 +2,23 @@
 //! certificate has to cover the request's host, and a site has to have it.
 
 use blitz_http::{Exchange, Method, Peer, RequestHead, Scheme};
+use blitz_site::Rejection;
 
 use crate::forward::ProxyFacts;
-use crate::rejection::Rejection;
 use crate::service::GatewayService;
-use crate::sites::{SiteRoutes, Sites, host_of, without_brackets};
+use crate::sites::{SiteRoutes, host_of, without_brackets};
 use crate::trusted::TrustedProxies;
 
 /// Authorities fetch the proof for a name in clear text (RFC 8555, section 8.3).
 const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// The site of the request. Checks how it came in.
+/// The site of the request, if there is one. Checks how it came in.
 #[inline]
-pub(super) fn preflight<'a, S>(
-    gateway: &GatewayService<S>,
-    sites: &'a Sites,
+pub(super) fn preflight<'a>(
+    gateway: &GatewayService,
+    site: Option<&'a SiteRoutes>,
     exchange: &Exchange,
 ) -> Result<&'a SiteRoutes, Rejection> {
-    let site = sites.find(&exchange.request);
     let redirects = site.is_some_and(|site| site.redirects);
     check_connection(gateway, redirects, exchange)?;
     // RFC 9110, section 15.5.20: over TLS, another connection may lead to a server of the host.
@@ -31,8 +30,8 @@ pub(super) fn preflight<'a, S>(
 
 /// Requests that came over HTTPS according to a trusted proxy need no redirect.
 #[inline]
-fn check_connection<S>(
-    gateway: &GatewayService<S>,
+fn check_connection(
+    gateway: &GatewayService,
     redirects: bool,
     exchange: &Exchange,
 ) -> Result<(), Rejection> {
@@ -83,11 +82,7 @@ pub(crate) fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
 
 /// URL of the same resource over HTTPS. The host is the client's: the
 /// gateway knows no other name of its own.
-pub(super) fn https_location<S>(
-    gateway: &GatewayService<S>,
-    head: &RequestHead,
-    peer: &Peer,
-) -> String {
+pub(super) fn https_location(gateway: &GatewayService, head: &RequestHead, peer: &Peer) -> String {
     let told = ProxyFacts::of(head, peer, &gateway.options.trusted_proxies);
     let told = told.map(|facts| facts.authority());
     let authority = told.as_deref().or(head.authority()).unwrap_or_default();

@@ -5,12 +5,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use blitz_http::{BodyError, BodyLength, Fields, Pooled, Response, SendBody, Timer, Tunnel};
+use blitz_site::{Ended, Failure, Record, Responder};
 
 use super::tunnel::switch_protocols;
 use crate::flow::{Flow, FlowError};
 use crate::grpc::{Code, poll_timer};
-use crate::proxy_status::Failure;
-use crate::record::{Ended, Record};
 use crate::request::Request;
 use crate::request_kind::ResponseContent;
 use crate::upload::Upload;
@@ -42,26 +41,25 @@ pub(super) async fn relay(
     let Some(responder) = request.responder.take() else {
         return Err(Ended::ClientGone);
     };
-    request.record.relayed(head.status);
+    let edits = &request.edits;
+    let responder = Responder::new(responder, edits, &mut request.record.response).relaying();
     // The response may take long, and a large request head is not needed any more.
     request.head.reduce();
     let (length, translation) = match request.kind.response_content(&mut head, &mut body) {
         ResponseContent::Whole(content) => {
-            request.record.response_bytes = content.len() as u64;
             responder.send(&mut head, content);
             return Ok(());
         }
         ResponseContent::Streamed(length, translation) => (length, translation),
     };
-    request.record.announced(length);
     let to = responder.start(&mut head, length);
     // The head goes back to its pool now, not after a long body.
     drop(head);
     let has_trailers = matches!(length, BodyLength::NothingButTrailers | BodyLength::Unknown);
-    let mut download = Flow::new(body, Some(to));
+    let mut download = Flow::new(body, to);
     download.translation = translation;
     let Request { upload, record, .. } = request;
-    let sent = &mut record.response_bytes;
+    let sent = &mut record.response.bytes;
     let stopped = poll_fn(|cx| poll(upload, &mut download, &mut deadline, sent, cx)).await;
     stopped.map_err(|stop| end_early(request, download, has_trailers, stop))
 }
@@ -121,7 +119,7 @@ fn end_early(
         (Some(mut to), Some(translation)) => {
             if let Some(last) = translation.fail(failure) {
                 request.record.grpc_status = Some(code as u8);
-                request.record.response_bytes += last.len() as u64;
+                request.record.response.bytes += last.len() as u64;
                 let _ = to.queue(last).and_then(|()| to.finish(None));
             }
         }

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::task::{Poll, ready};
 
 use blitz_http::{ClientError, Response, ResponseEvent, ResponseStream, Status};
+use blitz_site::{Ended, Responder};
 
 use super::policy::edit_response;
-use crate::record::Ended;
 use crate::request::Request;
 use crate::service::GatewayService;
 
@@ -19,8 +19,8 @@ pub(super) enum NoResponse {
 }
 
 /// Sends content and waits for the final response; interim ones are passed on as they come.
-pub(super) async fn await_response<S>(
-    gateway: &GatewayService<S>,
+pub(super) async fn await_response(
+    gateway: &GatewayService,
     request: &mut Request<'_>,
     stream: &mut ResponseStream,
 ) -> Result<Response, NoResponse> {
@@ -40,7 +40,7 @@ pub(super) async fn await_response<S>(
                     }
                     edit_response(gateway, &mut head);
                     if let Some(responder) = responder {
-                        responder.informational(&head);
+                        Responder::informational(responder, &head);
                     }
                 }
             }

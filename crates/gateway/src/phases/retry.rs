@@ -1,11 +1,9 @@
 //! Phase `prepare_retry`: whether a request is sent again (rule 13).
 
 use blitz_http::ClientError;
+use blitz_site::{Ended, Failure, count};
 
-use crate::counters::count;
-use crate::proxy_status::Failure;
 use crate::reconnecting::Reconnecting;
-use crate::record::Ended;
 use crate::request::Request;
 use crate::route::ForwardRoute;
 use crate::service::GatewayService;
@@ -21,8 +19,8 @@ const UNPROCESSED_RETRIES_MAX: u8 = 8;
 /// There is none: sending it again might not have the effect of sending it once, or was tried often
 /// enough; a part of the response came; the content is not kept any more; or the budget of the upstream
 /// is used up.
-pub(super) fn prepare_retry<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn prepare_retry(
+    gateway: &GatewayService,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     error: &ClientError,
@@ -50,8 +48,8 @@ pub(super) fn prepare_retry<S>(
 }
 
 /// Whether the error allows another attempt, and what it says about the last one.
-fn next_attempt<S>(
-    gateway: &GatewayService<S>,
+fn next_attempt(
+    gateway: &GatewayService,
     request: &Request<'_>,
     error: &ClientError,
 ) -> Option<Processed> {

@@ -1,29 +1,29 @@
 //! Phase `route`: the route of the request, and what it demands of the request.
 
 use blitz_http::Exchange;
+use blitz_site::Rejection;
 
-use crate::rejection::Rejection;
 use crate::route::Route;
-use crate::rules::{Rules, client_of};
+use crate::rules::client_of;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
 /// The route of the site that matches; `None` is the fallback.
 ///
 /// # Errors
-/// Why the request is rejected, and the rules for the response.
+/// Why the request is rejected, and the route that matches.
 #[inline]
-pub(super) fn route<'a, S>(
-    gateway: &GatewayService<S>,
+pub(super) fn route<'a>(
+    gateway: &GatewayService,
     site: &'a SiteRoutes,
     exchange: &mut Exchange,
-) -> Result<Option<&'a Route>, (Rejection, Option<&'a Rules>)> {
+) -> Result<Option<&'a Route>, (Rejection, Option<&'a Route>)> {
     let Some(route) = site.routes.find(&exchange.request) else {
         limit_content(exchange, gateway.options.body_bytes_max)
-            .map_err(|rejection| (rejection, site.rules.as_deref()))?;
+            .map_err(|rejection| (rejection, None))?;
         return match site.has_fallback {
             true => Ok(None),
-            false => Err((Rejection::UnknownPath, site.rules.as_deref())),
+            false => Err((Rejection::UnknownPath, None)),
         };
     };
     let rules = route.rules.as_deref();
@@ -33,12 +33,12 @@ pub(super) fn route<'a, S>(
     };
     checked
         .map(|()| Some(route))
-        .map_err(|rejection| (rejection, rules))
+        .map_err(|rejection| (rejection, Some(route)))
 }
 
 #[inline(never)]
-fn check<S>(
-    gateway: &GatewayService<S>,
+fn check(
+    gateway: &GatewayService,
     site: &SiteRoutes,
     route: &Route,
     exchange: &mut Exchange,

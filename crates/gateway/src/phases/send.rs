@@ -1,8 +1,8 @@
 //! Phase `send`: the head leaves, and the content gets its way.
 
 use blitz_http::{BodyLength, Connection, Name, ResponseStream};
+use blitz_site::Ended;
 
-use crate::record::Ended;
 use crate::replay::Replay;
 use crate::request::Request;
 use crate::route::ForwardRoute;
@@ -12,8 +12,8 @@ use crate::service::GatewayService;
 ///
 /// # Errors
 /// The connection cannot carry the request.
-pub(super) fn send<S>(
-    gateway: &GatewayService<S>,
+pub(super) fn send(
+    gateway: &GatewayService,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     connection: Connection,

@@ -5,13 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use blitz_http::{Name, Pooled, Responder, ResponseHead, Timer, Tunnel};
+use blitz_http::{Name, Pooled, ResponseHead, Timer, Tunnel};
+use blitz_site::{Ended, Failure, Record, Responder, count};
 
 use super::relay::ended_by;
-use crate::counters::count;
 use crate::flow::{Flow, FlowError};
-use crate::proxy_status::Failure;
-use crate::record::{Ended, Record};
 use crate::request::Request;
 use crate::request_kind::RequestKind;
 
@@ -23,7 +21,7 @@ pub(super) async fn switch_protocols(
     upstream: Tunnel,
     half_close_timeout: Duration,
 ) -> Result<(), Ended> {
-    let may_switch = Responder::upgrade_requested;
+    let may_switch = blitz_http::Responder::upgrade_requested;
     let is_early = !request.responder.as_ref().is_some_and(may_switch);
     // The upstream did not wait for the end of the content.
     if is_early && matches!(request.kind, RequestKind::Upgrade(_)) {
@@ -33,8 +31,10 @@ pub(super) async fn switch_protocols(
         return Err(Ended::ClientGone);
     };
     request.kind.grant(&mut head);
-    request.record.opened_tunnel(head.status);
-    let mut client = responder.upgrade(&mut head);
+    let responder = Responder::new(responder, &[], &mut request.record.response);
+    let Some(mut client) = responder.upgrade(&mut head) else {
+        return Err(Ended::ClientGone);
+    };
     if let Some(rules) = request.rules {
         client.recv.set_options(rules.timeouts);
     }
@@ -79,7 +79,7 @@ struct Directions {
 
 impl Directions {
     fn poll(&mut self, record: &mut Record<'_>, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
-        let bytes_before = record.request_bytes + record.response_bytes;
+        let bytes_before = record.request_bytes + record.response.bytes;
         let up = match self.is_taken {
             true => self
                 .up
@@ -94,9 +94,9 @@ impl Directions {
         }
         let down = self
             .down
-            .poll(cx, |bytes| record.response_bytes += bytes.len() as u64)
+            .poll(cx, |bytes| record.response.bytes += bytes.len() as u64)
             .map_err(|error| ended_by(&error, record))?;
-        let has_moved = record.request_bytes + record.response_bytes > bytes_before;
+        let has_moved = record.request_bytes + record.response.bytes > bytes_before;
         match (up.is_ready(), down.is_ready()) {
             (true, true) => Poll::Ready(Ok(())),
             (false, false) => Poll::Pending,

@@ -4,27 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use blitz_config::{FieldChange, FieldRule, Template};
-use blitz_http::Fields;
+use blitz_site::{Edit, FieldChange as Change};
 
 use super::template::{Facts, field_value};
-
-/// A change of a field, with its values.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Edit {
-    /// In lower case.
-    name: Box<str>,
-    change: Change,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Change {
-    /// These lines replace those that there are.
-    Set(Vec<Vec<u8>>),
-    /// This line, if there is none.
-    Default(Vec<u8>),
-    /// A further line.
-    Add(Vec<u8>),
-}
 
 /// A change of a field as the configuration has it.
 type Rule = (Box<str>, FieldChange);
@@ -83,23 +65,4 @@ fn edits(rules: &[Rule], value: impl Fn(&Template) -> Option<Vec<u8>>) -> Box<[E
         Some(Edit { name, change })
     };
     rules.iter().filter_map(edit).collect()
-}
-
-/// Makes the changes. A value that no field may have, such as a space alone, is left out.
-#[inline(never)]
-pub(crate) fn apply(edits: &[Edit], fields: &mut Fields) {
-    for Edit { name, change } in edits {
-        let name = &**name;
-        let lines = match change {
-            Change::Set(lines) => {
-                fields.remove(name);
-                lines.as_slice()
-            }
-            Change::Default(_) if fields.contains(name) => continue,
-            Change::Default(line) | Change::Add(line) => std::slice::from_ref(line),
-        };
-        for line in lines {
-            let _ = fields.try_append(name, line);
-        }
-    }
 }

@@ -133,6 +133,7 @@ scenarios! {
                     assert_eq!(response.field("location"), location.as_deref(), "{}", context());
                     outcomes[2] += 1;
                 }
+                Outcome::App => panic!("there are no apps: {}", context()),
                 Outcome::Forwarded { target: sent, .. } => {
                     assert_eq!((response.status, response.text()), (200, sent.as_str()), "{}", context());
                     outcomes[3] += 1;

@@ -22,7 +22,7 @@ use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
 
 pub(crate) fn keep_lines() {
-    keep_log_lines(&["blitz_gateway::record", "blitz_http::exchange::refusal"]);
+    keep_log_lines(&["blitz_site::record", "blitz_http::exchange::refusal"]);
 }
 
 /// The line of this level that has the id. Waits for it.

@@ -26,10 +26,14 @@ pub(crate) struct Quic {
 
 impl QuicServer {
     pub(crate) fn to(io: IoChoice, target: &str, options: Options) -> QuicServer {
+        QuicServer::with(|slot| Proxy::over_tls_with(io, &[target], slot, options))
+    }
+
+    /// A gateway with this listener.
+    pub(crate) fn with(gateway: impl FnOnce(TlsSlot) -> Proxy) -> QuicServer {
         let authority = Authority::new();
-        let slot = TlsSlot::new(authority.server());
         QuicServer {
-            proxy: Proxy::over_tls_with(io, &[target], slot, options),
+            proxy: gateway(TlsSlot::new(authority.server())),
             authority,
         }
     }

@@ -8,6 +8,7 @@ mod support;
 
 mod age;
 mod allocations;
+mod apps;
 mod body_max;
 mod closing;
 mod compression;

@@ -50,17 +50,17 @@ impl Recorder {
             assert!(record.duration() < Duration::from_secs(60));
             keeps.lock().unwrap().push(RecordedRequest {
                 path: head.raw_path().to_owned(),
-                status: record.status.map(Status::code),
+                status: record.response.status.map(Status::code),
                 request_bytes: record.request_bytes,
-                response_bytes: record.response_bytes,
+                response_bytes: record.response.bytes,
                 attempts: record.attempts,
                 is_connection_reused: record.is_connection_reused,
-                is_relayed: record.is_relayed,
-                is_tunnel: record.is_tunnel,
+                is_relayed: record.response.is_relayed,
+                is_tunnel: record.response.is_tunnel,
                 has_upstream: record.upstream.is_some(),
-                route: record.route.map(|route| route.name.to_string()),
+                route: record.route.map(|route| route.name().to_owned()),
                 grpc_status: record.grpc_status,
-                ended: record.ended.clone(),
+                ended: record.response.ended.clone(),
             });
         }));
         let proxy = Proxy::with(io, &[target], options);
@@ -145,8 +145,8 @@ scenarios! {
         let counters = recorder.proxy.counters();
         assert_eq!((counters.unrouted, counters.routed), (1, 0));
         let seen = recorder.only();
-        assert!(matches!(seen.ended, Ended::Unrouted), "{seen:?}");
-        assert_eq!((seen.path.as_str(), seen.status, seen.route), ("/x", None, None));
+        assert!(matches!(seen.ended, Ended::Complete), "{seen:?}");
+        assert_eq!((seen.path.as_str(), seen.status, seen.response_bytes, seen.route), ("/x", Some(404), 8, None));
     }
 
     fn an_upstream_that_cannot_be_reached(io) {
@@ -183,14 +183,18 @@ scenarios! {
     }
 
     fn a_request_whose_content_is_too_large(io) {
-        for (framing, attempts) in [("Content-Length: 8", 0), ("Transfer-Encoding: chunked", 1)] {
+        let chunked = "5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
+        for (framing, content, attempts) in [
+            ("Content-Length: 8", "too long", 0),
+            ("Transfer-Encoding: chunked", chunked, 1),
+        ] {
             let upstream = Upstream::scripted(|_, peer| {
                 peer.request();
             });
             let options = Options { body_bytes_max: Some(5), ..Options::default() };
             let recorder = Recorder::with(io, &upstream.url(), options);
             let mut peer = recorder.send_request(&format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n"));
-            peer.send("5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n");
+            peer.send(content);
             assert!(peer.head().unwrap().line.contains(" 413 "));
             let seen = recorder.only();
             assert!(matches!(seen.ended, Ended::Rejected(Rejection::ContentTooLarge)), "{seen:?}");

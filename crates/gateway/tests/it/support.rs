@@ -14,8 +14,9 @@ use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Counters, Gateway, Options, Running, Target, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
-    Address, ClientTls, Config, Exchange, IoChoice, Pinning, Pooled, Status, TlsSlot, service_fn,
+    Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
 };
+use blitz_site::{Endpoint, Exchange};
 use blitz_testing::{Client, IO_TIMEOUT};
 use rustls::{ServerConnection, StreamOwned};
 use socket2::SockRef;
@@ -75,8 +76,14 @@ impl Proxy {
         tls: TlsSlot,
         options: Options,
     ) -> Proxy {
-        let gateway = Gateway::new().listen_tls(any_port(), tls).options(options);
-        Proxy::start(gateway.config(config(io)), targets)
+        Proxy::start(Proxy::gateway_over_tls(io, tls).options(options), targets)
+    }
+
+    /// Settings for one core and a free port with TLS.
+    pub(crate) fn gateway_over_tls(io: IoChoice, tls: TlsSlot) -> Gateway {
+        Gateway::new()
+            .listen_tls(any_port(), tls)
+            .config(config(io))
     }
 
     /// Settings for one core and a free port.
@@ -97,7 +104,7 @@ impl Proxy {
         for target in targets {
             gateway = gateway.to(target.parse().unwrap());
         }
-        let running = gateway.start(|| Rc::new(service_fn(built_in))).unwrap();
+        let running = gateway.start(|| Rc::new(BuiltIn)).unwrap();
         let Address::Tcp(address) = running.listeners().next().unwrap().address else {
             panic!("not a TCP address")
         };
@@ -205,12 +212,18 @@ pub(crate) fn config(io: IoChoice) -> Config {
 }
 
 /// In place of the built-in endpoints.
-async fn built_in(mut exchange: Exchange) {
-    if exchange.request.path() == "/read" {
-        let _ = exchange.body.read_to_end(1000).await;
+struct BuiltIn;
+
+impl Endpoint for BuiltIn {
+    fn call<'a>(self: Rc<Self>, mut exchange: Exchange<'a>) -> Option<PooledFuture<'a, ()>> {
+        Some(PooledFuture::new(async move {
+            if exchange.request.path() == "/read" {
+                let _ = exchange.body.read_to_end(1000).await;
+            }
+            let mut head = Pooled::response(Status::NOT_FOUND);
+            exchange.responder.send(&mut head, Chunk::from("built in"));
+        }))
     }
-    let mut head = Pooled::response(Status::NOT_FOUND);
-    exchange.responder.send(&mut head, "built in");
 }
 
 /// An upstream that runs a script for each connection, with the connection's number from 0.

@@ -3,7 +3,6 @@
 //! A driver owns a connection of one version and translates between messages and bytes. It decides
 //! nothing about an exchange: the other modules of this folder do.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -13,6 +12,7 @@ use blitz_reactor::{Chunk, Slice};
 
 use super::deadline::poll_client_deadline;
 use super::pace::ReceivedContent;
+use super::peer::Peer;
 use super::state::{Body, ExchangeState, Message};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::ClientOptions;
@@ -75,8 +75,8 @@ pub(crate) trait ServerFraming: Framing<Side = ServerSide> {
 
     fn options(&self) -> &Rc<ServeOptions>;
 
-    /// The client's address, for logs.
-    fn remote(&self) -> Option<SocketAddr>;
+    /// The client.
+    fn peer(&self) -> &Rc<Peer>;
 
     /// Whether the client waits for `100 Continue`.
     fn expects_continue(&self, id: Self::Id) -> bool;

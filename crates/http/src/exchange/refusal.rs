@@ -7,6 +7,7 @@ use blitz_proto::{Error, Fields, Name, RequestHead, ResponseHead, Status, Versio
 use tracing::Level;
 
 use super::framing::ServerFraming;
+use super::refused::RefusedRequest;
 use super::respond::send_response;
 use super::state::Body;
 use crate::counters::count_refused;
@@ -21,7 +22,7 @@ pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refus
     let as_problem = framing
         .exchange(id)
         .is_some_and(|exchange| exchange.accepts_problem);
-    refuse(framing, id, refusal, None, as_problem);
+    respond(framing, id, refusal, None, as_problem);
 }
 
 /// Refuses a request that has no service yet, for its head, of which this part was received.
@@ -36,8 +37,7 @@ pub(crate) fn refuse_request<F: ServerFraming>(
     refuse(framing, id, refusal, Some(request), as_problem);
 }
 
-/// Responds instead of the service, if a response is still possible. `request` is the part of the
-/// request's head that was received.
+/// Refuses a request that has no service yet. `request` is the part of its head that was received.
 pub(crate) fn refuse<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,
@@ -45,6 +45,33 @@ pub(crate) fn refuse<F: ServerFraming>(
     request: Option<&RequestHead>,
     as_problem: bool,
 ) {
+    let options = Rc::clone(framing.options());
+    let responded = respond(framing, id, refusal, request, as_problem);
+    tell(&options, || RefusedRequest {
+        head: request.filter(|request| request.known_path().is_some()),
+        refusal,
+        status: responded.map(|(status, _)| status),
+        content_bytes: responded.map_or(0, |(_, bytes)| bytes),
+        version: F::VERSION,
+        peer: framing.peer(),
+    });
+}
+
+/// Tells the observer of a refused request, if there is one.
+pub(crate) fn tell<'a>(options: &ServeOptions, refused: impl FnOnce() -> RefusedRequest<'a>) {
+    if let Some(observe) = &options.refused {
+        observe(&refused());
+    }
+}
+
+/// Responds instead of the service, if a response is still possible. Returns its status, and the bytes of its content.
+fn respond<F: ServerFraming>(
+    framing: &mut F,
+    id: F::Id,
+    refusal: Refusal,
+    request: Option<&RequestHead>,
+    as_problem: bool,
+) -> Option<(Status, usize)> {
     count_refused(refusal.rule);
     let options = Rc::clone(framing.options());
     let mut logged = LoggedRefusal {
@@ -52,10 +79,11 @@ pub(crate) fn refuse<F: ServerFraming>(
         is_whole: false,
         response: None,
         version: F::VERSION,
-        peer: framing.remote(),
+        peer: framing.peer().remote,
     };
     if framing.is_response_started(id) {
         logged.log(refusal, &options);
+        None
     } else {
         let nothing = Fields::new();
         let fields = request.map_or(&nothing, |request| &request.fields);
@@ -63,7 +91,9 @@ pub(crate) fn refuse<F: ServerFraming>(
         logged.response = Some(&head);
         logged.log(refusal, &options);
         framing.close_if_exclusive();
+        let responded = (head.status, content.len());
         send_response(framing, id, &mut head, content);
+        Some(responded)
     }
 }
 

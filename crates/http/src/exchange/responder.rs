@@ -10,6 +10,7 @@ use super::handle::{Handle, ServerOps};
 use super::recv_body::{RecvBody, Tunnel};
 use super::respond::Started;
 use super::send_body::SendBody;
+use crate::error::BodyError;
 
 /// Takes the answer to one request; exactly one final response can be given.
 ///
@@ -50,6 +51,13 @@ impl Responder {
     pub fn upgrade_requested(&self) -> bool {
         let handle = self.handle.as_ref();
         handle.is_some_and(|handle| handle.connection.is_upgrade_requested(handle.id))
+    }
+
+    /// Why the content of the request is incomplete, if it is.
+    #[must_use]
+    pub fn body_failure(&self) -> Option<BodyError> {
+        let Handle { connection, id } = self.handle.as_ref()?;
+        connection.body_failure(*id)
     }
 
     /// Sends the head of the answer; the content follows through the returned body. With

@@ -7,7 +7,8 @@ use blitz_proto::RequestHead;
 
 use super::peer::Peer;
 use super::recv_body::RecvBody;
-use super::refusal::LoggedRefusal;
+use super::refusal::{LoggedRefusal, tell};
+use super::refused::RefusedRequest;
 use super::responder::Responder;
 use crate::error::{Refusal, refusal_response};
 use crate::options::ServeOptions;
@@ -75,6 +76,14 @@ impl Exchange {
             peer: self.peer.remote,
         };
         logged.log(refusal, options);
+        tell(options, || RefusedRequest {
+            head: Some(&self.request),
+            refusal,
+            status: Some(head.status),
+            content_bytes: content.len(),
+            version: self.request.version,
+            peer: &self.peer,
+        });
         self.responder.send(&mut head, content);
     }
 }

@@ -20,12 +20,16 @@ const BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 
 const BLOCK_ALIGN: usize = 64;
 
-/// A boxed local future whose memory comes from the core's pool and returns to it (rule 5).
-pub struct PoolFuture<T: 'static> {
+/// A boxed local future whose memory comes from the core's pool and returns to it (rule 5). It may borrow for `'a`.
+pub struct PooledFuture<'a, T: 'static> {
     future: NonNull<u8>,
     table: &'static Table<T>,
-    local: PhantomData<Rc<T>>,
+    /// It owns such a future, which is not sent to another thread.
+    owns: PhantomData<Rc<dyn Future<Output = T> + 'a>>,
 }
+
+/// One that borrows nothing.
+pub type PoolFuture<T> = PooledFuture<'static, T>;
 
 /// The virtual functions of a future's type.
 struct Table<T> {
@@ -34,18 +38,18 @@ struct Table<T> {
     drop: unsafe fn(NonNull<u8>),
 }
 
-impl<T: 'static> PoolFuture<T> {
+impl<'a, T: 'static> PooledFuture<'a, T> {
     /// Moves `future` into pooled memory.
-    pub fn new<F: Future<Output = T> + 'static>(future: F) -> PoolFuture<T> {
-        PoolFuture::with(|| future)
+    pub fn new<F: Future<Output = T> + 'a>(future: F) -> PooledFuture<'a, T> {
+        PooledFuture::with(|| future)
     }
 
     /// Makes a future in pooled memory. A future of some KiB is not moved there, because nothing that could
     /// panic comes between.
     #[inline]
-    pub fn with<F: Future<Output = T> + 'static>(make: impl FnOnce() -> F) -> PoolFuture<T> {
+    pub fn with<F: Future<Output = T> + 'a>(make: impl FnOnce() -> F) -> PooledFuture<'a, T> {
         struct Of<F>(PhantomData<F>);
-        impl<F: Future + 'static> Of<F> {
+        impl<F: Future<Output: 'static>> Of<F> {
             const TABLE: &'static Table<F::Output> = &Table {
                 layout: Layout::new::<F>(),
                 poll: poll_as::<F>,
@@ -55,10 +59,10 @@ impl<T: 'static> PoolFuture<T> {
         let memory = take(Layout::new::<F>());
         // SAFETY: `take` returned memory of this layout that nothing else uses.
         unsafe { memory.cast::<F>().write(make()) };
-        PoolFuture {
+        PooledFuture {
             future: memory,
             table: Of::<F>::TABLE,
-            local: PhantomData,
+            owns: PhantomData,
         }
     }
 }
@@ -77,7 +81,7 @@ unsafe fn drop_as<F>(future: NonNull<u8>) {
     unsafe { future.cast::<F>().drop_in_place() };
 }
 
-impl<T: 'static> Future for PoolFuture<T> {
+impl<T: 'static> Future for PooledFuture<'_, T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -86,9 +90,9 @@ impl<T: 'static> Future for PoolFuture<T> {
     }
 }
 
-impl<T: 'static> Unpin for PoolFuture<T> {}
+impl<T: 'static> Unpin for PooledFuture<'_, T> {}
 
-impl<T: 'static> Drop for PoolFuture<T> {
+impl<T: 'static> Drop for PooledFuture<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the last use of the future; its memory is freed with its own layout.
         unsafe { (self.table.drop)(self.future) };

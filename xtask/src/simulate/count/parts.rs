@@ -56,6 +56,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "crates/http/src/",
             "crates/proto/src/",
             "crates/server/src/",
+            "crates/site/src/",
             "crates/gateway/src/",
         ],
     ),

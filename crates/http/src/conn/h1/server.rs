@@ -1,7 +1,6 @@
 //! A connection of HTTP/1.1 on a server.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -191,8 +190,8 @@ impl ServerFraming for Driver<Server> {
         &self.role.options
     }
 
-    fn remote(&self) -> Option<SocketAddr> {
-        self.role.peer.remote
+    fn peer(&self) -> &Rc<Peer> {
+        &self.role.peer
     }
 
     fn expects_continue(&self, _: u64) -> bool {

@@ -1,7 +1,6 @@
 //! A connection of HTTP/2 on a server, and its exchanges: each has a task that drives the service and
 //! watches the client.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -22,9 +21,9 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, Responder,
-    ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request, refuse_stream,
-    send_response, wake,
+    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, RefusedRequest,
+    Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
+    refuse_stream, send_response, tell, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -293,6 +292,14 @@ impl Driver<Server> {
             peer: self.role.peer.remote,
         };
         logged.log(refusal, &options);
+        tell(&options, || RefusedRequest {
+            head: None,
+            refusal,
+            status: Some(head.status),
+            content_bytes: 0,
+            version: Self::VERSION,
+            peer: &self.role.peer,
+        });
         send_response(self, stream, &mut head, Chunk::from(""));
         self.close_stream(stream, Some(Code::NO_ERROR));
         let (machine, out) = self.machine();
@@ -441,8 +448,8 @@ impl ServerFraming for Driver<Server> {
         &self.shared.options
     }
 
-    fn remote(&self) -> Option<SocketAddr> {
-        self.role.peer.remote
+    fn peer(&self) -> &Rc<Peer> {
+        &self.role.peer
     }
 
     fn expects_continue(&self, id: StreamId) -> bool {

@@ -1,7 +1,6 @@
 //! The exchanges of a connection.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -489,8 +488,8 @@ impl ServerFraming for Driver<Server> {
         &self.shared.options
     }
 
-    fn remote(&self) -> Option<SocketAddr> {
-        self.role.peer.remote
+    fn peer(&self) -> &Rc<Peer> {
+        &self.role.peer
     }
 
     fn expects_continue(&self, id: StreamId) -> bool {

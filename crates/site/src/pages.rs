@@ -1,18 +1,19 @@
 //! Pages for errors, and other files of a configuration that are kept in memory.
 
 use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
-use blitz_config::StatusPattern;
 use blitz_http::{Fields, Status, prefers_html};
 
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedFile {
-    pub(crate) content: Arc<[u8]>,
+    /// Its bytes.
+    pub content: Arc<[u8]>,
     /// Its media type.
-    pub(crate) content_type: &'static str,
+    pub content_type: &'static str,
 }
 
 /// The content may be large: its length is enough to tell most files apart.
@@ -49,14 +50,14 @@ impl LoadedFile {
     }
 }
 
-/// Pages by statuses, an exact status before its class.
+/// Pages by statuses, of which the first that matches counts; `None` is the page that is built in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Pages(pub(crate) Box<[(StatusPattern, Option<LoadedFile>)]>);
+pub struct Pages(pub Box<[(RangeInclusive<u16>, Option<LoadedFile>)]>);
 
 impl Pages {
     /// The page for a response of the gateway's own; `None` is the one that is built in. HTML is for those who prefer it.
-    pub(crate) fn find(&self, status: Status, request: &Fields) -> Option<&LoadedFile> {
-        let is_for = |(pattern, _): &&(StatusPattern, _)| pattern.matches(status.code());
+    pub fn find(&self, status: Status, request: &Fields) -> Option<&LoadedFile> {
+        let is_for = |(statuses, _): &&(RangeInclusive<u16>, _)| statuses.contains(&status.code());
         let (_, page) = self.0.iter().find(is_for)?;
         let is_html = |page: &LoadedFile| page.content_type.starts_with("text/html");
         page.as_ref()

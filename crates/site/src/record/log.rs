@@ -5,11 +5,8 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Name, RequestHead, Status, Upstream, log_text};
 
-use super::{Ended, Record};
-use crate::forward;
-use crate::proxy_status::Failure;
-use crate::route::Route;
-use crate::target::Target;
+use super::{Ended, Record, RouteName};
+use crate::failure::Failure;
 
 /// Longest id in a line: a rejected request may still have one that is not valid.
 const ID_MAX: usize = 128;
@@ -23,15 +20,15 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
         method = log_text::method(head),
         host = log_text::host(head),
         path = %log_text::path(head),
-        status = record.status.map(Status::code),
-        upstream = record.route.and_then(Route::target).map(Target::url),
+        status = record.response.status.map(Status::code),
+        upstream = record.route.and_then(RouteName::upstream),
         address = record.upstream.as_ref().map(address),
         attempts = record.attempts,
         request_bytes = record.request_bytes,
-        response_bytes = record.response_bytes,
+        response_bytes = record.response.bytes,
         duration = %Seconds(record.duration()),
-        ended = record.ended.as_str(),
-        cause = record.ended.cause(),
+        ended = record.response.ended.as_str(),
+        cause = record.response.ended.cause(),
         "request ended"
     );
 }
@@ -44,15 +41,15 @@ pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     if !tracing::enabled!(tracing::Level::WARN) {
         return;
     }
-    let route = record.route.map_or("", |route| &route.name);
+    let route = record.route.map_or("", RouteName::name);
     let (limit, now) = (&record.observers.warnings, blitz_http::now());
     let Some(omitted) = limit.allow(cause, route, now) else {
         return;
     };
-    let dropped = blitz_host::log::dropped_lines();
+    let dropped = (record.observers.dropped_lines)();
     write_failure(record, head, cause, omitted);
     // Perhaps it was another core's line that was dropped: rather one too many than one too few.
-    if blitz_host::log::dropped_lines() != dropped {
+    if (record.observers.dropped_lines)() != dropped {
         limit.add_omitted(cause, route, now, omitted + 1);
     }
 }
@@ -61,7 +58,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
     let since = |time: Option<Instant>| {
         time.map(|time| tracing::field::display(Seconds(time.duration_since(record.started))))
     };
-    let message = match record.is_relayed {
+    let message = match record.response.is_relayed {
         true => "response cut off",
         false => "request failed",
     };
@@ -72,10 +69,10 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         method = log_text::method(head),
         host = log_text::host(head),
         path = %log_text::path(head),
-        status = record.status.map(Status::code),
+        status = record.response.status.map(Status::code),
         grpc_status = record.grpc_status,
-        route = record.route.map(|route| &*route.name),
-        upstream = record.route.and_then(Route::target).map(Target::url),
+        route = record.route.map(RouteName::name),
+        upstream = record.route.and_then(RouteName::upstream),
         address = record.upstream.as_ref().map(address),
         phase = phase(record),
         cause,
@@ -91,7 +88,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
 
 /// Why the request failed; `None` if it did not, or if its client caused that.
 fn cause(record: &Record<'_>) -> Option<&'static str> {
-    match &record.ended {
+    match &record.response.ended {
         Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.detail()),
         Ended::Rejected(rejection) if is_server_error(record) => Some(rejection.detail()),
         Ended::RequestContent(_) if is_server_error(record) => Some("no memory for the content"),
@@ -100,12 +97,15 @@ fn cause(record: &Record<'_>) -> Option<&'static str> {
 }
 
 fn is_server_error(record: &Record<'_>) -> bool {
-    record.status.is_some_and(|status| status.code() >= 500)
+    record
+        .response
+        .status
+        .is_some_and(|status| status.code() >= 500)
 }
 
-/// The [phase](crate::phases) in which the request ended.
+/// The phase in which the request ended.
 fn phase(record: &Record<'_>) -> &'static str {
-    if record.is_relayed {
+    if record.response.is_relayed {
         "relay"
     } else if record.responded.is_some() {
         "response_policy"
@@ -114,7 +114,7 @@ fn phase(record: &Record<'_>) -> &'static str {
     } else if record.upstream.is_some() {
         "connect"
     } else {
-        match record.ended {
+        match record.response.ended {
             Ended::Rejected(_) => "admit",
             Ended::Failed(Failure::ProxyLoopDetected) => "request_policy",
             _ => "pick",
@@ -131,10 +131,10 @@ fn request_id(head: &RequestHead) -> &str {
 /// The client's address, which a trusted proxy may have told; otherwise that of its connection, with
 /// the port.
 fn client(record: &Record<'_>, head: &RequestHead) -> Option<String> {
-    let (peer, trusted) = (&*record.client, &record.observers.trusted_proxies);
+    let peer = &*record.client;
     let told = record
         .forwarded_client
-        .or_else(|| forward::told_client(&head.fields, peer.remote, trusted));
+        .or_else(|| (record.observers.told_client)(&head.fields, peer.remote));
     told.map(|client| client.to_string())
         .or_else(|| peer.remote.map(|remote| remote.to_string()))
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use blitz_http::core_local;
 
-use crate::proxy_status::Failure;
+use crate::failure::Failure;
 use crate::rejection::Rejection;
 
 /// Counts of one core since its start. A request counts when it has ended.
@@ -107,7 +107,8 @@ pub fn counters() -> Counters {
     CORE.with_borrow(Clone::clone)
 }
 
-pub(crate) fn count(change: impl FnOnce(&mut Counters)) {
+/// Changes the counters of the calling core.
+pub fn count(change: impl FnOnce(&mut Counters)) {
     CORE.with_borrow_mut(change);
 }
 

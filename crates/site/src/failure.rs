@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
-use blitz_host::names::NameFailure;
 use blitz_http::{
     Address, CertificateProblem, ClientError, ErrorKind, LocalShortage, Status, TlsError,
 };
@@ -74,7 +73,7 @@ macro_rules! failures {
             }
 
             /// The failure of an upstream that violates this rule.
-            pub(crate) fn of_rule(rule: ErrorKind) -> Failure {
+            pub fn of_rule(rule: ErrorKind) -> Failure {
                 match rule {
                     ErrorKind::HeadTooLarge
                     | ErrorKind::TooManyFields
@@ -211,7 +210,7 @@ failures! {
 
 impl Failure {
     /// Value of the `Proxy-Status` field. `rule` is the name of the details, if there are any.
-    pub(crate) fn proxy_status(self, rule: Option<&str>) -> String {
+    pub fn proxy_status(self, rule: Option<&str>) -> String {
         let value = self.error_parameters();
         match rule {
             Some(rule) => format!("{value}; details=\"{rule}\""),
@@ -223,7 +222,7 @@ impl Failure {
     /// its path, as connecting was: `connect` gives the same error for a file and for a socket on
     /// which nothing listens.
     #[cold]
-    pub(crate) fn of_connection(address: &Address, error: &ClientError) -> Failure {
+    pub fn of_connection(address: &Address, error: &ClientError) -> Failure {
         let Address::Unix(path) = address else {
             return Failure::from(error);
         };
@@ -237,20 +236,6 @@ impl Failure {
             }
             ClientError::ConnectFailed(io::ErrorKind::WouldBlock) => Failure::UnixSocketQueueFull,
             _ => Failure::from(error),
-        }
-    }
-}
-
-impl From<NameFailure> for Failure {
-    fn from(failure: NameFailure) -> Failure {
-        match failure {
-            NameFailure::NoSuchName => Failure::DnsNoSuchName,
-            NameFailure::NoAddress => Failure::DnsNoAddress,
-            NameFailure::ServerFailed => Failure::DnsServerFailed,
-            NameFailure::ServerRefused => Failure::DnsServerRefused,
-            NameFailure::Unreachable => Failure::DnsUnreachable,
-            NameFailure::Error => Failure::DnsError,
-            NameFailure::Timeout => Failure::DnsTimeout,
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum Rejection {
     WebSocketKey,
     /// The content of a gRPC-Web call is not base64, although its type requires it.
     Base64,
-    /// The content is larger than [`Options::body_bytes_max`](crate::Options).
+    /// The content is larger than the limit of its route or of the gateway.
     ContentTooLarge,
     /// With the target's own path in front, the path would contain a dot segment.
     Path,

@@ -6,7 +6,7 @@ use blitz_http::{Chunk, Fields, Name, ResponseHead, prefers_html};
 
 /// The page, if the client prefers one. `head` gets its type.
 #[cold]
-pub(crate) fn page(
+pub fn page(
     request_fields: &Fields,
     head: &mut ResponseHead,
     detail: impl Display,

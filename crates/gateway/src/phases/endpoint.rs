@@ -1,0 +1,80 @@
+//! Phase `endpoint`: an app answers, of a route or in place of one.
+
+use std::rc::Rc;
+
+use blitz_http::{Exchange, Pooled, Status};
+use blitz_site::{EndpointMaker, HandedOver, Record, Responder, apply, emit};
+
+use crate::grpc::{Call, Code};
+use crate::route::Route;
+use crate::rules::Facts;
+use crate::service::GatewayService;
+use crate::sites::SiteRoutes;
+
+/// Passes a request that no route matches to the fallback.
+#[inline]
+pub(super) async fn pass_to_fallback(
+    gateway: &GatewayService,
+    site: &SiteRoutes,
+    exchange: Exchange,
+) {
+    let peer = Rc::clone(&exchange.peer);
+    let record = Record::new(
+        &exchange.request,
+        peer,
+        site.name(),
+        None,
+        &gateway.observers,
+    );
+    if let Some(call) = Call::of(&exchange.request) {
+        return respond_unrouted(&call, record, exchange);
+    }
+    let mut handed = HandedOver::new(record, &exchange.request);
+    let exchange = handed.exchange(exchange, &[]);
+    if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
+        rest.await;
+    }
+}
+
+/// Passes the request to the endpoint of its route.
+pub(super) async fn pass_to_endpoint(
+    gateway: &GatewayService,
+    site: &SiteRoutes,
+    route: &Route,
+    maker: &EndpointMaker,
+    mut exchange: Exchange,
+) {
+    let (head, peer) = (&mut exchange.request, &exchange.peer);
+    let trusted = &gateway.options.trusted_proxies;
+    let rules = route.rules.as_deref();
+    let edits = rules.map(|rules| rules.edit_response(head, peer, trusted));
+    let edits = edits.unwrap_or_default();
+    if let Some(changes) = rules.and_then(|rules| rules.request_edits.as_ref()) {
+        let changes = changes.for_request(&Facts::of(head, peer, trusted));
+        apply(&changes, &mut head.fields);
+    }
+    let record = Record::new(
+        head,
+        Rc::clone(peer),
+        site.name(),
+        Some(route),
+        &gateway.observers,
+    );
+    let mut handed = HandedOver::new(record, &exchange.request);
+    let exchange = handed.exchange(exchange, &edits);
+    if let Some(rest) = gateway.endpoint(maker).call(exchange) {
+        rest.await;
+    }
+}
+
+/// Responds to a call that no target matches.
+#[cold]
+fn respond_unrouted(call: &Call, mut record: Record<'_>, exchange: Exchange) {
+    let mut head = Pooled::response(Status::NOT_FOUND);
+    let code = Code::of_status(head.status);
+    let content = call.respond(&mut head, code, "no target matches this path");
+    record.grpc_status = Some(code as u8);
+    let responder = Responder::new(exchange.responder, &[], &mut record.response);
+    responder.send(&mut head, content);
+    emit(&record, &exchange.request);
+}

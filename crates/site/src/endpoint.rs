@@ -1,0 +1,107 @@
+//! Endpoints: what answers the requests of a route, or of a gateway without sites.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
+
+use crate::edit::Edit;
+use crate::record::{Record, emit, emit_unobserved};
+use crate::responder::Responder;
+
+/// Answers requests on one core.
+pub trait Endpoint: 'static {
+    /// Takes one request. Returns what is left to do; the future is dropped when the client goes away or a deadline
+    /// passes.
+    fn call<'a>(self: Rc<Self>, exchange: Exchange<'a>) -> Option<PooledFuture<'a, ()>>;
+}
+
+/// Makes an endpoint on each core that needs it. Two are equal if they are clones of one.
+#[derive(Clone)]
+pub struct EndpointMaker(Arc<Make>);
+
+type Make = dyn Fn() -> Rc<dyn Endpoint> + Send + Sync;
+
+impl EndpointMaker {
+    /// A maker of endpoints.
+    pub fn new<E: Endpoint>(make: impl Fn() -> Rc<E> + Send + Sync + 'static) -> EndpointMaker {
+        EndpointMaker(Arc::new(move || make()))
+    }
+
+    /// Makes the endpoint of the calling core.
+    pub fn on_core(&self) -> Rc<dyn Endpoint> {
+        (self.0)()
+    }
+}
+
+impl PartialEq for EndpointMaker {
+    fn eq(&self, other: &EndpointMaker) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for EndpointMaker {}
+
+impl fmt::Debug for EndpointMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndpointMaker")
+    }
+}
+
+/// A request as it is handed to an [`Endpoint`].
+pub struct Exchange<'a> {
+    /// The head.
+    pub request: Pooled<RequestHead>,
+    /// The content, possibly still to come.
+    pub body: RecvBody,
+    /// Takes the response.
+    pub responder: Responder<'a>,
+    /// The client.
+    pub peer: Rc<Peer>,
+}
+
+/// The record of a request that an endpoint has taken over. Dropping it emits the record.
+pub struct HandedOver<'a> {
+    record: Record<'a>,
+    /// The part of the request's head that observers are told, if there are any.
+    told: Option<Pooled<RequestHead>>,
+}
+
+impl<'a> HandedOver<'a> {
+    /// The record of this request, from which the endpoint takes the head.
+    #[inline]
+    pub fn new(record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
+        let mut handed = HandedOver { record, told: None };
+        if handed.record.observe() {
+            handed.told = Some(head.reduced());
+        }
+        handed
+    }
+
+    /// The request with its record, for an endpoint whose responses get these changes.
+    #[inline]
+    pub fn exchange<'s>(
+        &'s mut self,
+        exchange: blitz_http::Exchange,
+        edits: &'s [Edit],
+    ) -> Exchange<'s> {
+        Exchange {
+            request: exchange.request,
+            body: exchange.body,
+            responder: Responder::new(exchange.responder, edits, &mut self.record.response),
+            peer: exchange.peer,
+        }
+    }
+}
+
+impl Drop for HandedOver<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.record.response.find_end();
+        match &self.told {
+            None => emit_unobserved(&self.record),
+            Some(head) => emit(&self.record, head),
+        }
+    }
+}

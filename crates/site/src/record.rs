@@ -1,0 +1,420 @@
+//! The record of a request. Counters are derived from it; access logs, metrics and traces can be.
+//!
+//! Every request has one record, and it is emitted exactly once: when the request ends, or when its
+//! future is dropped because the client left.
+
+mod log;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blitz_http::{
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RefusedRequest,
+    RequestHead, Status, Upstream, Version,
+};
+
+use crate::counters::{Counters, count};
+use crate::failure::Failure;
+use crate::rejection::Rejection;
+
+/// What is known of a request when it ends.
+#[derive(Clone)]
+pub struct Record<'a> {
+    /// Time of the turn in which the gateway received the request.
+    pub started: Instant,
+    /// When the last attempt got its connection.
+    pub connected: Option<Instant>,
+    /// When the upstream's final response head came.
+    pub responded: Option<Instant>,
+    /// Method of the client's request.
+    pub method: Method,
+    /// Version of the client's request.
+    pub version: Version,
+    /// The client's connection.
+    pub client: Rc<Peer>,
+    /// The client's address, if a trusted proxy told it and the request was forwarded.
+    pub forwarded_client: Option<IpAddr>,
+    /// The site that has the request's host; `None` if none has, or if there are no sites.
+    pub site: Option<&'a str>,
+    /// The route that matched.
+    pub route: Option<&'a dyn RouteName>,
+    /// Where the last attempt went.
+    pub upstream: Option<Upstream>,
+    /// How often the request was sent.
+    pub attempts: u8,
+    /// Addresses to which no connection could be made.
+    pub connect_failures: u8,
+    /// Whether the connection of the last attempt had carried a request before.
+    pub is_connection_reused: bool,
+    /// Whether it was sent again (rule 13).
+    pub is_retried: bool,
+    /// Content received from the client, of a tunnel as well.
+    pub request_bytes: u64,
+    /// What the client got.
+    pub response: ResponseRecord,
+    /// Name of the details of a failure: the rule that the response violates, the reason for which TLS
+    /// failed, or the received alert.
+    pub rule: Option<&'static str>,
+    /// `grpc-status` that the gateway sent in place of the upstream.
+    pub grpc_status: Option<u8>,
+    observers: &'a Observers,
+}
+
+/// What a client got, and how that ended.
+#[derive(Debug, Clone)]
+pub struct ResponseRecord {
+    /// Status that was sent to the client.
+    pub status: Option<Status>,
+    /// Content sent to the client, of a tunnel as well. That of a streamed response of an app is counted only if
+    /// records are observed.
+    pub bytes: u64,
+    /// Declared length of the content.
+    length: BodyLength,
+    /// How the request ended.
+    pub ended: Ended,
+    /// Whether the client got the head of the upstream's response. Otherwise something else responded, or there was no
+    /// response.
+    pub is_relayed: bool,
+    /// Whether the connection became a tunnel.
+    pub is_tunnel: bool,
+    /// A response to HEAD declares its content and does not send it.
+    has_no_content: bool,
+    pub(crate) is_observed: bool,
+}
+
+/// A route as records name it.
+pub trait RouteName {
+    /// Its paths as written.
+    fn name(&self) -> &str;
+    /// The URL of its upstream; `None` if it has none.
+    fn upstream(&self) -> Option<String>;
+}
+
+/// What is told of the records of a gateway, on all cores.
+pub struct Observers {
+    hook: Option<RecordHook>,
+    told_client: ToldClient,
+    dropped_lines: fn() -> u64,
+    /// The limit of lines about failures.
+    warnings: LogLimit,
+}
+
+/// Tells the client that a trusted proxy has named, from the fields of a request and the address of its connection.
+pub type ToldClient = Box<dyn Fn(&Fields, Option<SocketAddr>) -> Option<IpAddr> + Send + Sync>;
+
+impl Observers {
+    /// What is told of the records: the hook gets all of them. `dropped_lines` counts log lines that were dropped.
+    pub fn new(
+        hook: Option<RecordHook>,
+        told_client: ToldClient,
+        dropped_lines: fn() -> u64,
+    ) -> Observers {
+        Observers {
+            hook,
+            told_client,
+            dropped_lines,
+            warnings: LogLimit::new(),
+        }
+    }
+
+    #[inline]
+    fn see_all(&self) -> bool {
+        self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone)]
+pub enum Ended {
+    /// The response is complete.
+    Complete,
+    /// The request was rejected.
+    Rejected(Rejection),
+    /// The server refused the request for this rule, before a site saw it.
+    Refused(&'static str),
+    /// The upstream failed. The client got a status: an HTTP status, or that of a gRPC call, in
+    /// trailers if the response had begun and if they were possible.
+    Failed(Failure),
+    /// The request's content failed: the client left within it, was too slow, or broke the rules.
+    RequestContent(BodyError),
+    /// The upstream's response ended early, after its head was relayed; or the end of the drain cut the
+    /// request off.
+    CutOff(Failure),
+    /// An app gave its response up after the head.
+    Aborted,
+    /// The client closed its connection or reset its stream before it had the whole response. Also if the
+    /// gateway closed the connection because the client read too slowly.
+    ClientGone,
+}
+
+impl Ended {
+    /// Stable name, for logs.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Ended::Complete => "complete",
+            Ended::Rejected(_) => "rejected",
+            Ended::Refused(_) => "refused",
+            Ended::Failed(_) => "failed",
+            Ended::RequestContent(_) => "request-content",
+            Ended::CutOff(_) => "cut-off",
+            Ended::Aborted => "aborted",
+            Ended::ClientGone => "client-gone",
+        }
+    }
+
+    /// Stable name of the cause, if there is one: the rule of a rejection or of invalid content, or the
+    /// error in `Proxy-Status`.
+    #[must_use]
+    pub fn cause(&self) -> Option<&'static str> {
+        match self {
+            Ended::Rejected(rejection) => Some(rejection.rule()),
+            Ended::Refused(rule) => Some(rule),
+            Ended::RequestContent(error) => Some(error.rule()),
+            Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.token()),
+            Ended::Complete | Ended::Aborted | Ended::ClientGone => None,
+        }
+    }
+}
+
+/// A function that is called with each record, on the core of its request, and with the rest of the
+/// request's head: the path is the client's, or `/` if it was too long to be kept. Of a request that was refused before
+/// its request line was complete, method and path are empty.
+#[derive(Clone)]
+pub struct RecordHook(Arc<Hook>);
+
+type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
+
+impl RecordHook {
+    /// Calls this function for each record.
+    pub fn new(hook: impl Fn(&Record<'_>, &RequestHead) + Send + Sync + 'static) -> RecordHook {
+        RecordHook(Arc::new(hook))
+    }
+}
+
+impl fmt::Debug for RecordHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecordHook")
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The record of a request that begins now.
+    #[inline]
+    pub fn new(
+        head: &RequestHead,
+        client: Rc<Peer>,
+        site: Option<&'a str>,
+        route: Option<&'a dyn RouteName>,
+        observers: &'a Observers,
+    ) -> Record<'a> {
+        Record {
+            started: blitz_http::now(),
+            connected: None,
+            responded: None,
+            method: head.method,
+            version: head.version,
+            client,
+            forwarded_client: None,
+            site,
+            route,
+            upstream: None,
+            attempts: 0,
+            connect_failures: 0,
+            is_connection_reused: false,
+            is_retried: false,
+            request_bytes: 0,
+            response: ResponseRecord::new(head.method == Method::Head),
+            rule: None,
+            grpc_status: None,
+            observers,
+        }
+    }
+
+    /// Whether somebody wants to know all of the request when it has ended.
+    #[inline]
+    pub(crate) fn observe(&mut self) -> bool {
+        self.response.is_observed = self.observers.see_all();
+        self.response.is_observed
+    }
+
+    /// Time since the start. Records are seen when their requests end.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        blitz_http::now().saturating_duration_since(self.started)
+    }
+}
+
+impl ResponseRecord {
+    #[inline]
+    fn new(has_no_content: bool) -> ResponseRecord {
+        ResponseRecord {
+            status: None,
+            bytes: 0,
+            length: BodyLength::Unknown,
+            // Stays if the future is dropped.
+            ended: Ended::ClientGone,
+            is_relayed: false,
+            is_tunnel: false,
+            has_no_content,
+            is_observed: false,
+        }
+    }
+
+    /// A complete response was sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, status: Status, content_bytes: usize) {
+        self.status = Some(status);
+        if !self.has_no_content {
+            self.bytes = content_bytes as u64;
+        }
+        self.ended = Ended::Complete;
+    }
+
+    /// A head was sent that content of this length follows.
+    #[inline]
+    pub(crate) fn started(&mut self, status: Status, length: BodyLength) {
+        self.status = Some(status);
+        self.length = length;
+    }
+
+    /// The head that opens a tunnel goes to the client.
+    pub(crate) fn opened_tunnel(&mut self, status: Status) {
+        self.status = Some(status);
+        self.is_relayed = true;
+        self.is_tunnel = true;
+        count(|counters| counters.tunnels += 1);
+    }
+
+    /// The server responds to a request whose content failed.
+    pub fn failed_content(&mut self, error: BodyError) {
+        self.status = Some(error.status());
+        self.ended = Ended::RequestContent(error);
+    }
+
+    /// How the request ended, if its future was dropped although the client has a response.
+    #[inline]
+    pub fn find_end(&mut self) {
+        if matches!(self.ended, Ended::ClientGone) {
+            self.find_early_end();
+        }
+    }
+
+    #[cold]
+    fn find_early_end(&mut self) {
+        if self.status.is_some() && self.has_all_content() {
+            // An HTTP/2 upstream may end the response after its last byte, and the client need not wait.
+            self.ended = Ended::Complete;
+        } else if is_cut_off_by_drain() {
+            self.ended = Ended::CutOff(Failure::DrainEnded);
+        }
+    }
+
+    /// Whether all content of a response of known length was sent.
+    fn has_all_content(&self) -> bool {
+        matches!(self.length, BodyLength::Known(length) if length == self.bytes)
+    }
+}
+
+/// Whether this core drops the requests that still run.
+#[cold]
+fn is_cut_off_by_drain() -> bool {
+    let deadline = Drain::of_core().deadline();
+    deadline.is_some_and(|deadline| blitz_http::now() >= deadline)
+}
+
+/// Emits the record of a request that has ended. The caller emits no record twice.
+#[inline]
+pub fn emit(record: &Record<'_>, head: &RequestHead) {
+    let is_plain = record.connect_failures == 0 && !record.is_retried;
+    let is_ordinary = is_plain && matches!(record.response.ended, Ended::Complete);
+    count(|counters| add(counters, record, is_ordinary));
+    if !is_ordinary {
+        log::log_failure(record, head);
+    }
+    if record.observers.see_all() {
+        observe(record, head);
+    }
+}
+
+/// The same if nobody observes records. An app has logged its failures.
+#[inline]
+pub(crate) fn emit_unobserved(record: &Record<'_>) {
+    let is_ordinary = matches!(record.response.ended, Ended::Complete);
+    count(|counters| add(counters, record, is_ordinary));
+}
+
+/// Emits the record of a request that the server has refused, and has counted and logged, if anybody sees it. The site is
+/// that of its host, if it is known.
+#[cold]
+pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &Observers) {
+    if !observers.see_all() {
+        return;
+    }
+    let mut unknown = Pooled::<RequestHead>::take();
+    unknown.method = Method::Other;
+    let head = refused.head.unwrap_or(&unknown);
+    let mut record = Record::new(head, Rc::clone(refused.peer), site, None, observers);
+    record.version = refused.version;
+    if let Some(status) = refused.status {
+        record.response.sent(status, refused.content_bytes);
+    }
+    record.response.ended = Ended::Refused(refused.refusal.rule);
+    emit(&record, head);
+}
+
+#[cold]
+fn observe(record: &Record<'_>, head: &RequestHead) {
+    // The server has logged its refusals.
+    if !matches!(record.response.ended, Ended::Refused(_)) {
+        log::log_end(record, head);
+    }
+    if let Some(RecordHook(hook)) = &record.observers.hook {
+        hook(record, head);
+    }
+}
+
+#[inline]
+fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
+    let response = &record.response;
+    if record.route.is_some() {
+        counters.routed += 1;
+    } else if !matches!(response.ended, Ended::Rejected(_) | Ended::Refused(_)) {
+        counters.unrouted += 1;
+    }
+    if let (true, false, Some(status)) = (response.is_relayed, response.is_tunnel, response.status)
+    {
+        let class = usize::from(status.code() / 100).clamp(1, 5);
+        counters.responses[class - 1] += 1;
+    }
+    if !is_ordinary {
+        add_rare(counters, record);
+    }
+}
+
+#[cold]
+fn add_rare(counters: &mut Counters, record: &Record<'_>) {
+    counters.connect_failures += u64::from(record.connect_failures);
+    counters.retries += u64::from(record.is_retried);
+    let ended = &record.response.ended;
+    if let Ended::Failed(failure) = *ended {
+        counters.failures[failure as usize] += 1;
+    }
+    if record.response.is_relayed {
+        counters.cut_off += u64::from(!matches!(ended, Ended::Complete));
+        return;
+    }
+    match *ended {
+        Ended::Rejected(rejection) => counters.rejections[rejection as usize] += 1,
+        Ended::RequestContent(_) => counters.client_faults += 1,
+        Ended::Complete
+        | Ended::Refused(_)
+        | Ended::Failed(_)
+        | Ended::CutOff(_)
+        | Ended::Aborted
+        | Ended::ClientGone => {}
+    }
+}

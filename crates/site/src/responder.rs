@@ -1,0 +1,216 @@
+//! The means to respond to a request of a site: the only place where heads of responses are changed by rules, and where
+//! a record gets its response.
+
+use std::cell::Cell;
+use std::fmt::Display;
+use std::rc::Rc;
+
+use blitz_http::{
+    BodyError, BodyLength, Chunk, Fields, Name, Pooled, ResponseHead, SendBody, Tunnel,
+    accepts_problem,
+};
+
+use crate::edit::{Edit, apply};
+use crate::error_page;
+use crate::pages::Pages;
+use crate::record::{Ended, ResponseRecord};
+
+/// Takes the answer to one request, as [`blitz_http::Responder`] does.
+///
+/// A final response gets the site's changes of fields, and its record the status and the length. The content of a
+/// complete response is recorded as sent.
+pub struct Responder<'a> {
+    /// `None` once a response was given.
+    http: Option<blitz_http::Responder>,
+    edits: &'a [Edit],
+    /// `None` for an app without a site.
+    record: Option<&'a mut ResponseRecord>,
+}
+
+/// The content of a response that its endpoint sends by itself. Dropped early, it was cut off.
+pub struct SentContent<'a> {
+    record: Option<&'a mut ResponseRecord>,
+    bytes: Option<Rc<Cell<u64>>>,
+}
+
+impl<'a> Responder<'a> {
+    /// A responder that makes these changes, and fills this record.
+    #[inline]
+    pub fn new(
+        http: blitz_http::Responder,
+        edits: &'a [Edit],
+        record: &'a mut ResponseRecord,
+    ) -> Responder<'a> {
+        Responder {
+            http: Some(http),
+            edits,
+            record: Some(record),
+        }
+    }
+
+    /// A responder without a site, which changes and records nothing.
+    #[inline]
+    pub fn unrecorded(http: blitz_http::Responder) -> Responder<'a> {
+        Responder {
+            http: Some(http),
+            edits: &[],
+            record: None,
+        }
+    }
+
+    /// Sends an interim response of the upstream (RFC 9110, section 15.2). No rule is about those.
+    #[inline]
+    pub fn informational(http: &mut blitz_http::Responder, head: &ResponseHead) {
+        http.informational(head);
+    }
+
+    /// The response is that of the upstream.
+    #[inline]
+    #[must_use]
+    pub fn relaying(mut self) -> Responder<'a> {
+        if let Some(record) = &mut self.record {
+            record.is_relayed = true;
+        }
+        self
+    }
+
+    /// Sends a complete response.
+    #[inline]
+    pub fn send(mut self, head: &mut ResponseHead, content: Chunk) {
+        self.edit(head);
+        if let Some(record) = &mut self.record {
+            record.sent(head.status, content.len());
+        }
+        if let Some(http) = self.http.take() {
+            http.send(head, content);
+        }
+    }
+
+    /// Sends the head of a response; the content follows through the returned body, and its sender counts it.
+    #[inline]
+    pub fn start(mut self, head: &mut ResponseHead, length: BodyLength) -> Option<SendBody> {
+        self.edit(head);
+        if let Some(record) = &mut self.record {
+            record.started(head.status, length);
+        }
+        Some(self.http.take()?.start(head, length))
+    }
+
+    /// The same for an endpoint that reports at the end what it has sent.
+    pub fn start_content(
+        mut self,
+        head: &mut ResponseHead,
+        length: BodyLength,
+    ) -> Option<(SendBody, SentContent<'a>)> {
+        self.edit(head);
+        let http = self.http.take()?;
+        let mut record = self.record.take();
+        let mut bytes = None;
+        if let Some(record) = &mut record {
+            record.started(head.status, length);
+            bytes = record.is_observed.then(Rc::default);
+        }
+        Some((http.start(head, length), SentContent { record, bytes }))
+    }
+
+    /// Sends the head that opens a tunnel, which no rule changes.
+    #[inline]
+    #[must_use]
+    pub fn upgrade(mut self, head: &mut ResponseHead) -> Option<Tunnel> {
+        if let Some(record) = &mut self.record {
+            record.opened_tunnel(head.status);
+        }
+        Some(self.http.take()?.upgrade(head))
+    }
+
+    /// Sends a response of the site's own to a request with these fields, with the request's id.
+    pub fn send_own(self, request: &Fields, mut head: Pooled<ResponseHead>, content: Chunk) {
+        if let Some(id) = request.get(Name::XRequestId) {
+            head.fields.append(Name::XRequestId, id);
+        }
+        self.send(&mut head, content);
+    }
+
+    /// Sends an error: a page of the site, or the one that is built in, or problem+json (RFC 9457), or text. `detail` is
+    /// one of our own texts, which need no escaping in JSON.
+    pub fn send_error(
+        self,
+        request: &Fields,
+        pages: Option<&Pages>,
+        mut head: Pooled<ResponseHead>,
+        detail: impl Display,
+    ) {
+        let status = head.status;
+        if status.forbids_content() {
+            return self.send_own(request, head, Chunk::from(""));
+        }
+        if let Some(page) = pages.and_then(|pages| pages.find(status, request)) {
+            head.fields.append(Name::ContentType, page.content_type);
+            let content = Chunk::from(page.content.to_vec());
+            return self.send_own(request, head, content);
+        }
+        if let Some(page) = error_page::page(request, &mut head, &detail) {
+            return self.send_own(request, head, page);
+        }
+        let (code, title) = (status.code(), status.reason());
+        let content = if accepts_problem(request).unwrap_or(true) {
+            head.fields
+                .append(Name::ContentType, "application/problem+json");
+            format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
+        } else {
+            head.fields
+                .append(Name::ContentType, "text/plain; charset=utf-8");
+            format!("{code} {title}: {detail}\n")
+        };
+        self.send_own(request, head, content.into());
+    }
+
+    #[inline]
+    fn edit(&self, head: &mut ResponseHead) {
+        if !self.edits.is_empty() {
+            apply(self.edits, &mut head.fields);
+        }
+    }
+}
+
+impl Drop for Responder<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(http) = self.http.take() {
+            self.abandon(&http);
+        }
+    }
+}
+
+impl Responder<'_> {
+    /// The endpoint was dropped before it responded: the server responds to content that came too slowly.
+    #[cold]
+    fn abandon(&mut self, http: &blitz_http::Responder) {
+        let failure = http.body_failure();
+        if let (Some(record), Some(error @ BodyError::TimedOut)) = (&mut self.record, failure) {
+            record.failed_content(error);
+        }
+    }
+}
+
+impl SentContent<'_> {
+    /// Where to add what is sent, if somebody will ask.
+    pub fn counter(&self) -> Option<Rc<Cell<u64>>> {
+        self.bytes.clone()
+    }
+
+    /// The endpoint has ended.
+    pub fn end(mut self, ended: Ended) {
+        if let Some(record) = self.record.as_deref_mut() {
+            record.ended = ended;
+        }
+    }
+}
+
+impl Drop for SentContent<'_> {
+    fn drop(&mut self) {
+        if let (Some(record), Some(bytes)) = (&mut self.record, &self.bytes) {
+            record.bytes = bytes.get();
+        }
+    }
+}
