@@ -16,7 +16,6 @@ mod peer;
 mod receive;
 mod recv_body;
 mod refusal;
-mod refused;
 mod request;
 mod respond;
 mod responder;
@@ -28,7 +27,6 @@ mod state;
 
 pub use peer::{Peer, Scheme};
 pub use recv_body::{Part, RecvBody, Tunnel};
-pub use refused::RefusedRequest;
 pub use responder::Responder;
 pub use response::{Response, ResponseEvent, ResponseStream};
 pub use send_body::SendBody;

@@ -28,6 +28,7 @@ mod problem;
 mod queue;
 mod quic_limits;
 mod recycle;
+mod refused;
 mod request_id;
 mod serve;
 mod timer;
@@ -42,8 +43,8 @@ pub use counters::{Counters, counters};
 pub use drain::Drain;
 pub use error::{BodyError, ClientError, Refusal, SendError};
 pub use exchange::{
-    Exchange, Part, Peer, RecvBody, RefusedRequest, Responder, Response, ResponseEvent,
-    ResponseStream, Scheme, SendBody, Service, ServiceFn, Tunnel, service_fn,
+    Exchange, Part, Peer, RecvBody, Responder, Response, ResponseEvent, ResponseStream, Scheme,
+    SendBody, Service, ServiceFn, Tunnel, service_fn,
 };
 pub use log_limit::LogLimit;
 pub use options::{
@@ -53,6 +54,7 @@ pub use options::{
 pub use pool::{Pool, Upstream};
 pub use problem::{accepts_problem, prefers_html};
 pub use recycle::{Pooled, Recycle};
+pub use refused::RefusedRequest;
 pub use request_id::{REQUEST_ID_BYTES_MAX, is_request_id};
 pub use serve::datagrams::{CoreDatagramListener, DatagramListener};
 pub use serve::serve;

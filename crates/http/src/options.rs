@@ -9,7 +9,8 @@ use blitz_reactor::Chunk;
 
 use crate::drain::Drain;
 use crate::error::Refusal;
-use crate::exchange::{Peer, RefusedRequest, Scheme};
+use crate::exchange::{Peer, Scheme};
+use crate::refused::RefusedRequest;
 use crate::tls::TlsSlot;
 
 /// How connections are served.

@@ -7,7 +7,6 @@ use blitz_proto::{Error, Fields, Name, RequestHead, ResponseHead, Status, Versio
 use tracing::Level;
 
 use super::framing::ServerFraming;
-use super::refused::RefusedRequest;
 use super::respond::send_response;
 use super::state::Body;
 use crate::counters::count_refused;
@@ -16,6 +15,7 @@ use crate::log_limit::LogLimit;
 use crate::log_text;
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
+use crate::refused::RefusedRequest;
 
 /// Refuses a request for its content, or because the service did not respond. The service has its head.
 pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refusal: Refusal) {

@@ -8,12 +8,12 @@ use blitz_proto::RequestHead;
 use super::peer::Peer;
 use super::recv_body::RecvBody;
 use super::refusal::{LoggedRefusal, tell};
-use super::refused::RefusedRequest;
 use super::responder::Responder;
 use crate::error::{Refusal, refusal_response};
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
+use crate::refused::RefusedRequest;
 
 /// Answers requests. One value serves all connections of a core.
 pub trait Service: 'static {

@@ -21,14 +21,15 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, RefusedRequest,
-    Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
-    refuse_stream, send_response, tell, wake,
+    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, Responder,
+    ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request, refuse_stream,
+    send_response, tell, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
+use crate::refused::RefusedRequest;
 use crate::transport::Transport;
 
 pub(crate) struct Server {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use blitz_proto::{RequestHead, Status, Version};
 
-use super::peer::Peer;
 use crate::error::Refusal;
+use crate::exchange::Peer;
 
 /// A request that the server has refused before a service got it.
 #[derive(Debug, Clone, Copy)]
