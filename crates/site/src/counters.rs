@@ -13,7 +13,7 @@ use crate::rejection::Rejection;
 /// Counts of one core since its start. A request counts when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests that a target matched.
+    /// Requests that a route matched, also if its rules rejected them.
     pub routed: u64,
     /// Requests that no target matched: the built-in site answered them.
     pub unrouted: u64,
