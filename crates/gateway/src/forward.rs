@@ -41,6 +41,7 @@ pub(crate) enum NotForwarded {
 
 /// Prepares a request for its upstream; returns the client that a trusted proxy tells. `scratch` is
 /// working memory.
+#[inline(never)]
 pub(crate) fn edit_request(
     head: &mut RequestHead,
     client: &ForwardedClient<'_>,
@@ -135,6 +136,7 @@ pub(crate) fn add_request_id_to_response(request: &Fields, response: &mut Respon
 }
 
 /// Prepares a response, final or interim, for the client. `scratch` is working memory.
+#[inline(never)]
 pub(crate) fn edit_response(head: &mut ResponseHead, sends_via: bool, scratch: &mut Vec<u8>) {
     let present = PresenceSet::of(&head.fields);
     if present.has(Name::Connection)

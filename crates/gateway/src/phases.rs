@@ -30,7 +30,7 @@ use crate::service::GatewayService;
 use admit::admit;
 use answer::respond_answer;
 use connect::{connect, pick};
-use endpoint::{pass_to_endpoint, pass_to_fallback};
+use endpoint::{needs_record, pass_to_endpoint, pass_to_fallback, pass_unobserved};
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
@@ -64,7 +64,13 @@ async fn life_of_a_request(gateway: Rc<GatewayService>, mut exchange: Exchange) 
         Err((rejection, route)) => return reject(&gateway, exchange, rejection, site, route),
     };
     let Some(route) = route else {
-        return pass_to_fallback(&gateway, site, exchange).await;
+        if needs_record(&gateway, &exchange) {
+            return pass_to_fallback(&gateway, site, exchange).await;
+        }
+        if let Some(rest) = pass_unobserved(&gateway, exchange) {
+            rest.await;
+        }
+        return;
     };
     let forward = match &route.action {
         Action::Forward(forward) => forward,

@@ -51,6 +51,8 @@ pub(crate) struct ConnectFailure {
 }
 
 impl<'a> Request<'a> {
+    // A call of its own would copy it.
+    #[inline(always)]
     pub(crate) fn new(
         gateway: &'a GatewayService,
         site: &'a SiteRoutes,

@@ -73,7 +73,7 @@ impl<'a> HandedOver<'a> {
     #[inline]
     pub fn new(record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
         let mut handed = HandedOver { record, told: None };
-        if handed.record.observe() {
+        if handed.record.observe(head) {
             handed.told = Some(head.reduced());
         }
         handed

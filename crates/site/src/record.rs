@@ -120,8 +120,9 @@ impl Observers {
         }
     }
 
+    /// Whether somebody is told of every request.
     #[inline]
-    fn see_all(&self) -> bool {
+    pub fn see_all(&self) -> bool {
         self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
     }
 }
@@ -234,10 +235,13 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether somebody wants to know all of the request when it has ended.
+    /// Whether somebody wants to know all of the request when it has ended, without its head.
     #[inline]
-    pub(crate) fn observe(&mut self) -> bool {
-        self.response.is_observed = self.observers.see_all();
+    pub(crate) fn observe(&mut self, head: &RequestHead) -> bool {
+        if self.observers.see_all() {
+            self.response.is_observed = true;
+            self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
+        }
         self.response.is_observed
     }
 
@@ -268,6 +272,11 @@ impl ResponseRecord {
     #[inline]
     pub(crate) fn sent(&mut self, status: Status, content_bytes: usize) {
         self.status = Some(status);
+        if self.is_relayed {
+            // The request may still have an end of its own.
+            self.bytes = content_bytes as u64;
+            return;
+        }
         if !self.has_no_content {
             self.bytes = content_bytes as u64;
         }

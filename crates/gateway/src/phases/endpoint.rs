@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Exchange, Pooled, Status};
-use blitz_site::{EndpointMaker, HandedOver, Record, Responder, apply, emit};
+use blitz_http::{Exchange, Pooled, PooledFuture, Status};
+use blitz_site::{EndpointMaker, HandedOver, Record, Responder, apply, count, emit};
 
 use crate::grpc::{Call, Code};
 use crate::route::Route;
@@ -11,8 +11,30 @@ use crate::rules::Facts;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
-/// Passes a request that no route matches to the fallback.
+/// Passes a request that no route matches to the fallback, if nobody observes records: the counters are the same
+/// without one. Returns what is left to do.
 #[inline]
+pub(super) fn pass_unobserved(
+    gateway: &GatewayService,
+    exchange: Exchange,
+) -> Option<PooledFuture<'static, ()>> {
+    count(|counters| counters.unrouted += 1);
+    let fallback = Rc::clone(&gateway.fallback);
+    fallback.call(blitz_site::Exchange {
+        request: exchange.request,
+        body: exchange.body,
+        responder: Responder::unrecorded(exchange.responder),
+        peer: exchange.peer,
+    })
+}
+
+/// Whether a request that no route matches needs a record.
+#[inline]
+pub(super) fn needs_record(gateway: &GatewayService, exchange: &Exchange) -> bool {
+    gateway.observers.see_all() || Call::of(&exchange.request).is_some()
+}
+
+/// Passes a request that no route matches to the fallback. A call gets a status, which the fallback does not know.
 pub(super) async fn pass_to_fallback(
     gateway: &GatewayService,
     site: &SiteRoutes,

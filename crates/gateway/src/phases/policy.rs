@@ -12,6 +12,7 @@ use crate::rules::Facts;
 use crate::service::GatewayService;
 
 /// Edits the request's head for the upstream.
+#[inline(always)]
 pub(super) fn request_policy(
     gateway: &GatewayService,
     route: &ForwardRoute<'_>,

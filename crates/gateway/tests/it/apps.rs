@@ -315,7 +315,7 @@ scenarios! {
         let request = "POST /x?y HTTP/1.1\r\nHost: a.example\r\nContent-Length: x\r\n\r\n";
         for (request, rule, line, site) in [
             (request, "content-length-malformed", "POST a.example/x", Some("*")),
-            ("G@T / HTTP/1.1\r\n\r\n", "", " ", None),
+            ("(garbage\r\n\r\n", "", " ", None),
         ] {
             let records = &records;
             records.0.lock().unwrap().clear();
