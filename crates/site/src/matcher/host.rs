@@ -52,14 +52,20 @@ impl<T> HostTable<T> {
     }
 
     fn find_name(&self, authority: &str) -> Option<&T> {
-        let host = without_brackets(host_of(authority));
-        if host.contains(':') {
-            return self.addresses.get(&host.parse().ok()?);
-        }
+        let mut host = without_brackets(host_of(authority));
         // One dot is that of a full name; more of them must not lead past the site to that for all hosts.
-        let host = host.trim_end_matches('.');
-        let wildcard = || self.wildcard.get(host.split_once('.')?.1);
-        self.exact.get(host).or_else(wildcard)
+        while let Some(shorter) = host.strip_suffix('.') {
+            host = shorter;
+        }
+        // Names are in no table of addresses, and have no colon.
+        self.exact.get(host).or_else(|| self.find_other(host))
+    }
+
+    fn find_other(&self, host: &str) -> Option<&T> {
+        match host.contains(':') {
+            true => self.addresses.get(&host.parse().ok()?),
+            false => self.wildcard.get(host.split_once('.')?.1),
+        }
     }
 }
 
@@ -111,7 +117,7 @@ impl<T> NameTable<T> {
         let mask = self.slots.len() - 1;
         let mut slot = hash(name) as usize & mask;
         while let Some(entry) = self.slots[slot]
-            && !self.entries[entry as usize].0.eq_ignore_ascii_case(name)
+            && !is_same(&self.entries[entry as usize].0, name)
         {
             slot = (slot + 1) & mask;
         }
@@ -119,22 +125,51 @@ impl<T> NameTable<T> {
     }
 }
 
-/// The hash of the name in lower case. Names are those of an operator, so nobody can choose some that collide.
+/// Whether two names differ by case only. Most clients send the case of the table.
+fn is_same(known: &str, name: &str) -> bool {
+    known == name || known.eq_ignore_ascii_case(name)
+}
+
+/// The hash of a name, which does not depend on its case. Names are those of an operator, so nobody can choose some that
+/// collide.
 fn hash(name: &str) -> u64 {
-    let fold = |hash: u64, byte: u8| {
-        (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0000_0100_0000_01b3)
+    // Letters of both cases differ in this bit, which digits, dots and hyphens have.
+    const LOWER: u64 = 0x2020_2020_2020_2020;
+    let fold = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ (word | LOWER)) * 0x9e37_79b9_7f4a_7c15;
+        (product >> 64) as u64 ^ product as u64
     };
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
-    // The lowest bits depend on the lowest bits of each byte only.
-    hash ^ hash >> 32
+    let bytes = name.as_bytes();
+    let mut hash = name.len() as u64;
+    for word in bytes.as_chunks::<8>().0 {
+        hash = fold(hash, u64::from_le_bytes(*word));
+    }
+    // The last bytes again with those before them, in place of a loop over what is left.
+    if let Some(word) = bytes.last_chunk::<8>() {
+        return fold(hash, u64::from_le_bytes(*word));
+    }
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let word = u64::from(u32::from_le_bytes(*first)) << 32;
+            fold(hash, word | u64::from(u32::from_le_bytes(*last)))
+        }
+        _ => bytes
+            .iter()
+            .fold(hash, |hash, byte| fold(hash, u64::from(*byte))),
+    }
 }
 
 /// The authority without its port; an IPv6 address keeps its brackets.
 #[must_use]
 pub fn host_of(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
+    let bytes = authority.as_bytes();
+    let mut end = bytes.len();
+    while end > 0 && bytes[end - 1].is_ascii_digit() {
+        end -= 1;
+    }
+    match end > 0 && bytes[end - 1] == b':' {
+        true => &authority[..end - 1],
+        false => authority,
     }
 }
 
@@ -159,6 +194,10 @@ mod tests {
             ("[::1]:443", "::1"),
             ("[::1]", "::1"),
             ("a.example:", "a.example"),
+            ("a.example1", "a.example1"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("80", "80"),
+            ("", ""),
         ] {
             assert_eq!(without_brackets(host_of(authority)), host);
         }
