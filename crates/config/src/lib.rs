@@ -36,4 +36,4 @@ pub use settings::{
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};
-pub use units::{ValueError, parse_duration, parse_duration_sum, parse_size, parse_status};
+pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};

@@ -6,7 +6,8 @@ use std::fmt;
 
 use crate::settings::{StatusPattern, TimeLimit};
 
-pub use durations::{parse_duration, parse_duration_sum};
+pub(crate) use durations::parse_duration;
+pub use durations::parse_duration_sum;
 
 /// Why a text is not a value, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]

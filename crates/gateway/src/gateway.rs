@@ -346,7 +346,7 @@ impl Running {
                 }
             }
             if maker.free_retired() {
-                blitz_http::return_free_memory();
+                blitz_http::trim_heap();
             }
             let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout);
             on_tick(tick, &mut running);

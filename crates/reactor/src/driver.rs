@@ -37,12 +37,12 @@ pub(crate) use self::system::{
     SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
     enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
     is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,
-    raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring, trim_heap,
+    raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring,
     try_reserve,
 };
 pub use self::system::{
-    LocalShortage, Steering, open_tun, prepare_descriptors, return_free_memory, set_idle_priority,
-    set_real_time,
+    LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,
+    trim_heap,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 

@@ -60,7 +60,7 @@ pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{
     DriverKind, IoChoice, LocalShortage, Steering, open_tun, prepare_descriptors, probe,
-    return_free_memory, set_idle_priority, set_real_time,
+    set_idle_priority, set_real_time, trim_heap,
 };
 pub use executor::{
     PoolFuture, PooledFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission,

@@ -43,7 +43,7 @@ const UNITS: [(u128, Option<&str>, &[&str]); 10] = [
 ///
 /// # Errors
 /// It is none; `unit-missing` for a number alone.
-pub fn parse_duration(text: &str) -> Result<Duration, ValueError> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, ValueError> {
     let (number, unit) = split(text);
     let factor = UNITS.iter().find(|(_, name, _)| *name == Some(unit));
     match (number.is_empty(), unit.is_empty(), factor) {

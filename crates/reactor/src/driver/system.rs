@@ -36,14 +36,13 @@ pub(crate) use self::datagram::{
 };
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
-pub(crate) use self::memory::{Mapping, trim_heap};
+pub(crate) use self::memory::Mapping;
+pub use self::memory::trim_heap;
 pub(crate) use self::process::{
     ThreadTime, check_descriptors, enlarge_descriptor_table, pin_to, processors,
     raise_descriptor_limit,
 };
-pub use self::process::{
-    prepare_descriptors, return_free_memory, set_idle_priority, set_real_time,
-};
+pub use self::process::{prepare_descriptors, set_idle_priority, set_real_time};
 pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors, send_now};

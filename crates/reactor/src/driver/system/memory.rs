@@ -87,8 +87,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Gives the free pages of the heap back to the operating system, wherever they are in it.
-pub(crate) fn trim_heap() {
+/// Gives the free pages of the heap back to the operating system, wherever they are in it. It takes milliseconds where there
+/// are many, such as after a large configuration was read.
+pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: a plain call of the C library, which locks the heap meanwhile.
     unsafe {

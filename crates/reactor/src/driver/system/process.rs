@@ -46,17 +46,6 @@ pub fn prepare_descriptors() {
     enlarge_descriptor_table();
 }
 
-/// Gives memory that the process has freed back to the kernel. The allocator keeps it otherwise, which is right for what is
-/// soon needed again, but not for hundreds of megabytes of a configuration that was read. It takes some milliseconds,
-/// in which other threads may wait that free memory of this thread: not for a core.
-pub fn return_free_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: a plain call, which any thread may make at any time.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// How often the check is repeated, and the pause before: other threads that start hold descriptors for a moment.
 const CHECKS_MAX: usize = 20;
 const CHECK_PAUSE: Duration = Duration::from_millis(5);
