@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use blitz_gateway::{Gateway, Options};
+use blitz_config::{Document, Environment, read};
+use blitz_gateway::{Gateway, Options, Site, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
 use blitz_reactor::Counters;
@@ -37,11 +38,16 @@ const HELLO: &str = "Hello, World!";
 /// Bytes of a large body.
 const LARGE: usize = 1 << 20;
 
+/// Sites of a file.
+const SITES: usize = 100;
+
 /// A kind of request: its name, the versions on both sides, and the bytes of both bodies.
 struct Kind {
     name: &'static str,
     client: Client,
     upstream: Option<Upstream>,
+    /// The upstream is that of a site in a file with many, and not that of a flag.
+    is_of_file: bool,
     request_bytes: usize,
     response_bytes: usize,
 }
@@ -67,8 +73,16 @@ impl Kind {
             name,
             client,
             upstream,
+            is_of_file: false,
             request_bytes: 0,
             response_bytes: HELLO.len(),
+        }
+    }
+
+    const fn of_file(self) -> Kind {
+        Kind {
+            is_of_file: true,
+            ..self
         }
     }
 
@@ -98,8 +112,10 @@ impl Kind {
 const KINDS: &[Kind] = &[
     Kind::new("h1-hello", Client::Http1, None),
     Kind::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
+    Kind::new("h1-to-h1-sites", Client::Http1, Some(Upstream::Http1)).of_file(),
     Kind::new("h2-hello", Client::Http2, None),
     Kind::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
+    Kind::new("h2-to-h1-sites", Client::Http2, Some(Upstream::Http1)).of_file(),
     Kind::new("h2-to-h2", Client::Http2, Some(Upstream::Http2)),
     Kind::new("h1-data-1MiB", Client::Http1, None).download(),
     Kind::new("h1-to-h1-1MiB", Client::Http1, Some(Upstream::Http1)).download(),
@@ -108,6 +124,7 @@ const KINDS: &[Kind] = &[
     Kind::new("h2-to-h1-1MiB-up", Client::Http2, Some(Upstream::Http1)).upload(),
     Kind::new("h3-hello", Client::Http3, None),
     Kind::new("h3-to-h1", Client::Http3, Some(Upstream::Http1)),
+    Kind::new("h3-to-h1-sites", Client::Http3, Some(Upstream::Http1)).of_file(),
     Kind::new("h3-data-1MiB", Client::Http3, None).download(),
     Kind::new("h3-handshake", Client::Handshakes, None),
 ];
@@ -140,8 +157,11 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             Upstream::Http1 => "http",
             Upstream::Http2 => "h2c",
         };
-        let target = format!("{scheme}://127.0.0.1:9000").parse();
-        gateway = gateway.to(target.map_err(|error| format!("{error}"))?);
+        let target = format!("{scheme}://127.0.0.1:9000");
+        gateway = match kind.is_of_file {
+            true => sites(&target)?.into_iter().fold(gateway, Gateway::site),
+            false => gateway.to(target.parse().map_err(|error| format!("{error}"))?),
+        };
         let acceptor = world.listen(&upstream).map_err(|error| error.to_string())?;
         let (theirs, bytes) = (world.clone(), kind.response_bytes);
         world.spawn(async move {
@@ -183,6 +203,25 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     match stop {
         Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
+    }
+}
+
+/// The sites of a file, that of the clients among the others.
+fn sites(target: &str) -> Result<Vec<Site>, String> {
+    let mut text = "[site]\n".to_owned();
+    for number in 0..SITES - 1 {
+        text += &format!("\"a{number}.example\" = \"http://127.0.0.1:1\"\n");
+        if number == SITES / 2 {
+            text += &format!("\"gateway\" = \"{target}\"\n");
+        }
+    }
+    let document = Document::new("blitz.toml", &text);
+    let (configuration, mut diagnostics) = read(&document, &Environment::default());
+    let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+    let sites = compile(&configuration, &mut read_file, &mut diagnostics);
+    match diagnostics.first() {
+        None => Ok(sites),
+        Some(diagnostic) => Err(diagnostic.message.clone()),
     }
 }
 

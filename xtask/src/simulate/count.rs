@@ -26,6 +26,12 @@ const INCREASE_MAX: f64 = 0.02;
 /// The same for all counts of two revisions on one machine.
 const AGAINST_INCREASE_MAX: f64 = 0.01;
 
+/// Kinds with this end go through a file with many sites, and their other halves to the target of a flag.
+const OF_SITES: &str = "-sites";
+
+/// Largest increase of their instructions over those of the other half.
+const SITES_INCREASE_MAX: f64 = 0.02;
+
 /// With a part of the reference below this it is not the same that is counted, or the reference is old.
 const PART_MIN: f64 = 0.8;
 
@@ -111,8 +117,10 @@ fn compare_all(
 ) -> Result<bool, String> {
     print_header();
     let mut is_good = true;
+    let mut counted = Vec::new();
     for kind in kinds {
         let each = checker.cost_each(kind)?;
+        counted.push((kind.as_str(), each[0]));
         let Some(before) = before(kind)? else {
             println!("{kind:<18}{}  {FILE} has no reference", columns(each));
             is_good = false;
@@ -123,7 +131,23 @@ fn compare_all(
         println!("{kind:<18}{}  {changes}{}", columns(each), verdict.text());
         is_good &= verdict == Verdict::Near;
     }
+    for (kind, increase) in increases_of_sites(&counted) {
+        let is_high = increase > SITES_INCREASE_MAX;
+        let verdict = if is_high { "  TOO HIGH" } else { "" };
+        println!("{kind} above a flag: {:.1} %{verdict}", increase * 100.0);
+        is_good &= !is_high;
+    }
     Ok(is_good)
+}
+
+/// By which part the requests through many sites have more instructions than those to the target of a flag.
+fn increases_of_sites<'k>(counted: &[(&'k str, f64)]) -> Vec<(&'k str, f64)> {
+    let increase = |&(kind, each): &(&'k str, f64)| {
+        let other = kind.strip_suffix(OF_SITES)?;
+        let (_, other) = counted.iter().find(|(kind, _)| *kind == other)?;
+        Some((kind, each / other - 1.0))
+    };
+    counted.iter().filter_map(increase).collect()
 }
 
 fn print_header() {
@@ -259,6 +283,15 @@ mod tests {
         assert_eq!(missing(&["h1", "h1-1MiB", "h2"]), None);
         assert_eq!(missing(&["h1-1MiB"]), Some("h1"));
         assert_eq!(missing(&[]), Some("h1"));
+    }
+
+    #[test]
+    fn sites_are_compared_with_the_same_requests_to_a_flag() {
+        let counted = [("h1", 1_000.0), ("h1-sites", 1_030.0), ("h2-sites", 1.0)];
+        let increases = increases_of_sites(&counted);
+        assert_eq!(increases.len(), 1);
+        assert_eq!(increases[0].0, "h1-sites");
+        assert!((increases[0].1 - 0.03).abs() < 1e-9);
     }
 
     #[test]
