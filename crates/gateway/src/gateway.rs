@@ -194,7 +194,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
     newest: &Arc<ArcSwap<Snapshot>>,
     options: Options,
     fallback: F,
-) -> impl Fn() -> (Rc<GatewayService>, ServeOptions) + Send + Sync + use<E, F> {
+) -> impl Fn() -> (Rc<GatewayService<E>>, ServeOptions) + Send + Sync + use<E, F> {
     let trusted = options.trusted_proxies.clone();
     let told = move |fields: &Fields, remote| told_client(fields, remote, &trusted);
     let hook = options.record_hook.clone();
@@ -241,7 +241,7 @@ fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<
 }
 
 /// Emits the record of a request that the server has refused.
-fn record_refused(service: &Rc<GatewayService>) -> Rc<RefusedObserver> {
+fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObserver> {
     let gateway = Rc::clone(service);
     Rc::new(move |refused: &RefusedRequest<'_>| {
         let snapshot = gateway.snapshot();

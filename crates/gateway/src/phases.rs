@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use blitz_http::{ClientError, Exchange, Response, Service};
-use blitz_site::Ended;
+use blitz_site::{Ended, Endpoint};
 
 use crate::grpc::poll_deadline;
 use crate::request::Request;
@@ -43,7 +43,7 @@ use send::send;
 pub(crate) use admit::check_method;
 pub(crate) use preflight::check_encryption;
 
-impl Service for GatewayService {
+impl<E: Endpoint> Service for GatewayService<E> {
     fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static {
         life_of_a_request(Rc::clone(self), exchange)
     }
@@ -53,7 +53,7 @@ impl Service for GatewayService {
 ///
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
-async fn life_of_a_request(gateway: Rc<GatewayService>, mut exchange: Exchange) {
+async fn life_of_a_request<E: Endpoint>(gateway: Rc<GatewayService<E>>, mut exchange: Exchange) {
     let snapshot = gateway.snapshot();
     let site = snapshot.sites().find(&exchange.request);
     let routed = preflight(&gateway, site, &exchange)
@@ -109,8 +109,8 @@ async fn life_of_a_request(gateway: Rc<GatewayService>, mut exchange: Exchange) 
 }
 
 /// Sends the request until there is a final response, or nowhere left to send it.
-async fn attempt(
-    gateway: &GatewayService,
+async fn attempt<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<Response, Ended> {
@@ -145,7 +145,7 @@ mod tests {
     /// Each request of a core has one, so they count where many requests wait.
     #[test]
     fn the_future_of_a_request_is_small() {
-        let future = size_of_output(life_of_a_request);
+        let future = size_of_output(life_of_a_request::<blitz::CoreService>);
         assert!(future <= 2080, "it takes {future} bytes");
     }
 }

@@ -53,8 +53,8 @@ pub(crate) struct ConnectFailure {
 impl<'a> Request<'a> {
     // A call of its own would copy it.
     #[inline(always)]
-    pub(crate) fn new(
-        gateway: &'a GatewayService,
+    pub(crate) fn new<E>(
+        gateway: &'a GatewayService<E>,
         site: &'a SiteRoutes,
         route: &ForwardRoute<'a>,
         exchange: Exchange,

@@ -12,7 +12,7 @@ use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
 use crate::upstream::UpstreamSet;
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
-pub(crate) struct GatewayService {
+pub(crate) struct GatewayService<E> {
     /// The newest one; requests hold older ones.
     pub(crate) snapshot: RefCell<Rc<CoreSnapshot>>,
     pub(crate) upstreams: RefCell<UpstreamSet>,
@@ -23,14 +23,14 @@ pub(crate) struct GatewayService {
     /// The apps of routes that this core has used.
     pub(crate) endpoints: RefCell<Vec<(EndpointMaker, Rc<dyn Endpoint>)>>,
     /// Answers requests that no target matches.
-    pub(crate) fallback: Rc<dyn Endpoint>,
+    pub(crate) fallback: Rc<E>,
     /// Working memory for field values; never borrowed across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The same for paths.
     pub(crate) path: RefCell<String>,
 }
 
-impl GatewayService {
+impl<E> GatewayService<E> {
     /// The snapshot for a request, which keeps it until its end.
     #[inline]
     pub(crate) fn snapshot(&self) -> Rc<CoreSnapshot> {
@@ -49,7 +49,7 @@ impl GatewayService {
     }
 }
 
-impl TakeSnapshot for GatewayService {
+impl<E> TakeSnapshot for GatewayService<E> {
     fn take(&self, snapshot: &Arc<Snapshot>) {
         let stays = |(maker, _): &(EndpointMaker, _)| snapshot.endpoints.contains(maker);
         self.endpoints.borrow_mut().retain(stays);

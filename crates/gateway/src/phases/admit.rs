@@ -9,8 +9,8 @@ use crate::route::ForwardRoute;
 use crate::service::GatewayService;
 
 /// Checks the request and replaces its path if the target has its own.
-pub(super) fn admit(
-    gateway: &GatewayService,
+pub(super) fn admit<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
@@ -52,8 +52,8 @@ fn count_down(head: &mut RequestHead) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn replace_path(
-    gateway: &GatewayService,
+fn replace_path<E>(
+    gateway: &GatewayService<E>,
     request: &mut Request<'_>,
     route: &ForwardRoute<'_>,
 ) -> Result<(), Rejection> {

@@ -14,8 +14,8 @@ use crate::sites::SiteRoutes;
 
 /// Sends the answer of the route, with its fields.
 #[inline(never)]
-pub(super) fn respond_answer(
-    gateway: &GatewayService,
+pub(super) fn respond_answer<E>(
+    gateway: &GatewayService<E>,
     site: &SiteRoutes,
     route: &Route,
     answer: &Answer,

@@ -24,8 +24,8 @@ const LARGE_HEAD_BYTES: usize = 8 * 1024;
 ///
 /// # Errors
 /// The name has no address, or all addresses that may be tried were tried.
-pub(super) async fn pick(
-    gateway: &GatewayService,
+pub(super) async fn pick<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use blitz_http::{Exchange, Pooled, PooledFuture, Status};
-use blitz_site::{EndpointMaker, HandedOver, Record, Responder, apply, count, emit};
+use blitz_site::{Endpoint, EndpointMaker, HandedOver, Record, Responder, apply, count, emit};
 
 use crate::grpc::{Call, Code};
 use crate::route::Route;
@@ -14,8 +14,8 @@ use crate::sites::SiteRoutes;
 /// Passes a request that no route matches to the fallback, if nobody observes records: the counters are the same
 /// without one. Returns what is left to do.
 #[inline]
-pub(super) fn pass_unobserved(
-    gateway: &GatewayService,
+pub(super) fn pass_unobserved<E: Endpoint>(
+    gateway: &GatewayService<E>,
     exchange: Exchange,
 ) -> Option<PooledFuture<'static, ()>> {
     count(|counters| counters.unrouted += 1);
@@ -30,13 +30,13 @@ pub(super) fn pass_unobserved(
 
 /// Whether a request that no route matches needs a record.
 #[inline]
-pub(super) fn needs_record(gateway: &GatewayService, exchange: &Exchange) -> bool {
+pub(super) fn needs_record<E>(gateway: &GatewayService<E>, exchange: &Exchange) -> bool {
     gateway.observers.see_all() || Call::of(&exchange.request).is_some()
 }
 
 /// Passes a request that no route matches to the fallback. A call gets a status, which the fallback does not know.
-pub(super) async fn pass_to_fallback(
-    gateway: &GatewayService,
+pub(super) async fn pass_to_fallback<E: Endpoint>(
+    gateway: &GatewayService<E>,
     site: &SiteRoutes,
     exchange: Exchange,
 ) {
@@ -59,8 +59,8 @@ pub(super) async fn pass_to_fallback(
 }
 
 /// Passes the request to the endpoint of its route.
-pub(super) async fn pass_to_endpoint(
-    gateway: &GatewayService,
+pub(super) async fn pass_to_endpoint<E>(
+    gateway: &GatewayService<E>,
     site: &SiteRoutes,
     route: &Route,
     maker: &EndpointMaker,

@@ -59,8 +59,8 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
 /// Responds to a request that is rejected before its route answers, with the rules of the route. A site's own are for
 /// requests that none of its routes matches.
 #[cold]
-pub(super) fn reject(
-    gateway: &GatewayService,
+pub(super) fn reject<E>(
+    gateway: &GatewayService<E>,
     exchange: Exchange,
     rejection: Rejection,
     site: Option<&SiteRoutes>,

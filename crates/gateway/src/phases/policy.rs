@@ -13,8 +13,8 @@ use crate::service::GatewayService;
 
 /// Edits the request's head for the upstream.
 #[inline(always)]
-pub(super) fn request_policy(
-    gateway: &GatewayService,
+pub(super) fn request_policy<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
@@ -48,7 +48,11 @@ pub(super) fn request_policy(
 
 /// Makes the changes that the configuration demands.
 #[inline(never)]
-fn change_request(gateway: &GatewayService, route: &ForwardRoute<'_>, request: &mut Request<'_>) {
+fn change_request<E>(
+    gateway: &GatewayService<E>,
+    route: &ForwardRoute<'_>,
+    request: &mut Request<'_>,
+) {
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;
@@ -66,8 +70,8 @@ fn change_request(gateway: &GatewayService, route: &ForwardRoute<'_>, request: &
 /// # Errors
 /// The client must not get a response like this.
 #[inline]
-pub(super) fn response_policy(
-    gateway: &GatewayService,
+pub(super) fn response_policy<E>(
+    gateway: &GatewayService<E>,
     request: &mut Request<'_>,
     mut response: Response,
 ) -> Result<Response, Ended> {
@@ -79,7 +83,7 @@ pub(super) fn response_policy(
 }
 
 /// Edits any response head for the client: interim, final, or the one that opens a tunnel.
-pub(super) fn edit_response(gateway: &GatewayService, head: &mut ResponseHead) {
+pub(super) fn edit_response<E>(gateway: &GatewayService<E>, head: &mut ResponseHead) {
     let scratch = &mut gateway.scratch.borrow_mut();
     forward::edit_response(head, gateway.options.via, scratch);
 }

@@ -14,8 +14,8 @@ const ACME_CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// The site of the request, if there is one. Checks how it came in.
 #[inline]
-pub(super) fn preflight<'a>(
-    gateway: &GatewayService,
+pub(super) fn preflight<'a, E>(
+    gateway: &GatewayService<E>,
     site: Option<&'a SiteRoutes>,
     exchange: &Exchange,
 ) -> Result<&'a SiteRoutes, Rejection> {
@@ -30,8 +30,8 @@ pub(super) fn preflight<'a>(
 
 /// Requests that came over HTTPS according to a trusted proxy need no redirect.
 #[inline]
-fn check_connection(
-    gateway: &GatewayService,
+fn check_connection<E>(
+    gateway: &GatewayService<E>,
     redirects: bool,
     exchange: &Exchange,
 ) -> Result<(), Rejection> {
@@ -82,7 +82,11 @@ pub(crate) fn check_encryption(head: &RequestHead) -> Result<(), Rejection> {
 
 /// URL of the same resource over HTTPS. The host is the client's: the
 /// gateway knows no other name of its own.
-pub(super) fn https_location(gateway: &GatewayService, head: &RequestHead, peer: &Peer) -> String {
+pub(super) fn https_location<E>(
+    gateway: &GatewayService<E>,
+    head: &RequestHead,
+    peer: &Peer,
+) -> String {
     let told = ProxyFacts::of(head, peer, &gateway.options.trusted_proxies);
     let told = told.map(|facts| facts.authority());
     let authority = told.as_deref().or(head.authority()).unwrap_or_default();

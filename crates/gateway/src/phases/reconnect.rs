@@ -22,8 +22,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 ///
 /// A name may have moved, so that the request waits once for the look-up that it has caused, at most for the
 /// connect timeout. With [`connect_retry`](crate::Options::connect_retry) all addresses are tried again.
-pub(super) async fn reconnect(
-    gateway: &GatewayService,
+pub(super) async fn reconnect<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> bool {
@@ -41,12 +41,15 @@ pub(super) async fn reconnect(
 }
 
 /// The same for a name without addresses, which is queried again and again.
-pub(super) async fn reconnect_unresolved(gateway: &GatewayService, request: &Request<'_>) -> bool {
+pub(super) async fn reconnect_unresolved<E>(
+    gateway: &GatewayService<E>,
+    request: &Request<'_>,
+) -> bool {
     wait_to_retry(gateway, request.record.started).await
 }
 
-async fn finds_other_addresses(
-    gateway: &GatewayService,
+async fn finds_other_addresses<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     tried: &Tried,
 ) -> bool {
@@ -64,7 +67,7 @@ async fn finds_other_addresses(
 }
 
 /// Waits for the next attempt; `false` if the time for attempts is over.
-async fn wait_to_retry(gateway: &GatewayService, since: Instant) -> bool {
+async fn wait_to_retry<E>(gateway: &GatewayService<E>, since: Instant) -> bool {
     let elapsed = blitz_http::now().saturating_duration_since(since);
     let left = gateway.options.connect_retry.saturating_sub(elapsed);
     if left.is_zero() {

@@ -19,8 +19,8 @@ pub(super) enum NoResponse {
 }
 
 /// Sends content and waits for the final response; interim ones are passed on as they come.
-pub(super) async fn await_response(
-    gateway: &GatewayService,
+pub(super) async fn await_response<E>(
+    gateway: &GatewayService<E>,
     request: &mut Request<'_>,
     stream: &mut ResponseStream,
 ) -> Result<Response, NoResponse> {

@@ -19,8 +19,8 @@ const UNPROCESSED_RETRIES_MAX: u8 = 8;
 /// There is none: sending it again might not have the effect of sending it once, or was tried often
 /// enough; a part of the response came; the content is not kept any more; or the budget of the upstream
 /// is used up.
-pub(super) fn prepare_retry(
-    gateway: &GatewayService,
+pub(super) fn prepare_retry<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     error: &ClientError,
@@ -48,8 +48,8 @@ pub(super) fn prepare_retry(
 }
 
 /// Whether the error allows another attempt, and what it says about the last one.
-fn next_attempt(
-    gateway: &GatewayService,
+fn next_attempt<E>(
+    gateway: &GatewayService<E>,
     request: &Request<'_>,
     error: &ClientError,
 ) -> Option<Processed> {

@@ -13,8 +13,8 @@ use crate::sites::SiteRoutes;
 /// # Errors
 /// Why the request is rejected, and the route that matches.
 #[inline]
-pub(super) fn route<'a>(
-    gateway: &GatewayService,
+pub(super) fn route<'a, E>(
+    gateway: &GatewayService<E>,
     site: &'a SiteRoutes,
     exchange: &mut Exchange,
 ) -> Result<Option<&'a Route>, (Rejection, Option<&'a Route>)> {
@@ -37,8 +37,8 @@ pub(super) fn route<'a>(
 }
 
 #[inline(never)]
-fn check(
-    gateway: &GatewayService,
+fn check<E>(
+    gateway: &GatewayService<E>,
     site: &SiteRoutes,
     route: &Route,
     exchange: &mut Exchange,

@@ -12,8 +12,8 @@ use crate::service::GatewayService;
 ///
 /// # Errors
 /// The connection cannot carry the request.
-pub(super) fn send(
-    gateway: &GatewayService,
+pub(super) fn send<E>(
+    gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     connection: Connection,
