@@ -80,6 +80,9 @@ fn ask(chosen: Option<&Path>, timeout: Duration) -> Outcome {
     let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
     match head.starts_with("HTTP/1.1 200 ") {
         true => Ok(content.to_owned()),
+        false if head.is_empty() => {
+            Err("blitz: the process has ended without an answer; its log has the reason".to_owned())
+        }
         false => Err(content.to_owned()),
     }
 }
@@ -155,14 +158,8 @@ impl ReloadedFile {
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
         let before: Vec<_> = running.listeners().map(shown).collect();
-        certificates.apply(tls);
-        let (changes, replaced) = running.replace(replacement);
-        replaced.map_err(|error| {
-            format!(
-                "{}\nthe listeners in use stay; the sites are the new ones\n",
-                problem(error)
-            )
-        })?;
+        let changes = running.replace(replacement, || certificates.apply(tls));
+        let changes = changes.map_err(|error| stays(problem(error)))?;
         let after: Vec<_> = running.listeners().map(shown).collect();
         let mut text = format!("{diagnostics}{summary}\n{}", lines(&changes));
         text += &listener_changes(&before, &after);

@@ -31,6 +31,7 @@ fn written(settings: &Settings, document: &Document) -> Option<String> {
     if let Action::Proxy(proxy) = &action.value {
         parts.push(document.slice(&proxy.to.span));
         parts.extend(proxy.path.as_ref().map(|path| document.slice(&path.span)));
+        parts.extend(proxy.host.as_ref().map(|host| document.slice(&host.span)));
         parts.dedup();
     }
     let text = parts.join(" ");

@@ -16,6 +16,7 @@ use clap::{Args, Command};
 
 use crate::listen;
 use crate::run::RunArguments;
+use crate::site_certificates::key_of;
 
 /// What of the flags a file can say.
 pub(crate) struct FileSettings<'a> {
@@ -162,9 +163,7 @@ impl File {
 
     /// A file finds the key of a certificate in it or beside it.
     fn certificates(&mut self, settings: &FileSettings<'_>) {
-        let is_found = |(certificate, key): &&(&Path, &Path)| {
-            *key == certificate.with_extension("key") || key == certificate
-        };
+        let is_found = |(certificate, key): &&(&Path, &Path)| key_of(certificate) == *key;
         let (found, others): (Vec<_>, Vec<_>) = settings
             .certificates
             .iter()
@@ -172,7 +171,7 @@ impl File {
         if !found.is_empty() {
             let files = found
                 .iter()
-                .map(|(certificate, _)| certificate.display().to_string());
+                .map(|(certificate, _)| absolute(certificate).display().to_string());
             self.list("certificates", files);
         }
         for (certificate, key) in others {
@@ -181,7 +180,7 @@ impl File {
                 "# --cert {} --key {}: add the certificate to `certificates`, and move its key to {}",
                 shown(&certificate.display().to_string()),
                 shown(&key.display().to_string()),
-                shown(&beside.display().to_string())
+                shown(&absolute(&beside).display().to_string())
             ));
         }
     }
@@ -310,6 +309,11 @@ fn shown(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
+}
+
+/// Flags are relative to the working folder, and a file to its own.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]

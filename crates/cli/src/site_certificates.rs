@@ -131,7 +131,7 @@ impl Search<'_> {
 }
 
 /// The key beside a certificate, or else the same file.
-fn key_of(certificate: &Path) -> PathBuf {
+pub(crate) fn key_of(certificate: &Path) -> PathBuf {
     let (chain, key) = KEY_OF_CHAIN;
     let is_chain = certificate.file_stem().is_some_and(|stem| stem == chain);
     let beside = [

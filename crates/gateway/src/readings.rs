@@ -12,14 +12,13 @@ pub(crate) fn is_ambiguous(path: &str) -> bool {
 /// of segments, take a backslash for a slash and several slashes for one, take what begins with two slashes for a
 /// reference with a host, and ignore a slash at the end.
 pub(crate) fn readings(path: &str) -> Vec<String> {
-    const CHANGES: [fn(&str) -> String; 7] = [
+    const CHANGES: [fn(&str) -> String; 6] = [
         without_parameters,
         decoded,
         without_parameters,
         with_slashes,
         without_host,
         without_empty_segments,
-        without_last_slash,
     ];
     let mut all = vec![path.to_owned()];
     for change in CHANGES {
@@ -30,15 +29,22 @@ pub(crate) fn readings(path: &str) -> Vec<String> {
             }
         }
     }
-    // What leads above the root is read as the root.
-    let resolved = all.iter().map(|reading| {
+    let mut resolved = Vec::with_capacity(2 * all.len());
+    for reading in all {
         let mut out = String::new();
-        match request_path::remove_dot_segments(reading, &mut out) {
-            Ok(()) => out,
-            Err(_) => "/".to_owned(),
+        // What leads above the root is read as the root.
+        if request_path::remove_dot_segments(&reading, &mut out).is_err() {
+            "/".clone_into(&mut out);
         }
-    });
-    resolved.collect()
+        // A dot segment at the end leaves a slash.
+        let without = without_last_slash(&out);
+        for reading in [out, without] {
+            if !resolved.contains(&reading) {
+                resolved.push(reading);
+            }
+        }
+    }
+    resolved
 }
 
 fn without_parameters(path: &str) -> String {

@@ -62,29 +62,29 @@ impl<'a> Reloading<'a> {
         })
     }
 
-    /// Replaces all sites and listeners. Each request ends with the sites that it began with, and upstreams that stay
-    /// keep their connections. Connections of listeners that stay are not closed; those of the others are drained. Returns
-    /// the sites that differ, by their first host.
+    /// Replaces all sites and listeners, and calls `apply` between: what else changes with them. Each request ends with the
+    /// sites that it began with, and upstreams that stay keep their connections. Connections of listeners that stay are not
+    /// closed; those of the others are drained. Returns the sites that differ, by their first host.
     ///
     /// # Errors
-    /// A core cannot open a listener, for example because it has no descriptor left: then the sites are replaced, and
-    /// the listeners stay as they are.
+    /// A core cannot open a listener, for example because it has no descriptor left; then nothing has changed.
     pub fn replace(
         &mut self,
         replacement: Replacement,
-    ) -> (Vec<(SiteChange, Host)>, Result<(), StartError>) {
+        apply: impl FnOnce(),
+    ) -> Result<Vec<(SiteChange, Host)>, StartError> {
         let Replacement {
             snapshot,
             listeners,
         } = replacement;
+        let superseded = self.serving.open_listeners(listeners)?;
+        apply();
         publish(self.serving.cores(), &snapshot);
         let before = self.newest.swap(Arc::clone(&snapshot));
         let changes = changes(&before.sites, &snapshot.sites);
         self.maker.retire(before);
-        let replaced = self
-            .serving
-            .replace_listeners(listeners, self.drain_timeout);
-        (changes, replaced.map_err(StartError::Serving))
+        self.serving.close_listeners(superseded, self.drain_timeout);
+        Ok(changes)
     }
 
     /// The listeners; port 0 is replaced by the port that was chosen.

@@ -1,5 +1,6 @@
 //! Sites: the host of a request decides whose routes apply.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use blitz_config::Host;
@@ -15,6 +16,9 @@ use crate::target::Target;
 
 pub(crate) use blitz_site::matcher::{host_of, without_brackets};
 
+/// A longer path that servers may read in several ways is refused to clients that any route refuses.
+const AMBIGUOUS_BYTES_MAX: usize = 1024;
+
 /// Hosts and their routes, before the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
@@ -29,10 +33,16 @@ pub struct Site {
 }
 
 impl Site {
-    /// Has an app answer the requests of this key. Its responses have the fields and pages that the site has for paths
-    /// without a route; who may come in is for the app to decide.
+    /// Has an app answer the requests of this key, with the rules that the site has for all paths: those of its route `/`,
+    /// or else those for paths without a route.
     pub fn serve(&mut self, key: RouteKey, app: EndpointMaker) {
-        let route = Route::to_endpoint(&key.to_string(), app, self.rules.clone());
+        let everything = RouteKey::parse("/");
+        let own = self
+            .routes
+            .iter()
+            .find(|(key, _)| Ok(key) == everything.as_ref());
+        let rules = own.map_or(&self.rules, |(_, route)| &route.rules);
+        let route = Route::to_endpoint(&key.to_string(), app, rules.clone());
         self.routes.push((key, route));
     }
 }
@@ -55,8 +65,8 @@ pub struct SiteRoutes {
     /// Its routes.
     pub routes: Routes,
     pub(crate) rules: Option<Arc<Rules>>,
-    /// Whether a route asks who the client is.
-    pub(crate) has_access_rules: bool,
+    /// Those that ask who the client is, each once.
+    pub(crate) access_rules: Box<[Arc<Rules>]>,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
     /// Whether requests that no route matches get the gateway's fallback instead of 404.
@@ -68,6 +78,12 @@ impl SiteRoutes {
     #[inline]
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Whether a route asks who the client is.
+    #[inline]
+    pub(crate) fn has_access_rules(&self) -> bool {
+        !self.access_rules.is_empty()
     }
 
     /// Checks who asks, and how.
@@ -83,9 +99,12 @@ impl SiteRoutes {
         client: impl FnOnce() -> Client,
     ) -> Result<(), Rejection> {
         let rules = route.rules.as_deref();
-        if self.has_access_rules {
+        if self.has_access_rules() {
             let client = client();
             let refuses = |rules: &Rules| !rules.admits(client);
+            if !self.access_rules.iter().any(|rules| refuses(rules)) {
+                return rules.map_or(Ok(()), |rules| rules.check_method(head));
+            }
             if rules.is_some_and(refuses) {
                 return Err(Rejection::Forbidden);
             }
@@ -101,7 +120,9 @@ impl SiteRoutes {
                 .into_iter()
                 .flatten()
                 .filter(|path| is_ambiguous(path));
-            if ambiguous.any(|path| readings(path).iter().any(is_refused)) {
+            // Readings cost time, which nobody who is refused elsewhere may demand at will.
+            let is_long = |path: &str| path.len() > AMBIGUOUS_BYTES_MAX;
+            if ambiguous.any(|path| is_long(path) || readings(path).iter().any(is_refused)) {
                 return Err(Rejection::AmbiguousPath);
             }
         }
@@ -146,7 +167,7 @@ impl Sites {
                 name: None,
                 routes: Routes::of_targets(targets)?,
                 rules: None,
-                has_access_rules: false,
+                access_rules: Box::default(),
                 redirects,
                 has_fallback: true,
             });
@@ -154,20 +175,16 @@ impl Sites {
         let mut has_names = false;
         for site in sites {
             for host in &site.hosts {
-                has_names |= *host != Host::Any;
+                // A site for all hosts comes before targets without one.
+                has_names |= *host != Host::Any || !all.is_empty();
                 insert(&mut table, host, all.len());
             }
-            let rules = site
-                .routes
-                .iter()
-                .filter_map(|(_, route)| route.rules.as_ref());
-            let has_access_rules = rules.into_iter().any(|rules| rules.has_access_rules());
             all.push(SiteRoutes {
                 name: site.hosts.first().map(Host::to_string),
                 hosts: site.hosts,
+                access_rules: access_rules(&site.routes),
                 routes: Routes::new(site.routes),
                 rules: site.rules,
-                has_access_rules,
                 redirects: site.redirect_https,
                 has_fallback: false,
             });
@@ -219,6 +236,15 @@ impl Sites {
             .flat_map(|site| site.routes.iter_mut());
         routes.filter_map(Route::forward_mut)
     }
+}
+
+/// The rules that ask who the client is, in the order of the routes.
+fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
+    let mut known = HashSet::new();
+    let rules = routes.iter().filter_map(|(_, route)| route.rules.as_ref());
+    let rules = rules.filter(|rules| rules.has_access_rules());
+    let rules = rules.filter(|rules| known.insert(Arc::as_ptr(rules)));
+    rules.cloned().collect()
 }
 
 /// Adds a host, which belongs to one site only; a site for all hosts replaces targets without one.

@@ -95,6 +95,10 @@ pub struct Serving {
     ended: Arc<AtomicUsize>,
 }
 
+/// Listeners that others have taken the place of.
+#[must_use = "they go on until they are closed"]
+pub struct Superseded(Vec<Number>);
+
 /// How long a core may take to open a listener; one that a handler blocks takes longer.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -121,7 +125,7 @@ impl Serving {
         self.listeners.iter().map(|entry| &entry.config)
     }
 
-    /// Keeps the addresses of these listeners, for [`Serving::replace_listeners`]. Those that are open already stay as
+    /// Keeps the addresses of these listeners, for [`Serving::open_listeners`]. Those that are open already stay as
     /// they are.
     ///
     /// # Errors
@@ -134,25 +138,22 @@ impl Serving {
         NewListeners::new(configs, &self.listeners, reserve)
     }
 
-    /// Opens these listeners on every core, and closes all others. Running exchanges of the others have `limit`; their
-    /// idle connections are closed, and their clients are told to open no more requests.
+    /// Opens these listeners on every core. All others are superseded, and go on until they are closed.
     ///
     /// # Errors
     /// [`StartError`] if one cannot be opened; then all stay as they were.
-    pub fn replace_listeners(
-        &mut self,
-        listeners: NewListeners,
-        limit: Duration,
-    ) -> Result<(), StartError> {
-        let before = self.numbers_in_use();
+    pub fn open_listeners(&mut self, listeners: NewListeners) -> Result<Superseded, StartError> {
+        let mut before = self.numbers_in_use();
         self.open(listeners, Duration::ZERO)?;
         let now = self.numbers_in_use();
-        let closed: Vec<_> = before
-            .into_iter()
-            .filter(|number| !now.contains(number))
-            .collect();
-        self.close(closed, limit);
-        Ok(())
+        before.retain(|number| !now.contains(number));
+        Ok(Superseded(before))
+    }
+
+    /// Closes listeners. Running exchanges have `limit`; idle connections are closed, and clients are told to begin no more
+    /// requests.
+    pub fn close_listeners(&self, superseded: Superseded, limit: Duration) {
+        self.close(superseded.0, limit);
     }
 
     fn numbers_in_use(&self) -> Vec<Number> {
@@ -168,7 +169,8 @@ impl Serving {
         let mut opened = Vec::new();
         for entry in &mut listeners.entries {
             if entry.number.is_none() {
-                let datagrams = bind_datagrams(&mut entry.config, self.cores.count(), end);
+                let datagrams =
+                    bind_datagrams(&mut entry.config, &self.listeners, self.cores.count(), end);
                 opened.push((self.numbers, (entry.config.clone(), datagrams)));
                 entry.number = Some(self.numbers);
                 self.numbers += 1;
@@ -298,6 +300,8 @@ impl Serving {
                     interrupted = true;
                     Duration::ZERO
                 }
+                // Nothing begins with another configuration any more.
+                Some(Signal::Hangup) if draining => continue,
                 Some(Signal::Hangup) => {
                     on_tick(&mut self, Tick::Reload);
                     continue;

@@ -232,6 +232,9 @@ impl Cores {
     pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
         let job = Arc::new(job);
         for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            if !mailbox.is_open() {
+                continue;
+            }
             let job = Arc::clone(&job);
             let mut message = Message::Run(Box::new(move || job(index)));
             // A core empties a full mailbox within a turn, unless it has ended.

@@ -133,10 +133,7 @@ impl Reader<'_> {
         if let Some(upstream) = upstreams.by_name.get_mut(&text.value) {
             upstream.is_used = true;
             let url = upstream.url.as_ref()?;
-            return Some(Placed {
-                value: url.value.clone(),
-                span: text.span,
-            });
+            return Some(url.clone());
         }
         let is_address = text.value.contains([':', '.']) || text.value == "localhost";
         if is_address {

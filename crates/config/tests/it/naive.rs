@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub(crate) const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
+/// Those of the keys, and one that no key names.
+pub(crate) const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PUT", "DELETE"];
 
 /// Keys of routes that overlap in all ways.
 pub(crate) const KEYS: [&str; 24] = [

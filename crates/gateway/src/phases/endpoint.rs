@@ -5,6 +5,7 @@ use std::rc::Rc;
 use blitz_http::{Exchange, Pooled, PooledFuture, Status};
 use blitz_site::{Endpoint, EndpointMaker, HandedOver, Record, Responder, apply, count, emit};
 
+use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::route::Route;
 use crate::rules::Facts;
@@ -72,6 +73,7 @@ pub(super) async fn pass_to_endpoint<E>(
     let edits = rules.map(|rules| rules.edit_response(head, peer, trusted));
     let edits = edits.unwrap_or_default();
     if let Some(changes) = rules.and_then(|rules| rules.request_edits.as_ref()) {
+        forward::ensure_request_id(&mut head.fields);
         let changes = changes.for_request(&Facts::of(head, peer, trusted));
         apply(&changes, &mut head.fields);
     }

@@ -28,7 +28,7 @@ pub(super) fn route<'a, E>(
     };
     let rules = route.rules.as_deref();
     let checked = match rules {
-        None if !site.has_access_rules => limit_content(exchange, gateway.options.body_bytes_max),
+        None if !site.has_access_rules() => limit_content(exchange, gateway.options.body_bytes_max),
         _ => check(gateway, site, route, exchange),
     };
     checked

@@ -137,6 +137,19 @@ fn site(gateway: Gateway, upstream: &Upstream, options: Options) -> Gateway {
         .fold(gateway.options(options), Gateway::site)
 }
 
+/// A site of these lines, whose app is below `/app`.
+fn with_rules(io: IoChoice, lines: &str) -> Proxy {
+    let text = format!("[site.\"*\"]\nrespond = 204\n{lines}\n");
+    let document = Document::new("blitz.toml", text);
+    let (configuration, mut diagnostics) = read(&document, &Environment::default());
+    let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+    let mut sites = compile(&configuration, &mut read_file, &mut diagnostics);
+    assert_eq!(diagnostics, []);
+    sites[0].serve(RouteKey::parse("/app").unwrap(), app());
+    let gateway = sites.into_iter().fold(Proxy::gateway(io), Gateway::site);
+    Proxy::start(gateway, &[])
+}
+
 struct Server {
     proxy: Proxy,
     records: Records,
@@ -202,6 +215,22 @@ scenarios! {
         }
         check(&records.all(CASES.len()), "a.example", Version::Http11);
         assert_eq!(proxy.counters().routed, CASES.len() as u64);
+    }
+
+    fn the_rules_of_a_site_hold_for_its_app(io) {
+        for (lines, request, status) in [
+            ("allow = [\"10.0.0.0/8\"]", "GET /app/hello HTTP/1.1\r\n", 403),
+            ("methods = [\"GET\"]", "POST /app/read HTTP/1.1\r\nContent-Length: 0\r\n", 405),
+            ("body_max = \"10\"", "POST /app/read HTTP/1.1\r\nContent-Length: 20\r\n", 413),
+            ("body_max = \"20\"", "GET /app/hello HTTP/1.1\r\n", 200),
+        ] {
+            let mut client = with_rules(io, lines).client();
+            client.send(format!("{request}Host: a.example\r\n\r\n"));
+            assert_eq!(client.response().status, status, "{lines}");
+        }
+        let mut client = with_rules(io, "request_headers.X-Tenant = \"{request_id}\"").client();
+        client.send("GET /app/asked HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert_ne!(client.response().text(), "none");
     }
 
     fn they_do_so_over_connections_that_multiplex(io) {

@@ -255,6 +255,7 @@ scenarios! {
             to = "{0}"
             raw_path = true
             "/admin".allow = ["10.0.0.0/8"]
+            "=/own".allow = ["10.0.0.0/8"]
         "#, upstream.url()));
         let status = |line: &str, host: &str| {
             ask(&mut proxy.client(), line, &format!("Host: {host}\r\n")).status
@@ -277,9 +278,16 @@ scenarios! {
             ("/x/../admin", 403),
             ("/x/../y", 200),
             ("/x//../y", 200),
+            ("/x//../own/", 400),
+            ("/x//../own/.", 400),
+            ("/x//../own/x/..", 400),
         ] {
             assert_eq!(status(&format!("GET {path}"), "raw.example"), expected, "{path}");
         }
+        // Readings of a long path would cost time.
+        let long = "/y".repeat(600);
+        assert_eq!(status(&format!("GET {long}"), "a.example"), 200);
+        assert_eq!(status(&format!("GET {long}//y"), "a.example"), 400);
         // The upstream would get GET.
         let mut client = h2(&proxy);
         for (path, expected) in [("/ws", 403), ("//ws", 400), ("/admin", 403), ("/post", 405)] {

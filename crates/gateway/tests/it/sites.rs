@@ -56,6 +56,18 @@ scenarios! {
         assert_eq!(proxy.counters().rejected(Rejection::UnknownPath), 2);
     }
 
+    fn a_site_for_all_hosts_comes_before_targets_without_one(io) {
+        let upstream = Upstream::with_text("target");
+        let document = Document::new("blitz.toml", "[site.\"*\"]\nrespond = \"200 site\"\n");
+        let (configuration, mut diagnostics) = read(&document, &Environment::default());
+        let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+        let sites = compile(&configuration, &mut read_file, &mut diagnostics);
+        let gateway = sites.into_iter().fold(Proxy::gateway(io), blitz_gateway::Gateway::site);
+        let mut client = Proxy::start(gateway, &[&upstream.url()]).client();
+        client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert_eq!(client.response().text(), "site");
+    }
+
     fn a_host_without_a_site_is_404(io) {
         let upstream = Upstream::with_text("a");
         let proxy = gateway(io, &format!("[site]\n\"a.example\" = \"{}\"\n", upstream.url()));

@@ -159,7 +159,7 @@ impl Proxy {
         let listeners: Vec<_> = running.listeners().cloned().collect();
         let mut running = running.reloading();
         let replacement = running.prepare(sites, listeners).unwrap();
-        running.replace(replacement).1.unwrap();
+        running.replace(replacement, || ()).unwrap();
         // The core answers behind the replacement.
         self.counters();
     }

@@ -52,7 +52,14 @@ impl NewListeners {
         reserve: impl Fn(&Address) -> io::Result<Reservation>,
     ) -> Result<NewListeners, StartError> {
         let mut open: Vec<_> = open.iter().collect();
+        let mut addresses: Vec<Address> = Vec::new();
         let entries = configs.into_iter().map(|asked| {
+            if addresses.iter().any(|other| overlap(other, &asked.address)) {
+                let problem = "another listener of this process has the address";
+                let error = io::Error::new(io::ErrorKind::InvalidInput, problem);
+                return Err(StartError::Listen(asked.address, error));
+            }
+            addresses.push(asked.address.clone());
             if let Some(same) = open.iter().position(|entry| entry.is_same(&asked)) {
                 let same = open.swap_remove(same);
                 return Ok(Entry {
@@ -103,14 +110,30 @@ pub fn try_reserve(
     NewListeners::new(configs, &[], Listener::try_reserve)
 }
 
-/// [`try_reserve`] for an address beside those of the listeners that are open. Where one of them has the same port, it
+/// [`reserve`] for an address beside those of the listeners that are open. Where one of them has the same port, it
 /// may be open for the new address as well, which only other programs may not be.
 pub(super) fn reserve_beside(open: &[Entry], address: &Address) -> io::Result<Reservation> {
     let port = port_of(address);
     let has_port = |entry: &Entry| port.is_some() && port_of(&entry.config.address) == port;
     match open.iter().any(has_port) {
         true => Listener::reserve_shared(address),
-        false => Listener::try_reserve(address),
+        // It waits for one of ours that is being closed.
+        false => Listener::reserve(address),
+    }
+}
+
+/// Whether two listeners would share connections. Port 0 becomes another one each time.
+fn overlap(a: &Address, b: &Address) -> bool {
+    let covers = |outer: &SocketAddr, inner: &SocketAddr| {
+        outer.ip() == inner.ip()
+            || outer.ip().is_unspecified() && (outer.is_ipv6() || inner.is_ipv4())
+    };
+    match (a, b) {
+        (Address::Tcp(a), Address::Tcp(b)) => {
+            a.port() != 0 && a.port() == b.port() && (covers(a, b) || covers(b, a))
+        }
+        (Address::Unix(a), Address::Unix(b)) => a == b,
+        _ => false,
     }
 }
 
@@ -148,9 +171,10 @@ pub(super) const DATAGRAMS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time between attempts to bind them.
 const DATAGRAMS_CHECK: Duration = Duration::from_millis(50);
 
-/// Binds the UDP sockets of a new listener. What cannot be bound is not served over HTTP/3.
+/// Binds the UDP sockets of a new listener beside those that are open. What cannot be bound is not served over HTTP/3.
 pub(super) fn bind_datagrams(
     config: &mut ListenerConfig,
+    open: &[Entry],
     cores: usize,
     end: Instant,
 ) -> Option<DatagramListener> {
@@ -161,7 +185,15 @@ pub(super) fn bind_datagrams(
             return None;
         }
     };
-    let datagrams = bind_until(address, cores, end).inspect_err(|error| {
+    let is_other = |entry: &Entry| {
+        let other = &entry.config;
+        other.http3 && other.address != config.address && overlap(&other.address, &config.address)
+    };
+    let bind = match open.iter().any(is_other) {
+        true => DatagramListener::bind_beside,
+        false => DatagramListener::bind,
+    };
+    let datagrams = bind_until(|| bind(address, cores), address, end).inspect_err(|error| {
         let remedy = datagrams_remedy(address, error);
         tracing::warn!(
             "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2 until a restart. {remedy}"
@@ -172,10 +204,14 @@ pub(super) fn bind_datagrams(
 }
 
 /// Binds the UDP sockets of an address; tries again until `end` while it is in use.
-fn bind_until(address: SocketAddr, cores: usize, end: Instant) -> io::Result<DatagramListener> {
+fn bind_until(
+    bind: impl Fn() -> io::Result<DatagramListener>,
+    address: SocketAddr,
+    end: Instant,
+) -> io::Result<DatagramListener> {
     let mut is_told = false;
     loop {
-        match DatagramListener::bind(address, cores) {
+        match bind() {
             Err(error) if is_in_use(&error) && Instant::now() < end => {
                 if !is_told {
                     is_told = true;

@@ -39,7 +39,8 @@ fn start(listeners: &[ListenerConfig]) -> Serving {
 
 fn replace(serving: &mut Serving, listeners: &[ListenerConfig]) {
     let new = serving.prepare(listeners.to_vec()).unwrap();
-    serving.replace_listeners(new, DRAIN).unwrap();
+    let superseded = serving.open_listeners(new).unwrap();
+    serving.close_listeners(superseded, DRAIN);
 }
 
 fn any_port() -> ListenerConfig {

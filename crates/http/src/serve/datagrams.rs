@@ -48,8 +48,28 @@ impl DatagramListener {
     /// # Errors
     /// The error of `bind(2)`, or there is no randomness.
     pub fn bind(address: SocketAddr, cores: usize) -> io::Result<DatagramListener> {
+        DatagramListener::bound(cores, |keys| {
+            DatagramGroup::bind(address, cores, keys.steering())
+        })
+    }
+
+    /// [`DatagramListener::bind`] beside a listener of this process at the same port of another address, one of which
+    /// includes the other.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn bind_beside(address: SocketAddr, cores: usize) -> io::Result<DatagramListener> {
+        DatagramListener::bound(cores, |keys| {
+            DatagramGroup::bind_beside(address, cores, keys.steering())
+        })
+    }
+
+    fn bound(
+        cores: usize,
+        bind: impl FnOnce(&Keys) -> io::Result<DatagramGroup>,
+    ) -> io::Result<DatagramListener> {
         let keys = Keys::new().map_err(io::Error::other)?;
-        let group = DatagramGroup::bind(address, cores, keys.steering())?;
+        let group = bind(&keys)?;
         Ok(DatagramListener {
             sockets: Sockets::Bound(group),
             keys,

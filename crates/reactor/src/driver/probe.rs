@@ -73,7 +73,7 @@ fn set_on_udp(name: libc::c_int, value: libc::c_int) -> Result<(), String> {
 /// The error of `bind(2)`, or the kernel refuses the program.
 pub fn steering() -> Result<(), String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let group = BoundGroup::bind(address, 2, &Steering::new([0; 16], 0));
+    let group = BoundGroup::bind(address, 2, &Steering::new([0; 16], 0), false);
     match group.map_err(|error| error.to_string())?.is_steered() {
         true => Ok(()),
         false => Err("the kernel refuses the BPF program".to_owned()),

@@ -49,7 +49,21 @@ impl DatagramGroup {
         cores: usize,
         steering: &Steering,
     ) -> io::Result<DatagramGroup> {
-        let group = BoundGroup::bind(address, cores, steering)?;
+        let group = BoundGroup::bind(address, cores, steering, false)?;
+        Ok(DatagramGroup(Arc::new(group)))
+    }
+
+    /// [`DatagramGroup::bind`] beside sockets of this process at the same port of another address, one of which includes
+    /// the other.
+    ///
+    /// # Errors
+    /// The error of `bind(2)`.
+    pub fn bind_beside(
+        address: SocketAddr,
+        cores: usize,
+        steering: &Steering,
+    ) -> io::Result<DatagramGroup> {
+        let group = BoundGroup::bind(address, cores, steering, true)?;
         Ok(DatagramGroup(Arc::new(group)))
     }
 

@@ -112,8 +112,10 @@ impl Listener {
     /// none is reset when the listener is dropped.
     pub fn refuse_new(&self) {
         core::with(|core| {
-            let sockets = core.sockets();
-            if let Some(handle) = sockets.table.listeners.0[self.index as usize].handle {
+            let mut sockets = core.sockets();
+            let entry = &mut sockets.table.listeners.0[self.index as usize];
+            entry.refusing = true;
+            if let Some(handle) = entry.handle {
                 sockets.table.driver.refuse_new(handle);
             }
         });
@@ -178,6 +180,8 @@ struct ListenerEntry {
     /// An accept is pending.
     armed: bool,
     closing: bool,
+    /// Other cores may have closed theirs already.
+    refusing: bool,
     /// The accept was cancelled; its last report is outstanding.
     stopping: bool,
     /// Accepted ahead of the task.
@@ -192,6 +196,7 @@ impl Listeners {
             handle: Some(listening.handle),
             armed: false,
             closing: false,
+            refusing: false,
             stopping: false,
             ahead: VecDeque::new(),
             waker: None,
@@ -251,7 +256,7 @@ impl Sockets<'_> {
     fn give(&self, index: u32, connection: Handle, is_full: bool) -> Option<Handle> {
         let load = &self.core.load;
         let entry = &self.table.listeners.0[index as usize];
-        if entry.closing || !load.should_give(is_full) {
+        if entry.closing || entry.refusing || !load.should_give(is_full) {
             return Some(connection);
         }
         let connection = match self.table.driver.detach(connection) {
@@ -277,7 +282,9 @@ impl Sockets<'_> {
     #[cold]
     pub(crate) fn take(&mut self, given: Given) {
         let mut listeners = self.table.listeners.0.iter_mut();
-        let entry = listeners.find(|entry| !entry.closing && entry.address == given.listener);
+        let is_open =
+            |entry: &&mut ListenerEntry| !entry.closing && entry.address == given.listener;
+        let entry = listeners.rfind(is_open);
         let Some(entry) = entry else {
             return;
         };

@@ -86,14 +86,18 @@ pub(crate) struct BoundGroup {
 }
 
 impl BoundGroup {
-    /// Binds `count` sockets to an address that no other socket has.
+    /// Binds `count` sockets to an address that no other socket has; if `is_beside`, others of this user may have it.
     pub(crate) fn bind(
         address: SocketAddr,
         count: usize,
         steering: &Steering,
+        is_beside: bool,
     ) -> io::Result<BoundGroup> {
-        // Without SO_REUSEPORT this fails if another socket has the address. It also finds a free port.
-        let (_, address) = bind(address, false)?;
+        let address = match is_beside {
+            true => address,
+            // Without SO_REUSEPORT this fails if another socket has the address. It also finds a free port.
+            false => bind(address, false)?.1,
+        };
         let mut group = BoundGroup {
             sockets: Vec::with_capacity(count),
             address,
