@@ -84,8 +84,10 @@ async fn life_of_a_request<E: Endpoint>(gateway: Rc<GatewayService<E>>, mut exch
     let mut request = Request::new(&gateway, site, route, exchange);
     let mut deadline = request.kind.deadline();
     // The phases are not a future of their own, because it would be copied here.
-    let admitted = admit(&gateway, route, &mut request)
-        .and_then(|()| request_policy(&gateway, route, &mut request));
+    let admitted = match admit(&gateway, route, &mut request) {
+        Ok(()) => request_policy(&gateway, route, &mut request),
+        Err(ended) => Err(ended),
+    };
     let responded = match admitted {
         Ok(()) => {
             let mut attempts = pin!(attempt(&gateway, route, &mut request));

@@ -35,7 +35,7 @@ pub(crate) enum ResponseContent {
 }
 
 impl RequestKind {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(
         head: &RequestHead,
         body: &RecvBody,

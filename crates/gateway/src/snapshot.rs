@@ -134,7 +134,7 @@ impl CoreSnapshot {
     }
 
     /// The state of an upstream of this snapshot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn balancer(
         &self,
         number: usize,

@@ -204,7 +204,7 @@ impl fmt::Debug for RecordHook {
 
 impl<'a> Record<'a> {
     /// The record of a request that begins now.
-    #[inline]
+    #[inline(always)]
     pub fn new(
         head: &RequestHead,
         client: Rc<Peer>,

@@ -75,7 +75,7 @@ impl<'a> Responder<'a> {
     }
 
     /// Sends a complete response.
-    #[inline]
+    #[inline(always)]
     pub fn send(mut self, head: &mut ResponseHead, content: Chunk) {
         self.edit(head);
         if let Some(record) = &mut self.record {

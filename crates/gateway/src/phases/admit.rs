@@ -9,6 +9,7 @@ use crate::route::ForwardRoute;
 use crate::service::GatewayService;
 
 /// Checks the request and replaces its path if the target has its own.
+#[inline(always)]
 pub(super) fn admit<E>(
     gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,

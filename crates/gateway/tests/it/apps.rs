@@ -224,11 +224,13 @@ scenarios! {
             ("body_max = \"10\"", "POST /app/read HTTP/1.1\r\nContent-Length: 20\r\n", 413),
             ("body_max = \"20\"", "GET /app/hello HTTP/1.1\r\n", 200),
         ] {
-            let mut client = with_rules(io, lines).client();
+            let proxy = with_rules(io, lines);
+            let mut client = proxy.client();
             client.send(format!("{request}Host: a.example\r\n\r\n"));
             assert_eq!(client.response().status, status, "{lines}");
         }
-        let mut client = with_rules(io, "request_headers.X-Tenant = \"{request_id}\"").client();
+        let proxy = with_rules(io, "request_headers.X-Tenant = \"{request_id}\"");
+        let mut client = proxy.client();
         client.send("GET /app/asked HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert_ne!(client.response().text(), "none");
     }

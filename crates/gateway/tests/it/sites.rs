@@ -63,7 +63,8 @@ scenarios! {
         let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
         let sites = compile(&configuration, &mut read_file, &mut diagnostics);
         let gateway = sites.into_iter().fold(Proxy::gateway(io), blitz_gateway::Gateway::site);
-        let mut client = Proxy::start(gateway, &[&upstream.url()]).client();
+        let proxy = Proxy::start(gateway, &[&upstream.url()]);
+        let mut client = proxy.client();
         client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert_eq!(client.response().text(), "site");
     }
