@@ -163,7 +163,11 @@ impl File {
 
     /// A file finds the key of a certificate in it or beside it.
     fn certificates(&mut self, settings: &FileSettings<'_>) {
-        let is_found = |(certificate, key): &&(&Path, &Path)| key_of(certificate) == *key;
+        let is_found = |(certificate, key): &&(&Path, &Path)| {
+            *key == certificate.with_extension("key")
+                || key == certificate
+                || *key == key_of(certificate)
+        };
         let (found, others): (Vec<_>, Vec<_>) = settings
             .certificates
             .iter()
