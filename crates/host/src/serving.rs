@@ -75,6 +75,13 @@ pub fn start<S: Service>(
     Ok(serving)
 }
 
+fn log_drain(limit: Duration) {
+    match limit < FOREVER {
+        true => tracing::info!("draining: running requests have {limit:?} to end"),
+        false => tracing::info!("draining: running requests have no time limit"),
+    }
+}
+
 fn warn_of_few_sockets(cores: &Cores) {
     let limit = cores.sockets_max();
     if limit < SOCKETS_FEW {
@@ -287,12 +294,7 @@ impl Serving {
                     break;
                 }
                 Some(Signal::Terminate | Signal::Quit) => {
-                    match drain_timeout < FOREVER {
-                        true => tracing::info!(
-                            "draining: running requests have {drain_timeout:?} to end"
-                        ),
-                        false => tracing::info!("draining: running requests have no time limit"),
-                    }
+                    log_drain(drain_timeout);
                     drain_timeout
                 }
                 Some(Signal::Interrupt) if interrupted => return Err(EndError::Interrupted),
