@@ -176,7 +176,7 @@ enum NewCertificates {
     Kept,
     Replaced(PreparedCertificates),
     /// There was no listener for TLS before.
-    First(Tls),
+    First(Box<Tls>),
 }
 
 impl NewCertificates {
@@ -193,7 +193,8 @@ impl NewCertificates {
                 Ok(prepared.map_or(NewCertificates::Kept, NewCertificates::Replaced))
             }
             None if file.tls_listeners.is_empty() => Ok(NewCertificates::Kept),
-            None => Tls::load(arguments, &file.certificates).map(NewCertificates::First),
+            None => Tls::load(arguments, &file.certificates)
+                .map(|tls| NewCertificates::First(Box::new(tls))),
         }
     }
 
@@ -208,7 +209,7 @@ impl NewCertificates {
     fn apply(self, in_use: &mut Option<Tls>) {
         match self {
             NewCertificates::Kept => {}
-            NewCertificates::First(tls) => *in_use = Some(tls),
+            NewCertificates::First(tls) => *in_use = Some(*tls),
             NewCertificates::Replaced(certificates) => {
                 if let Some(tls) = in_use {
                     tls.apply(certificates);

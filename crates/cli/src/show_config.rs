@@ -163,7 +163,7 @@ impl File {
 
     /// A file finds the key of a certificate in it or beside it.
     fn certificates(&mut self, settings: &FileSettings<'_>) {
-        let is_found = |(certificate, key): &&(&Path, &Path)| {
+        let is_found = |(certificate, key): &(&Path, &Path)| {
             *key == certificate.with_extension("key")
                 || key == certificate
                 || *key == key_of(certificate)
@@ -171,7 +171,7 @@ impl File {
         let (found, others): (Vec<_>, Vec<_>) = settings
             .certificates
             .iter()
-            .partition(|pair| is_found(&pair));
+            .partition(|pair| is_found(pair));
         if !found.is_empty() {
             let files = found
                 .iter()

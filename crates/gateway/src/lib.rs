@@ -52,5 +52,5 @@ pub use upgrade::{UpgradeProtocol, UpgradeProtocolError};
 
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
-    Counters, Ended, Failure, LoadedFile, Record, RecordHook, Rejection, counters,
+    Counters, Ended, Failure, LoadedFile, Record, RecordHook, Rejection, RouteName, counters,
 };

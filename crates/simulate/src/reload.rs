@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Record, RecordHook, Site, SteppedReloads, Target, compile};
+use blitz_gateway::{Record, RecordHook, RouteName, Site, SteppedReloads, Target, compile};
 use blitz_reactor::simulation::World;
 
 use crate::ledger::Ledger;
@@ -145,7 +145,7 @@ impl Observed {
         let routed = Arc::clone(&self.routed);
         RecordHook::new(move |record: &Record<'_>, head| {
             let id = head.path().rsplit('/').next();
-            let upstream = record.route.and_then(|route| route.upstream());
+            let upstream = record.route.and_then(RouteName::upstream);
             let request = RoutedRequest {
                 id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
                 core: blitz_http::core_index(),

@@ -161,7 +161,7 @@ fn a_unix_socket_comes_and_goes_with_its_file() {
     for _ in 0..3 {
         replace(&mut serving, &[stays.clone(), socket.clone()]);
         assert!(UnixStream::connect(&path).is_ok());
-        replace(&mut serving, &[stays.clone()]);
+        replace(&mut serving, std::slice::from_ref(&stays));
         let end = Instant::now() + Duration::from_secs(5);
         while path.exists() {
             assert!(Instant::now() < end, "the file stays");
