@@ -100,6 +100,7 @@ move_listeners() {
 # begin_on_moving TURN: starts clients of the listeners that the next reload closes; they end when "$scratch/stop$1" exists.
 begin_on_moving() {
   local version
+  rm -f "$scratch/stop$1"
   background "sockets$1" python3 "$here/reload_clients.py" sockets "ws://127.0.0.1:$moving/socket" \
     "wss://localhost:$moving_tls/socket" "$ca" 2 "$scratch/stop$1"
   for version in 1.1 2 3; do
