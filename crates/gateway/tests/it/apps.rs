@@ -126,28 +126,24 @@ fn site(gateway: Gateway, upstream: &Upstream, options: Options) -> Gateway {
         upstream.url(),
         upstream.url(),
     );
+    with_app(gateway.options(options), text)
+}
+
+/// The gateway with the sites of a text, the first of which has the app below `/app`.
+fn with_app(gateway: Gateway, text: String) -> Gateway {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
     let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
     let mut sites = compile(&configuration, &mut read_file, &mut diagnostics);
     assert_eq!(diagnostics, []);
     sites[0].serve(RouteKey::parse("/app").unwrap(), app());
-    sites
-        .into_iter()
-        .fold(gateway.options(options), Gateway::site)
+    sites.into_iter().fold(gateway, Gateway::site)
 }
 
 /// A site of these lines, whose app is below `/app`.
 fn with_rules(io: IoChoice, lines: &str) -> Proxy {
     let text = format!("[site.\"*\"]\nrespond = 204\n{lines}\n");
-    let document = Document::new("blitz.toml", text);
-    let (configuration, mut diagnostics) = read(&document, &Environment::default());
-    let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
-    let mut sites = compile(&configuration, &mut read_file, &mut diagnostics);
-    assert_eq!(diagnostics, []);
-    sites[0].serve(RouteKey::parse("/app").unwrap(), app());
-    let gateway = sites.into_iter().fold(Proxy::gateway(io), Gateway::site);
-    Proxy::start(gateway, &[])
+    Proxy::start(with_app(Proxy::gateway(io), text), &[])
 }
 
 struct Server {
