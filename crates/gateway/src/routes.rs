@@ -90,7 +90,7 @@ impl Routes {
 
     /// The route for this path, which must be normalised (rule 10), and method. `token` is the name of
     /// [`Method::Other`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_for(&self, path: &str, method: Method, token: &str) -> Option<&Route> {
         let position = self.table.position(path, method, token)?;
         Some(&self.values[position])

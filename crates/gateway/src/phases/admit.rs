@@ -17,9 +17,11 @@ pub(super) fn admit<E>(
 ) -> Result<(), Ended> {
     let head = &mut *request.head;
     request.kind.normalize(head);
-    check_method(head)
-        .and_then(|()| replace_path(gateway, request, route))
-        .map_err(Ended::Rejected)
+    let checked = match check_method(head) {
+        Ok(()) => replace_path(gateway, request, route),
+        Err(rejection) => Err(rejection),
+    };
+    checked.map_err(Ended::Rejected)
 }
 
 /// `TRACE` would show a client's credentials to scripts in its browser; `CONNECT` is for forward

@@ -12,6 +12,7 @@ use crate::service::GatewayService;
 ///
 /// # Errors
 /// The connection cannot carry the request.
+#[inline(always)]
 pub(super) fn send<E>(
     gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
