@@ -5,13 +5,18 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use blitz_config::{Configuration, Diagnostic, Document, Environment, Placed, Severity, Span};
-use blitz_gateway::{Site, TrustedProxy, compile};
+use blitz_config::{
+    Configuration, Diagnostic, Document, Environment, Placed, Process, Server, Severity, Socket,
+    Span,
+};
+use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::Address;
 
-use crate::{listen, loaded_file, secrets, site_certificates};
+use crate::watch::Watch;
+use crate::{listen, loaded_file, process, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -52,6 +57,10 @@ pub(crate) struct ConfigFile {
     pub(crate) sites: Vec<Site>,
     /// Files of certificates, each with the file of its key.
     pub(crate) certificates: Vec<(PathBuf, PathBuf)>,
+    /// The file itself and all that it names, with the folders where further certificates may appear.
+    files: Vec<PathBuf>,
+    /// When it began to be read.
+    started: SystemTime,
 }
 
 impl ConfigFile {
@@ -65,6 +74,7 @@ impl ConfigFile {
             true => path.join(FILE_NAME),
             false => path.to_owned(),
         };
+        let started = SystemTime::now();
         let content = loaded_file::read_regular(&path, FILE_BYTES_MAX);
         let text = content.and_then(|content| {
             String::from_utf8(content).map_err(|_| io::Error::other("it is not UTF-8"))
@@ -79,9 +89,16 @@ impl ConfigFile {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         let variables: Environment = env::vars_os().filter_map(in_unicode).collect();
-        let (configuration, mut diagnostics) = blitz_config::read(&document, &variables);
+        let (mut configuration, mut diagnostics) = blitz_config::read(&document, &variables);
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut read = |file: &str| loaded_file::read(folder, file);
+        if let Some(Socket::Path(socket)) = socket_of(&mut configuration) {
+            *socket = folder.join(&socket).display().to_string();
+        }
+        let mut files = vec![path.clone()];
+        let mut read = |file: &str| {
+            files.push(folder.join(file));
+            loaded_file::read(folder, file)
+        };
         let mut sites = compile(&configuration, &mut read, &mut diagnostics);
         secrets::hide(&configuration, &document, &mut sites);
         if request_trailers {
@@ -110,8 +127,12 @@ impl ConfigFile {
             );
             checker.error("tls-without-listener", &site.host.span, message, label);
         }
+        checker.server(&configuration.process.server);
         let mut diagnostics = checker.diagnostics;
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
+        files.extend(site_certificates::folders(&configuration, folder));
+        let pairs = certificates.iter();
+        files.extend(pairs.flat_map(|(file, key)| [file.clone(), key.clone()]));
         secrets::hide_in(&mut diagnostics, &document);
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
         Ok(ConfigFile {
@@ -123,7 +144,14 @@ impl ConfigFile {
             trusted_proxies,
             sites,
             certificates,
+            files,
+            started,
         })
+    }
+
+    /// Watches all files that it was read from, if it says so.
+    pub(crate) fn watch(&self, process: &Process) -> Option<Watch> {
+        process::watches(process).then(|| Watch::new(self.files.clone(), self.started))
     }
 
     /// Its sites alone; the text and the model, which are much larger, are freed.
@@ -188,6 +216,11 @@ impl ConfigFile {
     }
 }
 
+fn socket_of(configuration: &mut Configuration) -> Option<&mut Socket> {
+    let socket = configuration.process.control.socket.as_mut()?;
+    Some(&mut socket.value)
+}
+
 /// Checks of values that need other crates or files.
 struct Checker {
     diagnostics: Vec<Diagnostic>,
@@ -211,6 +244,25 @@ impl Checker {
             }
         }
         parsed
+    }
+
+    fn server(&mut self, server: &Server) {
+        let id = server.id.as_ref();
+        let id = id.and_then(|id| Some((id, id.value.parse::<LoopId>().err()?.to_string())));
+        if let Some((id, error)) = id {
+            let (problem, remedy) = error.split_once("\n  ").unwrap_or((&error, ""));
+            self.error("id", &id.span, problem, remedy);
+        }
+        let is_off = server.http3.as_ref().is_some_and(|http3| !http3.value);
+        if let (Some(port), true) = (&server.alt_svc_port, is_off) {
+            let message = "`alt_svc_port` is for HTTP/3, which `http3 = false` switches off";
+            self.error(
+                "contradiction",
+                &port.span,
+                message,
+                "leave out one of the two",
+            );
+        }
     }
 
     fn error(&mut self, code: &'static str, span: &Span, message: &str, label: &str) {

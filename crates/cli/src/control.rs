@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use blitz::extract::State;
 use blitz::{App, Response, Status, blocking};
+use blitz_config::{Placed, Socket};
 use blitz_host::serving::{self, ListenerConfig, Serving};
 use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions, Signal};
 
@@ -61,10 +62,10 @@ impl Control {
     ///
     /// # Errors
     /// The problem and the remedy.
-    pub(crate) fn open(chosen: Option<&Path>) -> Result<Option<Control>, String> {
-        match chosen {
-            Some(path) if path == Path::new(OFF) => Ok(None),
-            Some(path) => Control::open_at(path).map(Some),
+    pub(crate) fn open(chosen: Option<&Placed<Socket>>) -> Result<Option<Control>, String> {
+        match chosen.map(|chosen| &chosen.value) {
+            Some(Socket::Off) => Ok(None),
+            Some(Socket::Path(path)) => Control::open_at(Path::new(path)).map(Some),
             None => {
                 let opened = Control::open_usual();
                 if let Err(problem) = &opened {

@@ -90,6 +90,15 @@ fn top(file: &ConfigFile) -> String {
     };
     text += &list(file, "trusted_proxies", &configuration.trusted_proxies);
     text += &list(file, "certificates", &configuration.certificates);
+    for (key, _, span) in configuration.process.written() {
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            text,
+            "{key} = {}  # {}",
+            file.slice(&span),
+            file.line_of(&span)
+        );
+    }
     text.push('\n');
     text
 }

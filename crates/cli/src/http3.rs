@@ -3,10 +3,11 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use blitz_host::serving::{AltSvc, ListenerConfig};
+use blitz_config::Server;
 use clap::{Args, ValueEnum};
 
 use crate::heading;
+use crate::process_flags::given;
 use crate::timeouts::duration_or;
 
 #[derive(Debug, Clone, Args)]
@@ -65,16 +66,10 @@ impl Http3Arguments {
         Err(format!("{problem}\n  leave out one of the two"))
     }
 
-    pub(crate) fn apply(&self, listener: ListenerConfig) -> ListenerConfig {
-        let default = AltSvc::default();
-        ListenerConfig {
-            http3: self.is_on(),
-            alt_svc: AltSvc {
-                port: self.alt_svc_port.map(NonZeroU16::get),
-                max_age: self.alt_svc_max_age.unwrap_or(default.max_age),
-            },
-            ..listener
-        }
+    pub(crate) fn set(&self, server: &mut Server) {
+        server.http3 = given(self.http3.map(|switch| switch == Switch::On));
+        server.alt_svc_port = given(self.alt_svc_port.map(|port| port.get().into()));
+        server.alt_svc_max_age = given(self.alt_svc_max_age);
     }
 
     fn is_on(&self) -> bool {

@@ -1,13 +1,13 @@
 //! The listeners of flags or of a file, for clear text and for TLS.
 
+use blitz_config::Process;
 use blitz_gateway::StartError;
 use blitz_host::serving::{self, ListenerConfig};
 use blitz_http::Address;
 
 use crate::config::ConfigFile;
-use crate::http3::Http3Arguments;
-use crate::listen;
 use crate::tls::Tls;
+use crate::{listen, process};
 
 /// The listeners for clear text and for TLS.
 #[derive(Debug, Clone)]
@@ -28,13 +28,13 @@ impl Listeners {
     }
 
     /// With the certificates that listeners for TLS have; without them there are no such listeners.
-    pub(crate) fn configs(&self, http3: &Http3Arguments, tls: Option<&Tls>) -> Vec<ListenerConfig> {
+    pub(crate) fn configs(&self, process: &Process, tls: Option<&Tls>) -> Vec<ListenerConfig> {
         let slot = tls.map(Tls::slot);
         let secure = slot.iter().flat_map(|slot| {
             let addresses = self.tls.iter().cloned();
             addresses.map(|address| ListenerConfig::secure(address, slot.clone()))
         });
-        let secure = secure.map(|listener| http3.apply(listener));
+        let secure = secure.map(|listener| process::listener(process, listener));
         self.plain.iter().cloned().chain(secure).collect()
     }
 

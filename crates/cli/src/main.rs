@@ -22,6 +22,8 @@ mod listeners;
 mod load;
 mod loaded_file;
 mod message_limits;
+mod process;
+mod process_flags;
 mod reload;
 mod run;
 mod secrets;
@@ -35,6 +37,7 @@ mod upgrades;
 mod upkeep;
 mod upstream_tls;
 mod version;
+mod watch;
 
 use std::env;
 use std::process::ExitCode;

@@ -1,90 +1,90 @@
-//! The limits of heads and trailers of `blitz run`: the flags, and the options that they set.
+//! The limits of heads and trailers of `blitz run`: the flags.
 
-use blitz_gateway::Options;
+use blitz_config::{Bytes, MessageLimits};
 use clap::Args;
 
 use crate::heading;
+use crate::process_flags::given;
 use crate::size::parse_size;
 
 /// The largest section: heads are held in memory, and those of a core have 16 MiB.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The most fields, or lines of a cookie, of a section.
-const FIELDS_MAX: usize = 10_000;
+const FIELDS_MAX: u64 = 10_000;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MessageLimitArguments {
-    /// The most bytes of a request's fields; 431 beyond
+    /// The most bytes of a request's fields; 431 beyond [default: 32k]
     ///
     /// Write bytes, 64k or 1m, the most. Over HTTP/2 and HTTP/3 it is announced to clients, together with
     /// --request-line-max.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "32k", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    head_max: usize,
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    head_max: Option<u64>,
 
-    /// The most fields of a request; 431 beyond
+    /// The most fields of a request; 431 beyond [default: 100]
     ///
     /// At most 10000. The lines of a cookie over HTTP/2 and HTTP/3 are one field.
-    #[arg(long, value_name = "N", value_parser = fields, default_value = "100", allow_negative_numbers = true, help_heading = heading::LIMITS)]
-    fields_max: usize,
+    #[arg(long, value_name = "N", value_parser = fields, allow_negative_numbers = true, help_heading = heading::LIMITS)]
+    fields_max: Option<u64>,
 
-    /// The most lines of a request's cookie over HTTP/2 and HTTP/3, where each may have one; 431 beyond
+    /// The most lines of a request's cookie over HTTP/2 and HTTP/3, where each may have one; 431 beyond [default: 1000]
     ///
     /// At most 10000.
-    #[arg(long, value_name = "N", value_parser = fields, default_value = "1000", allow_negative_numbers = true, help_heading = heading::LIMITS)]
-    cookies_max: usize,
+    #[arg(long, value_name = "N", value_parser = fields, allow_negative_numbers = true, help_heading = heading::LIMITS)]
+    cookies_max: Option<u64>,
 
-    /// The most bytes of a request line, or of a target over HTTP/2 and HTTP/3; 414 beyond
+    /// The most bytes of a request line, or of a target over HTTP/2 and HTTP/3; 414 beyond [default: 8k]
     ///
     /// Write bytes, 16k or 1m, the most.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "8k", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    request_line_max: usize,
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    request_line_max: Option<u64>,
 
-    /// The most bytes of a request's trailers; 431 beyond
+    /// The most bytes of a request's trailers; 431 beyond [default: 8k]
     ///
     /// Write bytes, 64k or 1m, the most.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "8k", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    trailers_max: usize,
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    trailers_max: Option<u64>,
 
-    /// The most fields of a request's trailers; 431 beyond
+    /// The most fields of a request's trailers; 431 beyond [default: 32]
     ///
     /// At most 10000.
-    #[arg(long, value_name = "N", value_parser = fields, default_value = "32", allow_negative_numbers = true, help_heading = heading::LIMITS)]
-    trailer_fields_max: usize,
+    #[arg(long, value_name = "N", value_parser = fields, allow_negative_numbers = true, help_heading = heading::LIMITS)]
+    trailer_fields_max: Option<u64>,
 
-    /// The most bytes of the fields of an upstream's response, and of its trailers; 502 beyond
+    /// The most bytes of the fields of an upstream's response, and of its trailers; 502 beyond [default: 32k]
     ///
     /// Write bytes, 64k or 1m, the most. Over HTTP/2 it is announced to upstreams.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "32k", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    upstream_head_max: usize,
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    upstream_head_max: Option<u64>,
 
-    /// The most fields of an upstream's response, and of its trailers; 502 beyond
+    /// The most fields of an upstream's response, and of its trailers; 502 beyond [default: 200]
     ///
     /// At most 10000.
-    #[arg(long, value_name = "N", value_parser = fields, default_value = "200", allow_negative_numbers = true, help_heading = heading::LIMITS)]
-    upstream_fields_max: usize,
+    #[arg(long, value_name = "N", value_parser = fields, allow_negative_numbers = true, help_heading = heading::LIMITS)]
+    upstream_fields_max: Option<u64>,
 }
 
 impl MessageLimitArguments {
-    pub(crate) fn apply(&self, options: &mut Options) {
-        let limits = &mut options.limits;
-        limits.head_bytes_max = self.head_max;
-        limits.fields_max = self.fields_max;
-        limits.cookie_crumbs_max = self.cookies_max;
-        limits.request_line_bytes_max = self.request_line_max;
-        limits.trailer_bytes_max = self.trailers_max;
-        limits.trailer_fields_max = self.trailer_fields_max;
-        limits.fit_header_blocks();
-        let limits = &mut options.client.limits;
-        limits.head_bytes_max = self.upstream_head_max;
-        limits.response_fields_max = self.upstream_fields_max;
-        limits.fit_header_blocks();
+    pub(crate) fn settings(&self) -> MessageLimits {
+        let bytes = |bytes: Option<u64>| given(bytes.map(Bytes));
+        MessageLimits {
+            head_max: bytes(self.head_max),
+            fields_max: given(self.fields_max),
+            cookies_max: given(self.cookies_max),
+            request_line_max: bytes(self.request_line_max),
+            trailers_max: bytes(self.trailers_max),
+            trailer_fields_max: given(self.trailer_fields_max),
+            upstream_head_max: bytes(self.upstream_head_max),
+            upstream_fields_max: given(self.upstream_fields_max),
+        }
     }
 }
 
-fn bytes(value: &str) -> Result<usize, String> {
+fn bytes(value: &str) -> Result<u64, String> {
     let remedy = "write bytes, or 64k (KiB), and at most 1m";
     match parse_size(value) {
-        Some(bytes @ 1..=BYTES_MAX) => Ok(bytes as usize),
+        Some(bytes @ 1..=BYTES_MAX) => Ok(bytes),
         Some(0) => Err(format!("0 would refuse every message\n  {remedy}")),
         Some(_) => Err(format!(
             "this is more than a core can hold for each request\n  {remedy}"
@@ -93,7 +93,7 @@ fn bytes(value: &str) -> Result<usize, String> {
     }
 }
 
-fn fields(value: &str) -> Result<usize, String> {
+fn fields(value: &str) -> Result<u64, String> {
     match value.parse() {
         Ok(fields @ 1..=FIELDS_MAX) => Ok(fields),
         _ => Err(format!(
@@ -104,52 +104,7 @@ fn fields(value: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
-    use blitz_http::Limits;
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Arguments {
-        #[command(flatten)]
-        limits: MessageLimitArguments,
-    }
-
-    fn options(flags: &[&str]) -> Options {
-        let mut options = Options::default();
-        let all = [&["blitz"], flags].concat();
-        Arguments::parse_from(all).limits.apply(&mut options);
-        options
-    }
-
-    #[test]
-    fn the_defaults_of_the_flags_are_those_of_the_limits() {
-        let options = options(&[]);
-        assert_eq!(options.limits, Limits::default());
-        assert_eq!(options.client.limits, Options::default().client.limits);
-    }
-
-    #[test]
-    fn each_flag_raises_its_limit() {
-        let flags = "--head-max=1m --fields-max=1000 --cookies-max=2000 --request-line-max=64k --trailers-max=128k \
-                     --trailer-fields-max=300 --upstream-head-max=512k --upstream-fields-max=900";
-        let options = options(&flags.split(' ').collect::<Vec<_>>());
-        let limits = options.limits;
-        assert_eq!((limits.head_bytes_max, limits.fields_max), (1 << 20, 1_000));
-        assert_eq!(
-            (limits.cookie_crumbs_max, limits.request_line_bytes_max),
-            (2_000, 64 << 10)
-        );
-        assert_eq!(
-            (limits.trailer_bytes_max, limits.trailer_fields_max),
-            (128 << 10, 300)
-        );
-        let limits = options.client.limits;
-        assert_eq!(
-            (limits.head_bytes_max, limits.response_fields_max),
-            (512 << 10, 900)
-        );
-    }
 
     #[test]
     fn values_beyond_the_maximum_are_errors_with_a_remedy() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use blitz_config::Host;
+use blitz_config::{Host, Process};
 use blitz_gateway::{Reloading, SiteChange, TrustedProxy};
 use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
@@ -15,10 +15,11 @@ use clap::Args;
 use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::{self, Outcome};
-use crate::http3::Http3Arguments;
 use crate::listeners::Listeners;
+use crate::process;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
+use crate::watch::Watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -104,20 +105,30 @@ pub(crate) struct ReloadedFile {
     path: PathBuf,
     settings: ReloadSettings,
     trusted_proxies: Vec<TrustedProxy>,
+    /// Settings of the process as they are in use.
+    process: Process,
+    watch: Option<Watch>,
 }
 
 /// What flags say of the sites and listeners of a file.
 pub(crate) struct ReloadSettings {
     pub(crate) request_trailers: bool,
     pub(crate) tls: TlsArguments,
-    pub(crate) http3: Http3Arguments,
+    pub(crate) flags: Process,
 }
 
 impl ReloadedFile {
-    pub(crate) fn new(path: &Path, settings: ReloadSettings, file: &ConfigFile) -> ReloadedFile {
+    pub(crate) fn new(
+        path: &Path,
+        settings: ReloadSettings,
+        file: &ConfigFile,
+        process: &Process,
+    ) -> ReloadedFile {
         ReloadedFile {
             path: path.to_owned(),
             settings,
+            process: process.clone(),
+            watch: file.watch(process),
             trusted_proxies: file.trusted_proxies.clone(),
         }
     }
@@ -136,6 +147,11 @@ impl ReloadedFile {
         outcome
     }
 
+    /// Whether the file, or one that it names, has changed and is watched.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        self.watch.as_mut().is_some_and(Watch::is_due)
+    }
+
     fn replace(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
         let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
@@ -146,7 +162,9 @@ impl ReloadedFile {
         let listeners = Listeners::of_file(&file);
         let certificates = NewCertificates::prepare(&self.settings.tls, &file, tls.as_ref());
         let certificates = certificates.map_err(stays)?;
-        let configs = listeners.configs(&self.settings.http3, certificates.tls(tls.as_ref()));
+        let process = self.settings.flags.clone();
+        let process = process.or(file.configuration.process.clone());
+        let configs = listeners.configs(&process, certificates.tls(tls.as_ref()));
         let problem = |error| {
             listeners
                 .problem(&error)
@@ -154,15 +172,20 @@ impl ReloadedFile {
         };
         let has_other_proxies = file.trusted_proxies != self.trusted_proxies;
         let summary = file.summary();
+        let watch = file.watch(&self.process);
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
         let before: Vec<_> = running.listeners().map(shown).collect();
         let changes = running.replace(replacement, || certificates.apply(tls));
         let changes = changes.map_err(|error| stays(problem(error)))?;
+        self.watch = watch;
         let after: Vec<_> = running.listeners().map(shown).collect();
         let mut text = format!("{diagnostics}{summary}\n{}", lines(&changes));
         text += &listener_changes(&before, &after);
+        for key in process::changed(&self.process, &process) {
+            let _ = writeln!(text, "  {key} has changed: a restart applies it");
+        }
         if has_other_proxies {
             text += "  trusted proxies have changed: a restart applies them\n";
         }

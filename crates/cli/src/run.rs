@@ -4,35 +4,34 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
+use blitz_config::Process;
 use blitz_gateway::{
-    Gateway, LoopId, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+    Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
 use blitz_host::certificates;
 use blitz_host::log::{self, LogGuard};
 use blitz_host::service_manager;
 use blitz_host::serving::{self, EndError, ListenerConfig};
-use blitz_http::{Address, Config, IoChoice, Limits, Pinning, Signals};
-use clap::{Args, ValueEnum};
+use blitz_http::{Address, IoChoice, Signals};
+use clap::Args;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 use crate::config::ConfigFile;
 use crate::conflicts::Listening;
 use crate::control::Control;
-use crate::http3::Http3Arguments;
 use crate::listeners::Listeners;
-use crate::message_limits::MessageLimitArguments;
+use crate::process_flags::ProcessArguments;
 use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
 use crate::size::size;
-use crate::timeouts::{TimeoutArguments, duration, duration_or_forever};
+use crate::timeouts::TimeoutArguments;
 use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, config, conflicts, heading, listen, show_config};
+use crate::{announce, config, conflicts, heading, listen, process, show_config};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -47,9 +46,6 @@ const TERMINATED: u8 = 143;
 
 /// The exit code for usage errors, the same as clap's.
 const USAGE: u8 = 2;
-
-/// The reactor's limit of cores per process.
-const CORES_MAX: usize = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -69,11 +65,6 @@ pub(crate) struct RunArguments {
     #[arg(long, conflicts_with = "config", help_heading = heading::CONFIGURATION)]
     show_config: bool,
 
-    /// Socket for `blitz reload`, or off [default: /run/blitz/control.sock, or else
-    /// $XDG_RUNTIME_DIR/blitz/control.sock]
-    #[arg(long, value_name = "PATH", help_heading = heading::CONFIGURATION)]
-    control: Option<PathBuf>,
-
     /// Address to listen on: ADDR:PORT, :PORT or unix:/PATH; may be repeated [default: port 8080 of
     /// 127.0.0.1 and ::1, and their port 8443 for HTTPS]
     ///
@@ -87,7 +78,7 @@ pub(crate) struct RunArguments {
     listen_tls: Vec<Address>,
 
     #[command(flatten)]
-    http3: Http3Arguments,
+    process: ProcessArguments,
 
     /// Redirect clear-text requests to HTTPS
     ///
@@ -95,14 +86,6 @@ pub(crate) struct RunArguments {
     /// /.well-known/acme-challenge/ are not redirected.
     #[arg(long, help_heading = heading::LISTENERS)]
     pub(crate) redirect_https: bool,
-
-    /// Allow clear-text clients to switch to HTTP/2 with Upgrade: h2c
-    ///
-    /// RFC 9113 removed this switch. It never applies to trusted proxies, unix sockets and forwarded
-    /// requests. It is not safe behind a proxy that forwards Upgrade and adds no field: later requests
-    /// bypass its access rules.
-    #[arg(long, help_heading = heading::LISTENERS)]
-    h2c_upgrade: bool,
 
     #[command(flatten)]
     tls: TlsArguments,
@@ -149,94 +132,11 @@ pub(crate) struct RunArguments {
     #[arg(long, requires = "client_ca", help_heading = heading::FIELDS)]
     client_cert_header: bool,
 
-    /// Add Via to forwarded requests and responses
-    ///
-    /// Many upstreams do not compress for proxies then.
-    #[arg(long, help_heading = heading::FIELDS)]
-    via: bool,
-
-    /// Identifier of this proxy in CDN-Loop (RFC 8586) [default: random]
-    ///
-    /// A request that comes back with it gets 502. At most 64 characters.
-    #[arg(long, value_name = "TOKEN", help_heading = heading::FIELDS)]
-    loop_id: Option<LoopId>,
-
     /// The most content that a request may have: bytes, or 512k, 10m, 1g; 413 beyond
     ///
     /// WebSockets are not limited [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true, help_heading = heading::LIMITS)]
     body_max: Option<u64>,
-
-    #[command(flatten)]
-    message_limits: MessageLimitArguments,
-
-    /// How long to keep a half-closed HTTP/1.1 client while no byte of its response is sent
-    ///
-    /// Write 500ms, 1s, 5m, 0 to cancel immediately, or forever.
-    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = "1s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    half_close_grace: Grace,
-
-    /// How long an HTTP/1.1 client may go on sending after its response, so that it reads the response
-    ///
-    /// Write 500ms, 30s, or 0 to close immediately.
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    lingering_time: Duration,
-
-    /// The longest silence within --lingering-time
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    lingering_timeout: Duration,
-
-    /// Number of cores, with one thread each [default: all]
-    #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true, help_heading = heading::PROCESS)]
-    cores: Option<usize>,
-
-    /// Pin each core's thread to a processor
-    ///
-    /// auto does so if there are as many cores as processors that the process may use.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Pin::Auto, help_heading = heading::PROCESS)]
-    pin: Pin,
-
-    /// I/O driver; auto chooses io_uring if the kernel allows it
-    #[arg(long, value_enum, default_value_t = Io::Auto, help_heading = heading::PROCESS)]
-    io: Io,
-
-    /// Log level on standard error; debug logs the violated rule of each refused request
-    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Log::Info, help_heading = heading::PROCESS)]
-    log: Log,
-
-    /// How often to log a summary of failures and refusals, if there were any
-    ///
-    /// Write 30s, 1m, or 0 for never.
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1m", allow_hyphen_values = true, help_heading = heading::PROCESS)]
-    log_summary: Duration,
-}
-
-/// How long a half-closed client is kept; `None` means without limit.
-#[derive(Debug, Clone, Copy)]
-struct Grace(Option<Duration>);
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Pin {
-    Auto,
-    On,
-    Off,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Io {
-    Auto,
-    Uring,
-    Epoll,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Log {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
 }
 
 /// Serves until a signal ends the process.
@@ -244,10 +144,7 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     if arguments.show_config {
         return show_config(arguments);
     }
-    let ended = log_to_stderr(arguments.log.into())
-        .map_err(failed)
-        .and_then(|_log| start_and_wait(arguments));
-    match ended {
+    match start_and_wait(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.exit(),
     }
@@ -283,6 +180,7 @@ pub(crate) fn file_settings(arguments: &RunArguments) -> FileSettings<'_> {
         request_trailers: arguments.request_trailers,
         body_max: arguments.body_max,
         timeouts: arguments.timeouts.of_routes(),
+        process: arguments.process.settings(),
     }
 }
 
@@ -304,10 +202,17 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let usage = |text| RunError { text, code: USAGE };
     let path = path_of_file(arguments);
     let file = config_file(arguments, path.as_deref())?;
+    let flags = arguments.process.settings();
+    let process = match &file {
+        Some(file) => flags.clone().or(file.configuration.process.clone()),
+        None => flags.clone(),
+    };
+    let _log = log_to_stderr(process::level(&process)).map_err(failed)?;
     let listeners = match &file {
         Some(file) => Listeners::of_file(file),
         None => {
             check(arguments).map_err(usage)?;
+            warn(arguments);
             listeners_of(arguments)
         }
     };
@@ -330,16 +235,16 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         let settings = ReloadSettings {
             request_trailers: arguments.request_trailers,
             tls: arguments.tls.clone(),
-            http3: arguments.http3.clone(),
+            flags,
         };
-        reloaded = Some(ReloadedFile::new(path, settings, file));
-        control = Control::open(arguments.control.as_deref()).map_err(failed)?;
+        reloaded = Some(ReloadedFile::new(path, settings, file, &process));
+        control = Control::open(process.control.socket.as_ref()).map_err(failed)?;
     }
-    let configs = listeners.configs(&arguments.http3, tls.as_ref());
-    let running = gateway(arguments, file, configs, targets)
+    let configs = listeners.configs(&process, tls.as_ref());
+    let running = gateway(arguments, &process, file, configs, targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
-        .map_err(|error| cannot_start(&listeners, arguments.io, &error))?;
+        .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
     announce::announce(&running, tls.as_ref());
     service_manager::ready();
     let mut upkeep = Upkeep {
@@ -374,7 +279,7 @@ fn config_file(
     path: Option<&Path>,
 ) -> Result<Option<ConfigFile>, RunError> {
     let Some(path) = path else {
-        return match arguments.control {
+        return match arguments.process.control {
             None => Ok(None),
             Some(_) => Err(RunError {
                 text: "--control is for a configuration file\n  write --config FILE".to_owned(),
@@ -382,8 +287,8 @@ fn config_file(
             }),
         };
     };
-    arguments
-        .http3
+    let flags = &arguments.process.http3;
+    flags
         .check()
         .map_err(|text| RunError { text, code: USAGE })?;
     let file = ConfigFile::load(path, arguments.request_trailers).map_err(failed)?;
@@ -394,38 +299,44 @@ fn config_file(
     }
 }
 
-/// Checks flags against each other, and logs warnings. Nothing is bound or read before.
+/// Checks flags against each other. Nothing is bound or read before.
 ///
 /// # Errors
 /// A contradiction between flags, with the remedy.
 pub(crate) fn check(arguments: &RunArguments) -> Result<(), String> {
     arguments.tls.check()?;
-    arguments.http3.check()?;
+    arguments.process.http3.check()?;
     check_https(arguments)?;
     check_http3(arguments)?;
     check_upstream_tls(arguments)?;
-    let plain = arguments.listen.iter().map(|listener| Listening {
-        flag: "--listen",
-        address: &listener.address,
+    with_listeners(arguments, |listeners| {
+        conflicts::check(&arguments.to, listeners)
+    })
+}
+
+/// Logs what is probably not meant.
+fn warn(arguments: &RunArguments) {
+    let cores = arguments.process.cores.map(|cores| cores as usize);
+    let warnings = with_listeners(arguments, |listeners| {
+        conflicts::warnings(&arguments.to, listeners, cores)
     });
-    let tls = arguments.listen_tls.iter().map(|address| Listening {
-        flag: "--listen-tls",
-        address,
-    });
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Calls `look` with the addresses of the flags, or the default ones for clear text.
+fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[Listening<'_>]) -> T) -> T {
     let default = match has_default_listeners(arguments) {
         true => listen::local(PORT_DEFAULT),
         false => Vec::new(),
     };
-    let default = default.iter().map(|address| Listening {
-        flag: "--listen",
-        address,
-    });
-    let listeners: Vec<_> = plain.chain(tls).chain(default).collect();
-    conflicts::check(&arguments.to, &listeners)?;
-    for warning in conflicts::warnings(&arguments.to, &listeners, arguments.cores) {
-        tracing::warn!("{warning}");
-    }
-    Ok(())
+    let plain = arguments.listen.iter().map(|listener| &listener.address);
+    let listening = |flag| move |address| Listening { flag, address };
+    let plain = plain.chain(&default).map(listening("--listen"));
+    let tls = arguments.listen_tls.iter().map(listening("--listen-tls"));
+    let listeners: Vec<_> = plain.chain(tls).collect();
+    look(&listeners)
 }
 
 /// # Errors
@@ -447,7 +358,12 @@ fn check_https(arguments: &RunArguments) -> Result<(), String> {
 fn check_http3(arguments: &RunArguments) -> Result<(), String> {
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     let is_unix_only = !arguments.listen_tls.is_empty() && arguments.listen_tls.iter().all(is_unix);
-    match arguments.http3.first_flag().filter(|_| is_unix_only) {
+    match arguments
+        .process
+        .http3
+        .first_flag()
+        .filter(|_| is_unix_only)
+    {
         Some(flag) => Err(format!(
             "{flag} is for HTTP/3, but each --listen-tls is a unix socket\n  \
              add for example --listen-tls :8443"
@@ -479,7 +395,7 @@ fn flag_for_https(arguments: &RunArguments) -> Option<&'static str> {
     let given = flags.into_iter().find(|(_, is_given)| *is_given);
     given
         .map(|(flag, _)| flag)
-        .or_else(|| arguments.http3.first_flag())
+        .or_else(|| arguments.process.http3.first_flag())
 }
 
 fn has_default_listeners(arguments: &RunArguments) -> bool {
@@ -515,6 +431,7 @@ fn are_free(addresses: &[Address]) -> bool {
 
 fn gateway(
     arguments: &RunArguments,
+    process: &Process,
     file: Option<ConfigFile>,
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
@@ -523,32 +440,18 @@ fn gateway(
         Some(file) => (file.trusted_proxies, file.sites),
         None => (arguments.trusted_proxies.clone(), Vec::new()),
     };
-    let config = Config {
-        io: arguments.io.into(),
-        cores: arguments.cores.unwrap_or_default(),
-        pin: arguments.pin.into(),
-        ..Config::default()
-    };
     let mut options = Options {
         body_bytes_max: arguments.body_max,
         trusted_proxies: trusted_proxies.into_iter().collect(),
-        h2c_upgrade: arguments.h2c_upgrade,
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
-        summary_interval: arguments.log_summary,
-        via: arguments.via,
-        loop_id: arguments.loop_id.clone(),
-        limits: Limits {
-            half_close_grace: arguments.half_close_grace.0,
-            lingering_time: arguments.lingering_time,
-            lingering_timeout: arguments.lingering_timeout,
-            ..Limits::default()
-        },
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);
-    arguments.message_limits.apply(&mut options);
-    let gateway = Gateway::new().config(config).options(options);
+    process::apply(process, &mut options);
+    let gateway = Gateway::new()
+        .config(process::reactor(process))
+        .options(options);
     let gateway = listeners.into_iter().fold(gateway, Gateway::listen);
     let gateway = sites.into_iter().fold(gateway, Gateway::site);
     let targets = targets.into_iter().map(|target| Target {
@@ -569,21 +472,7 @@ fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
     value.trim().parse().map_err(message)
 }
 
-fn grace(value: &str) -> Result<Grace, String> {
-    duration_or_forever(value).map(Grace)
-}
-
-fn cores(value: &str) -> Result<usize, String> {
-    match value.parse() {
-        Ok(cores @ 1..=CORES_MAX) => Ok(cores),
-        _ => Err(format!(
-            "this is not a number of cores\n  \
-             write one from 1 to {CORES_MAX}, or leave out --cores for all"
-        )),
-    }
-}
-
-fn cannot_start(listeners: &Listeners, io: Io, error: &StartError) -> RunError {
+fn cannot_start(listeners: &Listeners, io: IoChoice, error: &StartError) -> RunError {
     if let Some(problem) = listeners.problem(error) {
         return failed(problem);
     }
@@ -593,7 +482,7 @@ fn cannot_start(listeners: &Listeners, io: Io, error: &StartError) -> RunError {
             code: USAGE,
         },
         StartError::Tls(error) => failed(certificates::message(error)),
-        StartError::Serving(serving::StartError::Start(_)) if matches!(io, Io::Uring) => failed(
+        StartError::Serving(serving::StartError::Start(_)) if io == IoChoice::Uring => failed(
             format!("{error}\n  --io epoll needs no io_uring; `blitz doctor` checks this machine"),
         ),
         StartError::Serving(_) | StartError::Resolve(_) => {
@@ -635,43 +524,11 @@ fn log_to_stderr(level: LevelFilter) -> io::Result<LogGuard> {
     log::to_stderr(filter)
 }
 
-impl From<Pin> for Pinning {
-    fn from(pin: Pin) -> Pinning {
-        match pin {
-            Pin::Auto => Pinning::Auto,
-            Pin::On => Pinning::On,
-            Pin::Off => Pinning::Off,
-        }
-    }
-}
-
-impl From<Io> for IoChoice {
-    fn from(io: Io) -> IoChoice {
-        match io {
-            Io::Auto => IoChoice::Auto,
-            Io::Uring => IoChoice::Uring,
-            Io::Epoll => IoChoice::Epoll,
-        }
-    }
-}
-
-impl From<Log> for LevelFilter {
-    fn from(log: Log) -> LevelFilter {
-        match log {
-            Log::Off => LevelFilter::OFF,
-            Log::Error => LevelFilter::ERROR,
-            Log::Warn => LevelFilter::WARN,
-            Log::Info => LevelFilter::INFO,
-            Log::Debug => LevelFilter::DEBUG,
-            Log::Trace => LevelFilter::TRACE,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
     use std::thread;
+    use std::time::Duration;
 
     use blitz_http::Drain;
 
@@ -686,7 +543,7 @@ mod tests {
             tls: Vec::new(),
             is_file: false,
         };
-        for (io, is_named) in [(Io::Uring, true), (Io::Epoll, false)] {
+        for (io, is_named) in [(IoChoice::Uring, true), (IoChoice::Epoll, false)] {
             let failure = cannot_start(&listeners, io, &error);
             assert!(failure.text.contains("seccomp"), "{}", failure.text);
             assert_eq!(failure.text.contains("--io epoll"), is_named);

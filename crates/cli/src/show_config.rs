@@ -2,12 +2,11 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use blitz_config::{Diagnostic, Document, Environment, Severity};
+use blitz_config::{Diagnostic, Document, Environment, Process, Severity, quoted};
 use blitz_gateway::{Origin, Prefix, Target};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, FOREVER};
@@ -31,23 +30,20 @@ pub(crate) struct FileSettings<'a> {
     pub(crate) body_max: Option<u64>,
     /// The key of each timeout, and its value.
     pub(crate) timeouts: Vec<(&'static str, Duration)>,
+    pub(crate) process: Process,
 }
 
-/// Flags that a file has keys for.
-const WITH_KEYS: [&str; 13] = [
-    "body-max",
-    "cert",
-    "key",
-    "listen",
-    "listen-tls",
-    "redirect-https",
-    "request-trailers",
-    "show-config",
-    "timeout-connect",
-    "timeout-idle",
-    "timeout-response",
-    "to",
-    "trusted-proxies",
+/// Flags that a file has no keys for yet.
+const WITHOUT_KEYS: [&str; 9] = [
+    "client-auth",
+    "client-ca",
+    "client-cert-header",
+    "connect-retry",
+    "upgrade",
+    "upstream-ca",
+    "upstream-cert",
+    "upstream-idle",
+    "upstream-key",
 ];
 
 /// Prints the file on standard output.
@@ -109,7 +105,7 @@ fn given(arguments: impl IntoIterator<Item = OsString>) -> Vec<(String, String)>
 fn without_keys(given: &[(String, String)]) -> Vec<String> {
     let others = given
         .iter()
-        .filter(|(name, _)| !WITH_KEYS.contains(&name.as_str()));
+        .filter(|(name, _)| WITHOUT_KEYS.contains(&name.as_str()));
     others
         .map(|(name, value)| format!("--{name} {value}").trim_end().to_owned())
         .collect()
@@ -158,6 +154,9 @@ impl File {
                 "defaults.timeout.{key} = \"{}\"",
                 duration(*value)
             ));
+        }
+        for (key, value, _) in settings.process.written() {
+            self.line(&format!("{key} = {value}"));
         }
     }
 
@@ -292,22 +291,6 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// A text of TOML whose `${` is no variable.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.replace("${", "$${").chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                // Writing to a text does not fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out + "\""
-}
-
 /// Without line breaks, for a comment.
 fn shown(text: &str) -> String {
     text.chars()
@@ -380,9 +363,9 @@ certificates = ["/c/a.pem"]
 defaults.body_max = "10485760"
 defaults.timeout.response = "forever"
 defaults.timeout.idle = "5400000ms"
+server.cores = 2
+server.via = true
 # --upgrade tcp has no key yet, and is an error beside a file
-# --via has no key yet: write the flag beside --config
-# --cores 2 has no key yet: write the flag beside --config
 
 [site."*"]
 tls = true
@@ -394,6 +377,74 @@ to = "http://127.0.0.1:3000"
 "/pkg.v1.*" = "unix:/run/a.sock"
 "#
         );
+    }
+
+    /// Each flag of `run` in turn: it is a key, or known to have none.
+    #[test]
+    fn each_flag_is_a_key_or_a_comment() {
+        const FLAGS: [&[&str]; 45] = [
+            &["--listen=:80"],
+            &["--listen-tls=:443"],
+            &["--redirect-https"],
+            &["--to=http://h"],
+            &["--request-trailers"],
+            &["--trusted-proxies=10.0.0.0/8"],
+            &["--cert=/c/a.pem", "--key=/c/a.key"],
+            &["--body-max=1k"],
+            &["--timeout-connect=1s"],
+            &["--timeout-response=1s"],
+            &["--timeout-idle=1s"],
+            &["--timeout-drain=1s"],
+            &["--http3=off"],
+            &["--alt-svc-port=443"],
+            &["--alt-svc-max-age=0"],
+            &["--h2c-upgrade"],
+            &["--via"],
+            &["--loop-id=edge-1"],
+            &["--head-max=1k"],
+            &["--fields-max=5"],
+            &["--cookies-max=5"],
+            &["--request-line-max=1k"],
+            &["--trailers-max=1k"],
+            &["--trailer-fields-max=5"],
+            &["--upstream-head-max=1k"],
+            &["--upstream-fields-max=5"],
+            &["--half-close-grace=forever"],
+            &["--lingering-time=0"],
+            &["--lingering-timeout=1s"],
+            &["--cores=2"],
+            &["--pin=off"],
+            &["--io=epoll"],
+            &["--log=debug"],
+            &["--log-summary=30s"],
+            &["--control=off"],
+            &["--client-ca=/c/ca.pem"],
+            &["--client-ca=/c/ca.pem", "--client-auth=optional"],
+            &["--client-ca=/c/ca.pem", "--client-cert-header"],
+            &["--connect-retry=1s"],
+            &["--upgrade=tcp"],
+            &["--upstream-ca=/c/ca.pem"],
+            &["--upstream-cert=/c/a.pem", "--upstream-key=/c/a.key"],
+            &["--upstream-key=/c/a.key", "--upstream-cert=/c/a.pem"],
+            &["--upstream-idle=1s"],
+            &["--key=/c/a.key", "--cert=/c/a.pem"],
+        ];
+        let without = file(&[]);
+        let mut known: Vec<String> = vec!["config".to_owned(), "show-config".to_owned()];
+        for flags in FLAGS {
+            let name = flags.last().expect("there is one").trim_start_matches('-');
+            let name = name.split('=').next().expect("there is one");
+            let text = file(flags);
+            let comment = format!("# --{name}");
+            let is_key = text != without && !text.contains(&comment);
+            assert_ne!(is_key, WITHOUT_KEYS.contains(&name), "{flags:?}: {text}");
+            sites_of(&text.replace("to = \"http://h\"", "to = \"http://127.0.0.1\""));
+            known.push(name.to_owned());
+        }
+        for flag in RunArguments::augment_args(Command::new("blitz")).get_arguments() {
+            let name = flag.get_long().expect("it has a name").to_owned();
+            assert!(known.contains(&name), "{name}");
+        }
     }
 
     /// Numbers that follow from a seed (xorshift).

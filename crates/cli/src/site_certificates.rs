@@ -130,6 +130,15 @@ impl Search<'_> {
     }
 }
 
+/// The folders of patterns, where further certificates may appear.
+pub(crate) fn folders(configuration: &Configuration, folder: &Path) -> Vec<PathBuf> {
+    let patterns = configuration.certificates.iter();
+    let patterns = patterns.map(|pattern| &pattern.value);
+    let before_star = patterns.filter_map(|pattern| pattern.split_once('*').map(|(text, _)| text));
+    let parents = before_star.map(|text| text.rsplit_once('/').map_or("", |(parent, _)| parent));
+    parents.map(|parent| folder.join(parent)).collect()
+}
+
 /// The key beside a certificate, or else the same file.
 pub(crate) fn key_of(certificate: &Path) -> PathBuf {
     let (chain, key) = KEY_OF_CHAIN;

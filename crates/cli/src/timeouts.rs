@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use blitz_config::TimeLimit;
 use blitz_gateway::Options;
 use blitz_http::FOREVER;
 use clap::Args;
@@ -49,12 +50,6 @@ pub(crate) struct TimeoutArguments {
     /// respected as well.
     #[arg(long, value_name = "DURATION", value_parser = positive, default_value = "55s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
     upstream_idle: Duration,
-
-    /// How long running requests and tunnels may take after TERM
-    ///
-    /// Write 500ms, 30s, 5m, forever, or 0 to end them immediately.
-    #[arg(long, value_name = "DURATION", value_parser = drain, default_value = "30s", allow_hyphen_values = true, help_heading = heading::LIMITS)]
-    timeout_drain: Duration,
 }
 
 impl TimeoutArguments {
@@ -72,7 +67,6 @@ impl TimeoutArguments {
     }
 
     pub(crate) fn apply(&self, options: &mut Options) {
-        options.drain_timeout = self.timeout_drain;
         options.connect_retry = self.connect_retry;
         let client = &mut options.client;
         client.response_timeout = self.timeout_response;
@@ -98,19 +92,12 @@ pub(crate) fn duration_or(value: &str, remedy: &str) -> Result<Duration, String>
     parse(value).ok_or_else(|| not_a_duration(value, remedy))
 }
 
-/// A duration, 0, or `forever`: `None`.
-pub(crate) fn duration_or_forever(value: &str) -> Result<Option<Duration>, String> {
-    match value {
-        "forever" => Ok(None),
-        _ => parse(value)
-            .map(Some)
-            .ok_or_else(|| not_a_duration(value, "write 500ms, 1s, 5m, 0 or forever")),
-    }
-}
-
 /// A duration, 0, or `forever`: a service manager has a limit of its own.
-fn drain(value: &str) -> Result<Duration, String> {
-    duration_or_forever(value).map(|limit| limit.unwrap_or(FOREVER))
+pub(crate) fn time_limit(value: &str) -> Result<TimeLimit, String> {
+    match value {
+        "forever" => Ok(TimeLimit::Forever),
+        _ => duration_or(value, "write 500ms, 1s, 5m, 0 or forever").map(TimeLimit::After),
+    }
 }
 
 fn positive(value: &str) -> Result<Duration, String> {
@@ -161,7 +148,6 @@ mod tests {
             timeout_response: Duration::from_secs(2),
             timeout_idle: Duration::from_secs(idle),
             upstream_idle: Duration::from_secs(5),
-            timeout_drain: Duration::from_secs(4),
         };
         let mut options = Options::default();
         arguments.apply(&mut options);
@@ -190,7 +176,7 @@ mod tests {
     fn durations_of_any_length_can_be_added_to_a_time() {
         assert_eq!(duration("1000000000years"), Ok(FOREVER));
         assert_eq!(positive_or_forever("forever"), Ok(FOREVER));
-        assert_eq!(drain("forever"), Ok(FOREVER));
-        assert_eq!(drain("0"), Ok(Duration::ZERO));
+        assert_eq!(time_limit("forever"), Ok(TimeLimit::Forever));
+        assert_eq!(time_limit("0"), Ok(TimeLimit::After(Duration::ZERO)));
     }
 }

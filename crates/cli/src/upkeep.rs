@@ -19,6 +19,11 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     pub(crate) fn on_tick(&mut self, tick: Tick, running: &mut Reloading<'_>) {
+        let file = self.file.as_mut().filter(|_| tick == Tick::Periodic);
+        let tick = match file.is_some_and(ReloadedFile::has_changed) {
+            true => Tick::Reload,
+            false => tick,
+        };
         match tick {
             Tick::Reload => service_manager::reloading(),
             Tick::Drain => self.stop(),

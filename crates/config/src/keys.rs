@@ -17,6 +17,14 @@ pub enum Scope {
     Timeout,
     /// In a table that is the `respond` of a route.
     Respond,
+    /// In `server`.
+    Server,
+    /// In `log`.
+    Log,
+    /// In the `limits` of the process.
+    Limits,
+    /// In `control`.
+    Control,
 }
 
 /// What a value may be.
@@ -36,8 +44,22 @@ pub enum Kind {
     Methods,
     /// A duration above zero, or `forever`.
     Duration,
+    /// A duration, which may be zero.
+    Time,
+    /// A duration in whole seconds, which may be zero.
+    Seconds,
+    /// A duration, which may be zero, or `forever`.
+    TimeLimit,
     /// A size above zero.
     Size,
+    /// A size from one byte to this many.
+    SizeTo(u64),
+    /// A number from one to this one.
+    NumberTo(u64),
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// The path of a socket, or `false`.
+    Socket,
     /// The status of a response, as a number or a text.
     Status,
     /// A URL or a name of an upstream, or a list of one URL.
@@ -110,24 +132,33 @@ const fn planned(scope: Scope, name: &'static str, text: &'static str) -> Key {
     }
 }
 
+/// The most cores of a process.
+const CORES_MAX: u64 = 4096;
+
+/// The largest section of fields: heads are held in memory, and those of a core have 16 MiB.
+const HEAD_MAX: u64 = 1 << 20;
+
+/// The most fields, or lines of a cookie, of a section.
+const FIELDS_MAX: u64 = 10_000;
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
     key(Scope::Top, "certificates", Kind::Texts, "none", "files with certificates and keys"),
     key(Scope::Top, "config_version", Kind::Version, "1", "the version of the language: 1"),
+    key(Scope::Top, "control", Kind::Table(Scope::Control), "", "how other processes ask this one"),
     key(Scope::Top, "defaults", Kind::Table(Scope::Defaults), "", "keys of all sites"),
+    key(Scope::Top, "limits", Kind::Table(Scope::Limits), "", "limits of heads and trailers"),
     key(Scope::Top, "listen", Kind::Texts, "[\":80\"]", "addresses for clear text"),
     key(Scope::Top, "listen_tls", Kind::Texts, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
+    key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
+    key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
     key(Scope::Top, "trusted_proxies", Kind::Networks, "none", "proxies whose forwarding fields are trusted"),
     key(Scope::Top, "upstream", Kind::Upstreams, "", "upstreams with names"),
     planned(Scope::Top, "acme", "certificates of an authority"),
-    planned(Scope::Top, "control", "the control API"),
     planned(Scope::Top, "include", "further files"),
-    planned(Scope::Top, "limits", "limits of messages"),
-    planned(Scope::Top, "log", "levels and access logs"),
     planned(Scope::Top, "preset", "keys of routes with a name"),
-    planned(Scope::Top, "server", "settings of the process"),
     planned(Scope::Top, "tracing", "export of traces"),
     key(Scope::Site, "aliases", Kind::Texts, "none", "other hosts with the same content"),
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
@@ -195,7 +226,52 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "sticky", "how clients stay with a server"),
     planned(Scope::Upstream, "tls", "trust and identity"),
+    key(Scope::Server, "alt_svc_max_age", Kind::Seconds, "1h", "how long clients may remember HTTP/3"),
+    key(Scope::Server, "alt_svc_port", Kind::NumberTo(65_535), "that of `listen_tls`", "the UDP port of HTTP/3 as clients see it"),
+    key(Scope::Server, "cores", Kind::NumberTo(CORES_MAX), "one per processor", "how many cores, with a thread each"),
+    key(Scope::Server, "drain_timeout", Kind::TimeLimit, "30s", "how long running requests may take at the end"),
+    key(Scope::Server, "h2c_upgrade", Kind::Boolean, "false", "whether clients in clear text may upgrade to HTTP/2"),
+    key(Scope::Server, "half_close_grace", Kind::TimeLimit, "1s", "how long a half-closed client is kept"),
+    key(Scope::Server, "http3", Kind::Boolean, "true", "whether HTTPS is served over HTTP/3, too"),
+    key(Scope::Server, "id", Kind::Text, "random", "what identifies this proxy in CDN-Loop"),
+    key(Scope::Server, "io", Kind::OneOf(&["auto", "uring", "epoll"]), "\"auto\"", "the I/O driver"),
+    key(Scope::Server, "lingering_time", Kind::Time, "30s", "how long a client may go on sending after its response"),
+    key(Scope::Server, "lingering_timeout", Kind::Time, "5s", "the longest silence within `lingering_time`"),
+    key(Scope::Server, "pin", Kind::OneOf(&["auto", "on", "off"]), "\"auto\"", "whether threads are pinned to processors"),
+    key(Scope::Server, "via", Kind::Boolean, "false", "whether forwarded messages get Via"),
+    key(Scope::Server, "watch", Kind::Boolean, "false", "whether a change of the file is a reload"),
+    planned(Scope::Server, "drain_delay", "how long listeners stay open at the end"),
+    key(Scope::Log, "level", Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]), "\"info\"", "the least level"),
+    key(Scope::Log, "summary", Kind::Time, "1m", "how often failures and refusals are summarized"),
+    planned(Scope::Log, "access", "a line for each request"),
+    key(Scope::Limits, "cookies_max", Kind::NumberTo(FIELDS_MAX), "1000", "lines of a cookie over HTTP/2 and HTTP/3"),
+    key(Scope::Limits, "fields_max", Kind::NumberTo(FIELDS_MAX), "100", "fields of a request"),
+    key(Scope::Limits, "head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of a request"),
+    key(Scope::Limits, "request_line_max", Kind::SizeTo(HEAD_MAX), "8k", "bytes of a request line"),
+    key(Scope::Limits, "trailer_fields_max", Kind::NumberTo(FIELDS_MAX), "32", "fields of the trailers of a request"),
+    key(Scope::Limits, "trailers_max", Kind::SizeTo(HEAD_MAX), "8k", "bytes of the trailers of a request"),
+    key(Scope::Limits, "upstream_fields_max", Kind::NumberTo(FIELDS_MAX), "200", "fields of an upstream's response"),
+    key(Scope::Limits, "upstream_head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of an upstream's response"),
+    planned(Scope::Control, "listen", "an address for other machines"),
+    key(Scope::Control, "socket", Kind::Socket, "\"/run/blitz/control.sock\"", "the socket of `blitz reload`"),
 ];
+
+/// The table of these keys.
+pub(crate) fn table_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Top => "",
+        Scope::Site => "site",
+        Scope::Route => "route",
+        Scope::Defaults => "defaults",
+        Scope::Upstream => "upstream",
+        Scope::Timeout => "timeout",
+        Scope::Respond => "respond",
+        Scope::Server => "server",
+        Scope::Log => "log",
+        Scope::Limits => "limits",
+        Scope::Control => "control",
+    }
+}
 
 /// The key of this name that may be written in this scope. A site has the keys of routes.
 pub(crate) fn find(scope: Scope, name: &str) -> Option<&'static Key> {
@@ -249,6 +325,10 @@ mod tests {
             Scope::Upstream,
             Scope::Timeout,
             Scope::Respond,
+            Scope::Server,
+            Scope::Log,
+            Scope::Limits,
+            Scope::Control,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

@@ -13,6 +13,7 @@ mod model;
 mod network;
 mod path;
 mod pattern;
+mod process;
 mod reader;
 mod schema;
 mod settings;
@@ -28,6 +29,7 @@ pub use method::{Method, Methods};
 pub use model::{Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
 pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
+pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::read;
 pub use schema::schema;
 pub use settings::{

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::method::Methods;
 use crate::network::Network;
 use crate::pattern::PathPattern;
+use crate::process::Process;
 use crate::settings::{Settings, Unrouted};
 
 /// A part of the file, in bytes.
@@ -38,6 +39,8 @@ pub struct Configuration {
     pub trusted_proxies: Vec<Placed<Network>>,
     /// Files with certificates, or patterns for such files.
     pub certificates: Vec<Placed<String>>,
+    /// Settings of the process.
+    pub process: Process,
     /// The sites in the order of the file.
     pub sites: Vec<Site>,
 }

@@ -6,6 +6,7 @@ mod fields;
 mod inherit;
 mod key;
 mod own;
+mod process;
 mod route_key;
 mod settings;
 mod site;
@@ -25,6 +26,7 @@ use crate::diagnostic::Diagnostic;
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::model::{Configuration, Span};
+pub(crate) use process::Fill;
 
 /// Reads a file. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
 #[must_use]
@@ -46,7 +48,7 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
     (configuration, diagnostics)
 }
 
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     document: &'a Document,
     environment: &'a Environment,
     diagnostics: Vec<Diagnostic>,

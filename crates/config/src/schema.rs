@@ -17,10 +17,14 @@ pub fn schema() -> String {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Blitz",
         "definitions": {
+            "control": table(Scope::Control),
             "defaults": table(Scope::Defaults),
             "fields": fields(),
+            "limits": table(Scope::Limits),
+            "log": table(Scope::Log),
             "respond": required(table(Scope::Respond), "status"),
             "route": text_or(table(Scope::Route)),
+            "server": table(Scope::Server),
             "site": text_or(site()),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),
@@ -86,6 +90,19 @@ fn value(kind: Kind) -> Value {
             json!({ "type": "array", "items": name })
         }
         Kind::Duration => pattern(&format!("^(forever|0*[1-9][0-9]*(ms|s|m|h|d))$|{VARIABLE}")),
+        Kind::Time => pattern(&format!("^(0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
+        Kind::Seconds => pattern(&format!("^(0+|[0-9]+(s|m|h|d|[0-9]*000ms))$|{VARIABLE}")),
+        Kind::TimeLimit => pattern(&format!("^(forever|0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
+        Kind::NumberTo(last) => any_of([
+            json!({ "type": "integer", "minimum": 1, "maximum": last }),
+            pattern("^\\$\\{"),
+        ]),
+        Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
+        Kind::Socket => any_of([text, json!({ "const": false })]),
+        // About a MiB: a pattern does not count.
+        Kind::SizeTo(_) => pattern(&format!(
+            "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
+        )),
         Kind::Size => pattern(&format!("^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}")),
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
@@ -104,21 +121,9 @@ fn value(kind: Kind) -> Value {
             },
             "additionalProperties": false,
         }),
-        Kind::Table(scope) => reference(name(scope)),
+        Kind::Table(scope) => reference(keys::table_name(scope)),
         Kind::Sites => by_name(&reference("site")),
         Kind::Upstreams => by_name(&reference("upstream")),
-    }
-}
-
-fn name(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Top => "",
-        Scope::Site => "site",
-        Scope::Route => "route",
-        Scope::Defaults => "defaults",
-        Scope::Upstream => "upstream",
-        Scope::Timeout => "timeout",
-        Scope::Respond => "respond",
     }
 }
 

@@ -633,7 +633,7 @@ fn flags_are_printed_as_a_file() {
     assert_eq!(
         stdout(&shown),
         "listen = [\"127.0.0.1:0\"]\n\
-         # --via has no key yet: write the flag beside --config\n\
+         server.via = true\n\
          \n\
          [site.\"*\"]\n\
          # Other paths get the built-in site with flags, and 404 with a file.\n\

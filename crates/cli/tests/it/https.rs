@@ -130,7 +130,7 @@ impl Running {
         }
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log_file).unwrap()
     }
 }

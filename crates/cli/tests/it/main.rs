@@ -15,6 +15,7 @@ mod load_accounting;
 mod load_limits;
 mod log;
 mod process_limits;
+mod process_settings;
 mod reload_listeners;
 mod run;
 mod service_manager;

@@ -51,19 +51,13 @@ impl Reader<'_> {
                 format!("`{name}` belongs to a site or a route"),
                 "write it below a header such as [site.\"app.example\"]",
             ),
-            // Words such as `file` and `status` have other meanings elsewhere.
-            Some(Scope::Timeout | Scope::Respond | Scope::Defaults) | None => {
-                let built = keys::of(scope).filter(|key| key.since != Since::NotYet);
-                let names = built.map(|key| key.name);
-                let label = match suggestion::nearest(name, names) {
-                    Some(other) => format!("did you mean `{other}`?"),
-                    None => "remove it".to_owned(),
-                };
+            Some(scope @ (Scope::Server | Scope::Log | Scope::Limits | Scope::Control)) => {
+                let table = keys::table_name(scope);
                 self.error(
-                    "unknown-key",
+                    "key-of-other-table",
                     span,
-                    format!("unknown key `{name}` in {}", place(scope)),
-                    label,
+                    format!("`{name}` belongs to `{table}`"),
+                    format!("write {table}.{name} at the top of the file"),
                 );
             }
             Some(Scope::Upstream) => self.error(
@@ -72,7 +66,22 @@ impl Reader<'_> {
                 format!("`{name}` belongs to an upstream"),
                 "write it below a header such as [upstream.app]",
             ),
+            // Words such as `file` and `status` have other meanings elsewhere.
+            Some(Scope::Timeout | Scope::Respond | Scope::Defaults) | None => {
+                self.misspelt_key(scope, name, span);
+            }
         }
+    }
+
+    fn misspelt_key(&mut self, scope: Scope, name: &str, span: Span) {
+        let built = keys::of(scope).filter(|key| key.since != Since::NotYet);
+        let names = built.map(|key| key.name);
+        let label = match suggestion::nearest(name, names) {
+            Some(other) => format!("did you mean `{other}`?"),
+            None => "remove it".to_owned(),
+        };
+        let message = format!("unknown key `{name}` in {}", place(scope));
+        self.error("unknown-key", span, message, label);
     }
 
     fn at_top(&mut self, name: &str, span: Span) {
@@ -96,14 +105,12 @@ impl Reader<'_> {
     }
 }
 
-fn place(scope: Scope) -> &'static str {
+fn place(scope: Scope) -> String {
     match scope {
-        Scope::Top => "the top of the file",
-        Scope::Site => "a site",
-        Scope::Route => "a route",
-        Scope::Defaults => "`defaults`",
-        Scope::Upstream => "an upstream",
-        Scope::Timeout => "`timeout`",
-        Scope::Respond => "`respond`",
+        Scope::Top => "the top of the file".to_owned(),
+        Scope::Site => "a site".to_owned(),
+        Scope::Route => "a route".to_owned(),
+        Scope::Upstream => "an upstream".to_owned(),
+        _ => format!("`{}`", keys::table_name(scope)),
     }
 }

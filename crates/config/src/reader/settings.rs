@@ -246,7 +246,7 @@ impl Reader<'_> {
     }
 
     /// A text with a unit.
-    fn unit_value<T>(
+    pub(super) fn unit_value<T>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         what: &str,

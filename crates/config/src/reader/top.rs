@@ -51,7 +51,7 @@ impl Reader<'_> {
                 }
                 "certificates" => configuration.certificates = self.places(value, CERTIFICATE),
                 "site" => configuration.sites = self.sites(value, &defaults, &mut upstreams),
-                _ => {}
+                _ => self.process(entry, &mut configuration.process),
             }
         }
         self.address_in_use(&configuration);

@@ -10,6 +10,37 @@ defaults.tls = true
 defaults.https_redirect = false
 defaults.headers.X-Frame-Options = "DENY"
 defaults.timeout.connect = "500ms"
+control.socket = "/run/blitz/control.sock"
+
+[server]
+alt_svc_max_age = "1h"
+alt_svc_port = 443
+cores = 2
+drain_timeout = "forever"
+h2c_upgrade = false
+half_close_grace = "0"
+http3 = true
+id = "edge-1"
+io = "auto"
+lingering_time = "30s"
+lingering_timeout = "5s"
+pin = "on"
+via = false
+watch = true
+
+[log]
+level = "warn"
+summary = "0"
+
+[limits]
+cookies_max = 1000
+fields_max = 100
+head_max = "32k"
+request_line_max = "8k"
+trailer_fields_max = 32
+trailers_max = "8k"
+upstream_fields_max = 200
+upstream_head_max = "1m"
 
 [site]
 "shop.example" = "http://127.0.0.1:3001"

@@ -1,0 +1,174 @@
+//! Settings of the process, of a file or of flags, as the options of gateway, listeners, reactor and log.
+
+use std::time::Duration;
+
+use blitz_config::{Bytes, MessageLimits, Placed, Process, TimeLimit};
+use blitz_gateway::Options;
+use blitz_host::serving::{AltSvc, ListenerConfig};
+use blitz_http::{Config, FOREVER, IoChoice, Limits, Pinning};
+use tracing::level_filters::LevelFilter;
+
+/// The reactor's settings.
+pub(crate) fn reactor(process: &Process) -> Config {
+    let server = &process.server;
+    Config {
+        io: io(process),
+        cores: value(&server.cores).map_or(0, |cores| *cores as usize),
+        pin: match value(&server.pin).map(String::as_str) {
+            Some("on") => Pinning::On,
+            Some("off") => Pinning::Off,
+            _ => Pinning::Auto,
+        },
+        ..Config::default()
+    }
+}
+
+/// The driver that is asked for.
+pub(crate) fn io(process: &Process) -> IoChoice {
+    match value(&process.server.io).map(String::as_str) {
+        Some("uring") => IoChoice::Uring,
+        Some("epoll") => IoChoice::Epoll,
+        _ => IoChoice::Auto,
+    }
+}
+
+/// The least level of the log.
+pub(crate) fn level(process: &Process) -> LevelFilter {
+    match value(&process.log.level).map(String::as_str) {
+        Some("off") => LevelFilter::OFF,
+        Some("error") => LevelFilter::ERROR,
+        Some("warn") => LevelFilter::WARN,
+        Some("debug") => LevelFilter::DEBUG,
+        Some("trace") => LevelFilter::TRACE,
+        _ => LevelFilter::INFO,
+    }
+}
+
+/// Whether a change of the file is a reload.
+pub(crate) fn watches(process: &Process) -> bool {
+    value(&process.server.watch) == Some(&true)
+}
+
+/// A listener with what the settings say of HTTP/3.
+pub(crate) fn listener(process: &Process, listener: ListenerConfig) -> ListenerConfig {
+    let server = &process.server;
+    let max_age = value(&server.alt_svc_max_age);
+    ListenerConfig {
+        http3: value(&server.http3).copied().unwrap_or(true),
+        alt_svc: AltSvc {
+            port: value(&server.alt_svc_port).and_then(|port| u16::try_from(*port).ok()),
+            max_age: max_age.map_or_else(|| AltSvc::default().max_age, |age| *age),
+        },
+        ..listener
+    }
+}
+
+/// The gateway's options with what the settings say of them.
+pub(crate) fn apply(process: &Process, options: &mut Options) {
+    let server = &process.server;
+    set(&mut options.drain_timeout, &server.drain_timeout, limit);
+    set(&mut options.via, &server.via, |is_on| *is_on);
+    set(&mut options.h2c_upgrade, &server.h2c_upgrade, |is_on| {
+        *is_on
+    });
+    // It was checked.
+    options.loop_id = value(&server.id).and_then(|id| id.parse().ok());
+    set(
+        &mut options.summary_interval,
+        &process.log.summary,
+        |time| *time,
+    );
+    let limits = &mut options.limits;
+    set(
+        &mut limits.half_close_grace,
+        &server.half_close_grace,
+        |time| match time {
+            TimeLimit::Forever => None,
+            TimeLimit::After(grace) => Some(*grace),
+        },
+    );
+    set(&mut limits.lingering_time, &server.lingering_time, |time| {
+        *time
+    });
+    set(
+        &mut limits.lingering_timeout,
+        &server.lingering_timeout,
+        |time| *time,
+    );
+    apply_limits(&process.limits, limits, &mut options.client.limits);
+}
+
+fn apply_limits(settings: &MessageLimits, clients: &mut Limits, upstreams: &mut Limits) {
+    let bytes = |bytes: &Bytes| bytes.0 as usize;
+    let number = |number: &u64| *number as usize;
+    set(&mut clients.head_bytes_max, &settings.head_max, bytes);
+    set(&mut clients.fields_max, &settings.fields_max, number);
+    set(
+        &mut clients.cookie_crumbs_max,
+        &settings.cookies_max,
+        number,
+    );
+    set(
+        &mut clients.request_line_bytes_max,
+        &settings.request_line_max,
+        bytes,
+    );
+    set(
+        &mut clients.trailer_bytes_max,
+        &settings.trailers_max,
+        bytes,
+    );
+    set(
+        &mut clients.trailer_fields_max,
+        &settings.trailer_fields_max,
+        number,
+    );
+    set(
+        &mut upstreams.head_bytes_max,
+        &settings.upstream_head_max,
+        bytes,
+    );
+    set(
+        &mut upstreams.response_fields_max,
+        &settings.upstream_fields_max,
+        number,
+    );
+    clients.fit_header_blocks();
+    upstreams.fit_header_blocks();
+}
+
+/// Keys whose values differ, as `server.cores`.
+pub(crate) fn changed(before: &Process, after: &Process) -> Vec<String> {
+    let (before, after) = (before.written(), after.written());
+    let is_in = |(key, value, _): &(String, String, _), others: &[(String, String, _)]| {
+        others
+            .iter()
+            .any(|(name, other, _)| name == key && other == value)
+    };
+    let differs_from = |others: &[_], all: &[(String, String, _)]| -> Vec<String> {
+        let different = all.iter().filter(|one| !is_in(one, others));
+        different.map(|(key, ..)| key.clone()).collect()
+    };
+    let mut keys = [differs_from(&before, &after), differs_from(&after, &before)].concat();
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+/// A time that can be added to another one.
+pub(crate) fn limit(limit: &TimeLimit) -> Duration {
+    match limit {
+        TimeLimit::After(duration) => (*duration).min(FOREVER),
+        TimeLimit::Forever => FOREVER,
+    }
+}
+
+fn value<T>(setting: &Option<Placed<T>>) -> Option<&T> {
+    setting.as_ref().map(|setting| &setting.value)
+}
+
+fn set<T, S>(option: &mut T, setting: &Option<Placed<S>>, convert: impl Fn(&S) -> T) {
+    if let Some(setting) = setting {
+        *option = convert(&setting.value);
+    }
+}

@@ -1,0 +1,164 @@
+//! Settings of the process: keys of the file, the flags above them, and `server.watch`.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blitz_testing::{Client, IO_TIMEOUT, Upstream};
+
+use crate::https::{Folder, Running};
+use crate::{blitz, stderr, stdout};
+
+/// An upstream that answers with the fields of the request.
+fn echo() -> Upstream {
+    Upstream::start(|request| {
+        let lines = request.fields.iter();
+        let text: String = lines
+            .map(|(name, value)| format!("{name}: {value}\n"))
+            .collect();
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        )
+        .into_bytes()
+    })
+}
+
+fn write(folder: &Folder, settings: &str, sites: &str) {
+    let text = format!("{settings}\nlisten = [\"127.0.0.1:0\"]\n[site]\n{sites}");
+    fs::write(folder.file("blitz.toml"), text).unwrap();
+}
+
+fn start(folder: &Folder, flags: &[&str]) -> Running {
+    let config = folder.file("");
+    Running::announcing(folder, &[&["--config", &config], flags].concat(), "http://")
+}
+
+/// Status and content for a request with a field of this many bytes.
+fn ask(running: &Running, bytes: usize) -> (u16, String) {
+    let mut client = Client::connect(running.address("http://"));
+    let field = "a".repeat(bytes);
+    client.send(format!(
+        "GET / HTTP/1.1\r\nHost: a.example\r\nX-Long: {field}\r\n\r\n"
+    ));
+    let response = client.response();
+    (response.status, response.text().to_owned())
+}
+
+#[test]
+fn the_file_says_what_flags_say_and_flags_stand_above_it() {
+    let (folder, upstream) = (Folder::new(), echo());
+    let site = format!("\"a.example\" = \"{}\"\n", upstream.url());
+    let settings = "server.via = true\nserver.id = \"edge-1\"\nlimits.head_max = \"1k\"\ncontrol.socket = \"own.sock\"";
+    write(&folder, settings, &site);
+    let running = start(&folder, &["--control", &folder.file("own.sock")]);
+    let (status, fields) = ask(&running, 10);
+    assert_eq!(status, 200);
+    let fields = fields.to_ascii_lowercase();
+    assert!(
+        fields.contains("via: 1.1 ") && fields.contains("cdn-loop: edge-1"),
+        "{fields}"
+    );
+    assert_eq!(ask(&running, 2_000).0, 431);
+    drop(running);
+    let flags = [
+        "--head-max=4k",
+        "--loop-id=edge-2",
+        "--control",
+        &folder.file("own.sock"),
+    ];
+    let running = start(&folder, &flags);
+    let (status, fields) = ask(&running, 2_000);
+    assert_eq!(status, 200);
+    assert!(
+        fields.to_ascii_lowercase().contains("cdn-loop: edge-2"),
+        "{fields}"
+    );
+}
+
+#[test]
+fn the_socket_of_the_file_is_below_its_folder_and_a_reload_names_what_needs_a_restart() {
+    let folder = Folder::new();
+    let site = "\"a.example\" = \"http://127.0.0.1:1\"\n";
+    write(
+        &folder,
+        "control.socket = \"own.sock\"\nlog.summary = \"30s\"",
+        site,
+    );
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .args(["run", "--cores=1", "--config", &folder.file("")])
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    let mut child = child.expect("the binary starts");
+    let socket = folder.file("own.sock");
+    until(|| Path::new(&socket).exists());
+    write(
+        &folder,
+        "control.socket = \"own.sock\"\nserver.via = true",
+        site,
+    );
+    let output = blitz(&["reload", "--control", &socket]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for key in ["log.summary", "server.via"] {
+        assert!(
+            text.contains(&format!("{key} has changed: a restart applies it")),
+            "{text}"
+        );
+    }
+    assert!(!text.contains("control.socket"), "{text}");
+    let shown = stdout(&blitz(&["config", "show", &folder.file("")]));
+    assert!(shown.contains("\nserver.via = true  # "), "{shown}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_watched_file_is_read_again_when_it_or_a_file_that_it_names_changes() {
+    let (folder, upstream) = (Folder::new(), echo());
+    let (settings, proxied) = (
+        "server.watch = true",
+        format!("\"a.example\" = \"{}\"\n", upstream.url()),
+    );
+    write(&folder, settings, &proxied);
+    let running = start(&folder, &[]);
+    assert_eq!(ask(&running, 1).0, 200);
+    let page = "\"a.example\" = { respond = { status = 503, file = \"page\" } }\n";
+    fs::write(folder.file("page"), "first").unwrap();
+    write(&folder, settings, page);
+    until(|| ask(&running, 1) == (503, "first".to_owned()));
+    fs::write(folder.file("page"), "second").unwrap();
+    until(|| ask(&running, 1) == (503, "second".to_owned()));
+    write(&folder, settings, "\"a.example\" = \"h:1\"\n");
+    until(|| running.log().contains("the configuration in use stays"));
+    assert_eq!(ask(&running, 1).0, 503);
+    write(&folder, settings, &proxied);
+    until(|| ask(&running, 1).0 == 200);
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + IO_TIMEOUT;
+    while !is_so() {
+        assert!(Instant::now() < end, "it is not so after {IO_TIMEOUT:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn mistakes_of_the_process_are_found_by_check() {
+    let folder = Folder::new();
+    let site = "\"a.example\" = \"http://127.0.0.1:1\"\n";
+    write(
+        &folder,
+        "server.id = \"a b\"\nserver.http3 = false\nserver.alt_svc_port = 443",
+        site,
+    );
+    let output = blitz(&["check", &folder.file("")]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    for code in ["error[id]", "error[contradiction]"] {
+        assert!(text.contains(code), "{text}");
+    }
+}
