@@ -46,6 +46,7 @@ impl From<NotBase64> for FlowError {
 }
 
 impl Flow {
+    #[inline]
     pub(crate) fn new(from: RecvBody, to: Option<SendBody>) -> Flow {
         let left = content_max(from.length());
         Flow {

@@ -20,25 +20,26 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use blitz_http::{ClientError, Exchange, Response, Service};
+use blitz_http::{ClientError, Exchange, Service};
 use blitz_site::{Ended, Endpoint};
 
 use crate::grpc::poll_deadline;
 use crate::request::Request;
 use crate::route::{Action, ForwardRoute};
 use crate::service::GatewayService;
+use crate::upstream::Pick;
 use admit::admit;
 use answer::respond_answer;
-use connect::{connect, pick};
+use connect::{connect, pick, take_ready};
 use endpoint::{needs_record, pass_to_endpoint, pass_to_fallback, pass_unobserved};
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
-use relay::relay;
+use relay::{relay, relay_whole};
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;
 use route::route;
-use send::send;
+use send::{adapt, send};
 
 pub(crate) use admit::check_method;
 pub(crate) use preflight::check_encryption;
@@ -53,78 +54,97 @@ impl<E: Endpoint> Service for GatewayService<E> {
 ///
 /// When the client leaves, the future is dropped, and with it the connection to the upstream. The
 /// record is emitted in any case.
-async fn life_of_a_request<E: Endpoint>(gateway: Rc<GatewayService<E>>, mut exchange: Exchange) {
-    let snapshot = gateway.snapshot();
-    let site = snapshot.sites().find(&exchange.request);
-    let routed = preflight(&gateway, site, &exchange)
-        .map_err(|rejection| (rejection, None))
-        .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
-    let (site, route) = match routed {
-        Ok(routed) => routed,
-        Err((rejection, route)) => return reject(&gateway, exchange, rejection, site, route),
-    };
-    let Some(route) = route else {
-        if needs_record(&gateway, &exchange) {
-            return pass_to_fallback(&gateway, site, exchange).await;
-        }
-        if let Some(rest) = pass_unobserved(&gateway, exchange) {
-            rest.await;
-        }
-        return;
-    };
-    let forward = match &route.action {
-        Action::Forward(forward) => forward,
-        Action::Answer(answer) => return respond_answer(&gateway, site, route, answer, exchange),
-        Action::Endpoint(maker) => {
-            return pass_to_endpoint(&gateway, site, route, maker, exchange).await;
-        }
-    };
-    let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
-    let route = &ForwardRoute::new(route, forward, balancer);
-    let mut request = Request::new(&gateway, site, route, exchange);
-    let mut deadline = request.kind.deadline();
-    // The phases are not a future of their own, because it would be copied here.
-    let admitted = match admit(&gateway, route, &mut request) {
-        Ok(()) => request_policy(&gateway, route, &mut request),
-        Err(ended) => Err(ended),
-    };
-    let responded = match admitted {
-        Ok(()) => {
-            let mut attempts = pin!(attempt(&gateway, route, &mut request));
-            poll_fn(|cx| match attempts.as_mut().poll(cx) {
-                Poll::Pending => poll_deadline(&mut deadline, cx),
-                ended => ended,
-            })
-            .await
-        }
-        Err(ended) => Err(ended),
-    };
-    let outcome =
-        match responded.and_then(|response| response_policy(&gateway, &mut request, response)) {
-            Ok(response) => {
-                let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
-                relay(&mut request, response, deadline, half_close_timeout).await
+#[expect(
+    clippy::manual_async_fn,
+    reason = "it would copy its arguments once more"
+)]
+fn life_of_a_request<E: Endpoint>(
+    gateway: Rc<GatewayService<E>>,
+    mut exchange: Exchange,
+) -> impl Future<Output = ()> {
+    async move {
+        let snapshot = gateway.snapshot();
+        let site = snapshot.sites().find(&exchange.request);
+        let routed = preflight(&gateway, site, &exchange)
+            .map_err(|rejection| (rejection, None))
+            .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
+        let (site, route) = match routed {
+            Ok(routed) => routed,
+            Err((rejection, route)) => return reject(&gateway, exchange, rejection, site, route),
+        };
+        let Some(route) = route else {
+            if needs_record(&gateway, &exchange) {
+                return pass_to_fallback(&gateway, site, exchange).await;
+            }
+            if let Some(rest) = pass_unobserved(&gateway, exchange) {
+                rest.await;
+            }
+            return;
+        };
+        let forward = match &route.action {
+            Action::Forward(forward) => forward,
+            Action::Answer(answer) => {
+                return respond_answer(&gateway, site, route, answer, exchange);
+            }
+            Action::Endpoint(maker) => {
+                return pass_to_endpoint(&gateway, site, route, maker, exchange).await;
+            }
+        };
+        let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
+        let route = &ForwardRoute::new(route, forward, balancer);
+        let mut request = Request::new(&gateway, site, route, exchange);
+        let mut deadline = request.kind.deadline();
+        // The phases are not a future of their own, because it would be copied here.
+        let admitted = match admit(&gateway, route, &mut request) {
+            Ok(()) => request_policy(&gateway, route, &mut request),
+            Err(ended) => Err(ended),
+        };
+        let responded = match admitted {
+            Ok(()) => {
+                let mut attempts = pin!(attempt(&gateway, route, &mut request));
+                poll_fn(|cx| match attempts.as_mut().poll(cx) {
+                    Poll::Pending => poll_deadline(&mut deadline, cx),
+                    ended => ended,
+                })
+                .await
             }
             Err(ended) => Err(ended),
         };
-    finish(request, outcome);
+        let outcome = match responded.and_then(|()| response_policy(&gateway, &mut request)) {
+            Ok(()) if relay_whole(&mut request) => Ok(()),
+            Ok(()) => {
+                let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
+                relay(&mut request, &mut deadline, half_close_timeout).await
+            }
+            Err(ended) => Err(ended),
+        };
+        finish(&mut request, outcome);
+    }
 }
 
-/// Sends the request until there is a final response, or nowhere left to send it.
+/// Sends the request until it has a final response, or nowhere left to send it.
 async fn attempt<E>(
     gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
-) -> Result<Response, Ended> {
+) -> Result<(), Ended> {
     route.balancer.retries.note_request(request.record.started);
     loop {
-        pick(gateway, route, request).await?;
-        let Some(connection) = connect(route, request).await? else {
-            continue;
+        match route.balancer.pick(&mut request.tried, blitz_http::now) {
+            Pick::Upstream(upstream) => request.record.upstream = Some(upstream),
+            none => pick(gateway, route, request, none).await?,
+        }
+        let connection = match take_ready(route, request) {
+            Some(connection) => connection,
+            None => match connect(route, request).await? {
+                Some(connection) => connection,
+                None => continue,
+            },
         };
-        let mut stream = send(gateway, route, request, connection)?;
+        adapt(request, &connection)?;
+        let mut stream = send(gateway, route, request, connection);
         match await_response(gateway, request, &mut stream).await {
-            Ok(response) => return Ok(response),
+            Ok(()) => return Ok(()),
             Err(NoResponse::Client(ended)) => return Err(ended),
             Err(NoResponse::Upstream(error)) => {
                 if matches!(error, ClientError::Reset { .. }) {

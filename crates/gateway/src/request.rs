@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Upstream};
+use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Response, Upstream};
 use blitz_site::{Edit, Ended, Failure, Record, RouteName, emit};
 
 use crate::reconnecting::Reconnecting;
@@ -20,6 +20,8 @@ pub(crate) struct Request<'a> {
     pub(crate) upload: Upload,
     /// Gone once the response has begun.
     pub(crate) responder: Option<Responder>,
+    /// The final response of the upstream, until it is relayed.
+    pub(crate) response: Option<Response>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
     pub(crate) repeats: Repeats,
@@ -69,18 +71,21 @@ impl<'a> Request<'a> {
         let rules = route.rules();
         let trusted = &options.trusted_proxies;
         let edits = rules.map(|rules| rules.edit_response(&mut head, &peer, trusted));
-        let name = route.route as &dyn RouteName;
-        let record = Record::new(&head, peer, site.name(), Some(name), &gateway.observers);
         let kind = RequestKind::of(&head, &body, &responder, &route.target.upgrades);
         if kind.is_message_stream() {
             body.disable_min_rate();
         }
         let waits = !body.is_done() && responder.expects_continue();
         let hold = waits.then(|| blitz_http::sleep(options.continue_timeout));
+        let upload = Upload::new(body, hold);
+        let name = route.route as &dyn RouteName;
+        // Last, so that it is not copied.
+        let record = Record::new(&head, peer, site.name(), Some(name), &gateway.observers);
         Request {
             head,
-            upload: Upload::new(body, hold),
+            upload,
             responder: Some(responder),
+            response: None,
             kind,
             tried: Tried::default(),
             repeats: Repeats::default(),

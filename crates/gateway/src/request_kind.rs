@@ -5,7 +5,7 @@
 
 use blitz_http::{
     BodyLength, Capabilities, Chunk, Fields, Method, Name, RecvBody, RequestHead, Responder,
-    ResponseHead, Timer,
+    ResponseHead, Timer, Version,
 };
 use blitz_site::{Ended, Failure, Rejection};
 
@@ -45,7 +45,10 @@ impl RequestKind {
         if let Some(call) = Call::of(head) {
             return RequestKind::Call(call);
         }
-        let may_upgrade = body.is_done() && responder.upgrade_requested();
+        // Streams of HTTP/2 and HTTP/3 leave HTTP by CONNECT only, so that others need not be searched for.
+        let has_upgrade = matches!(head.version, Version::Http10 | Version::Http11);
+        let may_leave = has_upgrade || head.method == Method::Connect;
+        let may_upgrade = may_leave && body.is_done() && responder.upgrade_requested();
         match may_upgrade.then(|| WebSocket::requested(head)).flatten() {
             Some(websocket) => RequestKind::WebSocket(websocket),
             None if upgrades.is_empty() => RequestKind::Plain,
@@ -167,7 +170,7 @@ impl RequestKind {
         matches!(self, RequestKind::WebSocket(websocket) if websocket.is_extended_connect())
     }
 
-    /// Phase `relay`: content of a response with this head.
+    /// Phase `relay`: content of a response with this head, if it was not relayed as a whole.
     #[inline]
     pub(crate) fn response_content(
         &self,
@@ -176,9 +179,6 @@ impl RequestKind {
     ) -> ResponseContent {
         if let RequestKind::Call(call) = self {
             return call_content(call, head, body);
-        }
-        if let Some(content) = body.take_whole() {
-            return ResponseContent::Whole(Chunk::from(content));
         }
         if is_event_stream(&head.fields) {
             body.disable_min_rate();

@@ -23,6 +23,7 @@ pub(crate) struct Upload {
 impl Upload {
     /// Content that flows after [`send_to`](Upload::send_to). `hold` delays `100 Continue` until the
     /// upstream sends it, or the time is over.
+    #[inline(always)]
     pub(crate) fn new(mut from: RecvBody, hold: Option<Timer>) -> Upload {
         let expects_continue = hold.is_some();
         if expects_continue {

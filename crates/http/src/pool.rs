@@ -244,6 +244,15 @@ impl Upstream {
         }
     }
 
+    /// What [`checkout`](Upstream::checkout) would return at once; `None` if it would wait.
+    #[must_use]
+    pub fn take_ready(&self) -> Option<Connection> {
+        match self.is_exclusive() {
+            true => self.take_idle(),
+            false => self.take_permit(None),
+        }
+    }
+
     /// The most recently used idle connection, if it has received nothing.
     fn take_idle(&self) -> Option<Connection> {
         match self.has_room() && self.queue_is_empty() {

@@ -283,6 +283,14 @@ impl ResponseRecord {
         self.ended = Ended::Complete;
     }
 
+    /// A complete response of the upstream was sent. The request may still have an end of its own.
+    #[inline]
+    pub(crate) fn relayed(&mut self, status: Status, content_bytes: usize) {
+        self.status = Some(status);
+        self.is_relayed = true;
+        self.bytes = content_bytes as u64;
+    }
+
     /// A head was sent that content of this length follows.
     #[inline]
     pub(crate) fn started(&mut self, status: Status, length: BodyLength) {

@@ -64,6 +64,20 @@ impl<'a> Responder<'a> {
         http.informational(head);
     }
 
+    /// Sends a complete response of the upstream. Whether the request is complete as well, its owner knows.
+    #[inline(always)]
+    pub fn relay(
+        http: blitz_http::Responder,
+        edits: &[Edit],
+        record: &mut ResponseRecord,
+        head: &mut ResponseHead,
+        content: Chunk,
+    ) {
+        edit(edits, head);
+        record.relayed(head.status, content.len());
+        http.send(head, content);
+    }
+
     /// The response is that of the upstream.
     #[inline]
     #[must_use]
@@ -167,9 +181,14 @@ impl<'a> Responder<'a> {
 
     #[inline]
     fn edit(&self, head: &mut ResponseHead) {
-        if !self.edits.is_empty() {
-            apply(self.edits, &mut head.fields);
-        }
+        edit(self.edits, head);
+    }
+}
+
+#[inline]
+fn edit(edits: &[Edit], head: &mut ResponseHead) {
+    if !edits.is_empty() {
+        apply(edits, &mut head.fields);
     }
 }
 

@@ -113,16 +113,13 @@ pub(super) struct PresenceSet {
 
 impl PresenceSet {
     pub(super) fn of(fields: &Fields) -> PresenceSet {
-        let nothing = PresenceSet {
-            names: 0,
-            has_others: false,
-        };
-        fields
-            .iter()
-            .fold(nothing, |present, (name, _)| PresenceSet {
-                names: present.names | set_of(&[name.known()]),
-                has_others: present.has_others || is_other_forwarding(name) || is_spoofed(name),
-            })
+        let names = fields.names();
+        let names = names.fold(0, |names, name| names | set_of(&[name]));
+        // Most messages have known names only, whose text need not be read.
+        let is_other =
+            |(name, _): (FieldName<'_>, _)| is_other_forwarding(name) || is_spoofed(name);
+        let has_others = names & set_of(&[Name::Other]) != 0 && fields.iter().any(is_other);
+        PresenceSet { names, has_others }
     }
 
     pub(super) fn has(self, name: Name) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_http::{ClientError, Connection, LocalShortage, TlsError, Upstream};
+use blitz_http::{ClientError, Connection, LocalShortage, RequestHead, TlsError, Upstream};
 use blitz_site::{Ended, Failure};
 
 use super::reconnect::{reconnect, reconnect_unresolved};
@@ -19,8 +19,8 @@ const PENDING_PAUSE: Duration = Duration::from_millis(5);
 /// connection when a field is longer than 8 KiB.
 const LARGE_HEAD_BYTES: usize = 8 * 1024;
 
-/// Chooses where the next attempt goes. Waits for the first result of a name as long as for a
-/// connection.
+/// Chooses where the next attempt goes, if the balancer has not done so at once. Waits for the first result of a name as
+/// long as for a connection.
 ///
 /// # Errors
 /// The name has no address, or all addresses that may be tried were tried.
@@ -28,10 +28,11 @@ pub(super) async fn pick<E>(
     gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
+    mut pick: Pick,
 ) -> Result<(), Ended> {
     let mut waited = Duration::ZERO;
     loop {
-        match route.balancer.pick(&mut request.tried, blitz_http::now) {
+        match pick {
             Pick::Upstream(upstream) => {
                 request.record.upstream = Some(upstream);
                 return Ok(());
@@ -55,6 +56,7 @@ pub(super) async fn pick<E>(
                 waited += PENDING_PAUSE;
             }
         }
+        pick = route.balancer.pick(&mut request.tried, blitz_http::now);
     }
 }
 
@@ -67,6 +69,31 @@ fn exhausted(request: &mut Request<'_>) -> Result<(), Ended> {
             Err(Ended::Failed(failed.failure))
         }
         None => Ok(()),
+    }
+}
+
+/// A pooled connection that is there, for a usual request. A retry never takes one: it may be as stale as the first.
+#[inline]
+pub(super) fn take_ready(
+    route: &ForwardRoute<'_>,
+    request: &mut Request<'_>,
+) -> Option<Connection> {
+    let is_usual = matches!(request.kind, RequestKind::Plain | RequestKind::Call(_));
+    if !is_usual || request.record.is_retried {
+        return None;
+    }
+    let upstream = upstream_for(&request.head, request.record.upstream.as_ref()?);
+    let connection = upstream.take_ready()?;
+    request.record.connected = Some(blitz_http::now());
+    route.balancer.connected(upstream);
+    Some(connection)
+}
+
+#[inline]
+fn upstream_for<'u>(head: &RequestHead, upstream: &'u Upstream) -> &'u Upstream {
+    match head.text_len() > LARGE_HEAD_BYTES {
+        true => upstream.for_large_heads(),
+        false => upstream,
     }
 }
 
@@ -84,10 +111,7 @@ pub(super) async fn connect(
     let Some(upstream) = record.upstream.as_ref() else {
         return Ok(None);
     };
-    let upstream = match request.head.text_len() > LARGE_HEAD_BYTES {
-        true => upstream.for_large_heads(),
-        false => upstream,
-    };
+    let upstream = upstream_for(&request.head, upstream);
     let connected = match (&request.kind, record.is_retried) {
         (RequestKind::WebSocket(_), is_retry) => upstream.checkout_for_websocket(is_retry).await,
         (RequestKind::Upgrade(_), is_retry) => upstream.checkout_for_upgrade(is_retry).await,

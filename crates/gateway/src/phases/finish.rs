@@ -23,11 +23,11 @@ const RETRY_AFTER: &str = "1";
 
 /// Responds to the request if nothing was relayed.
 #[inline]
-pub(super) fn finish(mut request: Request<'_>, outcome: Result<(), Ended>) {
+pub(super) fn finish(request: &mut Request<'_>, outcome: Result<(), Ended>) {
     request.record.response.ended = match outcome {
         Ok(()) => Ended::Complete,
         Err(ended) => {
-            respond_ended(&mut request, &ended);
+            respond_ended(request, &ended);
             ended
         }
     };

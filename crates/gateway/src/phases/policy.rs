@@ -2,7 +2,7 @@
 //!
 //! The changes that rules make in final responses are those of the [responder](blitz_site::Responder).
 
-use blitz_http::{Response, ResponseHead};
+use blitz_http::ResponseHead;
 use blitz_site::{Ended, Failure, Rejection, apply};
 
 use crate::forward::{self, ForwardedClient, NotForwarded};
@@ -73,13 +73,15 @@ fn change_request<E>(
 pub(super) fn response_policy<E>(
     gateway: &GatewayService<E>,
     request: &mut Request<'_>,
-    mut response: Response,
-) -> Result<Response, Ended> {
+) -> Result<(), Ended> {
+    let Some(response) = &mut request.response else {
+        return Err(Ended::ClientGone);
+    };
     request.record.responded = Some(blitz_http::now());
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);
-    Ok(response)
+    Ok(())
 }
 
 /// Edits any response head for the client: interim, final, or the one that opens a tunnel.

@@ -14,6 +14,38 @@ use crate::request::Request;
 use crate::request_kind::ResponseContent;
 use crate::upload::Upload;
 
+/// Relays a response whose content is there as a whole, as that of most is; `false` leaves all of it to [`relay`].
+#[inline]
+pub(super) fn relay_whole(request: &mut Request<'_>) -> bool {
+    let Request {
+        response: Some(response),
+        responder,
+        ..
+    } = request
+    else {
+        return false;
+    };
+    if response.upgraded.is_some() || request.kind.is_call() {
+        return false;
+    }
+    let Some(content) = response.body.take_whole() else {
+        return false;
+    };
+    let Some(responder) = responder.take() else {
+        return false;
+    };
+    request.head.reduce();
+    let record = &mut request.record.response;
+    Responder::relay(
+        responder,
+        &request.edits,
+        record,
+        &mut response.head,
+        content.into(),
+    );
+    true
+}
+
 /// Relays the final response, and the rest of the request.
 ///
 /// Ends when the response is complete, or the deadline of a call has passed. If the request is not
@@ -24,15 +56,17 @@ use crate::upload::Upload;
 /// The response ended early. The client sees that.
 pub(super) async fn relay(
     request: &mut Request<'_>,
-    response: Response,
-    mut deadline: Option<Timer>,
+    deadline: &mut Option<Timer>,
     half_close_timeout: Duration,
 ) -> Result<(), Ended> {
-    let Response {
+    let Some(Response {
         mut head,
         mut body,
         upgraded,
-    } = response;
+    }) = request.response.take()
+    else {
+        return Err(Ended::ClientGone);
+    };
     request.upload.forget_replay();
     if let Some(send) = upgraded {
         let upstream = Tunnel { recv: body, send };
@@ -60,7 +94,7 @@ pub(super) async fn relay(
     download.translation = translation;
     let Request { upload, record, .. } = request;
     let sent = &mut record.response.bytes;
-    let stopped = poll_fn(|cx| poll(upload, &mut download, &mut deadline, sent, cx)).await;
+    let stopped = poll_fn(|cx| poll(upload, &mut download, deadline, sent, cx)).await;
     stopped.map_err(|stop| end_early(request, download, has_trailers, stop))
 }
 

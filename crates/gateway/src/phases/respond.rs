@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 
-use blitz_http::{ClientError, Response, ResponseEvent, ResponseStream, Status};
+use blitz_http::{ClientError, ResponseEvent, ResponseStream, Status};
 use blitz_site::{Ended, Responder};
 
 use super::policy::edit_response;
@@ -18,14 +18,17 @@ pub(super) enum NoResponse {
     Client(Ended),
 }
 
-/// Sends content and waits for the final response; interim ones are passed on as they come.
+/// Sends content until the request has its final response; interim ones are passed on as they come.
 pub(super) async fn await_response<E>(
     gateway: &GatewayService<E>,
     request: &mut Request<'_>,
     stream: &mut ResponseStream,
-) -> Result<Response, NoResponse> {
+) -> Result<(), NoResponse> {
     let Request {
-        upload, responder, ..
+        upload,
+        responder,
+        response,
+        ..
     } = request;
     poll_fn(|cx| {
         loop {
@@ -33,7 +36,10 @@ pub(super) async fn await_response<E>(
                 return Poll::Ready(Err(NoResponse::Client(ended)));
             }
             match ready!(stream.poll_next(cx)).map_err(NoResponse::Upstream)? {
-                ResponseEvent::Final(response) => return Poll::Ready(Ok(response)),
+                ResponseEvent::Final(last) => {
+                    *response = Some(last);
+                    return Poll::Ready(Ok(()));
+                }
                 ResponseEvent::Informational(mut head) => {
                     if head.status == Status::CONTINUE && !upload.release() {
                         continue;

@@ -8,25 +8,30 @@ use crate::request::Request;
 use crate::route::ForwardRoute;
 use crate::service::GatewayService;
 
-/// Sends the head on this connection. The content follows as it comes.
+/// Adapts the request to this connection.
 ///
 /// # Errors
 /// The connection cannot carry the request.
+#[inline]
+pub(super) fn adapt(request: &mut Request<'_>, connection: &Connection) -> Result<(), Ended> {
+    request.kind.prepare_request(
+        &mut request.head,
+        &mut request.upload,
+        connection.capabilities(),
+        request.record.is_retried,
+    )
+}
+
+/// Sends the head on this connection. The content follows as it comes.
 #[inline(always)]
 pub(super) fn send<E>(
     gateway: &GatewayService<E>,
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
     connection: Connection,
-) -> Result<ResponseStream, Ended> {
+) -> ResponseStream {
     let capabilities = connection.capabilities();
     let is_retry = request.record.is_retried;
-    request.kind.prepare_request(
-        &mut request.head,
-        &mut request.upload,
-        capabilities,
-        is_retry,
-    )?;
     let length = request.upload.length();
     if !matches!(length, BodyLength::Empty) {
         decide_trailers(route, request);
@@ -55,7 +60,7 @@ pub(super) fn send<E>(
         request.upload.forget_replay();
         request.head.reduce();
     }
-    Ok(stream)
+    stream
 }
 
 fn has_no_content(length: BodyLength) -> bool {

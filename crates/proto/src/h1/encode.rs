@@ -1,7 +1,7 @@
 //! Encodes heads and trailers, from parsed values only.
 
 use super::framing::ConnectionOptions;
-use crate::copy::{push_front, push_text};
+use crate::copy::{push_front, push_line, push_text};
 use crate::message::{Fields, Method, Name, RequestHead, ResponseHead, Status, TargetForm};
 
 /// The framing field of a head.
@@ -71,8 +71,7 @@ pub(crate) fn request_head(
         Some(authority) => authority.as_bytes(),
         None => head.fields.get(Name::Host).unwrap_or(b""),
     };
-    push_text(host, out);
-    out.extend_from_slice(b"\r\n");
+    push_line(host, out);
     // HTTP2-Settings belongs to the upgrade to h2c, which is never forwarded (rule 15).
     let is_skipped = |name: Name| {
         let is_ours = name.is_generated() || matches!(name, Name::Host | Name::Http2Settings);
@@ -146,8 +145,7 @@ fn push_fields(fields: &Fields, is_skipped: impl Fn(Name) -> bool, out: &mut Vec
             let (start, len) = name.line_start();
             push_front(start, len, out);
         }
-        push_text(entry.value_in(&fields.block), out);
-        out.extend_from_slice(b"\r\n");
+        push_line(entry.value_in(&fields.block), out);
     }
     found
 }

@@ -116,6 +116,13 @@ impl RouteTable {
         })
     }
 
+    /// Whether there is one key only, which matches all requests.
+    #[inline]
+    #[must_use]
+    pub fn has_one_for_all(&self) -> bool {
+        self.has_one_for_all
+    }
+
     /// The same, only the position of its key.
     #[inline]
     #[must_use]
