@@ -2,8 +2,8 @@
 
 use std::env;
 use std::fmt::Display;
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -13,11 +13,10 @@ use std::time::Duration;
 use blitz::extract::State;
 use blitz::{App, Response, Status, blocking};
 use blitz_config::{Placed, Socket};
-use blitz_host::serving::{self, ListenerConfig, Serving};
-use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions, Signal};
+use blitz_host::serving::{self, Serving};
+use blitz_http::{Config, IoChoice, Pinning, ServeOptions, Signal};
 
 /// For the user of the process, and nobody else.
-const SOCKET_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
 /// `--control`: without a socket.
@@ -106,8 +105,7 @@ impl Control {
             .state(Arc::clone(&waiting))
             .post("/reload", reload);
         let service = app.into_service().map_err(|error| failed(&error))?;
-        let address = Address::Unix(Arc::new(path.to_owned()));
-        let listeners = serving::try_reserve([ListenerConfig::from(address)]);
+        let listeners = serving::try_reserve_private(path.to_owned());
         let listeners = listeners.map_err(|error| failed(&error))?;
         // It waits most of the time, and a ring would be memory for nothing.
         let config = Config {
@@ -118,8 +116,6 @@ impl Control {
         };
         let make = move || (service.on_core(), ServeOptions::default());
         let serving = serving::start(listeners, &config, make).map_err(|error| failed(&error))?;
-        let mode = Permissions::from_mode(SOCKET_MODE);
-        fs::set_permissions(path, mode).map_err(|error| failed(&error))?;
         Ok(Control { serving, waiting })
     }
 

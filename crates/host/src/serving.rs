@@ -20,7 +20,7 @@ use self::bind::{DATAGRAMS_WAIT_MAX, Entry, bind_datagrams, reserve_beside};
 use self::core::{CoreSetup, Number, serve_core};
 use self::error::{ended_early, not_opened};
 
-pub use self::bind::{BoundConfig, NewListeners, reserve, try_reserve};
+pub use self::bind::{BoundConfig, NewListeners, reserve, try_reserve, try_reserve_private};
 pub use self::core::serve_on_core;
 pub use self::error::{EndError, StartError};
 pub use self::listener::{AltSvc, ListenerConfig};
@@ -184,7 +184,8 @@ impl Serving {
             }
         }
         let numbers: Vec<_> = opened.iter().map(|(number, _)| *number).collect();
-        if let Err(error) = self.open_on_cores(opened) {
+        let opened = self.open_on_cores(opened);
+        if let Err(error) = opened.and_then(|()| listeners.take_paths()) {
             self.close(numbers, Duration::ZERO);
             return Err(error);
         }

@@ -33,12 +33,12 @@ pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Event, Received, ReceivedTrain};
 
 pub(crate) use self::system::{
-    Bound, BoundGroup, Destination, EVICTED, Listening, Mapping, NO_BUFFERS, Reserved, SendBuffers,
-    SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
+    Bound, BoundGroup, Destination, EVICTED, Keeper, Listening, Mapping, NO_BUFFERS, Reserved,
+    SendBuffers, SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
     enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
     is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,
     raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring,
-    try_reserve,
+    try_reserve, try_reserve_private,
 };
 pub use self::system::{
     LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,
@@ -266,7 +266,7 @@ impl Driver {
         each!(self, driver => driver.cancel_accept(listener, handle.fd()));
     }
 
-    /// Has a listener drop new connections; those that wait already can still be accepted. Simulated listeners go on.
+    /// Has a TCP listener drop new connections; those that wait already can still be accepted. Simulated listeners go on.
     pub(crate) fn refuse_new(&self, handle: Handle) {
         #[cfg(feature = "simulation")]
         if matches!(self, Driver::Sim(_)) {

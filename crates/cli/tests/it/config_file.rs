@@ -7,8 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, Upstream};
+use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 
 use crate::https::{Folder, Running, config, connect, get};
 use crate::{blitz, stderr, stdout};
@@ -230,6 +232,31 @@ fn blitz_reload_prints_what_has_changed_or_what_is_wrong() {
         "{}",
         stderr(&second)
     );
+}
+
+/// Other users cannot connect before the process has restricted the socket either.
+#[test]
+fn the_control_socket_is_private_from_the_beginning() {
+    let folder = Folder::new();
+    let (socket, first) = (folder.file("control.sock"), upstream("first"));
+    let text = format!(
+        "listen = [\"127.0.0.1:0\"]\n[site]\n\"a.example\" = {{ to = \"{}\", tls = false }}\n",
+        first.url()
+    );
+    fs::write(folder.file("blitz.toml"), text).unwrap();
+    let path = socket.clone();
+    let seen = thread::spawn(move || {
+        let end = Instant::now() + IO_TIMEOUT;
+        while Instant::now() < end {
+            if let Ok(found) = fs::metadata(&path) {
+                return Some(found.permissions().mode() & 0o777);
+            }
+        }
+        None
+    });
+    let flags = ["--config", &folder.file(""), "--control", &socket];
+    let _running = Running::announcing(&folder, &flags, "http://");
+    assert_eq!(seen.join().unwrap(), Some(0o600));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,17 @@ impl NewListeners {
     /// The listeners, with port 0 replaced by the actual port.
     pub fn configs(&self) -> impl Iterator<Item = &ListenerConfig> {
         self.entries.iter().map(|entry| &entry.config)
+    }
+
+    /// Has clients of paths that other listeners of this process have reach these.
+    pub(super) fn take_paths(&self) -> Result<(), StartError> {
+        let mut entries = self.entries.iter();
+        entries.try_for_each(|entry| match &entry.reservation {
+            Some(reservation) => reservation
+                .take_path()
+                .map_err(|error| StartError::Listen(entry.config.address.clone(), error)),
+            None => Ok(()),
+        })
     }
 
     /// `reserve` is called for those that no entry of `open` serves already.
@@ -108,6 +121,16 @@ pub fn try_reserve(
     configs: impl IntoIterator<Item = ListenerConfig>,
 ) -> Result<NewListeners, StartError> {
     NewListeners::new(configs, &[], Listener::try_reserve)
+}
+
+/// [`try_reserve`] for a unix socket that only the user of this process can connect to.
+///
+/// # Errors
+/// The same.
+pub fn try_reserve_private(path: PathBuf) -> Result<NewListeners, StartError> {
+    let path = Arc::new(path);
+    let config = ListenerConfig::from(Address::Unix(Arc::clone(&path)));
+    NewListeners::new([config], &[], |_| Listener::try_reserve_private(&path))
 }
 
 /// [`reserve`] for an address beside those of the listeners that are open. Where one of them has the same port, it

@@ -133,7 +133,7 @@ impl Sim {
         Ok(Listening {
             handle: handle(number),
             address,
-            file: None,
+            unix: None,
         })
     }
 

@@ -16,13 +16,13 @@ mod workers;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use self::process::run_on;
 use self::steering::{attach, instruction};
-use self::unix::unix_listener;
 use super::{Handle, OwnedHandle};
 use crate::socket::Address;
 
@@ -70,7 +70,7 @@ pub(crate) struct Listening {
     /// The bound address, with the actual port.
     pub(crate) address: Address,
     /// Removes the file of a unix socket when the last core drops it.
-    pub(crate) file: Option<Arc<UnixListener>>,
+    pub(crate) unix: Option<Arc<UnixListener>>,
 }
 
 /// The error number of a socket that was shed for lack of receive buffers.
@@ -156,9 +156,13 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
     }
     accept_both_families(&fd, &raw)?;
     bind(&fd, &raw)?;
-    // SAFETY: a plain system call on a descriptor of ours.
-    check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
+    start_listening(&fd)?;
     Ok(fd)
+}
+
+fn start_listening(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: a plain system call on a descriptor of ours.
+    check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) }).map(drop)
 }
 
 /// An IPv6 address means IPv4 as well.
@@ -188,10 +192,10 @@ pub(super) fn open(address: &Address, nonblocking: bool) -> io::Result<Handle> {
 /// Binds and listens for one of several cores: with `SO_REUSEPORT`, or with a duplicate of the unix
 /// socket.
 pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Result<Listening> {
-    let (fd, file) = match address {
+    let (fd, unix) = match address {
         Address::Tcp(_) => (listen(address, true, nonblocking)?, None),
         Address::Unix(path) => {
-            let unix = unix_listener(path)?;
+            let unix = unix::shared(path)?;
             let fd = unix.fd.try_clone()?;
             set_nonblocking(&fd, nonblocking)?;
             (fd, Some(unix))
@@ -201,7 +205,7 @@ pub(super) fn listen_for_core(address: &Address, nonblocking: bool) -> io::Resul
     Ok(Listening {
         address: bound.map_or_else(|| address.clone(), Address::Tcp),
         handle: Handle::of(fd.into_raw_fd()),
-        file,
+        unix,
     })
 }
 
@@ -218,8 +222,17 @@ pub(crate) fn reserve(address: &Address) -> io::Result<Reserved> {
     }
 }
 
-/// An address with the actual port, and the socket that keeps a port until the cores listen.
-pub(crate) type Reserved = (Address, Option<OwnedHandle>);
+/// An address with the actual port, and what keeps it until the cores listen.
+pub(crate) type Reserved = (Address, Keeper);
+
+/// What keeps an address until the cores listen.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    /// A socket with the port, which does not listen.
+    Port { _socket: OwnedHandle },
+    /// The listener that the cores will share.
+    Path(Arc<UnixListener>),
+}
 
 /// Checks that no other socket listens on `address`, and replaces port 0 by a free one.
 ///
@@ -228,7 +241,7 @@ pub(crate) type Reserved = (Address, Option<OwnedHandle>);
 /// the kernel gives it to nobody who asks for a free one, and no connection reaches it.
 pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
     if let Address::Unix(path) = address {
-        return unix_listener(path).map(|_| (address.clone(), None));
+        return unix::bind(path, None).map(|listener| (address.clone(), Keeper::Path(listener)));
     }
     let exclusive = listen(address, false, true)?;
     let bound = local(exclusive.as_raw_fd())?;
@@ -237,8 +250,14 @@ pub(crate) fn try_reserve(address: &Address) -> io::Result<Reserved> {
     reserve_shared(&address)
 }
 
-/// Has a listening socket drop SYN, with which connections begin; a client tries again after a second. On a unix socket
-/// this has no effect.
+/// Keeps the path of a unix socket that only the user of this process can connect to.
+pub(crate) fn try_reserve_private(path: &Arc<PathBuf>) -> io::Result<Reserved> {
+    const MODE: u32 = 0o600;
+    let listener = unix::bind(path, Some(MODE))?;
+    Ok((Address::Unix(Arc::clone(path)), Keeper::Path(listener)))
+}
+
+/// Has a listening TCP socket drop SYN, with which connections begin; a client tries again after a second.
 pub(super) fn refuse_new(fd: RawFd) {
     /// Where the flags of the TCP header are, and SYN among them (RFC 9293, section 3.1).
     const FLAGS: u32 = 13;
@@ -264,10 +283,8 @@ pub(crate) fn reserve_shared(address: &Address) -> io::Result<Reserved> {
     set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     bind(&keeper, &raw)?;
     set_option(&keeper, libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
-    Ok((
-        address.clone(),
-        Some(OwnedHandle::of(Handle::of(keeper.into_raw_fd()))),
-    ))
+    let socket = OwnedHandle::of(Handle::of(keeper.into_raw_fd()));
+    Ok((address.clone(), Keeper::Port { _socket: socket }))
 }
 
 /// The local IP address; `None` on a unix socket.

@@ -1,9 +1,10 @@
 //! Listening sockets: the core accepts connections ahead of its tasks, up to a bound.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use super::table::Sockets;
 use super::{Address, Socket};
 use crate::core;
-use crate::driver::{self, Driver, Handle, Listening, OwnedHandle, UnixListener};
+use crate::driver::{self, Driver, Handle, Keeper, Listening, UnixListener};
 use crate::mailbox::Given;
 use crate::timer::{sleep, timeout};
 
@@ -24,24 +25,33 @@ const AHEAD_MAX: usize = 256;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// An address that is kept for the listeners of this process: until this is dropped, the kernel gives its
-/// port to nobody who asks for a free one, and no other program can bind it alone.
+/// port to nobody who asks for a free one, and no other program can bind it alone. For a path it is the listener itself.
 #[derive(Debug)]
 pub struct Reservation {
     address: Address,
-    _keeper: Option<OwnedHandle>,
+    keeper: Keeper,
 }
 
 impl Reservation {
     fn new((address, keeper): driver::Reserved) -> Reservation {
-        Reservation {
-            address,
-            _keeper: keeper,
-        }
+        Reservation { address, keeper }
     }
 
     /// The address, with the actual port.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Has clients of a path reach this listener, where until now another one of this process has it. All of them reach
+    /// one of the two.
+    ///
+    /// # Errors
+    /// The error of `rename(2)`.
+    pub fn take_path(&self) -> io::Result<()> {
+        match &self.keeper {
+            Keeper::Port { .. } => Ok(()),
+            Keeper::Path(listener) => listener.take_path(),
+        }
     }
 }
 
@@ -54,7 +64,7 @@ pub struct Listener {
     index: u32,
     address: Address,
     /// Removes the file of a unix socket when the last core drops it.
-    _file: Option<Arc<UnixListener>>,
+    unix: Option<Arc<UnixListener>>,
     local: PhantomData<Rc<()>>,
 }
 
@@ -77,6 +87,14 @@ impl Listener {
         driver::try_reserve(address).map(Reservation::new)
     }
 
+    /// [`Listener::try_reserve`] for a unix socket that only the user of this process can connect to.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn try_reserve_private(path: &Arc<PathBuf>) -> io::Result<Reservation> {
+        driver::try_reserve_private(path).map(Reservation::new)
+    }
+
     /// Keeps `address` where this process listens already, on it or on one that includes it. Programs of other users
     /// cannot have it; others of this user may.
     ///
@@ -97,7 +115,7 @@ impl Listener {
             Ok(Listener {
                 index: (sockets.table.listeners).insert(&listening),
                 address: listening.address,
-                _file: listening.file,
+                unix: listening.unix,
                 local: PhantomData,
             })
         })
@@ -108,14 +126,16 @@ impl Listener {
         &self.address
     }
 
-    /// From now on attempts to connect over TCP are not answered. Connections that wait can still be accepted, so that
-    /// none is reset when the listener is dropped.
+    /// From now on attempts to connect over TCP are not answered, and those to a unix socket fail. Connections that wait
+    /// can still be accepted, so that none is reset when the listener is dropped.
     pub fn refuse_new(&self) {
         core::with(|core| {
             let mut sockets = core.sockets();
             let entry = &mut sockets.table.listeners.0[self.index as usize];
             entry.refusing = true;
-            if let Some(handle) = entry.handle {
+            if let Some(unix) = &self.unix {
+                unix.refuse_new();
+            } else if let Some(handle) = entry.handle {
                 sockets.table.driver.refuse_new(handle);
             }
         });
@@ -134,6 +154,8 @@ impl Listener {
                 Accepted::Socket(socket) => return socket,
                 // The client has closed the connection before it was accepted.
                 Accepted::Failed(error) if driver::is_aborted_by_peer(error) => continue,
+                // A core has shut it down for all, and no connection waits.
+                Accepted::Failed(error) if self.is_shut_down(error) => pending().await,
                 Accepted::Failed(error) if !driver::is_out_of_descriptors(error) => {
                     core::with(|core| core.counters.accept_paused.add(1));
                     sleep(ACCEPT_PAUSE).await;
@@ -151,6 +173,11 @@ impl Listener {
             // Without room in time, the loop looks again.
             let _ = timeout(ACCEPT_PAUSE, room).await;
         }
+    }
+
+    fn is_shut_down(&self, error: i32) -> bool {
+        let refuses = self.unix.as_ref().is_some_and(|unix| unix.refuses());
+        refuses && !driver::is_out_of_descriptors(error)
     }
 }
 

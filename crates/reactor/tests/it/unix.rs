@@ -11,7 +11,7 @@ use blitz_reactor::{Address, IoChoice, Listener, block_on, yield_now};
 
 use crate::{config, on_both_drivers};
 
-/// A separate folder, so that other tests do not hold its lock.
+/// A folder of one test.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("blitz-unix-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
