@@ -245,6 +245,19 @@ impl Load {
         Ok(())
     }
 
+    /// The core's number in its group.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Posts a connection to the core that has given it. It is closed if that one has ended.
+    #[cold]
+    pub(crate) fn give_back(&self, given: Given) {
+        if let Some(giver) = self.mailbox(given.giver) {
+            let _ = giver.post(Message::Take(Box::new(given)));
+        }
+    }
+
     /// From now on, no core gives this one a connection. Those that were given before are in its mailbox.
     pub(crate) fn stop_taking(&self) {
         if self.time.is_some() {

@@ -28,9 +28,11 @@ pub(crate) enum Message {
     Take(Box<Given>),
 }
 
-/// A connection that a busy core gives to another one.
+/// A connection that a busy core gives to another one, or that comes back because that one does not listen there.
 pub(crate) struct Given {
     pub(crate) connection: OwnedHandle,
+    /// The core that gives it.
+    pub(crate) giver: usize,
     /// The address of the listener that accepted it.
     pub(crate) listener: Address,
 }

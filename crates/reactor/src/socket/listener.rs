@@ -207,7 +207,7 @@ struct ListenerEntry {
     /// An accept is pending.
     armed: bool,
     closing: bool,
-    /// Other cores may have closed theirs already.
+    /// Other cores may have closed theirs already, so that they get no connection of this one.
     refusing: bool,
     /// The accept was cancelled; its last report is outstanding.
     stopping: bool,
@@ -293,6 +293,7 @@ impl Sockets<'_> {
         let listener = entry.address.clone();
         let given = Given {
             connection,
+            giver: load.index(),
             listener,
         };
         match load.give(given, is_full, self.core.clock.now()) {
@@ -304,17 +305,22 @@ impl Sockets<'_> {
         }
     }
 
-    /// Takes a connection that another core has accepted. It is closed if this core does not listen there
-    /// any more.
+    /// Takes a connection that another core has accepted, or one of its own back. If this core does not listen there any
+    /// more, the other one may.
     #[cold]
     pub(crate) fn take(&mut self, given: Given) {
+        let load = &self.core.load;
+        let is_own = given.giver == load.index();
         let mut listeners = self.table.listeners.0.iter_mut();
         let is_open =
             |entry: &&mut ListenerEntry| !entry.closing && entry.address == given.listener;
-        let entry = listeners.rfind(is_open);
-        let Some(entry) = entry else {
+        let Some(entry) = listeners.rfind(is_open) else {
+            if !is_own {
+                load.give_back(given);
+            }
             return;
         };
+        entry.refusing |= is_own;
         entry.ahead.push_back(Ok(given.connection.into_handle()));
         if let Some(waker) = entry.waker.take() {
             waker.wake();
