@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Config, Cores, Drain, FOREVER, ServeOptions, Service, Signal, Signals};
 
-use self::bind::{DATAGRAMS_WAIT_MAX, Entry, bind_datagrams, reserve_beside};
+use self::bind::{DATAGRAMS_WAIT_MAX, Entry, bind_datagrams, missing_datagrams, reserve_beside};
 use self::core::{CoreSetup, Number, serve_core};
 use self::error::{ended_early, not_opened};
 
@@ -196,6 +196,31 @@ impl Serving {
         Ok(())
     }
 
+    /// Tries again to bind UDP ports. A listener that gets its port is opened anew, because its responses tell clients of
+    /// HTTP/3; exchanges of the one before have `limit`.
+    fn open_missing_datagrams(&mut self, limit: Duration) {
+        for index in 0..self.listeners.len() {
+            let entry = &self.listeners[index];
+            let missing = missing_datagrams(entry, &self.listeners, self.cores.count());
+            let Some((config, datagrams)) = missing else {
+                continue;
+            };
+            let number = self.numbers;
+            self.numbers += 1;
+            let opened = self.open_on_cores(vec![(number, (config.clone(), Some(datagrams)))]);
+            if let Err(error) = opened {
+                tracing::warn!("no HTTP/3 at UDP {}: {error}", config.address);
+                self.close(vec![number], Duration::ZERO);
+                continue;
+            }
+            tracing::info!("HTTP/3 at UDP {}: the port could be bound", config.address);
+            let entry = &mut self.listeners[index];
+            entry.config = config;
+            let before = entry.number.replace(number);
+            self.close(before.into_iter().collect(), limit);
+        }
+    }
+
     fn open_on_cores(&self, opened: Vec<(Number, BoundConfig)>) -> Result<(), StartError> {
         if opened.is_empty() {
             return Ok(());
@@ -312,6 +337,9 @@ impl Serving {
                 Some(Signal::User1 | Signal::User2) => continue,
                 None => {
                     checks_while_draining += u32::from(draining);
+                    if !draining {
+                        self.open_missing_datagrams(drain_timeout);
+                    }
                     on_tick(&mut self, Tick::Periodic);
                     continue;
                 }

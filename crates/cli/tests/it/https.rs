@@ -239,7 +239,7 @@ fn a_udp_port_in_use_is_a_warning() {
         log.contains(&format!("no HTTP/3 at UDP {listener}")),
         "{log}"
     );
-    let remedy = format!("`ss -lunp 'sport = :{port}'` shows, or let it end; then restart");
+    let remedy = format!("`ss -lunp 'sport = :{port}'` shows, or let it end");
     assert!(log.contains(&remedy), "{log}");
     let config = config(&folder.0.join("blitz/ca.pem"), None);
     let alt_svc = |address: SocketAddr| {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -166,5 +166,33 @@ fn tls_comes_with_a_reload_and_goes_with_another() {
     let (_, closed) = gateway.reload_well(plain);
     assert_eq!(closed, [format!("https://{secure}")]);
     eventually_refuses(secure);
+    assert!(answers(gateway.first));
+}
+
+/// The port may be that of a listener that has just gone, and whose connections have not ended.
+#[test]
+fn http3_comes_when_its_port_is_free() {
+    let gateway = Gateway::start();
+    gateway.folder.certificate("a.example");
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let held = UdpSocket::bind(address).unwrap();
+    drop(tcp);
+    gateway.reload_well(&format!(
+        "listen = [\"127.0.0.1:0\"]\nlisten_tls = [\"{address}\"]\ncertificates = [\"*.example.pem\"]"
+    ));
+    let trusted = config(Path::new(&gateway.folder.file("ca.pem")), None);
+    let response = || {
+        let mut client = connect(address, "a.example", &trusted);
+        get(&mut client, "a.example", "/").unwrap().to_lowercase()
+    };
+    assert!(response().contains("alt-svc: clear"), "{}", response());
+    drop(held);
+    let end = Instant::now() + IO_TIMEOUT;
+    while !response().contains(&format!("alt-svc: h3=\":{}\"", address.port())) {
+        assert!(Instant::now() < end, "{}", response());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(UdpSocket::bind(address).is_err());
     assert!(answers(gateway.first));
 }

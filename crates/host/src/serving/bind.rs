@@ -201,29 +201,58 @@ pub(super) fn bind_datagrams(
     cores: usize,
     end: Instant,
 ) -> Option<DatagramListener> {
-    let address = match config.address {
-        Address::Tcp(address) if config.http3 && config.tls.is_some() => address,
-        _ => {
-            config.http3 = false;
-            return None;
-        }
+    let Some(address) = datagrams_address(config) else {
+        config.http3 = false;
+        return None;
     };
-    let is_other = |entry: &Entry| {
-        let other = &entry.config;
-        other.http3 && other.address != config.address && overlap(&other.address, &config.address)
-    };
-    let bind = match open.iter().any(is_other) {
-        true => DatagramListener::bind_beside,
-        false => DatagramListener::bind,
-    };
-    let datagrams = bind_until(|| bind(address, cores), address, end).inspect_err(|error| {
+    let bind = || bind_beside(address, open, cores);
+    let datagrams = bind_until(bind, address, end).inspect_err(|error| {
         let remedy = datagrams_remedy(address, error);
         tracing::warn!(
-            "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2 until a restart. {remedy}"
+            "no HTTP/3 at UDP {address}: {error}; clients use HTTP/2, and HTTP/3 a second after the port can be bound. \
+             {remedy}"
         );
     });
     config.http3 = datagrams.is_ok();
     datagrams.ok()
+}
+
+/// The UDP sockets that an open listener lacks, if they can be bound now, and its settings with them.
+pub(super) fn missing_datagrams(
+    entry: &Entry,
+    open: &[Entry],
+    cores: usize,
+) -> Option<(ListenerConfig, DatagramListener)> {
+    if entry.config.http3 {
+        return None;
+    }
+    let config = ListenerConfig {
+        http3: entry.asked.http3,
+        ..entry.config.clone()
+    };
+    let address = datagrams_address(&config)?;
+    let datagrams = bind_beside(address, open, cores).ok()?;
+    Some((config, datagrams))
+}
+
+/// Where HTTP/3 is served, if it is.
+fn datagrams_address(config: &ListenerConfig) -> Option<SocketAddr> {
+    match config.address {
+        Address::Tcp(address) if config.http3 && config.tls.is_some() => Some(address),
+        _ => None,
+    }
+}
+
+fn bind_beside(address: SocketAddr, open: &[Entry], cores: usize) -> io::Result<DatagramListener> {
+    let own = Address::Tcp(address);
+    let is_other = |entry: &Entry| {
+        let other = &entry.config;
+        other.http3 && other.address != own && overlap(&other.address, &own)
+    };
+    match open.iter().any(is_other) {
+        true => DatagramListener::bind_beside(address, cores),
+        false => DatagramListener::bind(address, cores),
+    }
 }
 
 /// Binds the UDP sockets of an address; tries again until `end` while it is in use.
@@ -258,9 +287,8 @@ fn datagrams_remedy(address: SocketAddr, error: &io::Error) -> String {
     let port = address.port();
     match is_in_use(error) {
         true => format!(
-            "Stop the program that has this port, which `ss -lunp 'sport = :{port}'` shows, or let it end; \
-             then restart"
+            "Stop the program that has this port, which `ss -lunp 'sport = :{port}'` shows, or let it end"
         ),
-        false => "Remove the cause, then restart".to_owned(),
+        false => "Remove the cause".to_owned(),
     }
 }

@@ -14,7 +14,7 @@ pub struct ListenerConfig {
     /// Clear text accepts only HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     pub http2_only: bool,
     /// With TLS: HTTP/3 is served at the same port over UDP. If that port cannot be bound, the start warns; if it
-    /// is in use, after 5 s.
+    /// is in use, after 5 s. HTTP/3 then begins when it can be bound.
     pub http3: bool,
     /// How clients learn of HTTP/3.
     pub alt_svc: AltSvc,
