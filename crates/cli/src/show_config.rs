@@ -15,7 +15,6 @@ use clap::{Args, Command};
 
 use crate::listen;
 use crate::run::RunArguments;
-use crate::site_certificates::key_of;
 
 /// What of the flags a file can say.
 pub(crate) struct FileSettings<'a> {
@@ -160,31 +159,19 @@ impl File {
         }
     }
 
-    /// A file finds the key of a certificate in it or beside it.
+    /// A key beside its certificate is found.
     fn certificates(&mut self, settings: &FileSettings<'_>) {
-        let is_found = |(certificate, key): &(&Path, &Path)| {
-            *key == certificate.with_extension("key")
-                || key == certificate
-                || *key == key_of(certificate)
+        let shown = |path: &Path| quoted(&absolute(path).display().to_string());
+        let written = |(certificate, key): &(&Path, &Path)| {
+            let is_found = *key == certificate.with_extension("key");
+            match is_found || key == certificate {
+                true => shown(certificate),
+                false => format!("{{ cert = {}, key = {} }}", shown(certificate), shown(key)),
+            }
         };
-        let (found, others): (Vec<_>, Vec<_>) = settings
-            .certificates
-            .iter()
-            .partition(|pair| is_found(pair));
-        if !found.is_empty() {
-            let files = found
-                .iter()
-                .map(|(certificate, _)| absolute(certificate).display().to_string());
-            self.list("certificates", files);
-        }
-        for (certificate, key) in others {
-            let beside: PathBuf = certificate.with_extension("key");
-            self.line(&format!(
-                "# --cert {} --key {}: add the certificate to `certificates`, and move its key to {}",
-                shown(&certificate.display().to_string()),
-                shown(&key.display().to_string()),
-                shown(&absolute(&beside).display().to_string())
-            ));
+        let certificates: Vec<String> = settings.certificates.iter().map(written).collect();
+        if !certificates.is_empty() {
+            self.line(&format!("certificates = [{}]", certificates.join(", ")));
         }
     }
 
@@ -358,8 +345,7 @@ mod tests {
             r#"listen = ["h2c://127.0.0.1:80", "unix:/run/$${a}"]
 listen_tls = ["127.0.0.1:443"]
 trusted_proxies = ["10.0.0.0/8", "unix"]
-certificates = ["/c/a.pem"]
-# --cert /c/b.pem --key /k/b: add the certificate to `certificates`, and move its key to /c/b.key
+certificates = ["/c/a.pem", { cert = "/c/b.pem", key = "/k/b" }]
 defaults.body_max = "10485760"
 defaults.timeout.response = "forever"
 defaults.timeout.idle = "5400000ms"

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use blitz_config::{Configuration, Diagnostic, Host, Placed, Span};
+use blitz_config::{CertificateFile, Configuration, Diagnostic, Host, Placed, Span};
 use blitz_host::certificates::{self, validity_warning};
 use blitz_http::Certificate;
 
@@ -47,15 +47,20 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn add(&mut self, pattern: &Placed<String>) {
-        let is_pattern = pattern.value.contains('*');
-        let files = matches(self.folder, &pattern.value);
+    fn add(&mut self, pattern: &Placed<CertificateFile>) {
+        let CertificateFile { file, key } = &pattern.value;
+        let is_pattern = file.contains('*') && key.is_none();
+        let files = match is_pattern {
+            true => matches(self.folder, file),
+            false => vec![self.folder.join(file)],
+        };
         let is_missing = files.iter().all(|file| !file.is_file());
         if is_missing {
             return self.missing(pattern, is_pattern);
         }
         for file in files {
-            let key = key_of(&file);
+            let key = key.as_ref().map(|key| self.folder.join(key));
+            let key = key.unwrap_or_else(|| key_of(&file));
             match Certificate::load(&file, &key) {
                 // An authority covers no host, and must not be shown to clients.
                 Ok(certificate) if is_pattern && certificate.names().is_empty() => {}
@@ -84,13 +89,16 @@ impl Search<'_> {
         }
     }
 
-    fn missing(&mut self, pattern: &Placed<String>, is_pattern: bool) {
-        let path = self.folder.join(&pattern.value);
+    fn missing(&mut self, pattern: &Placed<CertificateFile>, is_pattern: bool) {
+        let path = self.folder.join(&pattern.value.file);
         let shown = path.display();
         let (message, label) = match path.is_dir() {
             true => (
                 "this is a folder",
-                format!("write \"{}/*.pem\"", pattern.value.trim_end_matches('/')),
+                format!(
+                    "write \"{}/*.pem\"",
+                    pattern.value.file.trim_end_matches('/')
+                ),
             ),
             false if is_pattern => (
                 "no file has such a name",
@@ -133,14 +141,14 @@ impl Search<'_> {
 /// The folders of patterns, where further certificates may appear.
 pub(crate) fn folders(configuration: &Configuration, folder: &Path) -> Vec<PathBuf> {
     let patterns = configuration.certificates.iter();
-    let patterns = patterns.map(|pattern| &pattern.value);
+    let patterns = patterns.map(|pattern| &pattern.value.file);
     let before_star = patterns.filter_map(|pattern| pattern.split_once('*').map(|(text, _)| text));
     let parents = before_star.map(|text| text.rsplit_once('/').map_or("", |(parent, _)| parent));
     parents.map(|parent| folder.join(parent)).collect()
 }
 
 /// The key beside a certificate, or else the same file.
-pub(crate) fn key_of(certificate: &Path) -> PathBuf {
+fn key_of(certificate: &Path) -> PathBuf {
     let (chain, key) = KEY_OF_CHAIN;
     let is_chain = certificate.file_stem().is_some_and(|stem| stem == chain);
     let beside = [

@@ -25,6 +25,10 @@ pub enum Scope {
     Limits,
     /// In `control`.
     Control,
+    /// In a table that is the `tls` of a site.
+    Tls,
+    /// In a table of `certificates`.
+    Certificate,
 }
 
 /// What a value may be.
@@ -60,6 +64,10 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// A list of files with certificates.
+    Certificates,
+    /// `true`, `false`, or a table with a certificate.
+    Tls,
     /// The status of a response, as a number or a text.
     Status,
     /// A URL or a name of an upstream, or a list of one URL.
@@ -144,7 +152,7 @@ const FIELDS_MAX: u64 = 10_000;
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
-    key(Scope::Top, "certificates", Kind::Texts, "none", "files with certificates and keys"),
+    key(Scope::Top, "certificates", Kind::Certificates, "none", "files with certificates and keys"),
     key(Scope::Top, "config_version", Kind::Version, "1", "the version of the language: 1"),
     key(Scope::Top, "control", Kind::Table(Scope::Control), "", "how other processes ask this one"),
     key(Scope::Top, "defaults", Kind::Table(Scope::Defaults), "", "keys of all sites"),
@@ -163,7 +171,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "aliases", Kind::Texts, "none", "other hosts with the same content"),
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
     key(Scope::Site, "https_redirect", Kind::Boolean, "true with `tls`", "whether clear text is redirected to HTTPS"),
-    key(Scope::Site, "tls", Kind::Boolean, "false", "whether clients use TLS"),
+    key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
     planned(Scope::Site, "limits", "limits of messages"),
     planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
@@ -254,6 +262,14 @@ pub const KEYS: &[Key] = &[
     key(Scope::Limits, "upstream_head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of an upstream's response"),
     planned(Scope::Control, "listen", "an address for other machines"),
     key(Scope::Control, "socket", Kind::Socket, "\"/run/blitz/control.sock\"", "the socket of `blitz reload`"),
+    key(Scope::Tls, "cert", Kind::Text, "", "the file with the certificate"),
+    key(Scope::Tls, "key", Kind::Text, "in the same file or beside it", "the file with its key"),
+    planned(Scope::Tls, "client_auth", "whether clients need a certificate"),
+    planned(Scope::Tls, "client_ca", "authorities of client certificates"),
+    planned(Scope::Tls, "client_cert_header", "whether upstreams get the client's certificate"),
+    planned(Scope::Tls, "min", "the least version of TLS"),
+    key(Scope::Certificate, "cert", Kind::Text, "", "the file with the certificate"),
+    key(Scope::Certificate, "key", Kind::Text, "in the same file or beside it", "the file with its key"),
 ];
 
 /// The table of these keys.
@@ -270,6 +286,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Log => "log",
         Scope::Limits => "limits",
         Scope::Control => "control",
+        Scope::Tls => "tls",
+        Scope::Certificate => "certificates",
     }
 }
 
@@ -329,6 +347,8 @@ mod tests {
             Scope::Log,
             Scope::Limits,
             Scope::Control,
+            Scope::Tls,
+            Scope::Certificate,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

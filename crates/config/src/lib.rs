@@ -26,7 +26,7 @@ pub use document::Document;
 pub use environment::Environment;
 pub use keys::{KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
-pub use model::{Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
+pub use model::{CertificateFile, Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
 pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};

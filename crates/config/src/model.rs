@@ -37,12 +37,21 @@ pub struct Configuration {
     pub listen_tls: Option<Vec<Placed<String>>>,
     /// Proxies whose forwarding fields are trusted.
     pub trusted_proxies: Vec<Placed<Network>>,
-    /// Files with certificates, or patterns for such files.
-    pub certificates: Vec<Placed<String>>,
+    /// Certificates of the file and of its sites.
+    pub certificates: Vec<Placed<CertificateFile>>,
     /// Settings of the process.
     pub process: Process,
     /// The sites in the order of the file.
     pub sites: Vec<Site>,
+}
+
+/// A certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFile {
+    /// Its file, or a pattern for several.
+    pub file: String,
+    /// The file of its key; `None` if that is found beside it.
+    pub key: Option<String>,
 }
 
 /// The hosts of a site, and where its requests go.

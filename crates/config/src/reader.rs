@@ -1,6 +1,7 @@
 //! The reader: from the text of a file to the model, with all mistakes at once.
 
 mod action;
+mod certificate;
 mod conflicts;
 mod fields;
 mod inherit;
@@ -25,7 +26,7 @@ use toml::de::{DeTable, DeValue};
 use crate::diagnostic::Diagnostic;
 use crate::document::Document;
 use crate::environment::Environment;
-use crate::model::{Configuration, Span};
+use crate::model::{CertificateFile, Configuration, Placed, Span};
 pub(crate) use process::Fill;
 
 /// Reads a file. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
@@ -35,6 +36,7 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
         document,
         environment,
         diagnostics: Vec::new(),
+        certificates: Vec::new(),
     };
     let (table, errors) = DeTable::parse_recoverable(&document.text);
     let configuration = match reader.syntax_errors(&errors) {
@@ -52,6 +54,8 @@ pub(crate) struct Reader<'a> {
     document: &'a Document,
     environment: &'a Environment,
     diagnostics: Vec<Diagnostic>,
+    /// Those of `tls`.
+    certificates: Vec<Placed<CertificateFile>>,
 }
 
 /// A key with its value.

@@ -17,6 +17,7 @@ pub fn schema() -> String {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Blitz",
         "definitions": {
+            "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "control": table(Scope::Control),
             "defaults": table(Scope::Defaults),
             "fields": fields(),
@@ -26,6 +27,7 @@ pub fn schema() -> String {
             "route": text_or(table(Scope::Route)),
             "server": table(Scope::Server),
             "site": text_or(site()),
+            "tls": required(table(Scope::Tls), "cert"),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),
         },
@@ -98,6 +100,12 @@ fn value(kind: Kind) -> Value {
             pattern("^\\$\\{"),
         ]),
         Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
+        Kind::Certificates => json!({ "type": "array", "items": reference("certificate") }),
+        Kind::Tls => any_of([
+            json!({ "type": "boolean" }),
+            pattern("^\\$\\{"),
+            reference("tls"),
+        ]),
         Kind::Socket => any_of([text, json!({ "const": false })]),
         // About a MiB: a pattern does not count.
         Kind::SizeTo(_) => pattern(&format!(

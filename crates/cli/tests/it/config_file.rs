@@ -319,6 +319,28 @@ fn certificates_are_found_as_other_programs_write_them() {
 
 /// One certificate that nobody renews must not stop the others.
 #[test]
+fn a_site_may_name_its_certificate_and_its_key() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let key = folder.file("elsewhere");
+    fs::rename(folder.file("a.example.key"), &key).unwrap();
+    for (tls, problem) in [
+        ("{ cert = \"a.example.pem\", key = \"elsewhere\" }", None),
+        ("{ cert = \"a.example.pem\" }", Some("error[certificate]")),
+        ("{ cert = \"none.pem\" }", Some("error[file-missing]")),
+    ] {
+        let text = format!(
+            "listen_tls = [\"127.0.0.1:0\"]\n[site.\"a.example\"]\nto = \"http://127.0.0.1:1\"\ntls = {tls}\n"
+        );
+        fs::write(folder.file("blitz.toml"), text).unwrap();
+        let output = blitz(&["check", &folder.file("")]);
+        let text = stderr(&output);
+        assert_eq!(output.status.success(), problem.is_none(), "{text}");
+        assert!(text.contains(problem.unwrap_or_default()), "{text}");
+    }
+}
+
+#[test]
 fn a_reload_takes_expired_certificates() {
     let folder = Folder::new();
     folder.certificate("a.example");

@@ -67,7 +67,10 @@ impl Reader<'_> {
                 "write it below a header such as [upstream.app]",
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
-            Some(Scope::Timeout | Scope::Respond | Scope::Defaults) | None => {
+            Some(
+                Scope::Timeout | Scope::Respond | Scope::Defaults | Scope::Tls | Scope::Certificate,
+            )
+            | None => {
                 self.misspelt_key(scope, name, span);
             }
         }

@@ -173,20 +173,6 @@ impl Reader<'_> {
         hosts.collect::<Vec<_>>().into_iter().flatten().collect()
     }
 
-    pub(super) fn tls(&mut self, value: &Spanned<DeValue<'_>>) -> Option<bool> {
-        match value.get_ref() {
-            DeValue::String(text) if matches!(text.as_ref(), "acme" | "development") => {
-                self.not_yet(value.span(), &format!("`{text}`"));
-                None
-            }
-            DeValue::Table(_) => {
-                self.not_yet(value.span(), "a table of TLS");
-                None
-            }
-            _ => self.boolean(value),
-        }
-    }
-
     fn route(&mut self, entry: &Entry<'_, '_>, upstreams: &mut Upstreams) -> Option<OwnSettings> {
         let key = self.route_key(entry);
         let is_valid = key.is_some();

@@ -13,7 +13,6 @@ use crate::keys::{self, Scope};
 use crate::model::{Configuration, Placed, RouteKey, Tls};
 
 const ADDRESS: &str = "\":80\"";
-const CERTIFICATE: &str = "\"/etc/blitz/certs/*.pem\"";
 
 /// The only version of the language.
 const VERSION: &str = "1";
@@ -49,11 +48,12 @@ impl Reader<'_> {
                     let networks = self.placed_networks(value);
                     configuration.trusted_proxies = networks.unwrap_or_default();
                 }
-                "certificates" => configuration.certificates = self.places(value, CERTIFICATE),
+                "certificates" => configuration.certificates = self.certificates(value),
                 "site" => configuration.sites = self.sites(value, &defaults, &mut upstreams),
                 _ => self.process(entry, &mut configuration.process),
             }
         }
+        configuration.certificates.append(&mut self.certificates);
         self.address_in_use(&configuration);
         if self.diagnostics.is_empty() {
             self.unused(&upstreams);

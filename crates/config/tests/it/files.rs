@@ -5,7 +5,7 @@ pub(crate) const ALL_KEYS: &str = r#"config_version = 1
 listen = [":80"]
 listen_tls = [":443"]
 trusted_proxies = ["10.0.0.0/8", "unix"]
-certificates = ["certs/*.pem"]
+certificates = ["certs/*.pem", { cert = "own.pem", key = "own.key" }]
 defaults.tls = true
 defaults.https_redirect = false
 defaults.headers.X-Frame-Options = "DENY"
@@ -44,6 +44,7 @@ upstream_head_max = "1m"
 
 [site]
 "shop.example" = "http://127.0.0.1:3001"
+"own.example" = { to = "http://127.0.0.1:3002", tls = { cert = "shop.pem", key = "shop.key" } }
 
 [site."app.example"]
 aliases = ["www.app.example"]

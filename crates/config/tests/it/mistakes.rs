@@ -40,6 +40,8 @@ fn planned_keys_are_not_yet() {
             Scope::Log => format!("log.{} = true\n", key.name),
             Scope::Limits => format!("limits.{} = true\n", key.name),
             Scope::Control => format!("control.{} = true\n", key.name),
+            Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
+            Scope::Certificate => continue,
             Scope::Upstream => {
                 format!(
                     "[upstream.app]\nservers = [\"http://h:1\"]\n{} = true\n",

@@ -1,0 +1,78 @@
+//! Certificates: `certificates` at the top, and `tls` of sites.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Reader, entries};
+use crate::keys::Scope;
+use crate::model::{CertificateFile, Placed};
+
+const FILES: &str = "\"/etc/blitz/certs/*.pem\"";
+const FILE: &str = "\"/etc/blitz/certs/site.pem\"";
+
+impl Reader<'_> {
+    pub(super) fn certificates(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Vec<Placed<CertificateFile>> {
+        let DeValue::Array(items) = value.get_ref() else {
+            let label = format!("write [{FILES}]");
+            self.wrong_type(value.span(), value.get_ref(), "a list", &label);
+            return Vec::new();
+        };
+        let mut certificates = Vec::new();
+        for item in items {
+            let certificate = match item.get_ref() {
+                DeValue::Table(table) => self.certificate(Scope::Certificate, item, table),
+                _ => self.text(item, FILES).map(|text| CertificateFile {
+                    file: text.value,
+                    key: None,
+                }),
+            };
+            certificates.extend(certificate.map(|file| Placed::new(file, item.span())));
+        }
+        certificates
+    }
+
+    /// Whether a site has TLS. Its own certificate becomes one of those of the file.
+    pub(super) fn tls(&mut self, value: &Spanned<DeValue<'_>>) -> Option<bool> {
+        match value.get_ref() {
+            DeValue::String(text) if matches!(text.as_ref(), "acme" | "development") => {
+                self.not_yet(value.span(), &format!("`{text}`"));
+                None
+            }
+            DeValue::Table(table) => {
+                let certificate = self.certificate(Scope::Tls, value, table)?;
+                self.certificates
+                    .push(Placed::new(certificate, value.span()));
+                Some(true)
+            }
+            _ => self.boolean(value),
+        }
+    }
+
+    fn certificate(
+        &mut self,
+        scope: Scope,
+        value: &Spanned<DeValue<'_>>,
+        table: &DeTable<'_>,
+    ) -> Option<CertificateFile> {
+        let (mut file, mut key) = (None, None);
+        let before = self.diagnostics.len();
+        for entry in entries(table) {
+            if self.key(scope, &entry).is_none() {
+                continue;
+            }
+            let text = self.text(entry.value, FILE).map(|text| text.value);
+            match entry.name {
+                "cert" => file = text,
+                _ => key = text,
+            }
+        }
+        if file.is_none() && self.diagnostics.len() == before {
+            let label = format!("write {{ cert = {FILE} }}");
+            self.error("no-certificate", value.span(), "`cert` is missing", label);
+        }
+        Some(CertificateFile { file: file?, key })
+    }
+}
