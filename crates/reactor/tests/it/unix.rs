@@ -1,10 +1,13 @@
 //! The file of a unix socket is removed only by its owner, or when no process listens on it.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_reactor::{Address, IoChoice, Listener, block_on, yield_now};
@@ -50,6 +53,36 @@ fn a_socket_in_use_is_not_replaced() {
         assert!(!path.exists());
         std::fs::remove_dir_all(&folder).unwrap();
     });
+}
+
+#[test]
+fn a_private_socket_is_private_before_it_is_served() {
+    let folder = folder("private");
+    let path = Arc::new(folder.join("a.sock"));
+    let reservation = Listener::try_reserve_private(&path).unwrap();
+    let mode = std::fs::metadata(&*path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    UnixStream::connect(&*path).unwrap();
+    drop(reservation);
+    assert!(!path.exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A lock that stays held, as by a process that was stopped, is an error and not a wait for ever.
+#[test]
+fn a_stale_socket_whose_lock_is_held_is_an_error() {
+    let folder = folder("held");
+    let path = folder.join("a.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let held = File::create(folder.join("a.sock.lock")).unwrap();
+    held.lock().unwrap();
+    let begun = Instant::now();
+    let error = Listener::try_reserve(&Address::unix(&path)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    drop(held);
+    assert!(Listener::try_reserve(&Address::unix(&path)).is_ok());
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A socket whose server does not accept at the moment is in use, and connecting to it would block.
