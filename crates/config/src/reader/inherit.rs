@@ -206,6 +206,10 @@ fn merged<K: Ord + Clone, V>(
             maps.push((*level, map));
         }
     }
+    // That of most routes, so nothing is looked up for it.
+    if maps.is_empty() {
+        return Arc::default();
+    }
     let numbers = maps.iter().map(|(level, _)| *level).collect();
     let new = || {
         let mut all = std::collections::BTreeMap::new();
