@@ -109,6 +109,25 @@ impl PathPattern {
         }
     }
 
+    /// Whether both have the same segments, whatever the names of parameters.
+    pub(crate) fn has_segments_of(&self, other: &PathPattern) -> bool {
+        let mut both = self.segments.iter().zip(&*other.segments);
+        self.segments.len() == other.segments.len() && both.all(|(a, b)| a.covers(b) && b.covers(a))
+    }
+
+    /// For `/a/` and `=/a/` the pattern `=/a`.
+    pub(crate) fn without_slash(&self) -> Option<PathPattern> {
+        let segments = match (&self.end, &*self.segments) {
+            (PathEnd::Below, all) => all,
+            (PathEnd::Exact, [before @ .., last]) if last.is_empty_text() => before,
+            _ => return None,
+        };
+        (!segments.is_empty()).then(|| PathPattern {
+            segments: segments.into(),
+            end: PathEnd::Exact,
+        })
+    }
+
     /// The paths that both match, as a pattern.
     pub(crate) fn intersection(&self, other: &PathPattern) -> Option<PathPattern> {
         let (long, short) = match self.segments.len() >= other.segments.len() {
@@ -202,6 +221,10 @@ enum Rank<'a> {
 }
 
 impl Segment {
+    fn is_empty_text(&self) -> bool {
+        matches!(self, Segment::Text(text) if text.is_empty())
+    }
+
     fn covers(&self, other: &Segment) -> bool {
         match (self, other) {
             (Segment::Text(text), Segment::Text(inner)) => text == inner,

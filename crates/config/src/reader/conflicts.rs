@@ -13,6 +13,12 @@ use crate::settings::{Action, Proxy};
 /// Whether a key is written, and whether it has a value.
 type IsWritten = fn(&OwnSettings) -> (bool, bool);
 
+/// The keys that ask who the client is.
+const ACCESS: [(&str, IsWritten); 2] = [
+    ("allow", |own| written(&own.allow)),
+    ("deny", |own| written(&own.deny)),
+];
+
 /// A key with GET takes HEAD too, unless a key with the same path names HEAD.
 pub(super) fn add_head(own: &mut [OwnSettings]) {
     let has = |own: &OwnSettings, method| {
@@ -98,11 +104,7 @@ impl Reader<'_> {
 
     /// Routes that can take a request that a protected one matches, and that do not inherit its protection.
     pub(super) fn access_gaps(&mut self, own: &[OwnSettings], tree: &Tree<'_>) {
-        let checks: [(&str, IsWritten); 2] = [
-            ("allow", |own| written(&own.allow)),
-            ("deny", |own| written(&own.deny)),
-        ];
-        for (name, check) in checks {
+        for (name, check) in ACCESS {
             let mut found = HashSet::new();
             for (at, protected) in own.iter().enumerate() {
                 let (_, has_value) = check(protected);
@@ -127,6 +129,71 @@ impl Reader<'_> {
                 self.access_gap(name, &own[other], &own[at]);
             }
         }
+    }
+
+    /// Protected `/a/` or `=/a/` without `/a`, which many servers answer alike.
+    pub(super) fn slash_gaps(&mut self, own: &[OwnSettings], tree: &Tree<'_>, routes: &[Route]) {
+        let has_root = || {
+            routes
+                .iter()
+                .any(|route| route.key.value.path.is_everything())
+        };
+        for (name, check) in ACCESS {
+            for protected in own.iter().filter(|own| check(own).1) {
+                let key = &protected.key.value;
+                let Some(path) = key.path.without_slash() else {
+                    continue;
+                };
+                let bare = RouteKey {
+                    path,
+                    ..key.clone()
+                };
+                let enclosing = tree.enclosing(&bare);
+                let is_covered = |level: &usize| {
+                    let level = &own[*level];
+                    let outer = &level.key.value;
+                    outer.path.has_segments_of(&bare.path)
+                        || (check(level).0 && !outer.encloses(key))
+                };
+                // The site is the first of them, and need not be a route.
+                let taker = enclosing.last().filter(|level| **level > 0 || has_root());
+                if let Some(&taker) = taker
+                    && !enclosing.iter().any(is_covered)
+                {
+                    self.slash_gap(name, protected, &bare, &own[taker].key.value);
+                }
+            }
+        }
+    }
+
+    fn slash_gap(
+        &mut self,
+        name: &str,
+        protected: &OwnSettings,
+        bare: &RouteKey,
+        taker: &RouteKey,
+    ) {
+        let key = &protected.key.value;
+        let both = RouteKey {
+            path: PathPattern {
+                end: PathEnd::Subtree,
+                ..bare.path.clone()
+            },
+            ..bare.clone()
+        };
+        let label = match key.path.end {
+            PathEnd::Below => {
+                format!("write \"{both}\", which matches both, or a route \"{bare}\" too")
+            }
+            _ => format!("write a route \"{bare}\" too"),
+        };
+        let path = &both.path;
+        self.error(
+            "access-gap",
+            protected.key.span.clone(),
+            format!("`{path}` goes to `{taker}` without the `{name}` of `{key}`, and many servers answer both alike"),
+            label,
+        );
     }
 
     fn access_gap(&mut self, name: &str, route: &OwnSettings, protected: &OwnSettings) {

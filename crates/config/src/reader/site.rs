@@ -162,6 +162,7 @@ impl Reader<'_> {
         let (routes, unrouted) = self.inherit(&own, &tree, defaults, is_whole, shared);
         self.slash_pairs(&routes);
         self.access_gaps(&own, &tree);
+        self.slash_gaps(&own, &tree, &routes);
         (routes, unrouted)
     }
 

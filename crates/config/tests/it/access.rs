@@ -63,7 +63,48 @@ fn gaps(keys: &[&'static str], allow: &[&str]) -> BTreeSet<&'static str> {
             }
         }
     }
+    let lacks_bare = |&at: &usize| allow[at].contains('[') && lacks_bare(keys, allow, at);
+    gaps.extend((0..keys.len()).filter(lacks_bare).map(|at| keys[at]));
     gaps
+}
+
+/// Whether this is `/a/` or `=/a/`, and neither `/a` nor a further route has its protection for the path `/a`.
+fn lacks_bare(keys: &[&'static str], allow: &[&str], at: usize) -> bool {
+    let parsed = Key::new(keys[at], keys);
+    let path = |key: &'static str| {
+        key.split(' ')
+            .next_back()
+            .unwrap_or_default()
+            .trim_start_matches('=')
+    };
+    let Some(bare) = path(keys[at])
+        .strip_suffix('/')
+        .filter(|bare| !bare.is_empty())
+    else {
+        return false;
+    };
+    let is_bare = |request: &str| {
+        let mut parts = bare.split('/').zip(request.split('/'));
+        let is_part = |(part, found): (&str, &str)| {
+            part == found || (part.starts_with('{') && !found.is_empty())
+        };
+        bare.split('/').count() == request.split('/').count() && parts.all(is_part)
+    };
+    let requests = METHODS.iter().filter(|method| parsed.has_method(method));
+    let paths = || paths().iter().enumerate().filter(|(_, path)| is_bare(path));
+    let requests: Vec<_> = requests
+        .flat_map(|method| paths().map(move |(path, _)| (*method, path)))
+        .collect();
+    let shape = |path: &str| path.replace("{y}", "{x}");
+    let covers = |level: usize| {
+        let other = Key::new(keys[level], keys);
+        let takes_all = requests
+            .iter()
+            .all(|&(method, path)| other.matches(method, path));
+        let is_own = !allow[level].is_empty() && !other.encloses(&parsed);
+        takes_all && (is_own || shape(path(keys[level])) == shape(bare))
+    };
+    !(0..keys.len()).any(covers)
 }
 
 /// The pairs that are possible, one of each kind.
@@ -76,6 +117,17 @@ fn gaps_have_few_forms() {
         ("/{x}/", "/a", true),
         ("=/{x}", "/a*", true),
         ("GET /", "/a", true),
+        // Many servers answer `/a` as `/a/`.
+        ("/a/", "/b", true),
+        ("=/a/", "/b", true),
+        ("/{x}/a/", "/b", true),
+        ("/a/", "=/{x}", true),
+        ("GET /a/", "POST =/a", true),
+        ("GET /a/", "=/a", false),
+        ("/a/", "/a", false),
+        ("/{x}/", "=/{y}", false),
+        ("=/", "/b", false),
+        ("=/a", "/b", false),
         // Text protects all below it.
         ("/a", "/a/b", false),
         ("/a", "=/a/b", false),
