@@ -214,6 +214,9 @@ impl<'a> Report<'a> {
             }
             (_, outcome) => self.outcome(outcome, settings),
         }
+        if let Some(reading) = &explanation.reading {
+            self.line("", &format!("servers may read {reading}"), None, "");
+        }
         self.others(explanation);
         self.text
     }

@@ -14,6 +14,7 @@ use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
+use crate::rewriting::UpstreamPrefix;
 use crate::route::{self, Forward, ForwardedPath, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
@@ -46,6 +47,7 @@ pub fn compile(
                 .chain(aliases)
                 .collect(),
             routes,
+            canonical: None,
             rules: rules.clone(),
             redirect_https: site.tls.redirects,
         });
@@ -71,6 +73,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
     (!site.canonical_for.is_empty()).then(|| Site {
         hosts: hosts.collect(),
         routes: vec![(key, route)],
+        canonical: Some(site.host.value.clone()),
         rules: None,
         redirect_https: site.tls.redirects,
     })
@@ -131,7 +134,10 @@ impl<'a> Compiler<'a, '_> {
                     TimeLimit::Forever => FOREVER,
                 }),
             path: match &proxy.path {
-                Some(path) => ForwardedPath::Template(path.value.clone()),
+                Some(path) => ForwardedPath::Template {
+                    prefix: UpstreamPrefix::of(&path.value),
+                    template: path.value.clone(),
+                },
                 None if is_raw => ForwardedPath::Raw,
                 None => ForwardedPath::OfTarget,
             },

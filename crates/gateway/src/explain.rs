@@ -20,6 +20,8 @@ pub struct Explanation<'a> {
     pub routes: Vec<(&'a Route, Verdict)>,
     /// What becomes of it.
     pub outcome: Outcome,
+    /// The other path as which servers may read that of a request that is rejected for it, if that is known.
+    pub reading: Option<String>,
 }
 
 /// What becomes of a request.
@@ -65,14 +67,22 @@ pub fn explain<'a>(
             site: None,
             routes: Vec::new(),
             outcome: Outcome::Rejected(rejection),
+            reading: None,
         };
     };
     let routes = site.routes.explain(head);
     let outcome = outcome(site, head, peer, trusted).unwrap_or_else(Outcome::Rejected);
+    let reading = match (&outcome, routes.first()) {
+        (Outcome::Rejected(Rejection::AmbiguousPath), Some((route, _))) => {
+            site.refused_reading(route, head, client_of(&head.fields, peer, trusted))
+        }
+        _ => None,
+    };
     Explanation {
         site: Some(site),
         routes,
         outcome,
+        reading: reading.filter(|reading| !reading.is_empty()),
     }
 }
 
@@ -112,8 +122,12 @@ fn outcome(
             })
         }
         Action::Forward(forward) => {
-            forward.replace_path(head, peer, trusted, &mut String::new())?;
-            edit(head, route, &forward.target.authority, peer, trusted)?;
+            let rewriting = forward.replace_path(head, peer, trusted, &mut String::new())?;
+            edit(head, &forward.target.authority, peer, trusted)?;
+            if let Some(rewriting) = rewriting {
+                rewriting.edit_request(&mut head.fields);
+            }
+            change(head, route, peer, trusted);
             let host = forward.host.as_deref().or(head.authority());
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let fields = head.fields.iter();
@@ -132,7 +146,6 @@ fn outcome(
 /// Edits the head as it is edited for an upstream.
 fn edit(
     head: &mut RequestHead,
-    route: &Route,
     authority: &str,
     peer: &Peer,
     trusted: &TrustedProxies,
@@ -154,10 +167,14 @@ fn edit(
     let edited = forward::edit_request(head, &client, &mut Vec::new());
     // This gateway's own identifier is in no request.
     edited.map_err(|_| Rejection::ConnectionOptions)?;
+    Ok(())
+}
+
+/// Makes the changes of the route.
+fn change(head: &mut RequestHead, route: &Route, peer: &Peer, trusted: &TrustedProxies) {
     let rules = route.rules.as_ref();
     if let Some(edits) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         let edits = edits.for_request(&Facts::of(head, peer, trusted));
         apply(&edits, &mut head.fields);
     }
-    Ok(())
 }

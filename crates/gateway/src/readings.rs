@@ -2,24 +2,36 @@
 
 use blitz_http::path as request_path;
 
+/// Readings cost time, which nobody who is refused elsewhere may demand at will: of a longer path, or of one that can be
+/// read in more ways before its dot segments are removed, nothing is known.
+const BYTES_MAX: usize = 1024;
+const READINGS_MAX: usize = 256;
+
 /// Whether servers read the path in several ways.
 pub(crate) fn is_ambiguous(path: &str) -> bool {
-    let ends_with_slash = path.len() > 1 && path.ends_with('/');
-    ends_with_slash || path.contains([';', '\\', '%']) || path.contains("//")
+    let ends_oddly = path.len() > 1 && path.ends_with(['/', '.']);
+    ends_oddly || path.contains([';', '\\', '%']) || path.contains("//") || path.contains("./")
 }
 
-/// What servers may make of a path. They differ in what they do, and in which order: decode escapes, drop the parameters
-/// of segments, take a backslash for a slash and several slashes for one, take what begins with two slashes for a
-/// reference with a host, and ignore a slash at the end.
-pub(crate) fn readings(path: &str) -> Vec<String> {
-    const CHANGES: [fn(&str) -> String; 6] = [
+/// What servers may make of a path, or `None` if that is too much. They differ in what they do, and in which order: decode
+/// escapes, also twice, take a decoded `?`, `#` or NUL for the end, drop the parameters of segments, take a backslash for
+/// a slash and several slashes for one, drop dots and spaces at the end of a segment, take what begins with two slashes
+/// for a reference with a host, and ignore a slash at the end.
+pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
+    const CHANGES: [fn(&str) -> String; 9] = [
         without_parameters,
         decoded,
+        decoded,
+        until_end,
         without_parameters,
         with_slashes,
+        without_last_dots,
         without_host,
         without_empty_segments,
     ];
+    if path.len() > BYTES_MAX {
+        return None;
+    }
     let mut all = vec![path.to_owned()];
     for change in CHANGES {
         for at in 0..all.len() {
@@ -27,6 +39,9 @@ pub(crate) fn readings(path: &str) -> Vec<String> {
             if !all.contains(&changed) {
                 all.push(changed);
             }
+        }
+        if all.len() > READINGS_MAX {
+            return None;
         }
     }
     let mut resolved = Vec::with_capacity(2 * all.len());
@@ -36,6 +51,7 @@ pub(crate) fn readings(path: &str) -> Vec<String> {
         if request_path::remove_dot_segments(&reading, &mut out).is_err() {
             "/".clone_into(&mut out);
         }
+        let out = as_in_keys(&out);
         // A dot segment at the end leaves a slash.
         let without = without_last_slash(&out);
         for reading in [out, without] {
@@ -44,7 +60,7 @@ pub(crate) fn readings(path: &str) -> Vec<String> {
             }
         }
     }
-    resolved
+    Some(resolved)
 }
 
 fn without_parameters(path: &str) -> String {
@@ -61,7 +77,7 @@ fn decoded(path: &str) -> String {
         decoded.push_str(before);
         let digits = after.get(..2);
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte.filter(u8::is_ascii_graphic) {
+        match byte.filter(u8::is_ascii) {
             Some(byte) => {
                 decoded.push(char::from(byte));
                 rest = &after[2..];
@@ -73,6 +89,25 @@ fn decoded(path: &str) -> String {
         }
     }
     decoded + rest
+}
+
+fn until_end(path: &str) -> String {
+    let end = path.find(['?', '#', '\0']).unwrap_or(path.len());
+    path[..end].to_owned()
+}
+
+/// File systems of Windows drop dots and spaces at the end of a name, other servers what their languages call space.
+fn without_last_dots(path: &str) -> String {
+    let is_space = |c: char| c == ' ' || c.is_ascii_control();
+    let shorter = |segment| {
+        let without_spaces = str::trim_end_matches(segment, is_space);
+        let name = without_spaces.trim_end_matches(|c: char| c == '.' || is_space(c));
+        match name {
+            "" => without_spaces,
+            name => name,
+        }
+    };
+    path.split('/').map(shorter).collect::<Vec<_>>().join("/")
 }
 
 fn with_slashes(path: &str) -> String {
@@ -96,6 +131,30 @@ fn without_empty_segments(path: &str) -> String {
         }
     }
     shorter
+}
+
+/// With escapes for the characters that a path has in escapes only (RFC 3986, section 3.3).
+fn as_in_keys(reading: &str) -> String {
+    let mut path = String::with_capacity(reading.len());
+    for (at, char) in reading.char_indices() {
+        let is_escape = || {
+            let digits = reading.as_bytes().get(at + 1..at + 3);
+            digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        };
+        let is_plain = match char {
+            '%' => is_escape(),
+            _ => {
+                char.is_ascii_alphanumeric()
+                    || "-._~!$&'()*+,;=:@/".contains(char)
+                    || !char.is_ascii()
+            }
+        };
+        match is_plain {
+            true => path.push(char),
+            false => path.push_str(&format!("%{:02X}", u32::from(char))),
+        }
+    }
+    path
 }
 
 fn without_last_slash(path: &str) -> String {
@@ -126,15 +185,42 @@ mod tests {
             "/\\admin",
             "/%5Cadmin",
             "/x//../../admin",
+            "/admin%3Fx",
+            "/admin%23/../y",
+            "/admin%3F%2F..%2Fy",
+            "/admin%20",
+            "/admin%09",
+            "/admin%20%3Bx",
+            "/admin.",
+            "/admin.%20.",
+            "/admin%5C",
+            "/admin\\",
+            "/x/..%20/admin",
+            "/admin%252F",
+            "/admin%253Fx",
+            "/admin%2500x",
+            "/%2561dmin",
+            "/x%252F..%252Fadmin",
         ] {
-            let found = readings(path);
+            let found = readings(path).unwrap();
             let is_admin = |reading: &String| reading == "/admin";
             assert!(is_ambiguous(path), "{path}");
             assert!(found.iter().any(is_admin), "{path}: {found:?}");
         }
-        assert!(readings("/%40x").contains(&"/@x".to_owned()));
-        assert!(!is_ambiguous("/admin/x") && !is_ambiguous("/"));
-        // The most that one path may cost.
-        assert!(readings("//a;b%2F;c\\;%3Bd//e").len() <= 64);
+        let has =
+            |path: &str, reading: &str| readings(path).unwrap().iter().any(|one| one == reading);
+        assert!(has("/%40x", "/@x") && has("/a%20b;x", "/a%20b") && has("/a%3Fb%3Bx", "/a%3Fb"));
+        assert!(has("/a%2525;x", "/a%2525") && has("/a%2525%3Bx", "/a%25"));
+        assert!(
+            !is_ambiguous("/admin/x") && !is_ambiguous("/") && !is_ambiguous("/.well-known/x.y")
+        );
+    }
+
+    #[test]
+    fn readings_are_few() {
+        let readings_of = |path: &str| readings(path).map(|all| all.len());
+        assert!(readings_of("//a;b%2F;c\\;%3Bd//e").is_some_and(|count| count <= 2 * READINGS_MAX));
+        assert_eq!(readings_of("//a;b%252F;c\\;%253Bd. /%3F%20/e//%5C;"), None);
+        assert_eq!(readings_of(&"/y".repeat(BYTES_MAX)), None);
     }
 }

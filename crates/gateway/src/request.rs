@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Response, Upstream};
 use blitz_site::{Edit, Ended, Failure, Record, RouteName, emit};
 
+use crate::phases::respond_too_slow;
 use crate::reconnecting::Reconnecting;
 use crate::request_kind::RequestKind;
+use crate::rewriting::Rewriting;
 use crate::route::ForwardRoute;
 use crate::rules::Rules;
 use crate::service::GatewayService;
@@ -30,6 +32,8 @@ pub(crate) struct Request<'a> {
     pub(crate) connect_failure: Option<Box<ConnectFailure>>,
     /// Of the route; `None` changes nothing.
     pub(crate) rules: Option<&'a Rules>,
+    /// For routes with a path of their own.
+    pub(crate) rewriting: Option<Box<Rewriting<'a>>>,
     /// Changes of the fields of the final response.
     pub(crate) edits: Cow<'a, [Edit]>,
     pub(crate) record: Record<'a>,
@@ -92,6 +96,7 @@ impl<'a> Request<'a> {
             reconnecting: Reconnecting::default(),
             connect_failure: None,
             rules,
+            rewriting: None,
             edits: edits.unwrap_or_default(),
             record,
         }
@@ -119,6 +124,9 @@ impl Request<'_> {
             &self.record.response.ended,
             self.upload.failure(),
         ) {
+            if self.rules.is_some() {
+                respond_too_slow(self, &error);
+            }
             self.record.response.failed_content(error);
         }
     }

@@ -9,6 +9,7 @@ use blitz_http::{Peer, RequestHead, path as request_path};
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
+use crate::rewriting::{Rewriting, UpstreamPrefix};
 use crate::rules::{Facts, Rules, path_of};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
@@ -80,7 +81,11 @@ pub(crate) enum ForwardedPath {
     /// The client's, byte for byte.
     Raw,
     /// With placeholders.
-    Template(Template),
+    Template {
+        template: Template,
+        /// What it begins with, if responses are rewritten.
+        prefix: Option<UpstreamPrefix>,
+    },
 }
 
 /// The route of a request to an upstream, on its core.
@@ -111,7 +116,8 @@ impl<'a> ForwardRoute<'a> {
 }
 
 impl Forward {
-    /// Writes the upstream's path into the head, if it differs from the client's. `path` is working memory.
+    /// Writes the upstream's path into the head, if it differs from the client's; returns how responses are rewritten, if
+    /// they are. `path` is working memory.
     ///
     /// # Errors
     /// The path would lead out of its folder.
@@ -122,12 +128,12 @@ impl Forward {
         peer: &Peer,
         trusted: &TrustedProxies,
         path: &mut String,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Option<Box<Rewriting<'_>>>, Rejection> {
         let is_kept = matches!(self.path, ForwardedPath::OfTarget) && self.target.path.is_none();
         // The usual case; and `OPTIONS *`, also as `OPTIONS http://host` (RFC 9112 section 3.2.4), has no
         // path to replace.
         match is_kept || head.path() == "*" {
-            true => Ok(()),
+            true => Ok(None),
             false => self.write_path(head, peer, trusted, path),
         }
     }
@@ -139,7 +145,8 @@ impl Forward {
         peer: &Peer,
         trusted: &TrustedProxies,
         path: &mut String,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Option<Box<Rewriting<'_>>>, Rejection> {
+        let mut rewriting = None;
         let replaced = match &self.path {
             ForwardedPath::OfTarget => {
                 self.target
@@ -149,16 +156,20 @@ impl Forward {
                 head.raw_path().clone_into(path);
                 Replaced::Written
             }
-            ForwardedPath::Template(template) => {
+            ForwardedPath::Template { template, prefix } => {
+                let host = self.host.as_deref().unwrap_or_default();
+                let names = [self.target.authority.as_str(), host];
+                let prefix = prefix.as_ref();
+                rewriting = prefix.map(|prefix| Rewriting::new(prefix, head, peer, trusted, names));
                 compose(template, &Facts::of(head, peer, trusted), path)
             }
         };
         match replaced {
-            Replaced::Kept => Ok(()),
+            Replaced::Kept => Ok(rewriting),
             Replaced::DotSegment => Err(Rejection::Path),
             Replaced::Written => {
                 head.set_path(path);
-                Ok(())
+                Ok(rewriting)
             }
         }
     }
@@ -253,7 +264,7 @@ impl Route {
         }
         match &self.action {
             Action::Forward(Forward { target, path, .. }) => match path {
-                ForwardedPath::Template(path) => format!("{}{path}", target.url()),
+                ForwardedPath::Template { template, .. } => format!("{}{template}", target.url()),
                 _ => target.url() + target.path.as_deref().unwrap_or_default(),
             },
             Action::Answer(answer) => answer.to_string(),

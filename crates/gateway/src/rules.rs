@@ -15,7 +15,8 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    Client, Facts, client_of, path as path_of, redirect_target, text as text_of,
+    Client, Facts, client_of, encoded_path_text, path as path_of, redirect_target, rest_start,
+    text as text_of,
 };
 
 /// The timeouts of a request with these settings.
@@ -88,6 +89,12 @@ impl Rules {
     /// Whether it asks who the client is.
     pub(crate) fn has_access_rules(&self) -> bool {
         self.allow.is_some() || !self.deny.is_empty()
+    }
+
+    /// Whether it asks who the client is, and does so otherwise than these rules.
+    pub(crate) fn has_other_access_rules_than(&self, rules: Option<&Rules>) -> bool {
+        let is_same = |rules: &Rules| (&rules.allow, &rules.deny) == (&self.allow, &self.deny);
+        self.has_access_rules() && !rules.is_some_and(is_same)
     }
 
     /// Whether this client is served.

@@ -1,6 +1,7 @@
 //! Sites: the host of a request decides whose routes apply.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use blitz_config::Host;
@@ -16,9 +17,6 @@ use crate::target::Target;
 
 pub(crate) use blitz_site::matcher::{host_of, without_brackets};
 
-/// A longer path that servers may read in several ways is refused to clients that any route refuses.
-const AMBIGUOUS_BYTES_MAX: usize = 1024;
-
 /// Hosts and their routes, before the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
@@ -26,6 +24,8 @@ pub struct Site {
     pub hosts: Vec<Host>,
     /// Its routes, no two of which match the same requests; requests that none matches get 404.
     pub routes: Vec<(RouteKey, Route)>,
+    /// The site in whose name it redirects, if it is not one of its own.
+    pub(crate) canonical: Option<Host>,
     /// The rules for requests that no route matches.
     pub(crate) rules: Option<Arc<Rules>>,
     /// Whether requests in clear text are redirected to HTTPS, except ACME challenges.
@@ -33,19 +33,63 @@ pub struct Site {
 }
 
 impl Site {
-    /// Has an app answer the requests of this key, with the rules that the site has for all paths: those of its route `/`,
-    /// or else those for paths without a route.
-    pub fn serve(&mut self, key: RouteKey, app: EndpointMaker) {
-        let everything = RouteKey::parse("/");
-        let own = self
-            .routes
-            .iter()
-            .find(|(key, _)| Ok(key) == everything.as_ref());
-        let rules = own.map_or(&self.rules, |(_, route)| &route.rules);
-        let route = Route::to_endpoint(&key.to_string(), app, rules.clone());
+    /// Has an app answer the requests of this key, with the rules of the innermost route that encloses it; without one
+    /// with those for paths without a route. In a route with the same key it replaces what answers.
+    ///
+    /// # Errors
+    /// A route that the app does not inherit from matches some of its requests, and asks who the client is.
+    pub fn serve(&mut self, key: RouteKey, app: EndpointMaker) -> Result<(), AccessGap> {
+        let enclosing = self.routes.iter().filter(|(outer, _)| outer.encloses(&key));
+        let innermost = enclosing.min_by(|(a, _), (b, _)| a.cmp_rank(b));
+        let rules = match innermost {
+            Some((_, route)) => route.rules.clone(),
+            None => self.rules.clone(),
+        };
+        let is_gap = |(other, route): &&(RouteKey, Route)| {
+            let is_inherited = innermost.is_some_and(|(inner, _)| other.encloses(inner));
+            let takes_its_own = other.cmp_rank(&key).is_lt() && !other.encloses(&key);
+            let demanded = route.rules.as_deref();
+            !is_inherited
+                && !takes_its_own
+                && other.overlaps(&key)
+                && demanded
+                    .is_some_and(|demanded| demanded.has_other_access_rules_than(rules.as_deref()))
+        };
+        if let Some((protected, _)) = self.routes.iter().find(is_gap) {
+            return Err(AccessGap {
+                app: key,
+                protected: protected.clone(),
+            });
+        }
+        let route = Route::to_endpoint(&key.to_string(), app, rules);
+        self.routes
+            .retain(|(other, _)| !(other.encloses(&key) && key.encloses(other)));
         self.routes.push((key, route));
+        Ok(())
     }
 }
+
+/// An app would take requests of a route whose `allow` and `deny` it does not inherit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessGap {
+    /// The key of the app.
+    pub app: RouteKey,
+    /// The key of the route.
+    pub protected: RouteKey,
+}
+
+impl fmt::Display for AccessGap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AccessGap { app, protected } = self;
+        write!(
+            f,
+            "the app at `{app}` takes requests of `{protected}`, and does not inherit its `allow` and `deny`; \
+             write a route `{app}` with its own"
+        )
+    }
+}
+
+impl std::error::Error for AccessGap {}
 
 /// The routes of all sites, by their hosts.
 #[derive(Debug)]
@@ -74,7 +118,7 @@ pub struct SiteRoutes {
 }
 
 impl SiteRoutes {
-    /// The first of its hosts, as written; `None` for a gateway without sites.
+    /// The first of its hosts as written, or that to which these are redirected; `None` for a gateway without sites.
     #[inline]
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
@@ -100,33 +144,53 @@ impl SiteRoutes {
     ) -> Result<(), Rejection> {
         let rules = route.rules.as_deref();
         if self.has_access_rules() {
-            let client = client();
-            let refuses = |rules: &Rules| !rules.admits(client);
-            if !self.access_rules.iter().any(|rules| refuses(rules)) {
-                return rules.map_or(Ok(()), |rules| rules.check_method(head));
-            }
-            if rules.is_some_and(refuses) {
-                return Err(Rejection::Forbidden);
-            }
-            let (method, token) = method_of(head);
-            let is_refused = |reading: &String| {
-                let route = self.routes.find_for(reading, method, token);
-                let rules = route.and_then(|route| route.rules.as_deref());
-                rules.is_some_and(refuses)
-            };
-            // A raw path still has its dot segments, which servers remove after they have read the rest.
-            let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
-            let mut ambiguous = paths
-                .into_iter()
-                .flatten()
-                .filter(|path| is_ambiguous(path));
-            // Readings cost time, which nobody who is refused elsewhere may demand at will.
-            let is_long = |path: &str| path.len() > AMBIGUOUS_BYTES_MAX;
-            if ambiguous.any(|path| is_long(path) || readings(path).iter().any(is_refused)) {
-                return Err(Rejection::AmbiguousPath);
-            }
+            self.check_client(route, head, client())?;
         }
         rules.map_or(Ok(()), |rules| rules.check_method(head))
+    }
+
+    fn check_client(
+        &self,
+        route: &Route,
+        head: &RequestHead,
+        client: Client,
+    ) -> Result<(), Rejection> {
+        let refuses = |rules: &Arc<Rules>| !rules.admits(client);
+        if !self.access_rules.iter().any(refuses) {
+            return Ok(());
+        }
+        if route.rules.as_ref().is_some_and(refuses) {
+            return Err(Rejection::Forbidden);
+        }
+        match self.refused_reading(route, head, client) {
+            Some(_) => Err(Rejection::AmbiguousPath),
+            None => Ok(()),
+        }
+    }
+
+    /// What a server may read in place of the path, of which the rules refuse the client: empty if that is not known.
+    pub(crate) fn refused_reading(
+        &self,
+        route: &Route,
+        head: &RequestHead,
+        client: Client,
+    ) -> Option<String> {
+        let (method, token) = method_of(head);
+        let is_refused = |reading: &String| {
+            let route = self.routes.find_for(reading, method, token);
+            let rules = route.and_then(|route| route.rules.as_deref());
+            rules.is_some_and(|rules| !rules.admits(client))
+        };
+        // A raw path still has its dot segments, which servers remove after they have read the rest.
+        let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
+        let mut ambiguous = paths
+            .into_iter()
+            .flatten()
+            .filter(|path| is_ambiguous(path));
+        ambiguous.find_map(|path| match readings(path) {
+            Some(all) => all.into_iter().find(is_refused),
+            None => Some(String::new()),
+        })
     }
 }
 
@@ -180,7 +244,11 @@ impl Sites {
                 insert(&mut table, host, all.len());
             }
             all.push(SiteRoutes {
-                name: site.hosts.first().map(Host::to_string),
+                name: site
+                    .canonical
+                    .as_ref()
+                    .or(site.hosts.first())
+                    .map(Host::to_string),
                 hosts: site.hosts,
                 access_rules: access_rules(&site.routes),
                 routes: Routes::new(site.routes),
@@ -269,6 +337,7 @@ mod tests {
                 RouteKey::parse("/").expect("it is a key"),
                 Route::to(target.parse().expect("it is a target")),
             )],
+            canonical: None,
             rules: None,
             redirect_https: false,
         }

@@ -80,6 +80,15 @@ impl Drain {
         self.0.borrow().deadline
     }
 
+    /// Whether the time of this handle, or of one below it, is over: what runs is aborted.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let (now, state) = (blitz_reactor::now(), self.0.borrow());
+        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| now >= deadline);
+        let mut below = state.below.iter().filter_map(Weak::upgrade);
+        is_over(state.deadline) || below.any(|below| Drain(below).is_over())
+    }
+
     /// Ready when the deadline differs from `known`, the last value that the caller has seen.
     pub fn poll_changed(&self, cx: &mut Context<'_>, known: Option<Instant>) -> Poll<()> {
         let mut state = self.0.borrow_mut();

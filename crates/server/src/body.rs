@@ -1,5 +1,8 @@
 //! The content of a request as a stream.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use blitz_http::{BodyError, BodyLength, Buffer, Fields, Part, Pooled, RecvBody, Slice};
 
 use crate::problem::Problem;
@@ -22,13 +25,22 @@ use crate::response::{IntoResponse, Response};
 pub struct Body {
     source: RecvBody,
     trailers: Option<Pooled<Fields>>,
+    /// What was read, if somebody will ask.
+    received: Option<Rc<Cell<u64>>>,
 }
 
 impl Body {
-    pub(crate) fn new(source: RecvBody) -> Body {
+    pub(crate) fn new(source: RecvBody, received: Option<Rc<Cell<u64>>>) -> Body {
         Body {
             source,
             trailers: None,
+            received,
+        }
+    }
+
+    fn note(&self, bytes: usize) {
+        if let Some(received) = &self.received {
+            received.set(received.get() + bytes as u64);
         }
     }
 
@@ -45,7 +57,10 @@ impl Body {
     pub async fn chunk(&mut self) -> Result<Option<Slice>, ContentError> {
         loop {
             match self.source.next().await? {
-                Some(Part::Data(slice)) => return Ok(Some(slice)),
+                Some(Part::Data(slice)) => {
+                    self.note(slice.len());
+                    return Ok(Some(slice));
+                }
                 Some(Part::Trailers(trailers)) => self.trailers = Some(trailers),
                 None => return Ok(None),
             }
@@ -57,7 +72,9 @@ impl Body {
     /// # Errors
     /// As [`chunk`](Body::chunk), and if the content is larger than `limit`.
     pub async fn read(&mut self, limit: usize) -> Result<Buffer, ContentError> {
-        Ok(self.source.read_to_end(limit).await?)
+        let content = self.source.read_to_end(limit).await?;
+        self.note(content.len());
+        Ok(content)
     }
 
     /// The trailer section, if there is one and [`chunk`](Body::chunk) has reached the end.

@@ -80,6 +80,18 @@ impl Problem {
         self.0.status
     }
 
+    /// Whether it says nothing but its status.
+    pub(crate) fn is_bare(&self) -> bool {
+        let Inner {
+            status: _,
+            kind,
+            title,
+            detail,
+            members,
+        } = &*self.0;
+        kind.is_none() && title.is_none() && detail.is_none() && members.is_empty()
+    }
+
     fn title(&self) -> &str {
         let reason = || match self.0.status.reason() {
             "" => "Error",

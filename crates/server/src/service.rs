@@ -43,6 +43,7 @@ impl blitz_http::Service for CoreService {
             body: exchange.body,
             responder: Responder::unrecorded(exchange.responder),
             peer: exchange.peer,
+            received: None,
         })
     }
 }
@@ -63,6 +64,7 @@ impl CoreService {
             body,
             responder,
             peer,
+            received,
         } = exchange;
         let as_text = prefers_text(&head.fields);
         let (route, params) = self.core.site().find(&head);
@@ -71,7 +73,7 @@ impl CoreService {
             head,
             params,
             route,
-            body: Some(Body::new(body)),
+            body: Some(Body::new(body, received)),
             peer,
             core,
         };
@@ -154,7 +156,14 @@ fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> 
         Content::Whole(chunk) => responder.send(&mut head, chunk),
         Content::Empty => responder.send(&mut head, Chunk::from("")),
         Content::Problem(problem) => {
-            let (content_type, content) = problem.render(as_text);
+            let page = problem
+                .is_bare()
+                .then(|| responder.page(head.status))
+                .flatten();
+            let (content_type, content) = match page {
+                Some(page) => (page.content_type, page.content.to_vec()),
+                None => problem.render(as_text),
+            };
             head.fields.set(Name::ContentType, content_type);
             responder.send(&mut head, Chunk::from(content));
         }

@@ -1,5 +1,6 @@
 //! Endpoints: what answers the requests of a route, or of a gateway without sites.
 
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 
 use crate::edit::Edit;
+use crate::pages::RequestPages;
 use crate::record::{Record, emit, emit_unobserved};
 use crate::responder::Responder;
 
@@ -59,6 +61,8 @@ pub struct Exchange<'a> {
     pub responder: Responder<'a>,
     /// The client.
     pub peer: Rc<Peer>,
+    /// Where to add the bytes of content that were read, if somebody will ask.
+    pub received: Option<Rc<Cell<u64>>>,
 }
 
 /// The record of a request that an endpoint has taken over. Dropping it emits the record.
@@ -66,31 +70,40 @@ pub struct HandedOver<'a> {
     record: Record<'a>,
     /// The part of the request's head that observers are told, if there are any.
     told: Option<Pooled<RequestHead>>,
+    received: Option<Rc<Cell<u64>>>,
 }
 
 impl<'a> HandedOver<'a> {
     /// The record of this request, from which the endpoint takes the head.
     #[inline]
     pub fn new(record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
-        let mut handed = HandedOver { record, told: None };
+        let mut handed = HandedOver {
+            record,
+            told: None,
+            received: None,
+        };
         if handed.record.observe(head) {
             handed.told = Some(head.reduced());
+            handed.received = Some(Rc::default());
         }
         handed
     }
 
-    /// The request with its record, for an endpoint whose responses get these changes.
+    /// The request with its record, for an endpoint whose responses get these changes and pages.
     #[inline]
     pub fn exchange<'s>(
         &'s mut self,
         exchange: blitz_http::Exchange,
         edits: &'s [Edit],
+        pages: Option<&'s RequestPages<'s>>,
     ) -> Exchange<'s> {
+        let responder = Responder::new(exchange.responder, edits, &mut self.record.response);
         Exchange {
             request: exchange.request,
             body: exchange.body,
-            responder: Responder::new(exchange.responder, edits, &mut self.record.response),
+            responder: responder.with_pages(pages),
             peer: exchange.peer,
+            received: self.received.clone(),
         }
     }
 }
@@ -101,7 +114,11 @@ impl Drop for HandedOver<'_> {
         self.record.response.find_end();
         match &self.told {
             None => emit_unobserved(&self.record),
-            Some(head) => emit(&self.record, head),
+            Some(head) => {
+                let received = self.received.as_ref();
+                self.record.request_bytes = received.map_or(0, |received| received.get());
+                emit(&self.record, head);
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ pub use edit::{Edit, FieldChange, apply};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
-pub use pages::{LoadedFile, Pages};
+pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
     Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient, emit, emit_refused,
 };

@@ -24,6 +24,7 @@
 //! assert_eq!(found.rest("/users/7/posts/8"), "/8");
 //! ```
 
+mod cover;
 mod explain;
 mod host;
 mod key;

@@ -50,6 +50,29 @@ impl LoadedFile {
     }
 }
 
+/// The pages for a request whose head is gone.
+#[derive(Debug)]
+pub struct RequestPages<'a> {
+    pages: &'a Pages,
+    prefers_html: bool,
+}
+
+impl<'a> RequestPages<'a> {
+    /// `None` without pages.
+    #[inline]
+    pub fn new(pages: &'a Pages, request: &Fields) -> Option<RequestPages<'a>> {
+        let prefers_html = !pages.0.is_empty() && prefers_html(request);
+        (!pages.0.is_empty()).then_some(RequestPages {
+            pages,
+            prefers_html,
+        })
+    }
+
+    pub(crate) fn find(&self, status: Status) -> Option<&'a LoadedFile> {
+        self.pages.find_for(status, || self.prefers_html)
+    }
+}
+
 /// Pages by statuses, of which the first that matches counts; `None` is the page that is built in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pages(pub Box<[(RangeInclusive<u16>, Option<LoadedFile>)]>);
@@ -57,10 +80,14 @@ pub struct Pages(pub Box<[(RangeInclusive<u16>, Option<LoadedFile>)]>);
 impl Pages {
     /// The page for a response of the gateway's own; `None` is the one that is built in. HTML is for those who prefer it.
     pub fn find(&self, status: Status, request: &Fields) -> Option<&LoadedFile> {
+        self.find_for(status, || prefers_html(request))
+    }
+
+    fn find_for(&self, status: Status, prefers_html: impl Fn() -> bool) -> Option<&LoadedFile> {
         let is_for = |(statuses, _): &&(RangeInclusive<u16>, _)| statuses.contains(&status.code());
         let (_, page) = self.0.iter().find(is_for)?;
         let is_html = |page: &LoadedFile| page.content_type.starts_with("text/html");
         page.as_ref()
-            .filter(|page| !is_html(page) || prefers_html(request))
+            .filter(|page| !is_html(page) || prefers_html())
     }
 }

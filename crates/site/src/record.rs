@@ -51,7 +51,8 @@ pub struct Record<'a> {
     pub is_connection_reused: bool,
     /// Whether it was sent again (rule 13).
     pub is_retried: bool,
-    /// Content received from the client, of a tunnel as well.
+    /// Content received from the client, of a tunnel as well. That for an app is what the app has read, and for a fixed
+    /// response what came in one piece with the head; both are counted only if records are observed.
     pub request_bytes: u64,
     /// What the client got.
     pub response: ResponseRecord,
@@ -325,7 +326,7 @@ impl ResponseRecord {
         if self.status.is_some() && self.has_all_content() {
             // An HTTP/2 upstream may end the response after its last byte, and the client need not wait.
             self.ended = Ended::Complete;
-        } else if is_cut_off_by_drain() {
+        } else if Drain::of_core().is_over() {
             self.ended = Ended::CutOff(Failure::DrainEnded);
         }
     }
@@ -334,13 +335,6 @@ impl ResponseRecord {
     fn has_all_content(&self) -> bool {
         matches!(self.length, BodyLength::Known(length) if length == self.bytes)
     }
-}
-
-/// Whether this core drops the requests that still run.
-#[cold]
-fn is_cut_off_by_drain() -> bool {
-    let deadline = Drain::of_core().deadline();
-    deadline.is_some_and(|deadline| blitz_http::now() >= deadline)
 }
 
 /// Emits the record of a request that has ended. The caller emits no record twice.

@@ -6,13 +6,13 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 use blitz_http::{
-    BodyError, BodyLength, Chunk, Fields, Name, Pooled, ResponseHead, SendBody, Tunnel,
+    BodyError, BodyLength, Chunk, Fields, Name, Pooled, ResponseHead, SendBody, Status, Tunnel,
     accepts_problem,
 };
 
 use crate::edit::{Edit, apply};
 use crate::error_page;
-use crate::pages::Pages;
+use crate::pages::{LoadedFile, Pages, RequestPages};
 use crate::record::{Ended, ResponseRecord};
 
 /// Takes the answer to one request, as [`blitz_http::Responder`] does.
@@ -23,6 +23,8 @@ pub struct Responder<'a> {
     /// `None` once a response was given.
     http: Option<blitz_http::Responder>,
     edits: &'a [Edit],
+    /// Pages for errors of an app.
+    pages: Option<&'a RequestPages<'a>>,
     /// `None` for an app without a site.
     record: Option<&'a mut ResponseRecord>,
 }
@@ -44,8 +46,23 @@ impl<'a> Responder<'a> {
         Responder {
             http: Some(http),
             edits,
+            pages: None,
             record: Some(record),
         }
+    }
+
+    /// With pages for errors about which an app says nothing.
+    #[inline]
+    #[must_use]
+    pub fn with_pages(mut self, pages: Option<&'a RequestPages<'a>>) -> Responder<'a> {
+        self.pages = pages;
+        self
+    }
+
+    /// The site's page for an error of this status.
+    #[must_use]
+    pub fn page(&self, status: Status) -> Option<&'a LoadedFile> {
+        self.pages?.find(status)
     }
 
     /// A responder without a site, which changes and records nothing.
@@ -54,6 +71,7 @@ impl<'a> Responder<'a> {
         Responder {
             http: Some(http),
             edits: &[],
+            pages: None,
             record: None,
         }
     }
@@ -166,17 +184,8 @@ impl<'a> Responder<'a> {
         if let Some(page) = error_page::page(request, &mut head, &detail) {
             return self.send_own(request, head, page);
         }
-        let (code, title) = (status.code(), status.reason());
-        let content = if accepts_problem(request).unwrap_or(true) {
-            head.fields
-                .append(Name::ContentType, "application/problem+json");
-            format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n")
-        } else {
-            head.fields
-                .append(Name::ContentType, "text/plain; charset=utf-8");
-            format!("{code} {title}: {detail}\n")
-        };
-        self.send_own(request, head, content.into());
+        let content = problem(&mut head, accepts_problem(request).unwrap_or(true), detail);
+        self.send_own(request, head, content);
     }
 
     #[inline]
@@ -196,20 +205,54 @@ impl Drop for Responder<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(http) = self.http.take() {
-            self.abandon(&http);
+            self.abandon(http);
         }
     }
 }
 
 impl Responder<'_> {
-    /// The endpoint was dropped before it responded: the server responds to content that came too slowly.
+    /// The endpoint was dropped before it responded. To content that came too slowly the server responds, if the site does
+    /// not.
     #[cold]
-    fn abandon(&mut self, http: &blitz_http::Responder) {
+    fn abandon(&mut self, http: blitz_http::Responder) {
         let failure = http.body_failure();
-        if let (Some(record), Some(error @ BodyError::TimedOut)) = (&mut self.record, failure) {
-            record.failed_content(error);
+        let (Some(record), Some(error @ BodyError::TimedOut)) = (&mut self.record, failure) else {
+            return;
+        };
+        if !self.edits.is_empty() || self.pages.is_some() {
+            let mut head = Pooled::response(error.status());
+            // The rest of the content may still come.
+            head.fields.append(Name::Connection, "close");
+            let content = match self.pages.and_then(|pages| pages.find(head.status)) {
+                Some(page) => {
+                    head.fields.append(Name::ContentType, page.content_type);
+                    Chunk::from(page.content.to_vec())
+                }
+                None => problem(&mut head, http.accepts_problem(), &error),
+            };
+            apply(self.edits, &mut head.fields);
+            record.sent(head.status, content.len());
+            http.send(&mut head, content);
         }
+        record.failed_content(error);
     }
+}
+
+/// An error as problem+json, or as text. The head gets its type.
+fn problem(head: &mut ResponseHead, as_problem: bool, detail: impl Display) -> Chunk {
+    let (code, title) = (head.status.code(), head.status.reason());
+    let (content_type, content) = match as_problem {
+        true => (
+            "application/problem+json",
+            format!("{{\"title\":\"{title}\",\"status\":{code},\"detail\":\"{detail}\"}}\n"),
+        ),
+        false => (
+            "text/plain; charset=utf-8",
+            format!("{code} {title}: {detail}\n"),
+        ),
+    };
+    head.fields.append(Name::ContentType, content_type);
+    content.into()
 }
 
 impl SentContent<'_> {

@@ -10,10 +10,10 @@ use crate::service::GatewayService;
 
 /// Checks the request and replaces its path if the target has its own.
 #[inline(always)]
-pub(super) fn admit<E>(
+pub(super) fn admit<'a, E>(
     gateway: &GatewayService<E>,
-    route: &ForwardRoute<'_>,
-    request: &mut Request<'_>,
+    route: &ForwardRoute<'a>,
+    request: &mut Request<'a>,
 ) -> Result<(), Ended> {
     let head = &mut *request.head;
     request.kind.normalize(head);
@@ -55,16 +55,17 @@ fn count_down(head: &mut RequestHead) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn replace_path<E>(
+fn replace_path<'a, E>(
     gateway: &GatewayService<E>,
-    request: &mut Request<'_>,
-    route: &ForwardRoute<'_>,
+    request: &mut Request<'a>,
+    route: &ForwardRoute<'a>,
 ) -> Result<(), Rejection> {
     let head = &mut *request.head;
     let trusted = &gateway.options.trusted_proxies;
     let client = &request.record.client;
     let path = &mut *gateway.path.borrow_mut();
-    route.forward.replace_path(head, client, trusted, path)
+    request.rewriting = route.forward.replace_path(head, client, trusted, path)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ pub(super) fn respond_answer<E>(
     }
     let Exchange {
         mut request,
+        mut body,
         responder,
         peer,
-        ..
     } = exchange;
     forward::ensure_request_id(&mut request.fields);
     let facts = Facts::of(&request, &peer, &gateway.options.trusted_proxies);
@@ -40,6 +40,9 @@ pub(super) fn respond_answer<E>(
         content = Chunk::from("");
     }
     let mut record = Record::new(&request, peer, site.name(), Some(route), &gateway.observers);
+    if gateway.observers.see_all() {
+        record.request_bytes = body.take_whole().map_or(0, |content| content.len() as u64);
+    }
     let edits = edits.as_deref().unwrap_or_default();
     let responder = Responder::new(responder, edits, &mut record.response);
     responder.send(&mut head, content);

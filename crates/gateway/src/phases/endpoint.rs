@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use blitz_http::{Exchange, Pooled, PooledFuture, Status};
-use blitz_site::{Endpoint, EndpointMaker, HandedOver, Record, Responder, apply, count, emit};
+use blitz_site::{
+    Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply, count, emit,
+};
 
 use crate::forward;
 use crate::grpc::{Call, Code};
@@ -26,6 +28,7 @@ pub(super) fn pass_unobserved<E: Endpoint>(
         body: exchange.body,
         responder: Responder::unrecorded(exchange.responder),
         peer: exchange.peer,
+        received: None,
     })
 }
 
@@ -53,7 +56,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
         return respond_unrouted(&call, record, exchange);
     }
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(exchange, &[]);
+    let exchange = handed.exchange(exchange, &[], None);
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
         rest.await;
     }
@@ -84,8 +87,9 @@ pub(super) async fn pass_to_endpoint<E>(
         Some(route),
         &gateway.observers,
     );
+    let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(exchange, &edits);
+    let exchange = handed.exchange(exchange, &edits, pages.as_ref());
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use blitz_http::{Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
+use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
 use blitz_site::{Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit};
 
 use super::preflight::https_location;
@@ -20,6 +20,19 @@ const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Seconds after which a client may try again when no upstream was available.
 const RETRY_AFTER: &str = "1";
+
+/// Responds to a request whose content came too slowly, which the server would do without the rules of the route.
+#[cold]
+pub(crate) fn respond_too_slow(request: &mut Request<'_>, error: &BodyError) {
+    let Some(responder) = request.responder.take() else {
+        return;
+    };
+    forward::ensure_request_id(&mut request.head.fields);
+    let mut head = Pooled::response(error.status());
+    // The rest of the content may still come.
+    head.fields.append(Name::Connection, "close");
+    OwnResponse::of(request).send(responder, head, error);
+}
 
 /// Responds to the request if nothing was relayed.
 #[inline]

@@ -40,7 +40,7 @@ pub(super) fn request_policy<E>(
     if told.is_some() {
         request.record.forwarded_client = told;
     }
-    if route.forward.host.is_some() || request.rules.is_some() {
+    if route.forward.host.is_some() || request.rules.is_some() || request.rewriting.is_some() {
         change_request(gateway, route, request);
     }
     Ok(())
@@ -53,6 +53,9 @@ fn change_request<E>(
     route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) {
+    if let Some(rewriting) = &request.rewriting {
+        rewriting.edit_request(&mut request.head.fields);
+    }
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;
@@ -81,6 +84,9 @@ pub(super) fn response_policy<E>(
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);
+    if let Some(rewriting) = &request.rewriting {
+        rewriting.edit_response(&mut response.head.fields);
+    }
     Ok(())
 }
 

@@ -53,6 +53,20 @@ pub(crate) fn path(template: &Template, facts: &Facts<'_>, out: &mut String) {
     }
 }
 
+/// Text of the configuration as [`path()`] writes it.
+pub(crate) fn encoded_path_text(text: &str) -> String {
+    let mut encoded = String::new();
+    encode(text.as_bytes(), is_of_path_text, &mut encoded);
+    encoded
+}
+
+/// Where `{rest}` begins in a normalised path: behind these segments and bytes.
+pub(crate) fn rest_start(path: &str, segments: usize, bytes: usize) -> usize {
+    let slashes = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    let before = slashes.map(|(at, _)| at).nth(segments);
+    before.unwrap_or(path.len()) + bytes
+}
+
 /// Path, query and fragment of the target of a redirect.
 pub(crate) fn redirect_target(template: &Template, facts: &Facts<'_>) -> String {
     let mut target = String::new();
@@ -192,12 +206,8 @@ impl Facts<'_> {
     /// What of the path, as it was received, follows these segments and bytes of the normalised path.
     fn rest(&self, segments: usize, bytes: usize) -> &[u8] {
         let (matched, sent) = (self.head.path(), self.head.sent_path());
-        let mut slashes = matched
-            .bytes()
-            .enumerate()
-            .filter(|(_, byte)| *byte == b'/');
-        let before = slashes.nth(segments).map_or(matched.len(), |(at, _)| at);
-        let before = request_path::sent_len(sent, matched, before + bytes);
+        let start = rest_start(matched, segments, bytes);
+        let before = request_path::sent_len(sent, matched, start);
         sent.as_bytes().get(before..).unwrap_or_default()
     }
 

@@ -1,12 +1,16 @@
 //! An app and a proxy in one site: the router, the changes of fields and the records are the same for both.
 
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use blitz::App;
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Ended, Gateway, Options, Record, RecordHook, Rejection, compile};
+use blitz_gateway::{
+    Ended, Failure, Gateway, LoadedFile, Options, Record, RecordHook, Rejection, Site, compile,
+};
 use blitz_http::{BodyError, BodyLength, IoChoice, Limits, Method, RequestHead, Status, Version};
 use blitz_site::EndpointMaker;
 use blitz_site::matcher::RouteKey;
@@ -14,7 +18,7 @@ use blitz_site::matcher::RouteKey;
 use crate::h2::h2;
 use crate::h3_frames::{RawClient, request};
 use crate::h3_support::{QuicServer, block_on};
-use crate::support::{Proxy, Upstream, eventually};
+use crate::support::{Peer, Proxy, Stream, Upstream, any_port, eventually};
 
 /// The owned parts of a record.
 #[derive(Debug, Clone)]
@@ -25,6 +29,7 @@ struct Seen {
     route: Option<String>,
     status: Option<u16>,
     bytes: u64,
+    request_bytes: u64,
     is_relayed: bool,
     ended: Ended,
 }
@@ -53,6 +58,7 @@ impl Records {
                 route: record.route.map(|route| route.name().to_owned()),
                 status: record.response.status.map(Status::code),
                 bytes: record.response.bytes,
+                request_bytes: record.request_bytes,
                 is_relayed: record.response.is_relayed,
                 ended: record.response.ended.clone(),
             });
@@ -103,6 +109,12 @@ fn app() -> EndpointMaker {
                 }
             })
         })
+        .get("/app/fails", || -> Result<&'static str, blitz::Problem> {
+            Err(std::io::Error::other("it fails").into())
+        })
+        .get("/app/missing", || {
+            blitz::Problem::new(Status::NOT_FOUND).detail("no user 7")
+        })
         .get("/app/asked", |request: blitz::Request| {
             request
                 .fields()
@@ -131,13 +143,23 @@ fn site(gateway: Gateway, upstream: &Upstream, options: Options) -> Gateway {
 
 /// The gateway with the sites of a text, the first of which has the app below `/app`.
 fn with_app(gateway: Gateway, text: String) -> Gateway {
+    let mut sites = sites_of(&text);
+    let served = sites[0].serve(RouteKey::parse("/app").unwrap(), app());
+    served.map_err(|gap| gap.to_string()).unwrap();
+    sites.into_iter().fold(gateway, Gateway::site)
+}
+
+/// Every file that a site names.
+const PAGE: &[u8] = b"<h1>a page</h1>";
+
+/// The sites of a text.
+fn sites_of(text: &str) -> Vec<Site> {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
-    let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
-    let mut sites = compile(&configuration, &mut read_file, &mut diagnostics);
+    let mut read_file = |name: &str| Ok(LoadedFile::new(Path::new(name), PAGE));
+    let sites = compile(&configuration, &mut read_file, &mut diagnostics);
     assert_eq!(diagnostics, []);
-    sites[0].serve(RouteKey::parse("/app").unwrap(), app());
-    sites.into_iter().fold(gateway, Gateway::site)
+    sites
 }
 
 /// A site of these lines, whose app is below `/app`.
@@ -198,6 +220,30 @@ fn check(seen: &[Seen], host: &str, version: Version) {
     }
 }
 
+/// As the error `access-gap` of a file.
+#[test]
+fn an_app_takes_no_requests_that_a_route_protects() {
+    for (protected, key, is_gap) in [
+        ("POST /app", "/app/hello", true),
+        ("/{x}/hello", "/app/hello", true),
+        ("/app", "/{x}/hello", false),
+        ("/app", "/app/hello", false),
+        ("GET /app/x", "POST /app", false),
+        ("/other", "/app", false),
+    ] {
+        let text = format!(
+            "[site.\"*\"]\nrespond = 204\n\"{protected}\".allow = [\"unix\"]\n\"/app\" = {{ allow = false }}\n"
+        );
+        let text = match protected {
+            "/app" => text.replace("\"/app\" = { allow = false }\n", ""),
+            _ => text,
+        };
+        let mut sites = sites_of(&text);
+        let served = sites[0].serve(RouteKey::parse(key).unwrap(), app());
+        assert_eq!(served.is_err(), is_gap, "{protected} {key}");
+    }
+}
+
 scenarios! {
     fn an_app_and_a_proxy_answer_in_one_site(io) {
         let Server { proxy, records, _upstream } = server(io, Options::default());
@@ -229,6 +275,93 @@ scenarios! {
         let mut client = proxy.client();
         client.send("GET /app/asked HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert_ne!(client.response().text(), "none");
+    }
+
+    fn an_app_has_the_rules_of_the_routes_around_it(io) {
+        for (lines, key, status) in [
+            ("\"/app\".allow = [\"10.0.0.0/8\"]", "/app/hello", 403),
+            ("\"/{any}\".deny = [\"127.0.0.0/8\"]", "/app/hello", 403),
+            ("\"/app\".methods = [\"POST\"]", "/app/hello", 405),
+            ("allow = [\"10.0.0.0/8\"]\n\"/app\".allow = false", "/app/hello", 200),
+            ("allow = [\"10.0.0.0/8\"]\n\"/app*\".allow = false", "/app", 200),
+            ("\"=/app/hello\".allow = [\"10.0.0.0/8\"]", "/app", 403),
+            // A route of the same key gets the app.
+            ("\"/app\".deny = [\"10.0.0.0/8\"]", "/app", 200),
+        ] {
+            let mut sites = sites_of(&format!("[site.\"*\"]\nrespond = 204\n{lines}\n"));
+            sites[0].serve(RouteKey::parse(key).unwrap(), app()).unwrap();
+            let proxy = Proxy::start(sites.into_iter().fold(Proxy::gateway(io), Gateway::site), &[]);
+            let mut client = proxy.client();
+            client.send("GET /app/hello HTTP/1.1\r\nHost: a.example\r\n\r\n");
+            assert_eq!(client.response().status, status, "{lines} {key}");
+        }
+    }
+
+    fn an_app_has_the_pages_of_its_site(io) {
+        let proxy = with_rules(io, "errors = { 404 = \"404.html\", 5xx = \"50x.html\" }");
+        let page = String::from_utf8_lossy(PAGE);
+        let mut client = proxy.client();
+        for (path, accept, status, content) in [
+            ("/app/none", "text/html", 404, &*page),
+            ("/app/fails", "text/html", 500, &*page),
+            ("/app/none", "application/json", 404, "{\"status\":404,\"title\":\"Not Found\"}"),
+            // What an app says is not replaced.
+            ("/app/missing", "text/html", 404, "404 Not Found: no user 7\n"),
+            ("/app/hello", "text/html", 200, "hello from the app"),
+        ] {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n"));
+            let response = client.response();
+            assert_eq!((response.status, response.text()), (status, content), "{path} {accept}");
+        }
+    }
+
+    fn content_that_is_received_is_recorded(io) {
+        let records = Records::default();
+        let options = Options { record_hook: Some(records.hook()), ..Options::default() };
+        let text = "[site.\"*\"]\nrespond = \"200 in\"\n".to_owned();
+        let proxy = Proxy::start(with_app(Proxy::gateway(io).options(options), text), &[]);
+        for path in ["/app/read", "/fixed"] {
+            let mut client = proxy.client();
+            client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n01234"));
+            assert_eq!(client.response().status, 200);
+        }
+        let seen = records.all(2);
+        assert_eq!((seen[0].request_bytes, seen[1].request_bytes), (5, 5), "{seen:?}");
+    }
+
+    fn redirects_to_the_canonical_host_are_of_its_site(io) {
+        let records = Records::default();
+        let options = Options { record_hook: Some(records.hook()), ..Options::default() };
+        let text = "[site.\"a.example\"]\nrespond = 204\ncanonical_for = [\"www.a.example\"]\n".to_owned();
+        let proxy = Proxy::start(with_app(Proxy::gateway(io).options(options), text), &[]);
+        let mut client = proxy.client();
+        client.send("GET /x HTTP/1.1\r\nHost: www.a.example\r\n\r\n");
+        assert_eq!(client.response().status, 308);
+        let seen = records.only();
+        assert_eq!(seen.facts(), ("GET www.a.example/x", Some("a.example"), Some("other paths"), Some(308), seen.bytes));
+    }
+
+    fn a_listener_is_closed_while_an_app_answers(io) {
+        let (upstream, records) = (Upstream::with_text("hello"), Records::default());
+        let options = Options {
+            record_hook: Some(records.hook()),
+            drain_timeout: Duration::from_millis(50),
+            ..Options::default()
+        };
+        let gateway = site(Proxy::gateway(io).listen(any_port()), &upstream, options);
+        let mut proxy = Proxy::start(gateway, &[]);
+        let address = (Ipv4Addr::LOCALHOST, proxy.ports()[1]);
+        let mut peer = Peer::new(Stream::Tcp(TcpStream::connect(address).unwrap()));
+        peer.send("GET /app/endless HTTP/1.1\r\nHost: a\r\n\r\n");
+        peer.head().unwrap();
+        proxy.keep_one_listener(sites_of("[site.\"*\"]\nrespond = 204\n"));
+        peer.rest();
+        let seen = records.only();
+        assert!(matches!(seen.ended, Ended::CutOff(Failure::DrainEnded)), "{seen:?}");
+        // Clients of others are not taken for cut off.
+        let mut peer = proxy.peer();
+        peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n");
+        assert!(peer.head().unwrap().line.contains(" 204 "));
     }
 
     fn they_do_so_over_connections_that_multiplex(io) {
@@ -308,7 +441,11 @@ scenarios! {
         let Server { proxy, records, _upstream } = server(io, Options { limits, ..Options::default() });
         let mut peer = proxy.peer();
         peer.send("POST /app/read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc");
-        assert!(peer.head().unwrap().line.contains(" 408 "));
+        let head = peer.head().unwrap();
+        assert!(head.line.contains(" 408 "));
+        assert_eq!(head.field("x-site"), Some("/app/read"));
+        assert_eq!(head.field("connection"), Some("close"));
+        peer.rest();
         let seen = records.only();
         assert_eq!((seen.status, seen.route.as_deref()), (Some(408), Some("/app")), "{seen:?}");
         assert!(matches!(seen.ended, Ended::RequestContent(BodyError::TimedOut)), "{seen:?}");

@@ -3,7 +3,9 @@
 use std::env;
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Gateway, LoadedFile, Outcome, Sites, TrustedProxies, compile, explain};
+use blitz_gateway::{
+    Gateway, LoadedFile, Outcome, Rejection, Sites, TrustedProxies, compile, explain,
+};
 use blitz_http::{IoChoice, Peer, RequestHead, Scheme};
 use blitz_testing::Client;
 
@@ -109,7 +111,7 @@ scenarios! {
         let (sites, proxy) = started(io, &text);
         let peer = peer();
         let mut client = proxy.client();
-        let mut outcomes = [0; 4];
+        let mut outcomes = [0; 5];
         for (number, target) in targets(0x9e37_79b9).take(requests()).enumerate() {
             let method = if number % 5 == 0 { "POST" } else { "GET" };
             client.send(format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"));
@@ -126,6 +128,9 @@ scenarios! {
             match &explanation.outcome {
                 Outcome::Rejected(rejection) => {
                     assert_eq!(response.status, rejection.status().code(), "{}", context());
+                    let is_ambiguous = *rejection == Rejection::AmbiguousPath;
+                    assert!(explanation.reading.is_none() || is_ambiguous, "{}", context());
+                    outcomes[4] += usize::from(explanation.reading.is_some());
                     outcomes[1] += 1;
                 }
                 Outcome::Answered { status, location } => {
@@ -156,6 +161,7 @@ scenarios! {
             request_headers.X-Tenant = "{{cookie.tenant}}"
             request_headers.X-Secret = false
             request_headers.X-Both = ["one", "{{header.x-in}}"]
+            "/x".path = "{{rest}}"
         "#, upstream.url());
         let (sites, proxy) = started(io, &text);
         let mut client = proxy.client();
@@ -193,7 +199,9 @@ scenarios! {
         };
         let (explained, sent) = (same(fields), same(upstream.head().fields));
         assert_eq!(explained, sent);
-        assert!(sent.contains(&("x-tenant".to_owned(), "t1".to_owned())), "{sent:?}");
+        for (name, value) in [("x-tenant", "t1"), ("x-forwarded-prefix", "/x")] {
+            assert!(sent.contains(&(name.to_owned(), value.to_owned())), "{sent:?}");
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod age;
 mod allocations;
 mod apps;
 mod body_max;
+mod client_paths;
 mod closing;
 mod compression;
 mod expect;

@@ -219,6 +219,18 @@ scenarios! {
             ("/x/..;/admin", 400, 400),
             ("/x%2f..%2fadmin", 400, 400),
             ("/%5cadmin", 200, 400),
+            ("/admin%3Fx", 200, 400),
+            ("/admin%23", 200, 400),
+            ("/admin%20", 200, 400),
+            ("/admin%09/", 200, 400),
+            ("/admin.", 200, 400),
+            ("/admin%252Fx", 200, 400),
+            ("/%2561dmin", 200, 400),
+            ("/x%3F%2F..%2Fadmin", 400, 400),
+            ("/other%3Fx", 200, 200),
+            ("/other%20x.", 200, 200),
+            ("/ADMIN", 200, 200),
+            ("/admin%00", 400, 400),
             ("/x//admin", 200, 200),
             ("/projects/a%2Fb", 200, 200),
             ("/projects;v=1/x", 200, 200),
@@ -234,8 +246,35 @@ scenarios! {
         assert_eq!(ask(&mut proxy.client(), "POST /form", &with_content).status, 413);
         assert_eq!(ask(&mut proxy.client(), "PUT /form", &with_content).status, 200);
         let counters = proxy.counters();
-        assert_eq!(counters.rejected(Rejection::AmbiguousPath), 5);
+        assert_eq!(counters.rejected(Rejection::AmbiguousPath), 12);
         assert_eq!(counters.rejected(Rejection::MethodNotAllowed), 1);
+    }
+
+    fn a_response_to_slow_content_has_the_rules_of_the_route(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            peer.is_closed_by_peer();
+        });
+        let mut options = Options::default();
+        options.limits.body_rate_grace = Duration::from_millis(100);
+        let proxy = gateway_with(io, options, &format!(
+            "[site.\"a.example\"]\nto = \"{}\"\nheaders.X-A = \"b\"\nerrors = {{ 408 = \"404.html\" }}\n",
+            upstream.url(),
+        ));
+        let mut peer = proxy.peer();
+        peer.send(format!("PUT / HTTP/1.1\r\n{HOST}Accept: text/html\r\nContent-Length: 9\r\n\r\nabc"));
+        let head = peer.head().unwrap();
+        assert_eq!(head.line, "HTTP/1.1 408 Request Timeout");
+        assert_eq!((head.field("x-a"), head.field("connection")), (Some("b"), Some("close")));
+        assert_eq!(peer.rest().0, FILES[0].1.as_bytes());
+        let mut client = h2(&proxy);
+        let mut head = RequestHead::new(Method::Put, "/");
+        head.set_authority("a.example");
+        head.fields.append(blitz_http::Name::Accept, "text/html");
+        let stream = client.send_head(&head, BodyLength::Known(9));
+        let answer = client.answer(stream);
+        assert_eq!(answer.status, Some(Status::REQUEST_TIMEOUT));
+        assert_eq!((answer.fields.get_str("x-a"), &*answer.content), (Some("b"), FILES[0].1.as_bytes()));
     }
 
     fn no_spelling_leaves_the_rules(io) {

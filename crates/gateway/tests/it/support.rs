@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Counters, Gateway, Options, Running, Target, compile};
+use blitz_gateway::{Counters, Gateway, Options, Running, Site, Target, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
     Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
@@ -164,6 +164,15 @@ impl Proxy {
         self.counters();
     }
 
+    /// Closes all listeners but the first one, and replaces its sites.
+    pub(crate) fn keep_one_listener(&mut self, sites: Vec<Site>) {
+        let running = self.running.as_mut().unwrap();
+        let listeners: Vec<_> = running.listeners().take(1).cloned().collect();
+        let mut running = running.reloading();
+        let replacement = running.prepare(sites, listeners).unwrap();
+        running.replace(replacement, || ()).unwrap();
+    }
+
     pub(crate) fn drain(&self, limit: Duration) {
         self.running.as_ref().unwrap().drain(limit);
     }
@@ -198,7 +207,7 @@ pub(crate) fn trusting(authority: &Authority) -> ClientTls {
     tls.build().unwrap()
 }
 
-fn any_port() -> Address {
+pub(crate) fn any_port() -> Address {
     Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())
 }
 

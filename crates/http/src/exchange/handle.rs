@@ -51,6 +51,8 @@ pub(crate) trait MessageOps {
 /// The operations of a response on a server.
 pub(crate) trait ServerOps: MessageOps {
     fn expects_continue(&self, id: ExchangeId) -> bool;
+
+    fn accepts_problem(&self, id: ExchangeId) -> bool;
     fn is_upgrade_requested(&self, id: ExchangeId) -> bool;
     fn send_informational(&self, id: ExchangeId, head: &ResponseHead);
     fn start_response(
@@ -149,6 +151,13 @@ impl<L: Link> MessageOps for L {
 impl<L: Link<Framing: ServerFraming>> ServerOps for L {
     fn expects_continue(&self, id: ExchangeId) -> bool {
         self.look(|framing| respond::expects_continue(framing, id.into()))
+    }
+
+    fn accepts_problem(&self, id: ExchangeId) -> bool {
+        self.look(|framing| {
+            let exchange = framing.exchange(id.into());
+            exchange.is_some_and(|exchange| exchange.accepts_problem)
+        })
     }
 
     fn is_upgrade_requested(&self, id: ExchangeId) -> bool {

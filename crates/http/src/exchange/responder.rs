@@ -60,6 +60,13 @@ impl Responder {
         connection.body_failure(*id)
     }
 
+    /// Whether the client accepts problem+json, which it may have to name.
+    #[must_use]
+    pub fn accepts_problem(&self) -> bool {
+        let handle = self.handle.as_ref();
+        handle.is_some_and(|handle| handle.connection.accepts_problem(handle.id))
+    }
+
     /// Sends the head of the answer; the content follows through the returned body. With
     /// [`BodyLength::Empty`] the answer is complete.
     ///

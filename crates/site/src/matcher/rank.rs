@@ -30,7 +30,7 @@ pub enum ClashKind {
 
 /// A step of a pattern, in the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Step<'p> {
+pub(super) enum Step<'p> {
     Text(&'p str),
     /// The start of a segment, by its length.
     Prefix(Reverse<usize>, &'p str),
@@ -38,7 +38,8 @@ enum Step<'p> {
     End(Form),
 }
 
-fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
+/// The steps of a pattern; the last one is its end, or the start of a segment.
+pub(super) fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
     let form = pattern.form();
     let mut segments = pattern.segments().peekable();
     let mut is_ended = false;
@@ -61,7 +62,8 @@ fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
 
 impl RouteKey {
     /// Compares the ranks of two keys. Between texts that no path has both it is the alphabet.
-    pub(super) fn cmp_rank(&self, other: &RouteKey) -> Ordering {
+    #[must_use]
+    pub fn cmp_rank(&self, other: &RouteKey) -> Ordering {
         let by_path = self.path.cmp_rank(&other.path);
         by_path.then(self.methods.is_none().cmp(&other.methods.is_none()))
     }

@@ -408,6 +408,57 @@ fn keys_of_equal_rank_clash() {
     assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
 }
 
+/// All paths of at most four of the parts.
+fn all_paths() -> Vec<String> {
+    let mut paths = vec![String::new()];
+    for from in [0, 1, 9, 73] {
+        let longer = |path: &String| PARTS.map(|part| format!("{path}/{part}"));
+        let longer: Vec<String> = paths[from..].iter().flat_map(longer).collect();
+        paths.extend(longer);
+    }
+    paths
+}
+
+#[test]
+fn keys_enclose_and_overlap_others() {
+    let (mut random, paths) = (Random(0x51_7cc1_b727_2202), all_paths());
+    let matching = |key: &Key| -> Vec<bool> {
+        let matches = |path: &String| {
+            let parts: Vec<&str> = path.split('/').skip(1).collect();
+            key.matches(path, &parts).is_some()
+        };
+        paths.iter().map(matches).collect()
+    };
+    let mut seen = [0, 0];
+    for _ in 0..600 {
+        let keys = [key(&mut random), key(&mut random)];
+        let [outer, inner] = keys.each_ref().map(matching);
+        let methods = keys.each_ref().map(|key| key.methods.as_deref());
+        let (has_all, has_some) = match methods {
+            [None, _] => (true, true),
+            [Some(_), None] => (false, true),
+            [Some(outer), Some(inner)] => (
+                inner.iter().all(|method| outer.contains(method)),
+                inner.iter().any(|method| outer.contains(method)),
+            ),
+        };
+        let encloses = has_all
+            && outer
+                .iter()
+                .zip(&inner)
+                .all(|(outer, inner)| *outer || !inner);
+        let overlaps = has_some && outer.iter().zip(&inner).any(|(a, b)| *a && *b);
+        let [first, second] = keys
+            .each_ref()
+            .map(|key| RouteKey::parse(&key.text()).expect("it is a key"));
+        assert_eq!(first.encloses(&second), encloses, "{first} {second}");
+        assert_eq!(first.overlaps(&second), overlaps, "{first} {second}");
+        seen[0] += usize::from(encloses);
+        seen[1] += usize::from(overlaps && !encloses);
+    }
+    assert!(seen.iter().all(|count| *count > 30), "{seen:?}");
+}
+
 fn have_equal_rank(a: &Key, b: &Key) -> bool {
     let takes_same = match (&a.methods, &b.methods) {
         (None, None) => true,

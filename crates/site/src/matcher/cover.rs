@@ -1,0 +1,94 @@
+//! Keys that match all requests of another one, or some of them.
+
+use super::key::{Form, PathPattern, RouteKey};
+use super::rank::{Step, steps};
+
+impl RouteKey {
+    /// Whether it matches all requests that the other one matches.
+    #[must_use]
+    pub fn encloses(&self, other: &RouteKey) -> bool {
+        let has_methods = match (&self.methods, &other.methods) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(methods), Some(others)) => methods.includes(others),
+        };
+        has_methods && self.path.encloses(&other.path)
+    }
+
+    /// Whether both match some request.
+    #[must_use]
+    pub fn overlaps(&self, other: &RouteKey) -> bool {
+        let has_methods = match (&self.methods, &other.methods) {
+            (Some(methods), Some(others)) => methods.overlaps(others),
+            _ => true,
+        };
+        has_methods && self.path.overlaps(&other.path)
+    }
+}
+
+impl PathPattern {
+    fn encloses(&self, other: &PathPattern) -> bool {
+        let (mut outer, mut inner) = (steps(self), steps(other));
+        loop {
+            let is_covered = match (outer.next(), inner.next()) {
+                (Some(Step::End(Form::Subtree)), _) => return true,
+                (Some(Step::End(Form::Exact)), next) => {
+                    return next == Some(Step::End(Form::Exact));
+                }
+                (Some(Step::End(_)), next) => return is_below(next),
+                (Some(Step::Prefix(_, start)), Some(Step::Text(text) | Step::Prefix(_, text))) => {
+                    return text.starts_with(start);
+                }
+                // The beginning of a segment, which is not empty, and all that follows it.
+                (Some(Step::Param), Some(Step::Prefix(..))) => {
+                    return outer.next() == Some(Step::End(Form::Subtree));
+                }
+                (Some(Step::Text(text)), Some(Step::Text(inner))) => text == inner,
+                (Some(Step::Param), Some(Step::Text(inner))) => !inner.is_empty(),
+                (Some(Step::Param), Some(Step::Param)) => true,
+                _ => false,
+            };
+            if !is_covered {
+                return false;
+            }
+        }
+    }
+
+    fn overlaps(&self, other: &PathPattern) -> bool {
+        let (mut ours, mut others) = (steps(self), steps(other));
+        loop {
+            let goes_on = match (ours.next(), others.next()) {
+                (Some(Step::End(Form::Subtree)), _) | (_, Some(Step::End(Form::Subtree))) => {
+                    return true;
+                }
+                (Some(Step::End(Form::Exact)), next) | (next, Some(Step::End(Form::Exact))) => {
+                    return next == Some(Step::End(Form::Exact));
+                }
+                (Some(Step::End(_)), next) | (next, Some(Step::End(_))) => return is_below(next),
+                (Some(Step::Prefix(_, a)), Some(Step::Prefix(_, b))) => {
+                    return a.starts_with(b) || b.starts_with(a);
+                }
+                (Some(Step::Prefix(_, start)), Some(Step::Text(text)))
+                | (Some(Step::Text(text)), Some(Step::Prefix(_, start))) => {
+                    return text.starts_with(start);
+                }
+                (Some(Step::Text(a)), Some(Step::Text(b))) => a == b,
+                (Some(Step::Text(text)), Some(Step::Param))
+                | (Some(Step::Param), Some(Step::Text(text))) => !text.is_empty(),
+                (Some(Step::Param), Some(Step::Param)) => true,
+                // A segment that begins so; what follows it is anything.
+                (Some(Step::Param), Some(Step::Prefix(..)))
+                | (Some(Step::Prefix(..)), Some(Step::Param)) => return true,
+                (None, _) | (_, None) => false,
+            };
+            if !goes_on {
+                return false;
+            }
+        }
+    }
+}
+
+/// Whether paths with this step have more segments than those that end there.
+fn is_below(step: Option<Step<'_>>) -> bool {
+    !matches!(step, None | Some(Step::End(Form::Exact | Form::Subtree)))
+}
