@@ -138,12 +138,12 @@ fn site(gateway: Gateway, upstream: &Upstream, options: Options) -> Gateway {
         upstream.url(),
         upstream.url(),
     );
-    with_app(gateway.options(options), text)
+    with_app(gateway.options(options), &text)
 }
 
 /// The gateway with the sites of a text, the first of which has the app below `/app`.
-fn with_app(gateway: Gateway, text: String) -> Gateway {
-    let mut sites = sites_of(&text);
+fn with_app(gateway: Gateway, text: &str) -> Gateway {
+    let mut sites = sites_of(text);
     let served = sites[0].serve(RouteKey::parse("/app").unwrap(), app());
     served.map_err(|gap| gap.to_string()).unwrap();
     sites.into_iter().fold(gateway, Gateway::site)
@@ -165,7 +165,7 @@ fn sites_of(text: &str) -> Vec<Site> {
 /// A site of these lines, whose app is below `/app`.
 fn with_rules(io: IoChoice, lines: &str) -> Proxy {
     let text = format!("[site.\"*\"]\nrespond = 204\n{lines}\n");
-    Proxy::start(with_app(Proxy::gateway(io), text), &[])
+    Proxy::start(with_app(Proxy::gateway(io), &text), &[])
 }
 
 struct Server {
@@ -319,7 +319,7 @@ scenarios! {
         let records = Records::default();
         let options = Options { record_hook: Some(records.hook()), ..Options::default() };
         let text = "[site.\"*\"]\nrespond = \"200 in\"\n".to_owned();
-        let proxy = Proxy::start(with_app(Proxy::gateway(io).options(options), text), &[]);
+        let proxy = Proxy::start(with_app(Proxy::gateway(io).options(options), &text), &[]);
         for path in ["/app/read", "/fixed"] {
             let mut client = proxy.client();
             client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n01234"));
@@ -333,7 +333,7 @@ scenarios! {
         let records = Records::default();
         let options = Options { record_hook: Some(records.hook()), ..Options::default() };
         let text = "[site.\"a.example\"]\nrespond = 204\ncanonical_for = [\"www.a.example\"]\n".to_owned();
-        let proxy = Proxy::start(with_app(Proxy::gateway(io).options(options), text), &[]);
+        let proxy = Proxy::start(with_app(Proxy::gateway(io).options(options), &text), &[]);
         let mut client = proxy.client();
         client.send("GET /x HTTP/1.1\r\nHost: www.a.example\r\n\r\n");
         assert_eq!(client.response().status, 308);
