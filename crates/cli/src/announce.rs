@@ -1,6 +1,5 @@
 //! The start message: listeners, routes, driver, and a command to try.
 
-use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use blitz_config::Host;
@@ -9,16 +8,14 @@ use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DriverKind};
 
 use crate::tls::Tls;
-use crate::{listen, version};
+use crate::{listen, output, version};
 
 /// More routes are counted only.
 const ROUTES_SHOWN: usize = 20;
 
 /// Prints the start message on standard output.
 pub(crate) fn announce(running: &Running, tls: Option<&Tls>) {
-    let text = text_of(running, tls);
-    // A closed standard output must not stop the server.
-    let _ = io::stdout().write_all(text.as_bytes());
+    output::print(&text_of(running, tls));
 }
 
 fn text_of(running: &Running, tls: Option<&Tls>) -> String {

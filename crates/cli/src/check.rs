@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use crate::config::{self, ConfigFile};
+use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,12 +47,14 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
     };
     match arguments.format {
         Format::Text => file.report(),
-        Format::Json => print!("{}", file.report_as_json()),
+        Format::Json => output::print(&file.report_as_json()),
     }
     let (_, warnings) = file.counts();
     match file.problem() {
         Some(problem) => eprintln!("blitz: {problem}"),
-        None if arguments.format == Format::Text => println!("ok  {}", file.summary()),
+        None if arguments.format == Format::Text => {
+            output::print(&format!("ok  {}\n", file.summary()));
+        }
         None => {}
     }
     match file.problem().is_some() || (arguments.deny_warnings && warnings > 0) {

@@ -8,6 +8,7 @@ use blitz_config::{Action, Placed, Settings, Site, Span};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
         eprintln!("blitz: {problem}");
         return ExitCode::FAILURE;
     }
-    print!("{}", text(&file));
+    output::print(&text(&file));
     ExitCode::SUCCESS
 }
 

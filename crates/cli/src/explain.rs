@@ -10,7 +10,7 @@ use blitz_http::{Peer, RequestHead, Scheme, is_authority};
 use clap::Args;
 
 use crate::config::{self, ConfigFile};
-use crate::effective;
+use crate::{effective, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,7 +52,7 @@ pub(crate) struct ExplainArguments {
 pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
     match text(arguments) {
         Ok(text) => {
-            print!("{text}");
+            output::print(&text);
             ExitCode::SUCCESS
         }
         Err(problem) => {

@@ -22,6 +22,7 @@ mod listeners;
 mod load;
 mod loaded_file;
 mod message_limits;
+mod output;
 mod process;
 mod process_flags;
 mod reload;
@@ -135,7 +136,7 @@ fn main() -> ExitCode {
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Config(arguments)) => effective::run(&arguments),
         Some(Command::Schema) => {
-            print!("{}", blitz_config::schema());
+            output::print(&blitz_config::schema());
             ExitCode::SUCCESS
         }
         Some(Command::Reload(arguments)) => reload::run(&arguments),

@@ -16,10 +16,10 @@ use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::{self, Outcome};
 use crate::listeners::Listeners;
-use crate::process;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 use crate::watch::Watch;
+use crate::{output, process};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +46,7 @@ pub(crate) struct ReloadArguments {
 pub(crate) fn run(arguments: &ReloadArguments) -> ExitCode {
     match ask(arguments.control.as_deref(), arguments.timeout) {
         Ok(changes) => {
-            print!("{changes}");
+            output::print(&changes);
             ExitCode::SUCCESS
         }
         Err(problem) => {

@@ -13,8 +13,8 @@ use blitz_http::{Address, FOREVER};
 use clap::parser::ValueSource;
 use clap::{Args, Command};
 
-use crate::listen;
 use crate::run::RunArguments;
+use crate::{listen, output};
 
 /// What of the flags a file can say.
 pub(crate) struct FileSettings<'a> {
@@ -53,7 +53,7 @@ pub(crate) fn print(settings: &FileSettings<'_>) -> ExitCode {
     let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
     match diagnostics.iter().any(is_error) {
         false => {
-            print!("{}", document.text);
+            output::print(&document.text);
             ExitCode::SUCCESS
         }
         // Paths of a file have one spelling only.

@@ -133,7 +133,7 @@ impl<'a> Rewriting<'a> {
     /// The client's path for one of the upstream.
     fn path(&self, path: &str, client_prefix: &str) -> Option<String> {
         let rest = self.prefix.rest(path)?;
-        if path.split('/').any(may_be_dot_segment) {
+        if self.is_of_client(path) || path.split('/').any(may_be_dot_segment) {
             return None;
         }
         Some(match client_prefix {
@@ -141,6 +141,13 @@ impl<'a> Rewriting<'a> {
             "" => format!("/{}", rest.trim_start_matches(['/', '\\'])),
             prefix => format!("{prefix}{rest}"),
         })
+    }
+
+    /// Whether an upstream that follows `X-Forwarded-Prefix` has written the client's path itself.
+    fn is_of_client(&self, path: &str) -> bool {
+        let below = path.strip_prefix(&*self.client_prefix);
+        let is_below = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        self.prefix.text.is_empty() && !self.client_prefix.is_empty() && is_below
     }
 
     fn location(&self, location: &str) -> Option<String> {
@@ -291,6 +298,10 @@ mod tests {
             (&v2, "/v1", "ftp://app:3000/v2/x", None),
             (&none, "/app", "/x", Some("/app/x")),
             (&none, "/app", "/", Some("/app/")),
+            // The upstream follows `X-Forwarded-Prefix`.
+            (&none, "/app", "/app/x", None),
+            (&none, "/app", "/app", None),
+            (&none, "/app", "/apps", Some("/app/apps")),
             (
                 &none,
                 "/app",
@@ -329,6 +340,7 @@ mod tests {
             (&v2, "/v1", "Path=/v2", None),
             (&v2, "/v1", "a=b", None),
             (&v2, "", "a=b; Path=/v2", Some("a=b; Path=/")),
+            (&none, "/app", "a=b; Path=/app", None),
             (
                 &none,
                 "/app",

@@ -588,6 +588,19 @@ fn explain_and_show_say_what_a_request_meets() {
     shows_the_file(&file);
 }
 
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .arg("schema")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 /// `config show` names the lines, and `schema` is one.
 fn shows_the_file(file: &str) {
     let shown = stdout(&blitz(&["config", "show", file])).replace(file, "FILE");
