@@ -75,21 +75,8 @@ impl ConfigFile {
             false => path.to_owned(),
         };
         let started = SystemTime::now();
-        let content = loaded_file::read_regular(&path, FILE_BYTES_MAX);
-        let text = content.and_then(|content| {
-            String::from_utf8(content).map_err(|_| io::Error::other("it is not UTF-8"))
-        });
-        let text = text.map_err(|error| {
-            let path = path.display();
-            format!("{path} cannot be read: {error}\n  write a file, or a folder with {FILE_NAME}")
-        })?;
-        let document = Document::new(path.display().to_string(), text);
-        // Others cannot stand in a value.
-        let in_unicode = |(name, value): (OsString, OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
-        let variables: Environment = env::vars_os().filter_map(in_unicode).collect();
-        let (mut configuration, mut diagnostics) = blitz_config::read(&document, &variables);
+        let document = document(&path)?;
+        let (mut configuration, mut diagnostics) = blitz_config::read(&document, &variables());
         let folder = path.parent().unwrap_or(Path::new(""));
         if let Some(Socket::Path(socket)) = socket_of(&mut configuration) {
             *socket = folder.join(&socket).display().to_string();
@@ -214,6 +201,28 @@ impl ConfigFile {
             counted(self.certificates.len(), "certificate"),
         )
     }
+}
+
+/// # Errors
+/// The problem and the remedy.
+fn document(path: &Path) -> Result<Document, String> {
+    let content = loaded_file::read_regular(path, FILE_BYTES_MAX);
+    let text = content.and_then(|content| {
+        String::from_utf8(content).map_err(|_| io::Error::other("it is not UTF-8"))
+    });
+    let shown = path.display();
+    let text = text.map_err(|error| {
+        format!("{shown} cannot be read: {error}\n  write a file, or a folder with {FILE_NAME}")
+    });
+    Ok(Document::new(shown.to_string(), text?))
+}
+
+/// The variables of the environment. Those that are not Unicode cannot stand in a value.
+fn variables() -> Environment {
+    let in_unicode = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    env::vars_os().filter_map(in_unicode).collect()
 }
 
 fn socket_of(configuration: &mut Configuration) -> Option<&mut Socket> {

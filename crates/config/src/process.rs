@@ -132,6 +132,37 @@ pub fn quoted(text: &str) -> String {
     out + "\""
 }
 
+/// A table of settings.
+pub(crate) trait Table {
+    /// Where the value of a key belongs.
+    fn slot(&mut self, key: &str) -> Option<Slot<'_>>;
+}
+
+/// Where a value belongs, by its type.
+macro_rules! slots {
+    ($($name:ident: $type:ty,)+) => {
+        pub(crate) enum Slot<'a> {
+            $($name(&'a mut Option<Placed<$type>>),)+
+        }
+
+        $(impl<'a> From<&'a mut Option<Placed<$type>>> for Slot<'a> {
+            fn from(slot: &'a mut Option<Placed<$type>>) -> Slot<'a> {
+                Slot::$name(slot)
+            }
+        })+
+    };
+}
+
+slots! {
+    Switch: bool,
+    Number: u64,
+    Bytes: Bytes,
+    Duration: Duration,
+    Limit: TimeLimit,
+    Text: String,
+    Socket: Socket,
+}
+
 /// A table of settings: its struct, and what is the same for each of its keys.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident { $($(#[$key_doc:meta])* $key:ident: $type:ty,)+ }) => {
@@ -155,16 +186,11 @@ macro_rules! table {
             }
         }
 
-        impl crate::reader::Fill for $name {
-            fn fill(
-                &mut self,
-                reader: &mut crate::reader::Reader<'_>,
-                key: &crate::keys::Key,
-                value: &toml::Spanned<toml::de::DeValue<'_>>,
-            ) {
-                match key.name {
-                    $(stringify!($key) => self.$key = reader.read_value(key, value),)+
-                    _ => {}
+        impl Table for $name {
+            fn slot(&mut self, key: &str) -> Option<Slot<'_>> {
+                match key {
+                    $(stringify!($key) => Some(Slot::from(&mut self.$key)),)+
+                    _ => None,
                 }
             }
         }

@@ -27,7 +27,6 @@ use crate::diagnostic::Diagnostic;
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::model::{CertificateFile, Configuration, Placed, Span};
-pub(crate) use process::Fill;
 
 /// Reads a file. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
 #[must_use]
@@ -50,7 +49,7 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
     (configuration, diagnostics)
 }
 
-pub(crate) struct Reader<'a> {
+struct Reader<'a> {
     document: &'a Document,
     environment: &'a Environment,
     diagnostics: Vec<Diagnostic>,

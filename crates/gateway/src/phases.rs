@@ -42,7 +42,6 @@ use route::route;
 use send::{adapt, send};
 
 pub(crate) use admit::check_method;
-pub(crate) use finish::respond_too_slow;
 pub(crate) use preflight::check_encryption;
 
 impl<E: Endpoint> Service for GatewayService<E> {

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use blitz_http::{BodyError, Exchange, Pooled, RequestHead, Responder, Response, Upstream};
-use blitz_site::{Edit, Ended, Failure, Record, RouteName, emit};
+use blitz_http::{Exchange, Pooled, RequestHead, Responder, Response, Upstream};
+use blitz_site::{Edit, Failure, Record, RouteName};
 
-use crate::phases::respond_too_slow;
 use crate::reconnecting::Reconnecting;
 use crate::request_kind::RequestKind;
 use crate::rewriting::Rewriting;
@@ -16,7 +15,7 @@ use crate::sites::SiteRoutes;
 use crate::upload::Upload;
 use crate::upstream::Tried;
 
-/// A request that a target matched. Dropping it emits its record.
+/// A request that a target matched. Dropping it emits its record (phase `finish`).
 pub(crate) struct Request<'a> {
     pub(crate) head: Pooled<RequestHead>,
     pub(crate) upload: Upload,
@@ -99,35 +98,6 @@ impl<'a> Request<'a> {
             rewriting: None,
             edits: edits.unwrap_or_default(),
             record,
-        }
-    }
-}
-
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        self.record.request_bytes += self.upload.received();
-        if matches!(self.record.response.ended, Ended::ClientGone) {
-            self.find_end();
-        }
-        emit(&self.record, &self.head);
-    }
-}
-
-impl Request<'_> {
-    /// How the request ended, if its future was dropped.
-    #[cold]
-    fn find_end(&mut self) {
-        self.record.response.find_end();
-        let has_begun = self.responder.is_none();
-        if let (false, Ended::ClientGone, Some(error @ BodyError::TimedOut)) = (
-            has_begun,
-            &self.record.response.ended,
-            self.upload.failure(),
-        ) {
-            if self.rules.is_some() {
-                respond_too_slow(self, &error);
-            }
-            self.record.response.failed_content(error);
         }
     }
 }

@@ -54,7 +54,7 @@ impl<'a> Responder<'a> {
     /// With pages for errors about which an app says nothing.
     #[inline]
     #[must_use]
-    pub fn with_pages(mut self, pages: Option<&'a RequestPages<'a>>) -> Responder<'a> {
+    pub(crate) fn with_pages(mut self, pages: Option<&'a RequestPages<'a>>) -> Responder<'a> {
         self.pages = pages;
         self
     }

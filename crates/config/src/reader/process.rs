@@ -8,25 +8,14 @@ use toml::de::DeValue;
 use super::{Entry, Reader, entries};
 use crate::keys::{Key, Kind, Scope};
 use crate::model::Placed;
-use crate::process::{Bytes, Process, Socket};
+use crate::process::{Bytes, Process, Slot, Socket, Table};
 use crate::settings::TimeLimit;
 use crate::units::{self, ValueError};
-
-/// A table of settings that takes the values of its keys.
-pub(crate) trait Fill {
-    /// Takes the value of a key, unless it is wrong.
-    fn fill(&mut self, reader: &mut Reader<'_>, key: &Key, value: &Spanned<DeValue<'_>>);
-}
-
-/// A type of a setting.
-pub(crate) trait ReadValue: Sized {
-    fn read(reader: &mut Reader<'_>, key: &Key, value: &Spanned<DeValue<'_>>) -> Option<Self>;
-}
 
 impl Reader<'_> {
     /// Takes the settings of a table at the top of the file, if it is one of the process.
     pub(super) fn process(&mut self, entry: &Entry<'_, '_>, process: &mut Process) {
-        let (scope, table): (Scope, &mut dyn Fill) = match entry.name {
+        let (scope, table): (Scope, &mut dyn Table) = match entry.name {
             "server" => (Scope::Server, &mut process.server),
             "log" => (Scope::Log, &mut process.log),
             "limits" => (Scope::Limits, &mut process.limits),
@@ -38,7 +27,7 @@ impl Reader<'_> {
             DeValue::Table(keys) => {
                 for entry in entries(keys) {
                     if let Some(key) = self.key(scope, &entry) {
-                        table.fill(self, key, entry.value);
+                        self.fill(table, key, entry.value);
                     }
                 }
             }
@@ -58,17 +47,25 @@ impl Reader<'_> {
         }
     }
 
-    pub(crate) fn read_value<T: ReadValue>(
-        &mut self,
-        key: &Key,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Option<Placed<T>> {
-        let read = T::read(self, key, value)?;
-        Some(Placed::new(read, value.span()))
+    /// Reads a value, which stays as it is if the new one is wrong.
+    fn fill(&mut self, table: &mut dyn Table, key: &Key, value: &Spanned<DeValue<'_>>) {
+        match table.slot(key.name) {
+            Some(Slot::Switch(slot)) => put(slot, self.boolean(value), value),
+            Some(Slot::Number(slot)) => put(slot, self.number(value, key), value),
+            Some(Slot::Bytes(slot)) => put(slot, self.bytes(value, key), value),
+            Some(Slot::Duration(slot)) => put(slot, self.time(value, key), value),
+            Some(Slot::Limit(slot)) => put(slot, self.limit(value), value),
+            Some(Slot::Text(slot)) => put(slot, self.one_of(value, key), value),
+            Some(Slot::Socket(slot)) => put(slot, self.socket(value), value),
+            None => {}
+        }
     }
 
     /// A number, or a variable that is one.
-    fn number(&mut self, value: &Spanned<DeValue<'_>>, last: u64) -> Option<u64> {
+    fn number(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<u64> {
+        let Kind::NumberTo(last) = key.kind else {
+            return None;
+        };
         let digits = match value.get_ref() {
             DeValue::Integer(number) => number.as_str().replace('_', ""),
             DeValue::String(text) if text.starts_with("${") => {
@@ -87,29 +84,12 @@ impl Reader<'_> {
         }
         number
     }
-}
 
-impl ReadValue for bool {
-    fn read(reader: &mut Reader<'_>, _: &Key, value: &Spanned<DeValue<'_>>) -> Option<bool> {
-        reader.boolean(value)
-    }
-}
-
-impl ReadValue for u64 {
-    fn read(reader: &mut Reader<'_>, key: &Key, value: &Spanned<DeValue<'_>>) -> Option<u64> {
-        match key.kind {
-            Kind::NumberTo(last) => reader.number(value, last),
-            _ => None,
-        }
-    }
-}
-
-impl ReadValue for Bytes {
-    fn read(reader: &mut Reader<'_>, key: &Key, value: &Spanned<DeValue<'_>>) -> Option<Bytes> {
+    fn bytes(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<Bytes> {
         let Kind::SizeTo(last) = key.kind else {
             return None;
         };
-        let bytes = reader.unit_value(value, "size", "\"64k\"", |text| {
+        let bytes = self.unit_value(value, "size", "\"64k\"", |text| {
             let bytes = units::parse_size(text)?;
             match (1..=last).contains(&bytes) {
                 true => Ok(bytes),
@@ -122,13 +102,11 @@ impl ReadValue for Bytes {
         })?;
         Some(Bytes(bytes))
     }
-}
 
-impl ReadValue for Duration {
-    fn read(reader: &mut Reader<'_>, key: &Key, value: &Spanned<DeValue<'_>>) -> Option<Duration> {
+    fn time(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<Duration> {
         let is_valid =
             |duration: Duration| key.kind != Kind::Seconds || duration.subsec_nanos() == 0;
-        reader.unit_value(
+        self.unit_value(
             value,
             "duration",
             "\"30s\"",
@@ -142,41 +120,42 @@ impl ReadValue for Duration {
             },
         )
     }
-}
 
-impl ReadValue for TimeLimit {
-    fn read(reader: &mut Reader<'_>, _: &Key, value: &Spanned<DeValue<'_>>) -> Option<TimeLimit> {
-        reader.unit_value(value, "duration", "\"30s\"", |text| match text {
+    fn limit(&mut self, value: &Spanned<DeValue<'_>>) -> Option<TimeLimit> {
+        self.unit_value(value, "duration", "\"30s\"", |text| match text {
             "forever" => Ok(TimeLimit::Forever),
             _ => units::parse_duration(text).map(TimeLimit::After),
         })
     }
-}
 
-impl ReadValue for String {
-    fn read(reader: &mut Reader<'_>, key: &Key, value: &Spanned<DeValue<'_>>) -> Option<String> {
+    /// A text, of those that the key may have.
+    fn one_of(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<String> {
         let Kind::OneOf(texts) = key.kind else {
-            return Some(reader.text(value, "\"edge-1\"")?.value);
+            return Some(self.text(value, "\"edge-1\"")?.value);
         };
         let all = format!("\"{}\"", texts.join("\", \""));
-        let text = reader.text(value, &all)?;
+        let text = self.text(value, &all)?;
         if texts.contains(&text.value.as_str()) {
             return Some(text.value);
         }
         let message = format!("`{}` is no value of `{}`", text.written(), key.name);
-        reader.error("value", text.span, message, format!("write one of {all}"));
+        self.error("value", text.span, message, format!("write one of {all}"));
         None
     }
-}
 
-impl ReadValue for Socket {
-    fn read(reader: &mut Reader<'_>, _: &Key, value: &Spanned<DeValue<'_>>) -> Option<Socket> {
+    fn socket(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Socket> {
         match value.get_ref() {
             DeValue::Boolean(false) => Some(Socket::Off),
             _ => {
-                let path = reader.text(value, "\"/run/blitz/control.sock\", or false")?;
+                let path = self.text(value, "\"/run/blitz/control.sock\", or false")?;
                 Some(Socket::Path(path.value))
             }
         }
+    }
+}
+
+fn put<T>(slot: &mut Option<Placed<T>>, read: Option<T>, value: &Spanned<DeValue<'_>>) {
+    if let Some(read) = read {
+        *slot = Some(Placed::new(read, value.span()));
     }
 }

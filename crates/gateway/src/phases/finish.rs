@@ -21,9 +21,38 @@ const ALLOWED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// Seconds after which a client may try again when no upstream was available.
 const RETRY_AFTER: &str = "1";
 
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.record.request_bytes += self.upload.received();
+        if matches!(self.record.response.ended, Ended::ClientGone) {
+            self.find_end();
+        }
+        emit(&self.record, &self.head);
+    }
+}
+
+impl Request<'_> {
+    /// How the request ended, if its future was dropped.
+    #[cold]
+    fn find_end(&mut self) {
+        self.record.response.find_end();
+        let has_begun = self.responder.is_none();
+        if let (false, Ended::ClientGone, Some(error @ BodyError::TimedOut)) = (
+            has_begun,
+            &self.record.response.ended,
+            self.upload.failure(),
+        ) {
+            if self.rules.is_some() {
+                respond_too_slow(self, &error);
+            }
+            self.record.response.failed_content(error);
+        }
+    }
+}
+
 /// Responds to a request whose content came too slowly, which the server would do without the rules of the route.
 #[cold]
-pub(crate) fn respond_too_slow(request: &mut Request<'_>, error: &BodyError) {
+fn respond_too_slow(request: &mut Request<'_>, error: &BodyError) {
     let Some(responder) = request.responder.take() else {
         return;
     };
