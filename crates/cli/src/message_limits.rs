@@ -1,17 +1,11 @@
 //! The limits of heads and trailers of `blitz run`: the flags.
 
-use blitz_config::{Bytes, MessageLimits};
+use blitz_config::{Bytes, FIELDS_MAX, HEAD_MAX, MessageLimits};
 use clap::Args;
 
 use crate::heading;
 use crate::process_flags::given;
 use crate::size::parse_size;
-
-/// The largest section: heads are held in memory, and those of a core have 16 MiB.
-const BYTES_MAX: u64 = 1 << 20;
-
-/// The most fields, or lines of a cookie, of a section.
-const FIELDS_MAX: u64 = 10_000;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MessageLimitArguments {
@@ -84,7 +78,7 @@ impl MessageLimitArguments {
 fn bytes(value: &str) -> Result<u64, String> {
     let remedy = "write bytes, or 64k (KiB), and at most 1m";
     match parse_size(value) {
-        Some(bytes @ 1..=BYTES_MAX) => Ok(bytes),
+        Some(bytes @ 1..=HEAD_MAX) => Ok(bytes),
         Some(0) => Err(format!("0 would refuse every message\n  {remedy}")),
         Some(_) => Err(format!(
             "this is more than a core can hold for each request\n  {remedy}"

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use blitz_config::{Control, Log, Placed, Process, Server, Socket, TimeLimit};
+use blitz_config::{CORES_MAX, Control, Log, Placed, Process, Server, Socket, TimeLimit};
 use blitz_gateway::LoopId;
 use clap::{Args, ValueEnum};
 
@@ -13,9 +13,6 @@ use crate::heading;
 use crate::http3::Http3Arguments;
 use crate::message_limits::MessageLimitArguments;
 use crate::timeouts::{duration, time_limit};
-
-/// The reactor's limit of cores per process.
-const CORES_MAX: u64 = 4096;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProcessArguments {

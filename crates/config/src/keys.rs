@@ -141,13 +141,13 @@ const fn planned(scope: Scope, name: &'static str, text: &'static str) -> Key {
 }
 
 /// The most cores of a process.
-const CORES_MAX: u64 = 4096;
+pub const CORES_MAX: u64 = 4096;
 
 /// The largest section of fields: heads are held in memory, and those of a core have 16 MiB.
-const HEAD_MAX: u64 = 1 << 20;
+pub const HEAD_MAX: u64 = 1 << 20;
 
 /// The most fields, or lines of a cookie, of a section.
-const FIELDS_MAX: u64 = 10_000;
+pub const FIELDS_MAX: u64 = 10_000;
 
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
