@@ -49,7 +49,8 @@ fn problem(path: &Path, error: &Error) -> (String, String) {
 
 /// A file with a similar name is probably meant.
 fn similar_file(path: &Path) -> String {
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let folder = parent.unwrap_or(Path::new("."));
     let shown = folder.display();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names: Vec<String> = entries

@@ -155,6 +155,8 @@ impl ReloadedFile {
     fn replace(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
         let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
+        // The repair may be in a file that only the new version names.
+        self.watch = file.watch(&self.process);
         let diagnostics = file.report_as_text(false);
         if let Some(problem) = file.problem() {
             return Err(stays(format!("{diagnostics}{problem}")));
@@ -172,14 +174,12 @@ impl ReloadedFile {
         };
         let has_other_proxies = file.trusted_proxies != self.trusted_proxies;
         let summary = file.summary();
-        let watch = file.watch(&self.process);
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
         let before: Vec<_> = running.listeners().map(shown).collect();
         let changes = running.replace(replacement, || certificates.apply(tls));
         let changes = changes.map_err(|error| stays(problem(error)))?;
-        self.watch = watch;
         let after: Vec<_> = running.listeners().map(shown).collect();
         let mut text = format!("{diagnostics}{summary}\n{}", lines(&changes));
         text += &listener_changes(&before, &after);

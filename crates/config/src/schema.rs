@@ -129,6 +129,10 @@ fn value(kind: Kind) -> Value {
             },
             "additionalProperties": false,
         }),
+        Kind::Table(Scope::Control) => any_of([
+            json!({ "const": false }),
+            reference(keys::table_name(Scope::Control)),
+        ]),
         Kind::Table(scope) => reference(keys::table_name(scope)),
         Kind::Sites => by_name(&reference("site")),
         Kind::Upstreams => by_name(&reference("upstream")),

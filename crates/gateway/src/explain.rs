@@ -2,7 +2,7 @@
 
 use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
-use blitz_site::{Rejection, apply};
+use blitz_site::{Rejection, apply_to_request};
 
 use crate::forward::{self, ForwardedClient, LoopId};
 use crate::phases::{check_encryption, check_method};
@@ -175,6 +175,6 @@ fn change(head: &mut RequestHead, route: &Route, peer: &Peer, trusted: &TrustedP
     let rules = route.rules.as_ref();
     if let Some(edits) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         let edits = edits.for_request(&Facts::of(head, peer, trusted));
-        apply(&edits, &mut head.fields);
+        apply_to_request(&edits, &mut head.fields);
     }
 }

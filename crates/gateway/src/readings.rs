@@ -2,15 +2,21 @@
 
 use blitz_http::path as request_path;
 
-/// Readings cost time, which nobody who is refused elsewhere may demand at will: of a longer path, or of one that can be
-/// read in more ways before its dot segments are removed, nothing is known.
+use std::collections::HashSet;
+
+/// Readings cost time, which nobody who is refused elsewhere may demand at will: of a longer path, or of one with more
+/// readings or more bytes of readings before dot segments are removed, nothing is known.
 const BYTES_MAX: usize = 1024;
-const READINGS_MAX: usize = 256;
+const READINGS_MAX: usize = 64;
+const ALL_BYTES_MAX: usize = 16 * 1024;
 
 /// Whether servers read the path in several ways.
 pub(crate) fn is_ambiguous(path: &str) -> bool {
     let ends_oddly = path.len() > 1 && path.ends_with(['/', '.']);
-    ends_oddly || path.contains([';', '\\', '%']) || path.contains("//") || path.contains("./")
+    ends_oddly
+        || path.contains("//")
+        || path.contains("./")
+        || path.contains(|char| char == ';' || !is_of_keys(char))
 }
 
 /// What servers may make of a path, or `None` if that is too much. They differ in what they do, and in which order: decode
@@ -40,27 +46,48 @@ pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
                 all.push(changed);
             }
         }
-        if all.len() > READINGS_MAX {
+        if all.len() > READINGS_MAX || all.iter().map(String::len).sum::<usize>() > ALL_BYTES_MAX {
             return None;
         }
     }
-    let mut resolved = Vec::with_capacity(2 * all.len());
+    let mut known = HashSet::new();
+    let mut different = Vec::new();
     for reading in all {
-        let mut out = String::new();
-        // What leads above the root is read as the root.
-        if request_path::remove_dot_segments(&reading, &mut out).is_err() {
-            "/".clone_into(&mut out);
-        }
-        let out = as_in_keys(&out);
-        // A dot segment at the end leaves a slash.
-        let without = without_last_slash(&out);
-        for reading in [out, without] {
-            if !resolved.contains(&reading) {
-                resolved.push(reading);
-            }
+        // Not all servers remove dot segments, and some do not see those in escapes.
+        let resolved = [resolved(&reading), without_dots(&reading), reading];
+        for reading in resolved {
+            let reading = as_in_keys(&reading);
+            // A dot segment at the end leaves a slash.
+            let without = without_last_slash(&reading);
+            let new = [reading, without].into_iter();
+            different.extend(new.filter(|reading| known.insert(reading.clone())));
         }
     }
-    Some(resolved)
+    Some(different)
+}
+
+/// Without dot segments, of which escapes are some, too. What leads above the root is read as the root.
+fn resolved(reading: &str) -> String {
+    let mut out = String::new();
+    match request_path::remove_dot_segments(reading, &mut out) {
+        Ok(()) => out,
+        Err(_) => "/".to_owned(),
+    }
+}
+
+/// Without the segments `.` and `..` alone (RFC 3986, section 5.2.4).
+fn without_dots(reading: &str) -> String {
+    let mut kept = Vec::new();
+    for segment in reading.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
 }
 
 fn without_parameters(path: &str) -> String {
@@ -141,20 +168,29 @@ fn as_in_keys(reading: &str) -> String {
             let digits = reading.as_bytes().get(at + 1..at + 3);
             digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
         };
-        let is_plain = match char {
-            '%' => is_escape(),
-            _ => {
-                char.is_ascii_alphanumeric()
-                    || "-._~!$&'()*+,;=:@/".contains(char)
-                    || !char.is_ascii()
-            }
-        };
-        match is_plain {
+        match is_of_keys(char) || char == '%' && is_escape() {
             true => path.push(char),
             false => path.push_str(&format!("%{:02X}", u32::from(char))),
         }
     }
-    path
+    upper_case_escapes(path)
+}
+
+/// Whether a path of a key may have this character as it is.
+fn is_of_keys(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/".contains(char) || !char.is_ascii()
+}
+
+fn upper_case_escapes(path: String) -> String {
+    let mut parts = path.split('%');
+    let mut upper = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.len().min(2));
+        upper.push('%');
+        upper.push_str(&digits.to_ascii_uppercase());
+        upper.push_str(rest);
+    }
+    upper
 }
 
 fn without_last_slash(path: &str) -> String {
@@ -201,9 +237,10 @@ mod tests {
             "/admin%2500x",
             "/%2561dmin",
             "/x%252F..%252Fadmin",
+            "/x%2F..%2Fadmin%2F%252e%252e",
         ] {
             let found = readings(path).unwrap();
-            let is_admin = |reading: &String| reading == "/admin";
+            let is_admin = |reading: &String| reading == "/admin" || reading == "/admin/%2E%2E";
             assert!(is_ambiguous(path), "{path}");
             assert!(found.iter().any(is_admin), "{path}: {found:?}");
         }
@@ -211,6 +248,10 @@ mod tests {
             |path: &str, reading: &str| readings(path).unwrap().iter().any(|one| one == reading);
         assert!(has("/%40x", "/@x") && has("/a%20b;x", "/a%20b") && has("/a%3Fb%3Bx", "/a%3Fb"));
         assert!(has("/a%2525;x", "/a%2525") && has("/a%2525%3Bx", "/a%25"));
+        // Servers that keep dot segments, or do not see them in escapes.
+        assert!(has("/admin/../x", "/admin/../x") && has("/admin%2F%252e%252e", "/admin/%2E%2E"));
+        assert!(has("/x[1]", "/x%5B1%5D") && has("/caf%25c3%25a9", "/caf%C3%A9"));
+        assert!(is_ambiguous("/x[1]"));
         assert!(
             !is_ambiguous("/admin/x") && !is_ambiguous("/") && !is_ambiguous("/.well-known/x.y")
         );
@@ -223,7 +264,7 @@ mod tests {
             "//a;b%2F;c\\;%3Bd//e",
             "//a;b%252F;c\\;%253Bd. /%3F%20/e//%5C;",
         ] {
-            let few = |count| count <= 2 * READINGS_MAX;
+            let few = |count| count <= 6 * READINGS_MAX;
             assert!(readings_of(path).is_none_or(few), "{path}");
         }
         assert_eq!(readings_of(&"/y".repeat(BYTES_MAX)), None);

@@ -151,6 +151,10 @@ impl<'a> Rewriting<'a> {
     }
 
     fn location(&self, location: &str) -> Option<String> {
+        // Browsers remove tabs, and two slashes would remain.
+        if location.contains(|char: char| char.is_ascii_control()) {
+            return None;
+        }
         let (scheme, authority, target) = split(location)?;
         let (path, tail) = target.split_at(target.find(['?', '#']).unwrap_or(target.len()));
         let path = match (authority, path) {
@@ -319,6 +323,7 @@ mod tests {
             (&v2, "", "/v2//evil.example/x", Some("/evil.example/x")),
             (&v2, "", "/v2/\\evil.example", Some("/evil.example")),
             (&v2, "", "/v2", Some("/")),
+            (&v2, "", "/v2/\t/evil.example", None),
         ] {
             let found = rewriting(prefix, client_prefix).location(location);
             assert_eq!(found.as_deref(), expected, "{location}");

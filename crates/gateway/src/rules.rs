@@ -91,9 +91,14 @@ impl Rules {
         self.allow.is_some() || !self.deny.is_empty()
     }
 
+    /// Whom it admits and refuses.
+    pub(crate) fn access(&self) -> (Option<&[Network]>, &[Network]) {
+        (self.allow.as_deref(), &self.deny)
+    }
+
     /// Whether it asks who the client is, and does so otherwise than these rules.
     pub(crate) fn has_other_access_rules_than(&self, rules: Option<&Rules>) -> bool {
-        let is_same = |rules: &Rules| (&rules.allow, &rules.deny) == (&self.allow, &self.deny);
+        let is_same = |rules: &Rules| rules.access() == self.access();
         self.has_access_rules() && !rules.is_some_and(is_same)
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use blitz_config::Host;
-use blitz_http::RequestHead;
+use blitz_http::{Method, RequestHead};
 use blitz_site::matcher::{HostTable, RouteKey};
 use blitz_site::{EndpointMaker, Rejection};
 
@@ -159,13 +159,26 @@ impl SiteRoutes {
         if !self.access_rules.iter().any(refuses) {
             return Ok(());
         }
-        if route.rules.as_ref().is_some_and(refuses) {
+        if route.rules.as_ref().is_some_and(refuses) || self.refuses(head, head.path(), client) {
             return Err(Rejection::Forbidden);
         }
         match self.refused_reading(route, head, client) {
             Some(_) => Err(Rejection::AmbiguousPath),
             None => Ok(()),
         }
+    }
+
+    /// Whether the rules for a path refuse the client. Some servers take `post` for POST.
+    fn refuses(&self, head: &RequestHead, path: &str, client: Client) -> bool {
+        let (method, token) = method_of(head);
+        let upper = token.to_ascii_uppercase();
+        let upper = (upper != token).then(|| (Method::parse(upper.as_bytes()), &*upper));
+        let mut readings = [Some((method, token)), upper].into_iter().flatten();
+        readings.any(|(method, token)| {
+            let route = self.routes.find_for(path, method, token);
+            let rules = route.and_then(|route| route.rules.as_deref());
+            rules.is_some_and(|rules| !rules.admits(client))
+        })
     }
 
     /// What a server may read in place of the path, of which the rules refuse the client: empty if that is not known.
@@ -175,12 +188,7 @@ impl SiteRoutes {
         head: &RequestHead,
         client: Client,
     ) -> Option<String> {
-        let (method, token) = method_of(head);
-        let is_refused = |reading: &String| {
-            let route = self.routes.find_for(reading, method, token);
-            let rules = route.and_then(|route| route.rules.as_deref());
-            rules.is_some_and(|rules| !rules.admits(client))
-        };
+        let is_refused = |reading: &String| self.refuses(head, reading, client);
         // A raw path still has its dot segments, which servers remove after they have read the rest.
         let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
         let mut ambiguous = paths
@@ -306,12 +314,13 @@ impl Sites {
     }
 }
 
-/// The rules that ask who the client is, in the order of the routes.
+/// The rules that ask who the client is, in the order of the routes. Of those that ask the same there is one.
 fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
-    let mut known = HashSet::new();
+    let (mut known, mut demands) = (HashSet::new(), HashSet::new());
     let rules = routes.iter().filter_map(|(_, route)| route.rules.as_ref());
     let rules = rules.filter(|rules| rules.has_access_rules());
     let rules = rules.filter(|rules| known.insert(Arc::as_ptr(rules)));
+    let rules = rules.filter(|rules| demands.insert(rules.access()));
     rules.cloned().collect()
 }
 
@@ -326,8 +335,6 @@ fn insert(table: &mut HostTable<usize>, host: &Host, site: usize) {
 
 #[cfg(test)]
 mod tests {
-    use blitz_http::Method;
-
     use super::*;
 
     fn site(hosts: Vec<Host>, target: &str) -> Site {

@@ -6,7 +6,8 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
@@ -297,10 +298,24 @@ pub(crate) fn register(gateway: &Rc<impl TakeSnapshot + 'static>) {
     GATEWAYS.with_borrow_mut(|gateways| gateways.push(gateway));
 }
 
-/// Hands a snapshot to all cores. Each takes it between two turns of its tasks.
+/// How long to wait until all cores have a new snapshot; a core that is busy for longer takes it later.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Hands a snapshot to all cores, and waits until they have it. Each takes it between two turns of its tasks.
 pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
     let snapshot = Arc::clone(snapshot);
-    cores.post_all(move |_| take_on_core(&snapshot));
+    let (taken, all) = mpsc::channel::<()>();
+    cores.post_all(move |_| {
+        take_on_core(&snapshot);
+        let _ = taken.send(());
+    });
+    let end = Instant::now() + TAKE_TIMEOUT;
+    for _ in 0..cores.count() {
+        let left = end.saturating_duration_since(Instant::now());
+        if all.recv_timeout(left).is_err() {
+            return;
+        }
+    }
 }
 
 fn take_on_core(snapshot: &Arc<Snapshot>) {

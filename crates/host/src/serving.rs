@@ -197,8 +197,8 @@ impl Serving {
     }
 
     /// Tries again to bind UDP ports. A listener that gets its port is opened anew, because its responses tell clients of
-    /// HTTP/3; exchanges of the one before have `limit`.
-    fn open_missing_datagrams(&mut self, limit: Duration) {
+    /// HTTP/3; exchanges of the one before have all their time.
+    fn open_missing_datagrams(&mut self) {
         for index in 0..self.listeners.len() {
             let entry = &self.listeners[index];
             let missing = missing_datagrams(entry, &self.listeners, self.cores.count());
@@ -217,7 +217,7 @@ impl Serving {
             let entry = &mut self.listeners[index];
             entry.config = config;
             let before = entry.number.replace(number);
-            self.close(before.into_iter().collect(), limit);
+            self.close(before.into_iter().collect(), FOREVER);
         }
     }
 
@@ -338,7 +338,7 @@ impl Serving {
                 None => {
                     checks_while_draining += u32::from(draining);
                     if !draining {
-                        self.open_missing_datagrams(drain_timeout);
+                        self.open_missing_datagrams();
                     }
                     on_tick(&mut self, Tick::Periodic);
                     continue;

@@ -80,9 +80,11 @@ struct ConnectionEntry {
 /// The state of a parked connection, apart from its socket.
 #[derive(Default)]
 enum ParkedState {
-    /// No state: HTTP/1.1 in clear text, no byte received yet, or not parked.
+    /// No state: HTTP/1.1 in clear text between requests, or not parked.
     #[default]
     Nothing,
+    /// No byte was received yet.
+    Fresh,
     /// A TLS session between requests, or during the handshake.
     Tls(ParkedTransport),
     /// The state of HTTP/2, including the TLS session if there is one.
@@ -136,14 +138,9 @@ impl<S: Service> Acceptor<S> {
         let key = self.connections.borrow_mut().insert(ConnectionEntry {
             parked: None,
             task: None,
-            parked_state: ParkedState::Nothing,
+            parked_state: ParkedState::Fresh,
         });
-        let within = self.within_drain(self.first_byte_timeout());
-        let tag = key as u64 | IS_FRESH;
-        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
-        if let ParkedTransport::Plain(parked) = Transport::Plain(socket).park(me, tag, within) {
-            self.connections.borrow_mut()[key].parked = Some(parked);
-        }
+        self.park_fresh(socket, key);
     }
 
     /// Admits the connections that wait when draining begins: their clients may have sent a request already, and would
@@ -224,6 +221,9 @@ impl<S: Service> Acceptor<S> {
 
     #[inline]
     fn start(self: Rc<Self>, transport: Transport, tag: u64, first: Slice) {
+        if tag & IS_FRESH != 0 {
+            self.connections.borrow_mut()[key_of(tag)].parked_state = ParkedState::Nothing;
+        }
         match transport {
             Transport::Plain(socket)
                 if tag & IS_FRESH != 0
@@ -297,8 +297,8 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    /// Closes every parked connection gracefully.
-    fn close_idle(&self) {
+    /// Closes every parked connection gracefully, but for those that have not sent a request yet.
+    fn close_idle(self: &Rc<Self>) {
         let idle: Vec<_> = {
             let connections = self.connections.borrow();
             let parked = connections
@@ -312,12 +312,32 @@ impl<S: Service> Acceptor<S> {
                 continue;
             };
             let parked_state = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
-            self.remove(key);
             match parked_state {
-                ParkedState::Nothing => socket.finish(),
-                ParkedState::Tls(parked) => parked.unpark(socket).finish(),
-                ParkedState::Multiplexed(conn) => conn.finish(conn.unpark(socket)),
+                ParkedState::Nothing => {
+                    self.remove(key);
+                    socket.finish();
+                }
+                ParkedState::Fresh => self.park_fresh(socket, key),
+                ParkedState::Tls(parked) => self.close_secure(parked.unpark(socket), key),
+                ParkedState::Multiplexed(conn) => {
+                    self.remove(key);
+                    conn.finish(conn.unpark(socket));
+                }
             }
+        }
+    }
+
+    /// Parks a connection that has received nothing. While draining, it has a short time for its first request: its
+    /// client takes the connection for new, and would not send the request again.
+    fn park_fresh(self: &Rc<Self>, socket: Socket, key: usize) {
+        let within = self.within_drain(self.first_byte_timeout());
+        let tag = key as u64 | IS_FRESH;
+        let me: Rc<dyn Resume> = Rc::<Self>::clone(self);
+        let parked = Transport::Plain(socket).park(me, tag, within);
+        let entry = &mut self.connections.borrow_mut()[key];
+        entry.parked_state = ParkedState::Fresh;
+        if let ParkedTransport::Plain(parked) = parked {
+            entry.parked = Some(parked);
         }
     }
 

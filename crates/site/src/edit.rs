@@ -22,6 +22,27 @@ pub enum FieldChange {
     Add(Vec<u8>),
 }
 
+/// Makes the changes in a request. Other spellings of the fields are removed: applications behind CGI and WSGI take
+/// `X_User` for `X-User`.
+pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {
+    let is_other = |name: &[u8], edit: &Edit| {
+        let spelled = |byte: &u8| match byte.is_ascii_alphanumeric() {
+            true => byte.to_ascii_lowercase(),
+            false => b'-',
+        };
+        let same = edit.name.bytes().map(|byte| spelled(&byte));
+        name != edit.name.as_bytes() && name.iter().map(spelled).eq(same)
+    };
+    fields.retain(|name, _| {
+        let name = name.as_bytes();
+        let is_odd = name
+            .iter()
+            .any(|byte| *byte != b'-' && !byte.is_ascii_alphanumeric());
+        !is_odd || !edits.iter().any(|edit| is_other(name, edit))
+    });
+    apply(edits, fields);
+}
+
 /// Makes the changes. A value that no field may have, such as a space alone, is left out.
 #[inline(never)]
 pub fn apply(edits: &[Edit], fields: &mut Fields) {
@@ -38,5 +59,34 @@ pub fn apply(edits: &[Edit], fields: &mut Fields) {
         for line in lines {
             let _ = fields.try_append(name, line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_spellings_of_changed_fields_are_removed_from_requests() {
+        let mut fields = Fields::default();
+        for (name, value) in [
+            ("X_User", "admin"),
+            ("x.user", "admin"),
+            ("X-User", "eve"),
+            ("X-Users", "kept"),
+            ("X_Other", "kept"),
+        ] {
+            fields.append(name, value);
+        }
+        let edits = [Edit {
+            name: "x-user".into(),
+            change: FieldChange::Set(vec![b"anonymous".to_vec()]),
+        }];
+        apply_to_request(&edits, &mut fields);
+        let left: Vec<_> = fields.iter().map(|(_, value)| value.to_vec()).collect();
+        assert_eq!(
+            left,
+            [b"kept".to_vec(), b"kept".to_vec(), b"anonymous".to_vec()]
+        );
     }
 }

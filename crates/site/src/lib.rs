@@ -16,7 +16,7 @@ mod rejection;
 mod responder;
 
 pub use counters::{Counters, count, counters};
-pub use edit::{Edit, FieldChange, apply};
+pub use edit::{Edit, FieldChange, apply, apply_to_request};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;

@@ -134,8 +134,11 @@ fn a_watched_file_is_read_again_when_it_or_a_file_that_it_names_changes() {
     write(&folder, settings, "\"a.example\" = \"h:1\"\n");
     until(|| running.log().contains("the configuration in use stays"));
     assert_eq!(ask(&running, 1).0, 503);
-    write(&folder, settings, &proxied);
-    until(|| ask(&running, 1).0 == 200);
+    write(&folder, settings, &page.replace("page", "later"));
+    until(|| running.log().contains("later"));
+    assert_eq!(ask(&running, 1).0, 503);
+    fs::write(folder.file("later"), "third").unwrap();
+    until(|| ask(&running, 1) == (503, "third".to_owned()));
 }
 
 fn until(is_so: impl Fn() -> bool) {

@@ -167,7 +167,7 @@ fn has_forwarding_prefix(name: &[u8]) -> bool {
 /// and those that frame the content.
 const SPOOFABLE: NameSet = REQUEST_HOP | FORWARDING | set_of(&[Name::ContentLength]);
 
-/// Whether applications behind CGI, WSGI and the like would take the field for one of
+/// Whether applications behind CGI, WSGI and the like would take the field for `SCRIPT_NAME`, or for one of
 /// [`SPOOFABLE`]: to them `X_Forwarded_For`, `X.Forwarded.For` and `X-Forwarded-For` are the same
 /// variable, since every character but letters and digits becomes `_`. Trusted proxies have no
 /// reason to send such a name either.
@@ -177,6 +177,11 @@ pub(super) fn is_spoofed(name: FieldName<'_>) -> bool {
     name.known() == Name::Other
         && name.as_bytes().iter().any(is_odd)
         && is_spoofed_spelling(name.as_bytes())
+}
+
+/// Gunicorn takes these fields of a proxy on the same machine for the variables of WSGI, and drops that prefix of the path.
+fn is_of_gunicorn(plain: &[u8]) -> bool {
+    plain.eq_ignore_ascii_case(b"script-name") || plain.eq_ignore_ascii_case(b"path-info")
 }
 
 #[cold]
@@ -192,5 +197,7 @@ fn is_spoofed_spelling(name: &[u8]) -> bool {
         };
     }
     let plain = &plain[..length];
-    is_forwarding_name(plain) || SPOOFABLE & set_of(&[Name::parse(plain)]) != 0
+    is_forwarding_name(plain)
+        || is_of_gunicorn(plain)
+        || SPOOFABLE & set_of(&[Name::parse(plain)]) != 0
 }

@@ -433,6 +433,10 @@ fn spoofed_fields_are_removed() {
         ("X~Forwarded~Proto", "https"),
         ("Client.Cert", ":AAAA:"),
         ("client_cert.chain", ":AAAA:"),
+        // Gunicorn drops this from the path.
+        ("SCRIPT_NAME", "/x"),
+        ("script_name", "/x"),
+        ("Path_Info", "/admin"),
         ("Content_Length", "5"),
         ("content.length", "5"),
         ("Transfer.Encoding", "chunked"),

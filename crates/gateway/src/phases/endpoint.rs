@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use blitz_http::{Exchange, Pooled, PooledFuture, Status};
 use blitz_site::{
-    Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply, count, emit,
+    Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply_to_request, count,
+    emit,
 };
 
 use crate::forward;
@@ -78,7 +79,7 @@ pub(super) async fn pass_to_endpoint<E>(
     if let Some(changes) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         forward::ensure_request_id(&mut head.fields);
         let changes = changes.for_request(&Facts::of(head, peer, trusted));
-        apply(&changes, &mut head.fields);
+        apply_to_request(&changes, &mut head.fields);
     }
     let record = Record::new(
         head,

@@ -3,7 +3,7 @@
 //! The changes that rules make in final responses are those of the [responder](blitz_site::Responder).
 
 use blitz_http::ResponseHead;
-use blitz_site::{Ended, Failure, Rejection, apply};
+use blitz_site::{Ended, Failure, Rejection, apply_to_request};
 
 use crate::forward::{self, ForwardedClient, NotForwarded};
 use crate::request::Request;
@@ -60,7 +60,7 @@ fn change_request<E>(
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;
         let edits = edits.for_request(&Facts::of(&request.head, &request.record.client, trusted));
-        apply(&edits, &mut request.head.fields);
+        apply_to_request(&edits, &mut request.head.fields);
     }
     // Last, so that `{host}` is the client's.
     if let Some(host) = &route.forward.host {

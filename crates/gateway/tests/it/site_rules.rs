@@ -227,6 +227,9 @@ scenarios! {
             ("/admin%252Fx", 200, 400),
             ("/%2561dmin", 200, 400),
             ("/x%3F%2F..%2Fadmin", 400, 400),
+            // Servers that decode once keep the dot segment.
+            ("/admin%2F%252e%252e", 200, 400),
+            ("/q%2Fz%252F..", 200, 200),
             ("/other%3Fx", 200, 200),
             ("/other%20x.", 200, 200),
             ("/ADMIN", 200, 200),
@@ -238,7 +241,11 @@ scenarios! {
             assert_eq!(status(&format!("GET {path}"), "10.1.2.3"), inside, "{path}");
             assert_eq!(status(&format!("GET {path}"), "192.0.2.1"), outside, "{path}");
         }
+        // Some servers take it for GET.
+        assert_eq!(status("get /admin", "192.0.2.1"), 403);
+        assert_eq!(status("get /x", "192.0.2.1"), 200);
         assert_eq!(status("GET /open", "10.6.6.6"), 403);
+        assert_eq!(status("post /open", "10.6.6.7"), 405);
         assert_eq!(status("POST /open", "10.6.6.7"), 200);
         let response = ask(&mut proxy.client(), "PUT /open", HOST);
         assert_eq!((response.status, response.field("allow")), (405, Some("GET, HEAD, POST")));
@@ -315,6 +322,8 @@ scenarios! {
             ("/x/%2F/../admin", 400),
             ("/public/;/../admin", 400),
             ("/x/../admin", 403),
+            // Servers that keep dot segments.
+            ("/admin/../y", 400),
             ("/x/../y", 200),
             ("/x//../y", 200),
             ("/x//../own/", 400),

@@ -55,6 +55,15 @@ impl<S: Service> Acceptor<S> {
         self.connections.borrow_mut()[key].parked_state = ParkedState::Tls(parked);
     }
 
+    /// Closes a connection when draining begins; one in its handshake has a short time for its first request.
+    pub(super) fn close_secure(self: &Rc<Self>, transport: Transport, key: usize) {
+        if transport.tls().is_some_and(|tls| !tls.is_established()) {
+            return self.park_in_handshake(transport, key);
+        }
+        self.remove(key);
+        transport.finish();
+    }
+
     #[inline(always)]
     pub(super) fn idle_timeout(&self, transport: &Transport) -> Duration {
         match transport.tls() {
@@ -90,7 +99,9 @@ impl<S: Service> Acceptor<S> {
         let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
         let transport = match parked {
             ParkedState::Tls(parked) => parked.unpark(socket),
-            ParkedState::Nothing | ParkedState::Multiplexed(_) => Transport::Plain(socket),
+            ParkedState::Nothing | ParkedState::Fresh | ParkedState::Multiplexed(_) => {
+                Transport::Plain(socket)
+            }
         };
         match (transport, cause) {
             (Transport::Plain(socket), Cause::Received(first)) => {

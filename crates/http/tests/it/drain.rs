@@ -25,6 +25,25 @@ fn draining_closes_idle_connections_and_finishes_the_rest() {
 }
 
 #[test]
+fn a_connection_without_a_request_has_a_short_time_for_its_first() {
+    on_each_driver(|io| {
+        let server = Server::start(io);
+        let (mut late, mut silent) = (server.connect(), server.connect());
+        server.until("two connections", |counters| counters.accepted == 2);
+        server.drain(SOON);
+        std::thread::sleep(Duration::from_millis(200));
+        let head = late.send("GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").head();
+        assert!(
+            head.to_lowercase().contains("\r\nconnection: close\r\n"),
+            "{head}"
+        );
+        late.expect("hello").expect_end();
+        silent.expect_end();
+        server.join();
+    });
+}
+
+#[test]
 fn draining_stops_accepting() {
     on_each_driver(|io| {
         let server = Server::start(io);

@@ -216,7 +216,7 @@ impl FileId {
 
 /// The lock of a socket's path against other processes, and threads, that bind it.
 struct PathLock {
-    _file: File,
+    file: File,
     path: PathBuf,
 }
 
@@ -230,7 +230,7 @@ impl PathLock {
             match file.try_lock() {
                 // The one who held it may have removed the file.
                 Ok(()) if FileId::of(&file.metadata().ok()?).is_at(&path) => {
-                    return Some(PathLock { _file: file, path });
+                    return Some(PathLock { file, path });
                 }
                 Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(LOCK_RETRY),
                 Ok(()) if Instant::now() < end => {}
@@ -242,8 +242,10 @@ impl PathLock {
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // A file that stays is no hindrance to the next.
-        let _ = fs::remove_file(&self.path);
+        // A file that stays is no hindrance to the next. One with content is of another program.
+        if self.file.metadata().is_ok_and(|file| file.len() == 0) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
