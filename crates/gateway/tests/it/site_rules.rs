@@ -253,8 +253,8 @@ scenarios! {
         assert_eq!(ask(&mut proxy.client(), "POST /form", &with_content).status, 413);
         assert_eq!(ask(&mut proxy.client(), "PUT /form", &with_content).status, 200);
         let counters = proxy.counters();
-        assert_eq!(counters.rejected(Rejection::AmbiguousPath), 12);
-        assert_eq!(counters.rejected(Rejection::MethodNotAllowed), 1);
+        assert_eq!(counters.rejected(Rejection::AmbiguousPath), 13);
+        assert_eq!(counters.rejected(Rejection::MethodNotAllowed), 2);
     }
 
     fn a_response_to_slow_content_has_the_rules_of_the_route(io) {
