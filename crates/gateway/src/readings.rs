@@ -1,8 +1,8 @@
 //! How servers may read a path otherwise than rule 10 does.
 
-use blitz_http::path as request_path;
-
 use std::collections::HashSet;
+
+use blitz_http::path as request_path;
 
 /// Readings cost time, which nobody who is refused elsewhere may demand at will: of a longer path, or of one with more
 /// readings or more bytes of readings before dot segments are removed, nothing is known.
@@ -173,7 +173,7 @@ fn as_in_keys(reading: &str) -> String {
             false => path.push_str(&format!("%{:02X}", u32::from(char))),
         }
     }
-    upper_case_escapes(path)
+    upper_case_escapes(&path)
 }
 
 /// Whether a path of a key may have this character as it is.
@@ -181,7 +181,7 @@ fn is_of_keys(char: char) -> bool {
     char.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/".contains(char) || !char.is_ascii()
 }
 
-fn upper_case_escapes(path: String) -> String {
+fn upper_case_escapes(path: &str) -> String {
     let mut parts = path.split('%');
     let mut upper = parts.next().unwrap_or_default().to_owned();
     for part in parts {

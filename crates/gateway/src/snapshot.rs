@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
@@ -309,9 +309,9 @@ pub(crate) fn publish(cores: &Cores, snapshot: &Arc<Snapshot>) {
         take_on_core(&snapshot);
         let _ = taken.send(());
     });
-    let end = Instant::now() + TAKE_TIMEOUT;
+    let end = blitz_http::read_clock() + TAKE_TIMEOUT;
     for _ in 0..cores.count() {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.saturating_duration_since(blitz_http::read_clock());
         if all.recv_timeout(left).is_err() {
             return;
         }

@@ -9,9 +9,9 @@ use blitz_reactor::core_local;
 
 /// Stops all listeners of a core, or one of them. Clones are handles to the same state.
 ///
-/// When triggered, [`serve`](crate::serve) stops accepting, closes idle connections at once, sends
-/// `Connection: close` with the remaining responses and, at the deadline, aborts the remaining
-/// exchanges.
+/// When triggered, [`serve`](crate::serve) stops accepting, closes idle connections at once but for those that have a
+/// second for their first request, sends `Connection: close` with the remaining responses and, at the deadline, aborts
+/// the remaining exchanges.
 #[derive(Clone, Default)]
 pub struct Drain(Rc<RefCell<DrainState>>);
 

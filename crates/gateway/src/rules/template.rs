@@ -48,11 +48,8 @@ pub(crate) fn text(template: &Template, facts: &Facts<'_>) -> Vec<u8> {
 /// The path that an upstream receives. It begins with a slash.
 pub(crate) fn path(template: &Template, facts: &Facts<'_>, out: &mut String) {
     write_uri(template, facts, is_of_path_text, out);
-    // Two slashes would be the beginning of a host for some servers.
-    let slashes = out.len() - out.trim_start_matches('/').len();
-    match slashes {
-        0 => out.insert(0, '/'),
-        _ => drop(out.drain(1..slashes)),
+    if !out.starts_with('/') {
+        out.insert(0, '/');
     }
 }
 
