@@ -55,20 +55,20 @@ fn has_any_port(address: &Address) -> bool {
     matches!(address, Address::Tcp(address) if address.port() == 0)
 }
 
-/// Settings that are probably not meant.
-pub(crate) fn warnings(
-    targets: &[Target],
-    listeners: &[Listening<'_>],
-    cores: Option<usize>,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// More cores than the process may use. `setting` is the flag, or the key of the file.
+pub(crate) fn too_many_cores(setting: &str, cores: usize) -> Option<String> {
     let available = thread::available_parallelism().map_or(usize::MAX, Into::into);
-    if let Some(cores) = cores.filter(|&cores| cores > available) {
-        warnings.push(format!(
-            "--cores {cores} is more than the {available} that this process may use: several \
+    (cores > available).then(|| {
+        format!(
+            "{setting} {cores} is more than the {available} that this process may use: several \
              threads share a core, which increases latency"
-        ));
-    }
+        )
+    })
+}
+
+/// Flags that are probably not meant.
+pub(crate) fn warnings(targets: &[Target], listeners: &[Listening<'_>]) -> Vec<String> {
+    let mut warnings = Vec::new();
     warnings.extend(overlaps(listeners));
     warnings.extend(loops(targets, listeners));
     warnings.extend(targets.iter().filter_map(unusable_socket));

@@ -172,3 +172,89 @@ fn set<T, S>(option: &mut T, setting: &Option<Placed<S>>, convert: impl Fn(&S) -
         *option = convert(&setting.value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use blitz_config::{Document, Environment, KEYS, Kind, Scope, Since, read};
+
+    use super::*;
+
+    fn options(text: &str) -> Options {
+        let document = Document::new("blitz.toml", text);
+        let (configuration, diagnostics) = read(&document, &Environment::default());
+        let mistakes = diagnostics.iter().filter(|one| one.code != "no-site");
+        assert_eq!(mistakes.count(), 0, "{text}{diagnostics:?}");
+        let mut options = Options::default();
+        apply(&configuration.process, &mut options);
+        options
+    }
+
+    /// The reference, the schema and the help name these defaults.
+    #[test]
+    fn the_defaults_of_the_keys_are_those_that_apply() {
+        let mut text = String::new();
+        let mut keys = 0;
+        for key in KEYS.iter().filter(|key| key.since != Since::NotYet) {
+            let table = match key.scope {
+                Scope::Server => "server",
+                Scope::Log => "log",
+                Scope::Limits => "limits",
+                _ => continue,
+            };
+            let value = match key.kind {
+                Kind::Boolean => key.default.to_owned(),
+                Kind::NumberTo(_) if key.default.parse::<u64>().is_ok() => key.default.to_owned(),
+                Kind::Time | Kind::Seconds | Kind::TimeLimit | Kind::SizeTo(_) => {
+                    format!("\"{}\"", key.default)
+                }
+                _ => continue,
+            };
+            text += &format!("{table}.{} = {value}\n", key.name);
+            keys += 1;
+        }
+        assert!(keys > 15, "{text}");
+        let (written, default) = (options(&text), Options::default());
+        assert_eq!(format!("{written:?}"), format!("{default:?}"));
+        let process = |text: &str| {
+            let document = Document::new("blitz.toml", text);
+            read(&document, &Environment::default()).0.process
+        };
+        let alt_svc = |text: &str| {
+            let plain = ListenerConfig::from(blitz_http::Address::Tcp(([127, 0, 0, 1], 80).into()));
+            listener(&process(text), plain).alt_svc
+        };
+        assert_eq!(alt_svc(&text), AltSvc::default());
+    }
+
+    #[test]
+    fn each_limit_is_that_of_its_key() {
+        let limits = options(
+            "limits = { head_max = \"1m\", fields_max = 1000, cookies_max = 2000, request_line_max = \"64k\", \
+             trailers_max = \"128k\", trailer_fields_max = 300, upstream_head_max = \"512k\", \
+             upstream_fields_max = 900 }\n\
+             server = { half_close_grace = \"forever\", lingering_time = \"7s\", lingering_timeout = \"8s\", \
+             drain_timeout = \"forever\" }\n",
+        );
+        let (clients, upstreams) = (&limits.limits, &limits.client.limits);
+        assert_eq!(
+            (clients.head_bytes_max, clients.fields_max),
+            (1 << 20, 1_000)
+        );
+        assert_eq!(
+            (clients.cookie_crumbs_max, clients.request_line_bytes_max),
+            (2_000, 64 << 10)
+        );
+        assert_eq!(
+            (clients.trailer_bytes_max, clients.trailer_fields_max),
+            (128 << 10, 300)
+        );
+        assert_eq!(
+            (upstreams.head_bytes_max, upstreams.response_fields_max),
+            (512 << 10, 900)
+        );
+        assert_eq!(clients.half_close_grace, None);
+        assert_eq!(clients.lingering_time, Duration::from_secs(7));
+        assert_eq!(clients.lingering_timeout, Duration::from_secs(8));
+        assert_eq!(limits.drain_timeout, FOREVER);
+    }
+}

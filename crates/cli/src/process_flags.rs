@@ -71,7 +71,7 @@ pub(crate) struct ProcessArguments {
 
     /// Number of cores, with one thread each [default: all]
     #[arg(long, value_name = "N", value_parser = cores, allow_negative_numbers = true, help_heading = heading::PROCESS)]
-    pub(crate) cores: Option<u64>,
+    cores: Option<u64>,
 
     /// Pin each core's thread to a processor [default: auto]
     ///

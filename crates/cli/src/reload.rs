@@ -166,7 +166,8 @@ impl ReloadedFile {
         let certificates = certificates.map_err(stays)?;
         let process = self.settings.flags.clone();
         let process = process.or(file.configuration.process.clone());
-        let configs = listeners.configs(&process, certificates.tls(tls.as_ref()));
+        // With the settings in use: others would replace all listeners for TLS.
+        let configs = listeners.configs(&self.process, certificates.tls(tls.as_ref()));
         let problem = |error| {
             listeners
                 .problem(&error)

@@ -208,6 +208,13 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         None => flags.clone(),
     };
     let _log = log_to_stderr(process::level(&process)).map_err(failed)?;
+    let setting = match flags.server.cores {
+        Some(_) => "--cores",
+        None => "server.cores =",
+    };
+    if let Some(warning) = conflicts::too_many_cores(setting, process::reactor(&process).cores) {
+        tracing::warn!("{warning}");
+    }
     let listeners = match &file {
         Some(file) => Listeners::of_file(file),
         None => {
@@ -316,9 +323,8 @@ pub(crate) fn check(arguments: &RunArguments) -> Result<(), String> {
 
 /// Logs what is probably not meant.
 fn warn(arguments: &RunArguments) {
-    let cores = arguments.process.cores.map(|cores| cores as usize);
     let warnings = with_listeners(arguments, |listeners| {
-        conflicts::warnings(&arguments.to, listeners, cores)
+        conflicts::warnings(&arguments.to, listeners)
     });
     for warning in warnings {
         tracing::warn!("{warning}");

@@ -159,7 +159,7 @@ impl SiteRoutes {
         if !self.access_rules.iter().any(refuses) {
             return Ok(());
         }
-        if route.rules.as_ref().is_some_and(refuses) || self.refuses(head, head.path(), client) {
+        if self.refuses(head, head.path(), client) {
             return Err(Rejection::Forbidden);
         }
         match self.refused_reading(route, head, client) {

@@ -209,7 +209,8 @@ impl Serving {
             self.numbers += 1;
             let opened = self.open_on_cores(vec![(number, (config.clone(), Some(datagrams)))]);
             if let Err(error) = opened {
-                tracing::warn!("no HTTP/3 at UDP {}: {error}", config.address);
+                // It was warned of when the port could not be bound.
+                tracing::debug!("no HTTP/3 at UDP {}: {error}", config.address);
                 self.close(vec![number], Duration::ZERO);
                 continue;
             }

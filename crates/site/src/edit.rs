@@ -25,20 +25,19 @@ pub enum FieldChange {
 /// Makes the changes in a request. Other spellings of the fields are removed: applications behind CGI and WSGI take
 /// `X_User` for `X-User`.
 pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {
-    let is_other = |name: &[u8], edit: &Edit| {
-        let spelled = |byte: &u8| match byte.is_ascii_alphanumeric() {
-            true => byte.to_ascii_lowercase(),
-            false => b'-',
-        };
-        let same = edit.name.bytes().map(|byte| spelled(&byte));
-        name != edit.name.as_bytes() && name.iter().map(spelled).eq(same)
+    let spelled = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => byte.to_ascii_lowercase(),
+        false => b'-',
+    };
+    let is_other = |name: &[u8], changed: &[u8]| {
+        let mut both = name.iter().zip(changed);
+        name.len() == changed.len()
+            && !name.eq_ignore_ascii_case(changed)
+            && both.all(|(a, b)| spelled(*a) == spelled(*b))
     };
     fields.retain(|name, _| {
-        let name = name.as_bytes();
-        let is_odd = name
-            .iter()
-            .any(|byte| *byte != b'-' && !byte.is_ascii_alphanumeric());
-        !is_odd || !edits.iter().any(|edit| is_other(name, edit))
+        let mut changed = edits.iter().map(|edit| edit.name.as_bytes());
+        !changed.any(|changed| is_other(name.as_bytes(), changed))
     });
     apply(edits, fields);
 }
@@ -75,18 +74,25 @@ mod tests {
             ("X-User", "eve"),
             ("X-Users", "kept"),
             ("X_Other", "kept"),
+            ("X-Odd", "spoofed"),
         ] {
             fields.append(name, value);
         }
-        let edits = [Edit {
-            name: "x-user".into(),
-            change: FieldChange::Set(vec![b"anonymous".to_vec()]),
-        }];
-        apply_to_request(&edits, &mut fields);
-        let left: Vec<_> = fields.iter().map(|(_, value)| value.to_vec()).collect();
-        assert_eq!(
-            left,
-            [b"kept".to_vec(), b"kept".to_vec(), b"anonymous".to_vec()]
+        let edit = |name: &str, change| Edit {
+            name: name.into(),
+            change,
+        };
+        let value = |text: &str| text.as_bytes().to_vec();
+        apply_to_request(
+            &[
+                edit("x-user", FieldChange::Set(vec![value("anonymous")])),
+                edit("x-users", FieldChange::Default(value("not this"))),
+                edit("x_odd", FieldChange::Add(value("odd"))),
+            ],
+            &mut fields,
         );
+        let left: Vec<_> = fields.iter().map(|(_, value)| value.to_vec()).collect();
+        let expected = ["kept", "kept", "anonymous", "odd"];
+        assert_eq!(left, expected.map(value));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 
-use crate::https::{Folder, Running};
+use crate::https::{Folder, Running, config, connect, get};
 use crate::{blitz, stderr, stdout};
 
 /// An upstream that answers with the fields of the request.
@@ -147,6 +147,71 @@ fn until(is_so: impl Fn() -> bool) {
         assert!(Instant::now() < end, "it is not so after {IO_TIMEOUT:?}");
         thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn a_reload_with_other_settings_of_http3_replaces_no_listener() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let site = "\"a.example\" = { respond = \"200 here\", tls = true }\n";
+    let write = |age: &str| {
+        let tls = "listen_tls = [\"127.0.0.1:0\"]\ncertificates = [\"a.example.pem\"]";
+        write(
+            &folder,
+            &format!("server.alt_svc_max_age = \"{age}\"\n{tls}"),
+            site,
+        );
+    };
+    write("5m");
+    let socket = folder.file("own.sock");
+    let flags = ["--config", &folder.file(""), "--control", &socket];
+    let running = Running::start_with(&folder, &flags);
+    let trusted = config(Path::new(&folder.file("ca.pem")), None);
+    let announced = || {
+        let mut stream = connect(running.address("https://"), "a.example", &trusted);
+        get(&mut stream, "a.example", "/")
+            .unwrap()
+            .contains("; ma=300\r\n")
+    };
+    assert!(announced());
+    write("1m");
+    let output = blitz(&["reload", "--control", &socket]);
+    let text = stdout(&output);
+    assert!(
+        text.contains("server.alt_svc_max_age has changed: a restart applies it"),
+        "{text}"
+    );
+    assert!(
+        announced() && !running.log().contains("no HTTP/3"),
+        "{}",
+        running.log()
+    );
+}
+
+#[test]
+fn more_cores_than_there_are_have_a_warning() {
+    let folder = Folder::new();
+    write(
+        &folder,
+        "server.cores = 300",
+        "\"a.example\" = \"http://127.0.0.1:1\"\n",
+    );
+    // Without --cores, which the other tests have.
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .args([
+            "run",
+            "--control=off",
+            "--upstream-ca=none.pem",
+            "--config",
+            &folder.file(""),
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("server.cores = 300 is more than the"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
