@@ -142,12 +142,33 @@ begin() {
   sleep 1
 }
 
+# collect CLIENT: waits for a client, which must not have failed.
+collect() {
+  wait "${1##*:}" || fail "${1%%:*}: $(tail -n 20 "$scratch/${1%%:*}.log")"
+}
+
+# reap: collects the clients that have ended. Later a process of the same number would hide their exit codes.
+reap() {
+  local client process running=()
+  for client in "${clients[@]}"; do
+    if kill -0 "${client##*:}" 2>/dev/null; then
+      running+=("$client")
+      continue
+    fi
+    collect "$client"
+    for process in "${!started[@]}"; do
+      [ "${started[process]}" != "${client##*:}" ] || unset "started[process]"
+    done
+  done
+  clients=("${running[@]}")
+}
+
 # end: lets all clients end, none of which may have failed.
 end() {
   local client
   touch "$scratch/stop"
   for client in "${clients[@]}"; do
-    wait "${client##*:}" || fail "${client%%:*}: $(tail -n 20 "$scratch/${client%%:*}.log")"
+    collect "$client"
   done
   ! grep --extended-regexp 'Socket errors|Non-2xx' "$scratch/h1.log" || fail 'wrk has lost requests'
   grep --quiet 'requests in' "$scratch/h1.log" || fail 'wrk has no report'
@@ -190,6 +211,7 @@ try() {
     expect "the host of reload $last, after $turn" 200 "$(status_of "turn$last.example")"
     expect "the certificate after reload $turn" \
       "$(openssl x509 -noout -serial -in "$certs/$((last % 2)).pem")" "$(presented_serial)"
+    reap
     sleep 0.2
   done
   end

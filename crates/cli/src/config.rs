@@ -57,7 +57,7 @@ pub(crate) struct ConfigFile {
     pub(crate) sites: Vec<Site>,
     /// Files of certificates, each with the file of its key.
     pub(crate) certificates: Vec<(PathBuf, PathBuf)>,
-    /// The file itself and all that it names, with the folders where further certificates may appear.
+    /// The file itself and all that it names, with the folders where further certificates may appear. Some may be missing.
     files: Vec<PathBuf>,
     /// When it began to be read.
     started: SystemTime,
@@ -117,9 +117,7 @@ impl ConfigFile {
         checker.server(&configuration.process.server);
         let mut diagnostics = checker.diagnostics;
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
-        files.extend(site_certificates::folders(&configuration, folder));
-        let pairs = certificates.iter();
-        files.extend(pairs.flat_map(|(file, key)| [file.clone(), key.clone()]));
+        files.extend(site_certificates::watched(&configuration, folder));
         secrets::hide_in(&mut diagnostics, &document);
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
         Ok(ConfigFile {

@@ -69,7 +69,6 @@ pub(crate) fn too_many_cores(setting: &str, cores: usize) -> Option<String> {
 /// Flags that are probably not meant.
 pub(crate) fn warnings(targets: &[Target], listeners: &[Listening<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
-    warnings.extend(overlaps(listeners));
     warnings.extend(loops(targets, listeners));
     warnings.extend(targets.iter().filter_map(unusable_socket));
     warnings
@@ -92,29 +91,6 @@ fn unusable_socket(target: &Target) -> Option<String> {
             path.display()
         )),
     }
-}
-
-/// Listeners that are a part of another one: the kernel prefers the more specific address.
-fn overlaps(listeners: &[Listening<'_>]) -> impl Iterator<Item = String> {
-    let pairs = listeners
-        .iter()
-        .flat_map(|one| listeners.iter().map(move |other| (one, other)));
-    pairs.filter_map(|(part, whole)| {
-        let (Address::Tcp(narrow), Address::Tcp(wide)) = (part.address, whole.address) else {
-            return None;
-        };
-        let is_part = narrow != wide
-            && narrow.port() == wide.port()
-            && narrow.port() != 0
-            && includes(wide.ip(), narrow.ip())
-            && !includes(narrow.ip(), wide.ip());
-        is_part.then(|| {
-            format!(
-                "{} {wide} gets no connections to {narrow}: these go to {} {narrow}",
-                whole.flag, part.flag
-            )
-        })
-    })
 }
 
 /// Whether a listener on `wide` accepts connections to `ip`. `::` includes IPv4.
@@ -203,37 +179,6 @@ mod tests {
             let checked = check(&[], &listening(&addresses));
             assert_eq!(checked.is_ok(), is_valid, "{values:?}");
         }
-    }
-
-    #[test]
-    fn the_more_specific_listener_gets_the_connections() {
-        let overlaps_of = |values: &[&str]| -> Vec<String> {
-            let addresses = addresses(values);
-            overlaps(&listening(&addresses)).collect()
-        };
-        for values in [
-            ["0.0.0.0:80", "127.0.0.1:80"],
-            ["127.0.0.1:80", "0.0.0.0:80"],
-            ["[::]:80", "0.0.0.0:80"],
-            ["[::]:80", "10.0.0.1:80"],
-            ["[::]:80", "[::1]:80"],
-        ] {
-            assert_eq!(overlaps_of(&values).len(), 1, "{values:?}");
-        }
-        for values in [
-            ["0.0.0.0:80", "127.0.0.1:81"],
-            ["0.0.0.0:80", "[::1]:80"],
-            ["0.0.0.0:0", "127.0.0.1:0"],
-        ] {
-            assert_eq!(overlaps_of(&values), [""; 0], "{values:?}");
-        }
-        let text = overlaps_of(&["0.0.0.0:80", "127.0.0.1:80"]);
-        assert_eq!(
-            text,
-            [
-                "--listen 0.0.0.0:80 gets no connections to 127.0.0.1:80: these go to --listen 127.0.0.1:80"
-            ]
-        );
     }
 
     #[test]

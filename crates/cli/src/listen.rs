@@ -129,8 +129,8 @@ fn advice(value: &str) -> String {
         return with_remedy("this is a list of addresses", &fix);
     }
     if value.starts_with("https://") {
-        let fix = "write --listen-tls with an address and a port: --listen-tls :8443";
-        return with_remedy("HTTPS has its own flag, --listen-tls", fix);
+        let fix = "write an address and a port, such as :8443, in `listen_tls` of the file or in --listen-tls";
+        return with_remedy("HTTPS has listeners of its own", fix);
     }
     if let Some(rest) = value.strip_prefix("http://") {
         let address = rest.split('/').next().unwrap_or_default();
@@ -238,6 +238,10 @@ fn tcp_refusal(flag: &str, ip: SocketAddr, cause: &io::Error) -> (String, String
                 "add the interface, which `ip link` shows: [{}%eth0]:{port}",
                 ip.ip()
             ),
+        ),
+        io::ErrorKind::InvalidInput => (
+            cause.to_string(),
+            "leave out one of them: 0.0.0.0 is for all of IPv4, and [::] for IPv4 and IPv6".into(),
         ),
         _ => (cause.to_string(), "choose another address".into()),
     }

@@ -51,11 +51,14 @@ impl Search<'_> {
         let CertificateFile { file, key } = &pattern.value;
         let is_pattern = file.contains('*') && key.is_none();
         let files = match is_pattern {
-            true => matches(self.folder, file),
+            // A folder without the file is one that is in use no more, or not yet.
+            true => matches(self.folder, file)
+                .into_iter()
+                .filter(|file| file.is_file())
+                .collect(),
             false => vec![self.folder.join(file)],
         };
-        let is_missing = files.iter().all(|file| !file.is_file());
-        if is_missing {
+        if files.iter().all(|file| !file.is_file()) {
             return self.missing(pattern, is_pattern);
         }
         for file in files {
@@ -138,26 +141,54 @@ impl Search<'_> {
     }
 }
 
-/// The folders of patterns, where further certificates may appear.
-pub(crate) fn folders(configuration: &Configuration, folder: &Path) -> Vec<PathBuf> {
-    let patterns = configuration.certificates.iter();
-    let patterns = patterns.map(|pattern| &pattern.value.file);
-    let before_star = patterns.filter_map(|pattern| pattern.split_once('*').map(|(text, _)| text));
-    let parents = before_star.map(|text| text.rsplit_once('/').map_or("", |(parent, _)| parent));
-    parents.map(|parent| folder.join(parent)).collect()
+/// All files that may be certificates and keys, with the folders where further ones may appear; of those that are wrong
+/// or missing, too, as their repair is a change.
+pub(crate) fn watched(configuration: &Configuration, folder: &Path) -> Vec<PathBuf> {
+    let mut watched = Vec::new();
+    for pattern in &configuration.certificates {
+        let CertificateFile { file, key } = &pattern.value;
+        let Some((before_star, _)) = file.split_once('*') else {
+            let file = folder.join(file);
+            match key {
+                Some(key) => watched.push(folder.join(key)),
+                None => watched.extend(keys_beside(&file)),
+            }
+            watched.push(file);
+            continue;
+        };
+        let parent = before_star
+            .rsplit_once('/')
+            .map_or("", |(parent, _)| parent);
+        let parent = folder.join(parent);
+        for file in matches(folder, file) {
+            watched.extend(keys_beside(&file));
+            let folders = file.ancestors().skip(1);
+            let folders = folders.take_while(|folder| folder.starts_with(&parent));
+            watched.extend(folders.map(Path::to_owned));
+            watched.push(file);
+        }
+        watched.push(parent);
+    }
+    watched.sort_unstable();
+    watched.dedup();
+    watched
 }
 
 /// The key beside a certificate, or else the same file.
 fn key_of(certificate: &Path) -> PathBuf {
+    let found = keys_beside(certificate).find(|key| key.exists());
+    found.unwrap_or_else(|| certificate.to_owned())
+}
+
+/// Where the key of a certificate may be beside it.
+fn keys_beside(certificate: &Path) -> impl Iterator<Item = PathBuf> {
     let (chain, key) = KEY_OF_CHAIN;
     let is_chain = certificate.file_stem().is_some_and(|stem| stem == chain);
     let beside = [
         Some(certificate.with_extension("key")),
         is_chain.then(|| certificate.with_file_name(key)),
     ];
-    let mut beside = beside.into_iter().flatten();
-    let found = beside.find(|key| key.exists());
-    found.unwrap_or_else(|| certificate.to_owned())
+    beside.into_iter().flatten()
 }
 
 /// The files that a pattern names, in order: a star stands for a part of the name of a folder or of the file.

@@ -13,6 +13,11 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "other servers",
         "the host is the name of the site: [site.\"app.example\"]",
     ),
+    (
+        "hsts",
+        "other servers",
+        "write `headers.Strict-Transport-Security = \"max-age=31536000\"`",
+    ),
     ("max_body", "other servers", "write `body_max`"),
     ("proxy", "other servers", "write `to`"),
     (
@@ -23,6 +28,16 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("target", "other servers", "write `to`"),
     ("upstream_host", "other servers", "write `host`"),
     ("url", "other servers", "write `to`"),
+    (
+        "websocket",
+        "other servers",
+        "leave it out: WebSockets need no key",
+    ),
+    (
+        "websockets",
+        "other servers",
+        "leave it out: WebSockets need no key",
+    ),
     ("whitelist", "other servers", "write `allow`"),
     ("acl", "HAProxy", "write the path as a key: \"/api\" = …"),
     ("add_header", "nginx", "write `headers.NAME = \"value\"`"),
@@ -258,8 +273,8 @@ pub(crate) fn foreign_variable(text: &str) -> Option<(&'static str, &'static str
 #[must_use]
 pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance_max = match word.chars().count() {
-        0..=2 => 1,
-        3..=5 => 2,
+        0..=4 => 1,
+        5..=7 => 2,
         _ => 3,
     };
     let with_distance = words.map(|other| (distance(word, other), other));

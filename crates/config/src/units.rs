@@ -98,6 +98,16 @@ pub fn parse_size(text: &str) -> Result<u64, ValueError> {
     bytes.ok_or_else(too_large)
 }
 
+/// A number of bytes with the largest unit that divides it.
+pub(crate) fn size_text(bytes: &str) -> Option<String> {
+    let bytes: u64 = bytes.parse().ok().filter(|bytes| *bytes > 0)?;
+    let units = SIZE_UNITS.iter().rev();
+    let mut dividing =
+        units.filter(|(unit, factor)| unit.len() == 1 && bytes.is_multiple_of(*factor));
+    let (unit, factor) = dividing.next()?;
+    Some(format!("{}{unit}", bytes / factor))
+}
+
 /// A status of an error, or a hundred of them: `404`, `5xx`.
 ///
 /// # Errors

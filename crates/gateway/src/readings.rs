@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use blitz_http::path as request_path;
-
 /// Readings cost time, which nobody who is refused elsewhere may demand at will: of a longer path, or of one with more
 /// readings or more bytes of readings before dot segments are removed, nothing is known.
 const BYTES_MAX: usize = 1024;
-const READINGS_MAX: usize = 64;
-const ALL_BYTES_MAX: usize = 16 * 1024;
+const READINGS_MAX: usize = 32;
+const ALL_BYTES_MAX: usize = 8 * 1024;
 
 /// Whether servers read the path in several ways.
 pub(crate) fn is_ambiguous(path: &str) -> bool {
@@ -20,14 +18,15 @@ pub(crate) fn is_ambiguous(path: &str) -> bool {
 }
 
 /// What servers may make of a path, or `None` if that is too much. They differ in what they do, and in which order: decode
-/// escapes, also twice, take a decoded `?`, `#` or NUL for the end, drop the parameters of segments, take a backslash for
+/// escapes, also twice, remove tabs and line breaks, take a decoded `?`, `#` or NUL for the end, drop the parameters of segments, take a backslash for
 /// a slash and several slashes for one, drop dots and spaces at the end of a segment, take what begins with two slashes
 /// for a reference with a host, and ignore a slash at the end.
 pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
-    const CHANGES: [fn(&str) -> String; 9] = [
+    const CHANGES: [fn(&str) -> String; 10] = [
         without_parameters,
         decoded,
         decoded,
+        without_line_breaks,
         until_end,
         without_parameters,
         with_slashes,
@@ -54,7 +53,11 @@ pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
     let mut different = Vec::new();
     for reading in all {
         // Not all servers remove dot segments, and some do not see those in escapes.
-        let resolved = [resolved(&reading), without_dots(&reading), reading];
+        let resolved = [
+            without_dots(&reading, true),
+            without_dots(&reading, false),
+            reading,
+        ];
         for reading in resolved {
             let reading = as_in_keys(&reading);
             // A dot segment at the end leaves a slash.
@@ -66,28 +69,44 @@ pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
     Some(different)
 }
 
-/// Without dot segments, of which escapes are some, too. What leads above the root is read as the root.
-fn resolved(reading: &str) -> String {
-    let mut out = String::new();
-    match request_path::remove_dot_segments(reading, &mut out) {
-        Ok(()) => out,
-        Err(_) => "/".to_owned(),
+/// Without dot segments (RFC 3986, section 5.2.4), of which `%2e` may be some. What leads above the root leads to it.
+fn without_dots(reading: &str, may_be_escapes: bool) -> String {
+    let mut kept = Vec::new();
+    let mut ends_with_dots = false;
+    for segment in reading.split('/').skip(1) {
+        let dots = count_dots(segment, may_be_escapes);
+        ends_with_dots = matches!(dots, 1 | 2);
+        match dots {
+            1 => {}
+            2 => {
+                kept.pop();
+            }
+            _ => kept.push(segment),
+        }
+    }
+    if ends_with_dots {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// The number of dots of a segment, 0 if it has anything else.
+fn count_dots(segment: &str, may_be_escapes: bool) -> usize {
+    let (mut rest, mut count) = (segment.as_bytes(), 0);
+    loop {
+        rest = match rest {
+            [] => return count,
+            [b'.', rest @ ..] => rest,
+            [b'%', b'2', b'e' | b'E', rest @ ..] if may_be_escapes => rest,
+            _ => return 0,
+        };
+        count += 1;
     }
 }
 
-/// Without the segments `.` and `..` alone (RFC 3986, section 5.2.4).
-fn without_dots(reading: &str) -> String {
-    let mut kept = Vec::new();
-    for segment in reading.split('/').skip(1) {
-        match segment {
-            "." => {}
-            ".." => {
-                kept.pop();
-            }
-            segment => kept.push(segment),
-        }
-    }
-    format!("/{}", kept.join("/"))
+/// Parsers of URLs remove them wherever they are (WHATWG URL Standard, section 4.4).
+fn without_line_breaks(path: &str) -> String {
+    path.replace(['\t', '\n', '\r'], "")
 }
 
 fn without_parameters(path: &str) -> String {
@@ -160,37 +179,37 @@ fn without_empty_segments(path: &str) -> String {
     shorter
 }
 
-/// With escapes for the characters that a path has in escapes only (RFC 3986, section 3.3).
+/// With escapes, in upper case, for the characters that a path has in escapes only (RFC 3986, section 3.3).
 fn as_in_keys(reading: &str) -> String {
-    let mut path = String::with_capacity(reading.len());
-    for (at, char) in reading.char_indices() {
-        let is_escape = || {
-            let digits = reading.as_bytes().get(at + 1..at + 3);
-            digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
-        };
-        match is_of_keys(char) || char == '%' && is_escape() {
-            true => path.push(char),
-            false => path.push_str(&format!("%{:02X}", u32::from(char))),
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut path = String::with_capacity(reading.len() + 16);
+    let mut rest = reading;
+    while let Some(char) = rest.chars().next() {
+        let behind = &rest[char.len_utf8()..];
+        let digits = behind.get(..2);
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        rest = behind;
+        match (char, digits) {
+            ('%', Some(digits)) => {
+                path.push('%');
+                path.extend(digits.chars().map(|digit| digit.to_ascii_uppercase()));
+                rest = &behind[2..];
+            }
+            _ if is_of_keys(char) => path.push(char),
+            // All others are ASCII.
+            _ => {
+                let byte = char as usize;
+                let digit = |value: usize| char::from(DIGITS[value & 15]);
+                path.extend(['%', digit(byte >> 4), digit(byte)]);
+            }
         }
     }
-    upper_case_escapes(&path)
+    path
 }
 
 /// Whether a path of a key may have this character as it is.
 fn is_of_keys(char: char) -> bool {
     char.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/".contains(char) || !char.is_ascii()
-}
-
-fn upper_case_escapes(path: &str) -> String {
-    let mut parts = path.split('%');
-    let mut upper = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (digits, rest) = part.split_at(part.len().min(2));
-        upper.push('%');
-        upper.push_str(&digits.to_ascii_uppercase());
-        upper.push_str(rest);
-    }
-    upper
 }
 
 fn without_last_slash(path: &str) -> String {
@@ -238,9 +257,16 @@ mod tests {
             "/%2561dmin",
             "/x%252F..%252Fadmin",
             "/x%2F..%2Fadmin%2F%252e%252e",
+            "/a/%252e%252e/admin/z%252F%252e%252e%252F%252e%252e",
+            "/ad%09min",
+            "/%0Aadm%0Din",
+            "/ad%2509min",
         ] {
             let found = readings(path).unwrap();
-            let is_admin = |reading: &String| reading == "/admin" || reading == "/admin/%2E%2E";
+            let is_admin = |reading: &String| {
+                let below = reading.strip_prefix("/admin");
+                below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+            };
             assert!(is_ambiguous(path), "{path}");
             assert!(found.iter().any(is_admin), "{path}: {found:?}");
         }

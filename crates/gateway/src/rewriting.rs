@@ -4,6 +4,7 @@
 use blitz_config::{Part, Placeholder, Template};
 use blitz_http::path::may_be_dot_segment;
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme};
+use blitz_site::matcher::host_of;
 
 use crate::forward::ProxyFacts;
 use crate::rules::{encoded_path_text, rest_start};
@@ -171,7 +172,9 @@ impl<'a> Rewriting<'a> {
             let origin = &location[..location.len() - target.len()];
             return Some(format!("{origin}{path}{tail}"));
         }
-        if !self.upstream_authorities.into_iter().any(is) {
+        if !self.upstream_authorities.into_iter().any(is)
+            && !self.is_with_port_of_upstream(authority)
+        {
             return None;
         }
         let authority = &self.client_authority;
@@ -180,6 +183,17 @@ impl<'a> Rewriting<'a> {
             None => format!("//{authority}{path}{tail}"),
             Some(_) => format!("{}://{authority}{path}{tail}", self.client_scheme.as_str()),
         })
+    }
+
+    /// Whether this is the client's host with the upstream's port, as nginx writes it: it knows the former from `Host`.
+    fn is_with_port_of_upstream(&self, authority: &str) -> bool {
+        let port_of = |authority: &'a str| authority.get(host_of(authority).len()..);
+        let [upstream, _] = self.upstream_authorities;
+        let Some(port) = port_of(upstream) else {
+            return false;
+        };
+        let host = host_of(&self.client_authority);
+        !port.is_empty() && authority.eq_ignore_ascii_case(&format!("{host}{port}"))
     }
 
     /// The line of `Set-Cookie` with the client's path (RFC 6265, section 5.2.4), if it has another one.
@@ -294,6 +308,12 @@ mod tests {
                 "/v1",
                 "http://a.example:8443/v2/x",
                 Some("http://a.example:8443/v1/x"),
+            ),
+            (
+                &v2,
+                "/v1",
+                "http://A.example:3000/v2/x",
+                Some("https://a.example:8443/v1/x"),
             ),
             (&v2, "/v1", "http://app:3000/x", None),
             (&v2, "/v1", "http://app/v2/x", None),

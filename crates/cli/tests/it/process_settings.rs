@@ -141,6 +141,42 @@ fn a_watched_file_is_read_again_when_it_or_a_file_that_it_names_changes() {
     until(|| ask(&running, 1) == (503, "third".to_owned()));
 }
 
+/// A reload that was refused watches what it lacks: files of a certificate may come one after the other.
+#[test]
+fn a_watched_certificate_may_come_in_pieces() {
+    let folder = Folder::new();
+    folder.certificate("a.example");
+    let site = |text: &str| format!("\"a.example\" = {{ respond = \"200 {text}\" }}\n");
+    let settings = |file: &str| format!("server.watch = true\ncertificates = [\"{file}\"]");
+    write(&folder, "server.watch = true", &site("first"));
+    let running = start(&folder, &[]);
+    let is = |text: &str| ask(&running, 1) == (200, text.to_owned());
+    let copy = |from: &str, to: &str| {
+        fs::copy(folder.file(from), folder.file(to)).unwrap();
+    };
+    for folder_name in ["live/one", "live/empty", "live/two"] {
+        fs::create_dir_all(folder.file(folder_name)).unwrap();
+    }
+    write(&folder, &settings("late.pem"), &site("second"));
+    until(|| running.log().contains("late.pem"));
+    copy("a.example.pem", "late.pem");
+    until(|| running.log().contains("late.key"));
+    copy("a.example.key", "late.key");
+    until(|| is("second"));
+    // A folder without a certificate is no mistake.
+    copy("a.example.pem", "live/one/fullchain.pem");
+    copy("a.example.key", "live/one/privkey.pem");
+    write(&folder, &settings("live/*/fullchain.pem"), &site("third"));
+    until(|| is("third"));
+    fs::write(folder.file("live/two/fullchain.pem"), "half").unwrap();
+    write(&folder, &settings("live/*/fullchain.pem"), &site("fourth"));
+    until(|| running.log().contains("two/fullchain.pem"));
+    assert!(is("third"));
+    copy("a.example.pem", "live/two/fullchain.pem");
+    copy("a.example.key", "live/two/privkey.pem");
+    until(|| is("fourth"));
+}
+
 fn until(is_so: impl Fn() -> bool) {
     let end = Instant::now() + IO_TIMEOUT;
     while !is_so() {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -141,6 +143,27 @@ fn an_address_in_use_changes_nothing() {
     assert!(text.contains("such as listen = [\"127.0.0.1:"), "{text}");
     assert!(text.ends_with("the configuration in use stays\n"), "{text}");
     assert!(answers(gateway.first));
+}
+
+/// While an address is waited for, no client reaches a socket of a file that is going to be refused.
+#[test]
+fn a_refused_file_accepts_nothing() {
+    let gateway = Gateway::start();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let path = gateway.folder.file("new.sock");
+    let is_refused = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let output = gateway.reload(&format!("listen = [\"unix:{path}\", \"{taken}\"]"));
+            is_refused.store(true, Ordering::Release);
+            assert_eq!(output.status.code(), Some(1));
+        });
+        while !is_refused.load(Ordering::Acquire) {
+            assert!(UnixStream::connect(&path).is_err());
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
 }
 
 /// The first listener for TLS brings the first certificates.

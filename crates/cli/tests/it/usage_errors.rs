@@ -304,7 +304,7 @@ const USAGE_ERRORS: &[(&[&str], &str, &str, &str)] = &[
     (
         &["--listen", "https://127.0.0.1"],
         "https://127.0.0.1",
-        "its own flag",
+        "listeners of its own",
         "--listen-tls",
     ),
 ];
@@ -395,10 +395,6 @@ fn settings_that_are_probably_not_meant_are_warnings() {
         (
             &["--listen", "127.0.0.1:1", "--to", "http://localhost:1"],
             "--to http://localhost:1 is this process",
-        ),
-        (
-            &["--listen", "0.0.0.0:1", "--listen", "127.0.0.1:1"],
-            "--listen 0.0.0.0:1 gets no connections to 127.0.0.1:1",
         ),
     ];
     let without_file = ["--cert", "/no/such.pem", "--key", "/no/such.key"];

@@ -47,6 +47,14 @@ impl Reader<'_> {
                     .push(Placed::new(certificate, value.span()));
                 Some(true)
             }
+            DeValue::String(text) if !text.starts_with("${") => {
+                let file = self.document.slice(&value.span());
+                let label =
+                    format!("write true for a file of `certificates`, or {{ cert = {file} }}");
+                let wanted = "true, false or a table";
+                self.wrong_type(value.span(), value.get_ref(), wanted, &label);
+                None
+            }
             _ => self.boolean(value),
         }
     }

@@ -212,7 +212,8 @@ fn written<T: Clone>(own: &Own<T>) -> (bool, bool) {
     (own.is_written(), own.value().is_some())
 }
 
-/// Whether no third route comes before `route` for all requests that it shares with `protected`.
+/// Whether `route` takes some request that it shares with `protected`, because no third route comes before it for all of
+/// them. Two others may share a path and what is below it.
 fn is_reached(
     route: &RouteKey,
     protected: &RouteKey,
@@ -222,8 +223,21 @@ fn is_reached(
     let Some(shared) = route.intersection(protected) else {
         return false;
     };
-    let mut others = tree.enclosing(&shared).into_iter();
-    !others.any(|other| own[other].key.value.by_rank(route).is_lt())
+    let ends = match shared.path.end {
+        PathEnd::Subtree => &[PathEnd::Exact, PathEnd::Below][..],
+        _ => std::slice::from_ref(&shared.path.end),
+    };
+    ends.iter().any(|end| {
+        let part = RouteKey {
+            path: PathPattern {
+                end: end.clone(),
+                ..shared.path.clone()
+            },
+            ..shared.clone()
+        };
+        let mut others = tree.enclosing(&part).into_iter();
+        !others.any(|other| own[other].key.value.by_rank(route).is_lt())
+    })
 }
 
 /// Whether two keys with the same paths have equal rank and a common request.

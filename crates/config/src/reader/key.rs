@@ -5,6 +5,9 @@ use crate::keys::{self, Key, Scope, Since};
 use crate::model::Span;
 use crate::suggestion;
 
+/// The most keys of a table that a diagnostic lists.
+const LISTED_MAX: usize = 8;
+
 impl Reader<'_> {
     /// The key of an entry, if this version has it here. Otherwise that is an error.
     pub(super) fn key(&mut self, scope: Scope, entry: &Entry<'_, '_>) -> Option<&'static Key> {
@@ -28,6 +31,19 @@ impl Reader<'_> {
 
     fn unknown_key(&mut self, scope: Scope, entry: &Entry<'_, '_>) {
         let (name, span) = (entry.name, entry.key());
+        // `certificate` for `cert`.
+        let longer = |key: &&Key| key.name.len() > 3 && name.starts_with(key.name);
+        if matches!(scope, Scope::Tls | Scope::Certificate)
+            && let Some(key) = keys::of(scope).find(longer)
+        {
+            let message = format!("unknown key `{name}` in {}", place(scope));
+            return self.error(
+                "unknown-key",
+                span,
+                message,
+                format!("write `{}`", key.name),
+            );
+        }
         if let Some((server, label)) = suggestion::foreign(name) {
             return self.error(
                 "foreign-key",
@@ -78,9 +94,12 @@ impl Reader<'_> {
 
     fn misspelt_key(&mut self, scope: Scope, name: &str, span: Span) {
         let built = keys::of(scope).filter(|key| key.since != Since::NotYet);
-        let names = built.map(|key| key.name);
-        let label = match suggestion::nearest(name, names) {
+        let names: Vec<_> = built.map(|key| key.name).collect();
+        let label = match suggestion::nearest(name, names.iter().copied()) {
             Some(other) => format!("did you mean `{other}`?"),
+            None if names.len() <= LISTED_MAX => {
+                format!("remove it; the keys here are `{}`", names.join("`, `"))
+            }
             None => "remove it".to_owned(),
         };
         let message = format!("unknown key `{name}` in {}", place(scope));

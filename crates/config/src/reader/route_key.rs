@@ -176,7 +176,8 @@ fn segment(text: &str, path: &str, before: &[Segment]) -> Result<Segment, Invali
 fn check_segment(text: &str, path: &str, is_part: bool) -> Result<(), Invalid> {
     if text.contains('*') {
         let message = "a path has a star at its end only".to_owned();
-        let label = "write for example \"/img*\" for all paths that begin with /img".to_owned();
+        let label = "write for example \"/img/*\" for all paths below /img, or \"/img*\" for all that begin with it";
+        let label = label.to_owned();
         return Err(("path-star", message, label));
     }
     if text.contains(['{', '}']) {

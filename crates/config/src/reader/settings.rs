@@ -254,11 +254,13 @@ impl Reader<'_> {
         parse: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Option<T> {
         if let DeValue::Integer(number) = value.get_ref() {
-            let error = match what {
-                "duration" => units::parse_duration(number.as_str()).err(),
-                _ => None,
+            let label = match what {
+                "duration" => units::parse_duration(number.as_str())
+                    .err()
+                    .map(|error| error.remedy),
+                _ => units::size_text(number.as_str()).map(|size| format!("write \"{size}\"")),
             };
-            let label = error.map_or(format!("write {example}"), |error| error.remedy);
+            let label = label.unwrap_or_else(|| format!("write {example}"));
             let message = format!("the {what} has no unit");
             self.error("unit-missing", value.span(), message, label);
             return None;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use toml::de::Error;
 
 use super::Reader;
+use crate::keys::{self, Scope};
 use crate::model::Span;
 
 impl Reader<'_> {
@@ -31,7 +32,11 @@ impl Reader<'_> {
                 }
                 _ if self.document.text[span.start..].starts_with('/') => self.path_quotes(&span),
                 message => {
-                    self.error("syntax", span, message, "this is not TOML");
+                    let label = match message.contains("escaped value") {
+                        true => "in \"…\" write \\\\ for a backslash; in '…' it stands for itself",
+                        false => "this is not TOML",
+                    };
+                    self.error("syntax", span, message, label);
                     flow = ControlFlow::Break(());
                 }
             }
@@ -133,11 +138,16 @@ impl Reader<'_> {
         let rest = &self.document.text[span.start..];
         let end = rest.find([' ', '\t', '=', ']', '\n']);
         let key = &rest[..end.unwrap_or(rest.len())];
+        let is_setting = |name: &str| keys::is_built(Scope::Route, name);
+        let repaired = match key.rsplit_once('.') {
+            Some((path, name)) if is_setting(name) => format!("\"{path}\".{name}"),
+            _ => format!("\"{key}\""),
+        };
         self.error(
             "path-quotes",
             span.start..span.start + key.len(),
             "a path needs quotes",
-            format!("write `\"{key}\"`"),
+            format!("write `{repaired}`"),
         );
     }
 }

@@ -49,7 +49,14 @@ impl Reader<'_> {
     /// The URL of an upstream with a name.
     fn upstream(&mut self, entry: &Entry<'_, '_>) -> Option<Placed<String>> {
         let DeValue::Table(table) = entry.value.get_ref() else {
-            let label = format!("write {{ servers = [{URL}] }}");
+            let label = match entry.name {
+                "server" | "servers" | "url" | "to" => {
+                    format!(
+                        "an upstream has a name: [upstream.app], and below it servers = [{URL}]"
+                    )
+                }
+                _ => format!("write {{ servers = [{URL}] }}"),
+            };
             self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
             return None;
         };

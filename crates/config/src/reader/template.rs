@@ -153,7 +153,10 @@ fn placeholder_label(name: &str, pattern: &PathPattern) -> String {
     });
     match suggestion::nearest(name, template::NAMES.into_iter().chain(parameters)) {
         Some(other) => format!("write {{{other}}}"),
-        None => "write {{ for a plain brace; the reference lists the placeholders".to_owned(),
+        None => format!(
+            "write {{{{ for a plain brace, or one of {{{}}}",
+            template::NAMES.join("}, {")
+        ),
     }
 }
 

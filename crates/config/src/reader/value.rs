@@ -126,7 +126,11 @@ impl Reader<'_> {
     /// A list of strings.
     pub(super) fn texts(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Text> {
         let DeValue::Array(items) = value.get_ref() else {
-            let label = format!("write [{example}]");
+            let item = match value.get_ref() {
+                DeValue::String(_) => self.document.slice(&value.span()),
+                _ => example,
+            };
+            let label = format!("write [{item}]");
             self.wrong_type(value.span(), value.get_ref(), "a list", &label);
             return Vec::new();
         };

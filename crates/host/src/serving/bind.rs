@@ -35,6 +35,26 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// One whose address is kept from now on.
+    fn reserved(
+        asked: ListenerConfig,
+        reserve: impl Fn(&Address) -> io::Result<Reservation>,
+    ) -> Result<Entry, StartError> {
+        let address = &asked.address;
+        match check_path(address).and_then(|()| reserve(address)) {
+            Ok(reservation) => Ok(Entry {
+                config: ListenerConfig {
+                    address: reservation.address().clone(),
+                    ..asked.clone()
+                },
+                asked,
+                number: None,
+                reservation: Some(reservation),
+            }),
+            Err(error) => Err(StartError::Listen(asked.address, error)),
+        }
+    }
+
     /// Whether it is the same as one that is asked for, with port 0 or with the actual port.
     fn is_same(&self, asked: &ListenerConfig) -> bool {
         self.asked.is_same(asked) || self.config.is_same(asked)
@@ -65,38 +85,34 @@ impl NewListeners {
         reserve: impl Fn(&Address) -> io::Result<Reservation>,
     ) -> Result<NewListeners, StartError> {
         let mut open: Vec<_> = open.iter().collect();
-        let mut addresses: Vec<Address> = Vec::new();
-        let entries = configs.into_iter().map(|asked| {
-            if addresses.iter().any(|other| overlap(other, &asked.address)) {
+        let configs: Vec<_> = configs.into_iter().collect();
+        for (at, asked) in configs.iter().enumerate() {
+            let mut before = configs[..at].iter();
+            if before.any(|other| overlap(&other.address, &asked.address)) {
                 let problem = "another listener of this process has the address";
                 let error = io::Error::new(io::ErrorKind::InvalidInput, problem);
-                return Err(StartError::Listen(asked.address, error));
+                return Err(StartError::Listen(asked.address.clone(), error));
             }
-            addresses.push(asked.address.clone());
-            if let Some(same) = open.iter().position(|entry| entry.is_same(&asked)) {
-                let same = open.swap_remove(same);
-                return Ok(Entry {
+        }
+        let mut numbered: Vec<_> = configs.into_iter().enumerate().collect();
+        // Clients can connect to a unix socket from now on, so no address may be waited for after it.
+        numbered.sort_by_key(|(_, asked)| matches!(asked.address, Address::Unix(_)));
+        let entries = numbered.into_iter().map(|(at, asked)| {
+            let same = open.iter().position(|entry| entry.is_same(&asked));
+            let entry = match same.map(|same| open.swap_remove(same)) {
+                Some(same) => Entry {
                     config: same.config.clone(),
                     number: same.number,
                     asked,
                     reservation: None,
-                });
-            }
-            let address = &asked.address;
-            match check_path(address).and_then(|()| reserve(address)) {
-                Ok(reservation) => Ok(Entry {
-                    config: ListenerConfig {
-                        address: reservation.address().clone(),
-                        ..asked.clone()
-                    },
-                    asked,
-                    number: None,
-                    reservation: Some(reservation),
-                }),
-                Err(error) => Err(StartError::Listen(asked.address, error)),
-            }
+                },
+                None => Entry::reserved(asked, &reserve)?,
+            };
+            Ok((at, entry))
         });
-        let entries = entries.collect::<Result<_, _>>()?;
+        let mut entries: Vec<_> = entries.collect::<Result<_, StartError>>()?;
+        entries.sort_by_key(|(at, _)| *at);
+        let entries = entries.into_iter().map(|(_, entry)| entry).collect();
         Ok(NewListeners { entries })
     }
 }
