@@ -147,7 +147,8 @@ pub(crate) fn watched(configuration: &Configuration, folder: &Path) -> Vec<PathB
     let mut watched = Vec::new();
     for pattern in &configuration.certificates {
         let CertificateFile { file, key } = &pattern.value;
-        let Some((before_star, _)) = file.split_once('*') else {
+        let star = file.split_once('*').filter(|_| key.is_none());
+        let Some((before_star, _)) = star else {
             let file = folder.join(file);
             match key {
                 Some(key) => watched.push(folder.join(key)),

@@ -451,6 +451,23 @@ fn addresses_that_cannot_be_bound_are_failures_with_a_remedy() {
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
+/// One of them would get the connections of the other one.
+#[test]
+fn addresses_that_overlap_are_failures_with_a_remedy() {
+    for [wide, part] in [
+        ["0.0.0.0:18080", "127.0.0.1:18080"],
+        ["[::]:18080", "127.0.0.1:18080"],
+        ["[::]:18080", "0.0.0.0:18080"],
+    ] {
+        let output = blitz(&["run", "--listen", wide, "--listen", part]);
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        let expected = format!("cannot listen on {part}: another listener of this process");
+        assert!(message.contains(&expected), "{message}");
+        assert!(message.contains("leave out one of them"), "{message}");
+    }
+}
+
 #[test]
 fn help_contains_examples() {
     for args in [&["--help"][..], &["run", "--help"]] {
