@@ -3,6 +3,8 @@
 
 reload_clients.py sockets URL... CA NUMBER FILE    WebSockets that echo, NUMBER at each URL, until the file exists
 reload_clients.py download URL CA VERSION FILE     a download that is slow until the file exists, then fast
+
+Once all of it has begun, there is a file FILE-sockets or FILE-VERSION.
 """
 
 import asyncio
@@ -17,8 +19,12 @@ PIECE_BYTES = 32 << 10
 PAUSE_SECONDS = 0.05
 
 
-async def talk(url, context, file):
-    """One WebSocket; returns the number of messages that came back."""
+def has_begun(file, name):
+    open(f"{file}-{name}", "w").close()
+
+
+async def talk(url, context, file, first_message):
+    """One WebSocket; returns the number of messages that came back, and calls the function for the first one."""
     from websockets.asyncio.client import connect
 
     count = 0
@@ -29,6 +35,8 @@ async def talk(url, context, file):
             async with asyncio.timeout(20):
                 assert await socket.recv() == message
             count += 1
+            if count == 1:
+                first_message()
             await asyncio.sleep(0.05)
     assert socket.close_code == 1000, socket.close_code
     return count
@@ -36,7 +44,15 @@ async def talk(url, context, file):
 
 async def sockets(urls, authority, number, file):
     context = ssl.create_default_context(cafile=authority)
-    talks = [talk(url, context, file) for url in urls for _ in range(number)]
+    silent = len(urls) * number
+
+    def first_message():
+        nonlocal silent
+        silent -= 1
+        if silent == 0:
+            has_begun(file, "sockets")
+
+    talks = [talk(url, context, file, first_message) for url in urls for _ in range(number)]
     counts = await asyncio.gather(*talks)
     assert min(counts) > 0, counts
     print(f"{len(counts)} WebSockets, {sum(counts)} messages")
@@ -50,6 +66,8 @@ def download(url, authority, version, file):
 
     def take(content):
         nonlocal received
+        if received == 0:
+            has_begun(file, version)
         begin = received % len(LINE)
         assert content == pattern[begin : begin + len(content)], f"wrong content at {received}"
         before, received = received, received + len(content)

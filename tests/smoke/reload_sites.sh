@@ -100,14 +100,26 @@ move_listeners() {
 # begin_on_moving TURN: starts clients of the listeners that the next reload closes; they end when "$scratch/stop$1" exists.
 begin_on_moving() {
   local version
-  rm -f "$scratch/stop$1"
+  rm -f "$scratch/stop$1" "$scratch/stop$1"-*
   background "sockets$1" python3 "$here/reload_clients.py" sockets "ws://127.0.0.1:$moving/socket" \
     "wss://localhost:$moving_tls/socket" "$ca" 2 "$scratch/stop$1"
   for version in 1.1 2 3; do
     background "download$1-$version" python3 "$here/reload_clients.py" download \
       "https://localhost:$moving_tls/data?size=$moving_bytes" "$ca" "$version" "$scratch/stop$1"
   done
-  sleep 1
+  expect_begun "$scratch/stop$1"
+}
+
+# expect_begun FILE: waits until the WebSockets and downloads that end with the file have begun.
+expect_begun() {
+  local name try
+  for name in sockets 1.1 2 3; do
+    for try in $(seq 300); do
+      [ ! -e "$1-$name" ] || continue 2
+      sleep 0.1
+    done
+    fail "$name has not begun after try $try"
+  done
 }
 
 # expect_closed PORT: the listener refuses connections within a few seconds.
@@ -125,7 +137,7 @@ expect_closed() {
 # begin: starts all clients, which end when "$scratch/stop" exists.
 begin() {
   clients=()
-  rm -f "$scratch/stop"
+  rm -f "$scratch/stop" "$scratch"/stop-*
   repeat h1 wrk --threads 1 --connections 16 --duration 2s "http://127.0.0.1:$plain/hello"
   clients+=("h1:${started[-1]}")
   repeat h2 h2load --duration=2 --clients=4 --max-concurrent-streams=8 --threads=1 "https://localhost:$secure/hello"
@@ -138,8 +150,8 @@ begin() {
     background "download$version" python3 "$here/reload_clients.py" download \
       "https://localhost:$secure/data?size=$download_bytes" "$ca" "$version" "$scratch/stop"
   done
-  # Connections and downloads that began with the first configuration.
-  sleep 1
+  # Connections and downloads that begin with the first configuration.
+  expect_begun "$scratch/stop"
 }
 
 # collect CLIENT: waits for a client, which must not have failed.
