@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Settings, Site, Span};
+use blitz_config::{Action, Placed, Route, Settings, Site, Span};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -59,19 +59,44 @@ fn text(file: &ConfigFile) -> String {
                 "[site.\"{host}\".\"{key}\"]  # {}",
                 file.line_of(&route.key.span)
             );
-            for (key, span) in values(&route.settings) {
-                let _ = writeln!(
-                    text,
-                    "{key} = {}  # {}",
-                    file.slice(span),
-                    file.line_of(span)
-                );
-            }
+            text += &lines(file, "", &values(&route.settings));
+            text += &variants(file, route);
             text.push('\n');
         }
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
+    text
+}
+
+fn lines(file: &ConfigFile, margin: &str, values: &[(String, &Span)]) -> String {
+    let line = |(key, span): &(String, &Span)| {
+        let (value, place) = (file.slice(span), file.line_of(span));
+        format!("{margin}{key} = {value}  # {place}\n")
+    };
+    values.iter().map(line).collect()
+}
+
+/// The values that each block `when` changes, as comments.
+fn variants(file: &ConfigFile, route: &Route) -> String {
+    let Some(variants) = &route.variants else {
+        return String::new();
+    };
+    let own = values(&route.settings);
+    let mut text = String::new();
+    for number in 1..=variants.settings.len() {
+        // Others are made of these.
+        let (&[block], Some(settings)) = (&*variants.blocks(number), variants.settings(number))
+        else {
+            continue;
+        };
+        let (condition, place) = (file.slice(&block.span), file.line_of(&block.span));
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "# when {condition}  # {place}");
+        let mut changed = values(settings);
+        changed.retain(|value| !own.contains(value));
+        text += &lines(file, "#   ", &changed);
+    }
     text
 }
 

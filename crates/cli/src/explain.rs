@@ -139,17 +139,12 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile) -> Result<String, String
     let width = site.routes.iter().map(|route| route.name.chars().count());
     let width = width.max().unwrap_or_default();
     for route in site.routes.ranked() {
-        let span = configured.and_then(|site| span_of(site, &route.name));
+        let span = configured.and_then(|site| route_of(site, &route.name));
+        let span = span.map(|route| &route.key.span);
         let label = format!("{:width$}", route.name);
         report.line(&label, &route.destination(), span, "");
     }
     Ok(report.text)
-}
-
-fn span_of<'a>(site: &'a blitz_config::Site, route: &str) -> Option<&'a Span> {
-    let found = site.routes.iter();
-    let mut found = found.filter(|known| known.key.value.to_string() == route);
-    found.next().map(|route| &route.key.span)
 }
 
 /// Lines with a label, a value, and the place of the value in the file.
@@ -188,17 +183,35 @@ impl<'a> Report<'a> {
         }
         let found = explanation.routes.first();
         let found = found.filter(|(_, verdict)| *verdict == Verdict::Applies);
-        let settings = configured
+        let of_file = configured
             .zip(found)
-            .and_then(|(site, (route, _))| settings_of(site, &route.name));
-        if let Some((route, _)) = found {
-            let span = configured.and_then(|site| span_of(site, &route.name));
-            self.line("route", &route.name, span, "");
+            .and_then(|(site, (route, _))| route_of(site, &route.name));
+        let settings = of_file.map(|route| {
+            match &route.variants {
+                Some(variants) => variants.settings(explanation.combination),
+                None => None,
+            }
+            .unwrap_or(&route.settings)
+        });
+        if let (Some((route, _)), Some(variant)) = (found, explanation.variant) {
+            self.line(
+                "route",
+                &route.name,
+                of_file.map(|route| &route.key.span),
+                "",
+            );
+            let variants = of_file.and_then(|route| route.variants.as_ref());
+            for block in variants
+                .iter()
+                .flat_map(|variants| variants.blocks(explanation.combination))
+            {
+                self.line("when", self.file.slice(&block.span), Some(&block.span), "");
+            }
             if let Some(settings) = settings {
                 self.rules(settings);
             }
             let span = settings.map(|settings| &settings.action.span);
-            self.line("action", &route.destination(), span, "");
+            self.line("action", &variant.destination(), span, "");
         }
         if explanation.site.is_none() {
             let text = "404, over TLS 421";
@@ -206,7 +219,9 @@ impl<'a> Report<'a> {
             self.line("outcome", text, None, detail);
             return self.text;
         }
-        let written = found.and_then(|(route, _)| route.written.as_deref());
+        let written = explanation
+            .variant
+            .and_then(|route| route.written.as_deref());
         match (written, &explanation.outcome) {
             // The result would show the value of the variable.
             (Some(written), Outcome::Answered { .. } | Outcome::Forwarded { .. }) => {
@@ -318,8 +333,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn settings_of<'a>(site: &'a blitz_config::Site, route: &str) -> Option<&'a Settings> {
+fn route_of<'a>(site: &'a blitz_config::Site, name: &str) -> Option<&'a blitz_config::Route> {
     let mut routes = site.routes.iter();
-    let found = routes.find(|known| known.key.value.to_string() == route);
-    found.map(|route| &route.settings)
+    routes.find(|route| route.key.value.to_string() == name)
 }

@@ -29,6 +29,10 @@ pub enum Scope {
     Tls,
     /// In a table of `certificates`.
     Certificate,
+    /// In a preset: keys of routes.
+    Preset,
+    /// In a block `when`: conditions, and keys of routes.
+    When,
 }
 
 /// What a value may be.
@@ -88,6 +92,18 @@ pub enum Kind {
     Sites,
     /// Upstreams by their names.
     Upstreams,
+    /// Presets by their names.
+    Presets,
+    /// A name, or a list of names.
+    Names,
+    /// Blocks with conditions.
+    Blocks,
+    /// What values must be, by names.
+    Matches,
+    /// A network, or a list of networks, with `!` for all others.
+    Clients,
+    /// A method, or a list of methods.
+    MethodOrMethods,
 }
 
 /// Whether this version has a key.
@@ -160,13 +176,13 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "listen", Kind::Texts, "[\":80\"]", "addresses for clear text"),
     key(Scope::Top, "listen_tls", Kind::Texts, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
     key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
+    key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
     key(Scope::Top, "trusted_proxies", Kind::Networks, "none", "proxies whose forwarding fields are trusted"),
     key(Scope::Top, "upstream", Kind::Upstreams, "", "upstreams with names"),
     planned(Scope::Top, "acme", "certificates of an authority"),
     planned(Scope::Top, "include", "further files"),
-    planned(Scope::Top, "preset", "keys of routes with a name"),
     planned(Scope::Top, "tracing", "export of traces"),
     key(Scope::Site, "aliases", Kind::Texts, "none", "other hosts with the same content"),
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
@@ -212,8 +228,8 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "sticky", "how clients stay with a server"),
     planned(Scope::Route, "symlinks", "which symbolic links are followed"),
     planned(Scope::Route, "upgrade", "protocols that clients may switch to"),
-    planned(Scope::Route, "use", "names of presets"),
-    planned(Scope::Route, "when", "variants of the route"),
+    key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
+    key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold"),
     key(Scope::Timeout, "connect", Kind::Duration, "4s", "how long connecting may take"),
     key(Scope::Timeout, "idle", Kind::Duration, "60s", "how long the content of a response may be silent"),
     key(Scope::Timeout, "response", Kind::Duration, "60s", "how long the head of a response may take"),
@@ -270,6 +286,13 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Tls, "min", "the least version of TLS"),
     key(Scope::Certificate, "cert", Kind::Text, "", "the file with the certificate"),
     key(Scope::Certificate, "key", Kind::Text, "in the same file or beside it", "the file with its key"),
+    key(Scope::When, "client", Kind::Clients, "", "the address of the client"),
+    key(Scope::When, "cookie", Kind::Matches, "", "cookies of the request"),
+    key(Scope::When, "grpc", Kind::Boolean, "", "whether the request is a call of gRPC"),
+    key(Scope::When, "header", Kind::Matches, "", "fields of the request"),
+    key(Scope::When, "method", Kind::MethodOrMethods, "", "methods of the request"),
+    key(Scope::When, "query", Kind::Matches, "", "parameters of the query"),
+    key(Scope::When, "websocket", Kind::Boolean, "", "whether the request opens a WebSocket"),
 ];
 
 /// The table of these keys.
@@ -288,6 +311,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
+        Scope::Preset => "preset",
+        Scope::When => "when",
     }
 }
 
@@ -298,6 +323,9 @@ pub(crate) fn find(scope: Scope, name: &str) -> Option<&'static Key> {
 
 /// Keys of sites that `defaults` has, too.
 const SITE_DEFAULTS: [&str; 2] = ["https_redirect", "tls"];
+
+/// Keys of routes that only routes and sites have.
+const OWN: [&str; 2] = ["use", "when"];
 
 /// Whether this version has a key of this name in this scope.
 pub(crate) fn is_built(scope: Scope, name: &str) -> bool {
@@ -310,7 +338,12 @@ pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
         Scope::Site => matches!(key.scope, Scope::Site | Scope::Route),
         Scope::Defaults => match key.scope {
             Scope::Site => SITE_DEFAULTS.contains(&key.name),
-            scope => scope == Scope::Route,
+            scope => scope == Scope::Route && key.name != "when",
+        },
+        Scope::Preset => key.scope == Scope::Route && !OWN.contains(&key.name),
+        Scope::When => match key.scope {
+            Scope::Route => !OWN.contains(&key.name),
+            scope => scope == Scope::When,
         },
         _ => key.scope == scope,
     };
@@ -323,7 +356,12 @@ impl Key {
         let is_inherited = matches!(self.scope, Scope::Route | Scope::Timeout);
         let is_other = matches!(
             self.kind,
-            Kind::Boolean | Kind::Target | Kind::Redirect | Kind::Respond
+            Kind::Boolean
+                | Kind::Target
+                | Kind::Redirect
+                | Kind::Respond
+                | Kind::Names
+                | Kind::Blocks
         );
         is_inherited && !is_other
     }
@@ -349,6 +387,8 @@ mod tests {
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,
+            Scope::Preset,
+            Scope::When,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

@@ -4,6 +4,7 @@
 //! **Invariant: this crate is pure.** It opens no file and no socket, and variables of the environment are given to it.
 //! [`read`] finds all mistakes of a file at once; checks that need files or sockets add their diagnostics later.
 
+mod condition;
 mod diagnostic;
 mod document;
 mod environment;
@@ -20,7 +21,9 @@ mod settings;
 mod suggestion;
 mod template;
 mod units;
+mod variant;
 
+pub use condition::{ClientMatch, Conditions, Match, REGEX_BYTES_MAX, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
@@ -39,3 +42,4 @@ pub use settings::{
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};
 pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};
+pub use variant::{Level, Variants, combination};

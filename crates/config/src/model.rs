@@ -8,6 +8,7 @@ use crate::network::Network;
 use crate::pattern::PathPattern;
 use crate::process::Process;
 use crate::settings::{Settings, Unrouted};
+use crate::variant::Variants;
 
 /// A part of the file, in bytes.
 pub type Span = Range<usize>;
@@ -87,6 +88,8 @@ pub struct Route {
     pub key: Placed<RouteKey>,
     /// Its settings, what it inherits included.
     pub settings: Settings,
+    /// Its settings for requests that meet conditions; `None` without blocks `when`.
+    pub variants: Option<Box<Variants>>,
 }
 
 /// The requests that a route matches.

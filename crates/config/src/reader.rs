@@ -7,6 +7,7 @@ mod fields;
 mod inherit;
 mod key;
 mod own;
+mod preset;
 mod process;
 mod route_key;
 mod settings;
@@ -17,6 +18,7 @@ mod template;
 mod top;
 mod tree;
 mod value;
+mod when;
 
 use std::ops::ControlFlow;
 
@@ -36,6 +38,9 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
         environment,
         diagnostics: Vec::new(),
         certificates: Vec::new(),
+        presets: preset::Presets::default(),
+        blocks_read: 0,
+        has_path_placeholder: false,
     };
     let (table, errors) = DeTable::parse_recoverable(&document.text);
     let configuration = match reader.syntax_errors(&errors) {
@@ -55,6 +60,11 @@ struct Reader<'a> {
     diagnostics: Vec<Diagnostic>,
     /// Those of `tls`.
     certificates: Vec<Placed<CertificateFile>>,
+    presets: preset::Presets<'a>,
+    /// How many blocks `when` have been read, to number them.
+    blocks_read: usize,
+    /// Whether a placeholder was read whose value depends on the path of its route.
+    has_path_placeholder: bool,
 }
 
 /// A key with its value.

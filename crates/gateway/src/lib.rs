@@ -33,6 +33,7 @@ mod trusted;
 mod upgrade;
 mod upload;
 mod upstream;
+mod variants;
 mod websocket;
 
 pub use compile::{ReadFile, compile};

@@ -14,6 +14,7 @@ use crate::rules::{Facts, Rules, path_of};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
 use crate::upstream::Balancer;
+use crate::variants::Variants;
 
 /// A route before the start; all cores share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Route {
     pub(crate) action: Action,
     /// `None` demands and changes nothing. Routes with the same rules share them.
     pub(crate) rules: Option<Arc<Rules>>,
+    /// What it is for requests that meet conditions.
+    pub(crate) variants: Option<Box<Variants>>,
 }
 
 /// What answers.
@@ -211,6 +214,7 @@ impl Route {
                 host: None,
             }),
             rules: None,
+            variants: None,
         }
     }
 
@@ -225,6 +229,7 @@ impl Route {
             written: None,
             action: Action::Endpoint(maker),
             rules,
+            variants: None,
         }
     }
 
@@ -242,18 +247,23 @@ impl Route {
         matches!(&self.action, Action::Forward(forward) if forward.path == ForwardedPath::Raw)
     }
 
-    /// Has the upstream get the trailers of requests.
+    /// Has the upstreams get the trailers of requests.
     pub fn forward_request_trailers(&mut self) {
-        if let Action::Forward(forward) = &mut self.action {
+        for forward in self.forwards_mut() {
             forward.request_trailers = true;
         }
     }
 
-    pub(crate) fn forward_mut(&mut self) -> Option<&mut Forward> {
-        match &mut self.action {
+    /// Its upstream, and those of its variants.
+    pub(crate) fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
+        let variants = self.variants.iter_mut();
+        let variants = variants.flat_map(|variants| variants.routes.iter_mut());
+        let actions = variants.map(|variant| &mut variant.action);
+        let actions = std::iter::once(&mut self.action).chain(actions);
+        actions.filter_map(|action| match action {
             Action::Forward(forward) => Some(forward),
             Action::Answer(_) | Action::Endpoint(_) => None,
-        }
+        })
     }
 
     /// What answers, for people.

@@ -84,7 +84,13 @@ impl Reader<'_> {
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
             Some(
-                Scope::Timeout | Scope::Respond | Scope::Defaults | Scope::Tls | Scope::Certificate,
+                Scope::Timeout
+                | Scope::Respond
+                | Scope::Defaults
+                | Scope::Tls
+                | Scope::Certificate
+                | Scope::Preset
+                | Scope::When,
             )
             | None => {
                 self.misspelt_key(scope, name, span);
@@ -133,6 +139,7 @@ fn place(scope: Scope) -> String {
         Scope::Site => "a site".to_owned(),
         Scope::Route => "a route".to_owned(),
         Scope::Upstream => "an upstream".to_owned(),
+        Scope::Preset => "a preset".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),
     }
 }

@@ -1,7 +1,9 @@
 //! What a route says itself, before it inherits.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::condition::Conditions;
 use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
@@ -9,6 +11,16 @@ use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, Redirect, Respond, StatusPattern, TimeLimit,
 };
 use crate::template::Template;
+
+/// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes
+/// of a site.
+pub(super) type LevelNumber = usize;
+
+/// The first number of blocks `when`.
+pub(super) const BLOCKS: LevelNumber = 1 << 30;
+
+/// The first number of presets, which sites share.
+pub(super) const PRESETS: LevelNumber = 1 << 31;
 
 /// A value that a level may say.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +78,19 @@ pub(super) struct OwnSettings {
     pub(super) headers: OwnMap<String, FieldRule>,
     pub(super) request_headers: OwnMap<String, FieldRule>,
     pub(super) errors: OwnMap<StatusPattern, ErrorPage>,
+    /// Presets, which come before all of it.
+    pub(super) presets: Vec<(LevelNumber, Rc<OwnSettings>)>,
+    /// Blocks `when` in their order.
+    pub(super) blocks: Vec<Block>,
+    /// Those of `blocks`.
+    pub(super) conditions: Arc<[Placed<Conditions>]>,
+}
+
+/// What a block `when` says beside its conditions.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) number: LevelNumber,
+    pub(super) own: OwnSettings,
 }
 
 /// An action.
@@ -122,6 +147,14 @@ impl OwnSettings {
             headers: OwnMap::default(),
             request_headers: OwnMap::default(),
             errors: OwnMap::default(),
+            presets: Vec::new(),
+            blocks: Vec::new(),
+            conditions: Arc::default(),
         }
+    }
+
+    /// Whether it says an action, itself or by a preset.
+    pub(super) fn has_action(&self) -> bool {
+        self.action.is_some() || self.presets.iter().any(|(_, preset)| preset.has_action())
     }
 }

@@ -67,6 +67,8 @@ impl Reader<'_> {
                 own.request_headers = self.fields(value, path, Some("host"));
             }
             "errors" => own.errors = self.error_pages(value),
+            "use" => self.uses(value, own, upstreams),
+            "when" => self.blocks(value, own, upstreams),
             _ => {}
         }
     }
@@ -182,8 +184,16 @@ impl Reader<'_> {
 
     fn methods(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<Methods>> {
         let before = self.diagnostics.len();
+        let texts = self.texts(value, "\"GET\"");
+        let methods = self.methods_of(texts)?;
+        (self.diagnostics.len() == before).then(|| Placed::new(methods, value.span()))
+    }
+
+    /// The methods of these names; HEAD is among them where GET is.
+    pub(super) fn methods_of(&mut self, texts: Vec<Text>) -> Option<Methods> {
+        let before = self.diagnostics.len();
         let mut methods = Methods::default();
-        for text in self.texts(value, "\"GET\"") {
+        for text in texts {
             match Method::parse(&text.value) {
                 Some(method) => methods.insert(method),
                 None => self.unknown_method(text.written(), text.span.clone()),
@@ -195,7 +205,7 @@ impl Reader<'_> {
         if methods.contains(Method::Get) {
             methods.insert(Method::Head);
         }
-        Some(Placed::new(methods, value.span()))
+        Some(methods)
     }
 
     fn body_max(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
@@ -270,7 +280,7 @@ impl Reader<'_> {
     }
 
     /// The value of a text, or its error.
-    fn parsed<T>(
+    pub(super) fn parsed<T>(
         &mut self,
         text: &Text,
         parse: impl Fn(&str) -> Result<T, ValueError>,

@@ -24,8 +24,8 @@ pub(super) struct Defaults {
     pub(super) settings: OwnSettings,
 }
 
-impl Reader<'_> {
-    pub(super) fn top(&mut self, table: &DeTable<'_>) -> Configuration {
+impl<'a> Reader<'a> {
+    pub(super) fn top(&mut self, table: &DeTable<'a>) -> Configuration {
         let mut configuration = Configuration::default();
         let entries = entries(table);
         let find = |name| {
@@ -33,6 +33,7 @@ impl Reader<'_> {
                 .iter()
                 .find(|entry: &&Entry<'_, '_>| entry.name == name)
         };
+        self.presets(find("preset"));
         let mut upstreams = self.upstreams(find("upstream"));
         let defaults = self.defaults(find("defaults"), &mut upstreams);
         for entry in &entries {
@@ -55,13 +56,16 @@ impl Reader<'_> {
         }
         configuration.certificates.append(&mut self.certificates);
         self.address_in_use(&configuration);
+        self.unused_presets(&mut upstreams);
         if self.diagnostics.is_empty() {
             self.unused(&upstreams);
             self.nothing_to_serve(&configuration);
         }
         configuration
     }
+}
 
+impl Reader<'_> {
     fn places(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Placed<String>> {
         let texts = self.texts(value, example);
         texts.into_iter().map(super::value::Text::placed).collect()

@@ -127,5 +127,27 @@ canonical_for = ["www.new.example"]
 servers = ["http://10.0.0.1:3000"]
 "#;
 
+/// Presets, and variants of routes.
+pub(crate) const VARIANTS: &str = r#"defaults.use = ["common"]
+
+[preset.common]
+headers.X-Frame-Options = "DENY"
+timeout.idle = "5m"
+
+[preset.private]
+allow = ["10.0.0.0/8"]
+path = "{rest}"
+
+[site."shop.example"]
+to = "http://127.0.0.1:3000"
+"/admin".use = "private"
+"/api" = { to = "http://127.0.0.1:4000", when = [{ header.X-Canary = true, to = "http://127.0.0.1:4001" }] }
+"/live" = { when = [{ websocket = true, cookie.beta = "!~^(no|off)$", to = "http://127.0.0.1:4002" }, { grpc = false, method = ["GET", "POST"], query = { v = "2*", w = false }, respond = 426 }] }
+
+[[site."shop.example".when]]
+client = ["!10.0.0.0/8", "!unix"]
+respond = { status = 503, headers.Retry-After = "600" }
+"#;
+
 /// All of them.
-pub(crate) const ALL: [&str; 5] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED];
+pub(crate) const ALL: [&str; 6] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED, VARIANTS];

@@ -11,3 +11,4 @@ mod order;
 mod schema;
 mod sites;
 mod support;
+mod variants;

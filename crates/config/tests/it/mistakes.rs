@@ -41,7 +41,7 @@ fn planned_keys_are_not_yet() {
             Scope::Limits => format!("limits.{} = true\n", key.name),
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
-            Scope::Certificate => continue,
+            Scope::Certificate | Scope::Preset | Scope::When => continue,
             Scope::Upstream => {
                 format!(
                     "[upstream.app]\nservers = [\"http://h:1\"]\n{} = true\n",
