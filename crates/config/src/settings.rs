@@ -33,6 +33,8 @@ pub struct Settings {
     pub request_headers: FieldRules,
     /// Pages for errors. An exact status is before its class.
     pub errors: Arc<[Arc<ErrorPage>]>,
+    /// Whether the pages are for errors of the upstream, too; by default not.
+    pub replace_errors: Option<Placed<bool>>,
     /// Whether trailers of requests are forwarded; by default not.
     pub request_trailers: Option<Placed<bool>>,
 }

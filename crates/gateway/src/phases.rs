@@ -9,6 +9,7 @@ mod policy;
 mod preflight;
 mod reconnect;
 mod relay;
+mod replace;
 mod respond;
 mod retry;
 mod route;
@@ -36,6 +37,7 @@ use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
 use relay::{relay, relay_whole};
+use replace::replace_error;
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;
 use route::route;
@@ -111,7 +113,7 @@ fn life_of_a_request<E: Endpoint>(
             Err(ended) => Err(ended),
         };
         let outcome = match responded.and_then(|()| response_policy(&gateway, &mut request)) {
-            Ok(()) if relay_whole(&mut request) => Ok(()),
+            Ok(()) if replace_error(&mut request) || relay_whole(&mut request) => Ok(()),
             Ok(()) => {
                 let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
                 relay(&mut request, &mut deadline, half_close_timeout).await

@@ -210,6 +210,7 @@ pub(super) fn settings(
             &mut shared.request_headers,
         ),
         errors: merged(levels, |own| &own.errors, &mut shared.errors),
+        replace_errors: None,
         request_trailers: None,
     };
     for (number, own) in levels.iter() {
@@ -228,6 +229,7 @@ pub(super) fn settings(
         own.connect.apply(&mut settings.timeouts.connect);
         own.response.apply(&mut settings.timeouts.response);
         own.idle.apply(&mut settings.timeouts.idle);
+        own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
     }
     settings

@@ -59,6 +59,7 @@ impl Reader<'_> {
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
             "methods" => own.methods = self.own(value, |reader| reader.methods(value)),
             "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
+            "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
             "timeout" => self.timeouts(value, own),
             "headers" => own.headers = self.fields(value, &own.key.value.path, None),

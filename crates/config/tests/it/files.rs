@@ -64,6 +64,7 @@ timeout = { connect = "4s", response = "5m", idle = "forever" }
 headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }
 request_headers.X-Forwarded-Path = "{path}"
 errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
+replace_errors = true
 "/img*" = "unix:/run/img.sock"
 "/v1".path = "/v2{rest}"
 "=/health".allow = false

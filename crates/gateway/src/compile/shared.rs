@@ -8,7 +8,7 @@ use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages};
 
 use super::ReadFile;
-use crate::rules::{Rules, timeouts};
+use crate::rules::{Rules, is_on, timeouts};
 use crate::target::{Target, TargetError};
 use crate::variants::Block;
 
@@ -33,6 +33,7 @@ pub(super) struct Demands {
     addresses: [usize; 5],
     methods: Option<Methods>,
     body_max: Option<u64>,
+    replaces_errors: bool,
     timeouts: RequestOptions,
 }
 
@@ -48,6 +49,7 @@ impl Demands {
             ],
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_max: settings.body_max.as_ref().map(|bytes| bytes.value),
+            replaces_errors: is_on(&settings.replace_errors),
             timeouts: timeouts(settings),
         }
     }

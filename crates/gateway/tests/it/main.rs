@@ -61,5 +61,6 @@ mod unprocessed;
 mod unread_content;
 mod upgrade;
 mod upstream_tls;
+mod variants;
 mod websocket;
 mod websocket_ends;
