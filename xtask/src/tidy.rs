@@ -14,6 +14,7 @@ mod module_layout;
 mod modules;
 mod mutants;
 mod public_items;
+pub(crate) mod reference;
 mod results;
 mod rule_citations;
 mod safety;
@@ -107,6 +108,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     public_items::check(&sources, &mut exceptions, &mut findings);
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
+    reference::check(&texts, &mut findings);
     rule_citations::check(&texts, &mut findings);
     mutants::check(&texts, &mut findings);
     exceptions.report_unused(&mut findings);

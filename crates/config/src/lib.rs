@@ -16,6 +16,7 @@ mod path;
 mod pattern;
 mod process;
 mod reader;
+mod reference;
 mod schema;
 mod settings;
 mod suggestion;
@@ -34,6 +35,7 @@ pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::read;
+pub use reference::reference;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
