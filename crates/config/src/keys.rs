@@ -29,6 +29,8 @@ pub enum Scope {
     Tls,
     /// In a table of `certificates`.
     Certificate,
+    /// In a table of `listen` and `listen_tls`.
+    Listener,
 }
 
 /// What a value may be.
@@ -64,6 +66,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// A list of addresses, or of tables with an address.
+    Listeners,
     /// A list of files with certificates.
     Certificates,
     /// `true`, `false`, or a table with a certificate.
@@ -157,8 +161,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "control", Kind::Table(Scope::Control), "", "how other processes ask this one"),
     key(Scope::Top, "defaults", Kind::Table(Scope::Defaults), "", "keys of all sites"),
     key(Scope::Top, "limits", Kind::Table(Scope::Limits), "", "limits of heads and trailers"),
-    key(Scope::Top, "listen", Kind::Texts, "[\":80\"]", "addresses for clear text"),
-    key(Scope::Top, "listen_tls", Kind::Texts, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
+    key(Scope::Top, "listen", Kind::Listeners, "[\":80\"]", "addresses for clear text"),
+    key(Scope::Top, "listen_tls", Kind::Listeners, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
     key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
@@ -221,6 +225,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Respond, "file", Kind::Text, "none", "the file with the content"),
     key(Scope::Respond, "headers", Kind::Fields, "none", "fields"),
     key(Scope::Respond, "status", Kind::Status, "", "the status"),
+    key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URL of its server"),
     planned(Scope::Upstream, "balance", "how a server is chosen"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
@@ -229,7 +234,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
     planned(Scope::Upstream, "limits", "limits of messages"),
-    planned(Scope::Upstream, "proxy_protocol", "the header that tells the client's address"),
     planned(Scope::Upstream, "queue", "requests that wait for a connection"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "sticky", "how clients stay with a server"),
@@ -270,6 +274,9 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Tls, "min", "the least version of TLS"),
     key(Scope::Certificate, "cert", Kind::Text, "", "the file with the certificate"),
     key(Scope::Certificate, "key", Kind::Text, "in the same file or beside it", "the file with its key"),
+    key(Scope::Listener, "address", Kind::Text, "", "the address"),
+    key(Scope::Listener, "proxy_protocol", Kind::Boolean, "false", "whether connections begin with a PROXY header of a trusted proxy"),
+    planned(Scope::Listener, "protocol", "the versions of HTTP"),
 ];
 
 /// The table of these keys.
@@ -288,6 +295,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
+        Scope::Listener => "listen",
     }
 }
 
@@ -349,6 +357,7 @@ mod tests {
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,
+            Scope::Listener,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

@@ -68,6 +68,17 @@ pub struct Proxy {
     pub host: Option<Placed<ForwardedHost>>,
     /// Whether the path is forwarded byte for byte; by default not.
     pub raw_path: Option<Placed<bool>>,
+    /// The version of the PROXY header that its connections begin with. The place is in `upstream`.
+    pub proxy_protocol: Option<Placed<ProxyProtocol>>,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// The host of forwarded requests.

@@ -131,7 +131,7 @@ async fn attempt<E>(
     route.balancer.retries.note_request(request.record.started);
     loop {
         match route.balancer.pick(&mut request.tried, blitz_http::now) {
-            Pick::Upstream(upstream) => request.record.upstream = Some(upstream),
+            Pick::Upstream(upstream) => request.go_to(upstream),
             none => pick(gateway, route, request, none).await?,
         }
         let connection = match take_ready(route, request) {

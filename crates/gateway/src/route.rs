@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_config::Template;
-use blitz_http::{Peer, RequestHead, path as request_path};
+use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
@@ -50,6 +50,8 @@ pub(crate) struct Forward {
     pub(crate) path: ForwardedPath,
     /// What it receives as the host; `None` is the client's.
     pub(crate) host: Option<Box<str>>,
+    /// Version of the PROXY header that its connections begin with; `None` is no header.
+    pub(crate) proxy_protocol: Option<ProxyVersion>,
 }
 
 /// The number belongs to the snapshot, not to the configuration.
@@ -62,12 +64,14 @@ impl PartialEq for Forward {
             connect_timeout,
             path,
             host,
+            proxy_protocol,
         } = self;
         *target == other.target
             && *request_trailers == other.request_trailers
             && *connect_timeout == other.connect_timeout
             && *path == other.path
             && *host == other.host
+            && *proxy_protocol == other.proxy_protocol
     }
 }
 
@@ -209,6 +213,7 @@ impl Route {
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
+                proxy_protocol: None,
             }),
             rules: None,
         }

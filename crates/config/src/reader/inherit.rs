@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
-use super::own::{OwnAction, OwnMap, OwnSettings};
+use super::own::{OwnAction, OwnMap, OwnSettings, OwnTarget};
 use super::tree::Tree;
 use crate::model::{Placed, Route, RouteKey};
 use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
@@ -95,7 +95,7 @@ impl Reader<'_> {
             OwnAction::Wrong => return Resolved::Wrong,
             OwnAction::To(to) => {
                 let value = Action::Proxy(proxy(to, at, levels, shared));
-                return Resolved::Action(Placed::new(value, to.span.clone()));
+                return Resolved::Action(Placed::new(value, to.url.span.clone()));
             }
             OwnAction::Redirect(redirect) => {
                 let value = Action::Redirect(Arc::clone(&redirect.value));
@@ -129,7 +129,7 @@ enum Resolved {
 
 /// The upstream that the level `at` says, with its options: those of this level and of the levels below it, and before
 /// them those of levels above every action. What is said between belongs to the action that is replaced.
-fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
+fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
     let first = levels.iter().position(|(_, own)| own.action.is_some());
     let above = &levels[..first.unwrap_or(at)];
     let options = || above.iter().chain(&levels[at..]);
@@ -145,10 +145,11 @@ fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Share
     ];
     let new = || {
         let mut proxy = Proxy {
-            to: to.clone(),
+            to: to.url.clone(),
             path: None,
             host: None,
             raw_path: None,
+            proxy_protocol: to.proxy_protocol.clone(),
         };
         for (_, own) in options() {
             own.path.apply(&mut proxy.path);

@@ -33,7 +33,7 @@ impl Reader<'_> {
         let (name, span) = (entry.name, entry.key());
         // `certificate` for `cert`.
         let longer = |key: &&Key| key.name.len() > 3 && name.starts_with(key.name);
-        if matches!(scope, Scope::Tls | Scope::Certificate)
+        if matches!(scope, Scope::Tls | Scope::Certificate | Scope::Listener)
             && let Some(key) = keys::of(scope).find(longer)
         {
             let message = format!("unknown key `{name}` in {}", place(scope));
@@ -84,7 +84,12 @@ impl Reader<'_> {
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
             Some(
-                Scope::Timeout | Scope::Respond | Scope::Defaults | Scope::Tls | Scope::Certificate,
+                Scope::Timeout
+                | Scope::Respond
+                | Scope::Defaults
+                | Scope::Tls
+                | Scope::Certificate
+                | Scope::Listener,
             )
             | None => {
                 self.misspelt_key(scope, name, span);

@@ -6,7 +6,7 @@ use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
 use crate::settings::{
-    ErrorPage, FieldRule, ForwardedHost, Redirect, Respond, StatusPattern, TimeLimit,
+    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, Respond, StatusPattern, TimeLimit,
 };
 use crate::template::Template;
 
@@ -73,9 +73,25 @@ pub(super) struct OwnSettings {
 pub(super) enum OwnAction {
     /// It is wrong, so what lies below it has none.
     Wrong,
-    To(Placed<String>),
+    To(OwnTarget),
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
+}
+
+/// The upstream of a `to`, with what `upstream` says of it.
+#[derive(Debug, Clone)]
+pub(super) struct OwnTarget {
+    pub(super) url: Placed<String>,
+    pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
+}
+
+impl From<Placed<String>> for OwnTarget {
+    fn from(url: Placed<String>) -> OwnTarget {
+        OwnTarget {
+            url,
+            proxy_protocol: None,
+        }
+    }
 }
 
 /// A map that is merged by its keys.

@@ -43,6 +43,7 @@ mod misdirected;
 mod name_server;
 mod names;
 mod pooling;
+mod proxy_protocol;
 mod reconnect;
 mod records;
 mod refusal_log;
