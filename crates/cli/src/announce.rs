@@ -104,12 +104,16 @@ fn all(sites: &Sites) -> impl Iterator<Item = (&SiteRoutes, &Route)> {
 
 /// A listener as a URL.
 pub(crate) fn shown(listener: &ListenerConfig) -> String {
-    match (&listener.address, &listener.tls) {
+    let url = match (&listener.address, &listener.tls) {
         (address, None) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
         (Address::Tcp(address), None) => format!("http://{address}"),
         (Address::Tcp(address), Some(_)) => format!("https://{address}"),
         (Address::Unix(_), None) => listen::text_of(&listener.address),
         (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&listener.address)),
+    };
+    match listener.proxy_protocol {
+        true => format!("{url} (PROXY protocol)"),
+        false => url,
     }
 }
 

@@ -153,6 +153,9 @@ pub const HEAD_MAX: u64 = 1 << 20;
 /// The most fields, or lines of a cookie, of a section.
 pub const FIELDS_MAX: u64 = 10_000;
 
+/// The most content that `buffer_request` has a core hold, for one request or for all.
+pub const BUFFER_MAX: u64 = 64 << 20;
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
@@ -180,6 +183,7 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
+    key(Scope::Route, "buffer_request", Kind::Size, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
@@ -195,7 +199,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     planned(Scope::Route, "access_log", "whether requests are logged"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "buffer_request", "content that is read before it is forwarded"),
     planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
     planned(Scope::Route, "cors", "origins that browsers may send requests from"),

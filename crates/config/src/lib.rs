@@ -24,7 +24,7 @@ mod units;
 pub use diagnostic::{Diagnostic, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
-pub use keys::{CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
+pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
 pub use model::{
     CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,

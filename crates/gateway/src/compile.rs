@@ -146,6 +146,7 @@ impl<'a> Compiler<'a, '_> {
                 Some(ForwardedHost::Upstream) => Some(target.authority.as_str().into()),
                 Some(ForwardedHost::Name(name)) => Some(name.as_str().into()),
             },
+            buffer_bytes_max: proxy.buffer_request.as_ref().map(|bytes| bytes.value),
             proxy_protocol: proxy
                 .proxy_protocol
                 .as_ref()

@@ -50,6 +50,8 @@ pub(crate) struct Forward {
     pub(crate) path: ForwardedPath,
     /// What it receives as the host; `None` is the client's.
     pub(crate) host: Option<Box<str>>,
+    /// The most content of a request that is received before the upstream is connected to; `None` lets it flow.
+    pub(crate) buffer_bytes_max: Option<u64>,
     /// Version of the PROXY header that its connections begin with; `None` is no header.
     pub(crate) proxy_protocol: Option<ProxyVersion>,
 }
@@ -64,6 +66,7 @@ impl PartialEq for Forward {
             connect_timeout,
             path,
             host,
+            buffer_bytes_max,
             proxy_protocol,
         } = self;
         *target == other.target
@@ -71,6 +74,7 @@ impl PartialEq for Forward {
             && *connect_timeout == other.connect_timeout
             && *path == other.path
             && *host == other.host
+            && *buffer_bytes_max == other.buffer_bytes_max
             && *proxy_protocol == other.proxy_protocol
     }
 }
@@ -213,6 +217,7 @@ impl Route {
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
+                buffer_bytes_max: None,
                 proxy_protocol: None,
             }),
             rules: None,

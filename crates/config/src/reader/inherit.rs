@@ -15,7 +15,7 @@ pub(super) struct Shared {
     headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
-    proxies: HashMap<[Option<usize>; 4], Arc<Proxy>>,
+    proxies: HashMap<[Option<usize>; 5], Arc<Proxy>>,
 }
 
 impl Shared {
@@ -142,6 +142,7 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
         last(|own| own.path.is_written()),
         last(|own| own.host.is_written()),
         last(|own| own.raw_path.is_written()),
+        last(|own| own.buffer_request.is_written()),
     ];
     let new = || {
         let mut proxy = Proxy {
@@ -149,12 +150,14 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
             path: None,
             host: None,
             raw_path: None,
+            buffer_request: None,
             proxy_protocol: to.proxy_protocol.clone(),
         };
         for (_, own) in options() {
             own.path.apply(&mut proxy.path);
             own.host.apply(&mut proxy.host);
             own.raw_path.apply(&mut proxy.raw_path);
+            own.buffer_request.apply(&mut proxy.buffer_request);
         }
         Arc::new(proxy)
     };

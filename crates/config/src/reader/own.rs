@@ -53,6 +53,7 @@ pub(super) struct OwnSettings {
     pub(super) path: Own<Arc<Placed<Template>>>,
     pub(super) host: Own<Placed<ForwardedHost>>,
     pub(super) raw_path: Own<Placed<bool>>,
+    pub(super) buffer_request: Own<Placed<u64>>,
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
@@ -126,6 +127,7 @@ impl OwnSettings {
             path: Own::default(),
             host: Own::default(),
             raw_path: Own::default(),
+            buffer_request: Own::default(),
             option: None,
             allow: Own::default(),
             deny: Own::default(),

@@ -10,6 +10,7 @@ mod age;
 mod allocations;
 mod apps;
 mod body_max;
+mod buffer_request;
 mod client_paths;
 mod closing;
 mod compression;

@@ -66,7 +66,7 @@ fn the_header_tells_the_client_of_all_requests() {
             raw.send(REQUEST);
             assert_eq!(client(&mut raw), "192.0.2.7:4660");
             // Its requests may not begin with another header.
-            raw.send(LINE);
+            raw.send([LINE, REQUEST].concat());
             assert!(raw.head().starts_with("HTTP/1.1 400 "));
         }
         assert_eq!(server.counters().accepted, 3);
