@@ -7,16 +7,14 @@ use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::watch::Watch;
+use crate::{listen, loaded_file, process, secrets, site_certificates};
 use blitz_config::{
-    Configuration, Diagnostic, Document, Environment, Placed, Process, Server, Severity, Socket,
-    Span,
+    Configuration, Diagnostic, Document, Environment, Listener, Placed, Process, Server, Severity,
+    Socket, Span,
 };
 use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
-use blitz_http::Address;
-
-use crate::watch::Watch;
-use crate::{listen, loaded_file, process, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -52,7 +50,8 @@ pub(crate) struct ConfigFile {
     diagnostics: Vec<Diagnostic>,
     pub(crate) configuration: Configuration,
     pub(crate) listeners: Vec<ListenerConfig>,
-    pub(crate) tls_listeners: Vec<Address>,
+    /// Those for TLS, without its settings.
+    pub(crate) tls_listeners: Vec<ListenerConfig>,
     pub(crate) trusted_proxies: Vec<TrustedProxy>,
     pub(crate) sites: Vec<Site>,
     /// Files of certificates, each with the file of its key.
@@ -100,8 +99,8 @@ impl ConfigFile {
             None => listen::parse_listener(LISTEN).into_iter().collect(),
         };
         let tls_listeners = match &configuration.listen_tls {
-            Some(addresses) => checker.parsed(addresses, listen::parse),
-            None if has_tls => listen::parse(LISTEN_TLS).into_iter().collect(),
+            Some(addresses) => checker.parsed(addresses, parse_address),
+            None if has_tls => parse_address(LISTEN_TLS).into_iter().collect(),
             None => Vec::new(),
         };
         let trusted_proxies = configuration.trusted_proxies.iter();
@@ -215,6 +214,11 @@ fn document(path: &Path) -> Result<Document, String> {
     Ok(Document::new(shown.to_string(), text?))
 }
 
+/// The address of a listener for TLS.
+fn parse_address(text: &str) -> Result<ListenerConfig, String> {
+    listen::parse(text).map(ListenerConfig::from)
+}
+
 /// The variables of the environment. Those that are not Unicode cannot stand in a value.
 fn variables() -> Environment {
     let in_unicode = |(name, value): (OsString, OsString)| {
@@ -234,19 +238,26 @@ struct Checker {
 }
 
 impl Checker {
-    /// The values. `parse` returns a problem and its remedy on two lines.
-    fn parsed<T>(
+    /// The listeners. `parse` returns a problem and its remedy on two lines.
+    fn parsed(
         &mut self,
-        values: &[Placed<String>],
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Vec<T> {
+        listeners: &[Placed<Listener>],
+        parse: impl Fn(&str) -> Result<ListenerConfig, String>,
+    ) -> Vec<ListenerConfig> {
         let mut parsed = Vec::new();
-        for value in values {
-            match parse(&value.value) {
-                Ok(value) => parsed.push(value),
+        for listener in listeners {
+            let Listener {
+                address,
+                proxy_protocol,
+            } = &listener.value;
+            match parse(&address.value) {
+                Ok(config) => parsed.push(ListenerConfig {
+                    proxy_protocol: *proxy_protocol,
+                    ..config
+                }),
                 Err(error) => {
                     let (problem, remedy) = error.split_once("\n  ").unwrap_or((&error, ""));
-                    self.error("address", &value.span, problem, remedy);
+                    self.error("address", &address.span, problem, remedy);
                 }
             }
         }

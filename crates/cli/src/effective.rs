@@ -159,7 +159,13 @@ fn list<T>(file: &ConfigFile, key: &str, values: &[Placed<T>]) -> String {
 pub(crate) fn is_of_action(key: &str) -> bool {
     matches!(
         key,
-        "to" | "path" | "host" | "raw_path" | "redirect" | "respond"
+        "to" | "path"
+            | "host"
+            | "raw_path"
+            | "buffer_request"
+            | "proxy_protocol"
+            | "redirect"
+            | "respond"
     )
 }
 
@@ -173,6 +179,8 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             list.add("path", proxy.path.as_deref());
             list.add("host", proxy.host.as_ref());
             list.add("raw_path", proxy.raw_path.as_ref());
+            list.add("buffer_request", proxy.buffer_request.as_ref());
+            list.add("proxy_protocol", proxy.proxy_protocol.as_ref());
         }
         Action::Redirect(_) => list.0.push(("redirect".to_owned(), &action.span)),
         Action::Respond(_) => list.0.push(("respond".to_owned(), &action.span)),

@@ -412,7 +412,12 @@ fn has_default_listeners(arguments: &RunArguments) -> bool {
 fn listeners_of(arguments: &RunArguments) -> Listeners {
     let mut listeners = Listeners {
         plain: arguments.listen.clone(),
-        tls: arguments.listen_tls.clone(),
+        tls: arguments
+            .listen_tls
+            .iter()
+            .cloned()
+            .map(Into::into)
+            .collect(),
         is_file: false,
     };
     if has_default_listeners(arguments) {
@@ -421,7 +426,7 @@ fn listeners_of(arguments: &RunArguments) -> Listeners {
         // No flag requests HTTPS, so a port in use is only a warning.
         let tls = listen::local(TLS_PORT_DEFAULT);
         if flag_for_https(arguments).is_some() || are_free(&tls) {
-            listeners.tls = tls;
+            listeners.tls = tls.into_iter().map(Into::into).collect();
         }
     }
     listeners

@@ -33,6 +33,8 @@ pub enum Scope {
     Preset,
     /// In a block `when`: conditions, and keys of routes.
     When,
+    /// In a table of `listen` and `listen_tls`.
+    Listener,
 }
 
 /// What a value may be.
@@ -68,6 +70,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// A list of addresses, or of tables with an address.
+    Listeners,
     /// A list of files with certificates.
     Certificates,
     /// `true`, `false`, or a table with a certificate.
@@ -165,6 +169,9 @@ pub const HEAD_MAX: u64 = 1 << 20;
 /// The most fields, or lines of a cookie, of a section.
 pub const FIELDS_MAX: u64 = 10_000;
 
+/// The most content that `buffer_request` has a core hold, for one request or for all.
+pub const BUFFER_MAX: u64 = 64 << 20;
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
@@ -173,8 +180,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "control", Kind::Table(Scope::Control), "", "how other processes ask this one"),
     key(Scope::Top, "defaults", Kind::Table(Scope::Defaults), "", "keys of all sites"),
     key(Scope::Top, "limits", Kind::Table(Scope::Limits), "", "limits of heads and trailers"),
-    key(Scope::Top, "listen", Kind::Texts, "[\":80\"]", "addresses for clear text"),
-    key(Scope::Top, "listen_tls", Kind::Texts, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
+    key(Scope::Top, "listen", Kind::Listeners, "[\":80\"]", "addresses for clear text"),
+    key(Scope::Top, "listen_tls", Kind::Listeners, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
     key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
     key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
@@ -192,6 +199,7 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
+    key(Scope::Route, "buffer_request", Kind::Size, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
@@ -208,7 +216,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     planned(Scope::Route, "access_log", "whether requests are logged"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "buffer_request", "content that is read before it is forwarded"),
     planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
     planned(Scope::Route, "cors", "origins that browsers may send requests from"),
@@ -237,6 +244,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Respond, "file", Kind::Text, "none", "the file with the content"),
     key(Scope::Respond, "headers", Kind::Fields, "none", "fields"),
     key(Scope::Respond, "status", Kind::Status, "", "the status"),
+    key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URL of its server"),
     planned(Scope::Upstream, "balance", "how a server is chosen"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
@@ -245,7 +253,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
     planned(Scope::Upstream, "limits", "limits of messages"),
-    planned(Scope::Upstream, "proxy_protocol", "the header that tells the client's address"),
     planned(Scope::Upstream, "queue", "requests that wait for a connection"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "sticky", "how clients stay with a server"),
@@ -293,6 +300,9 @@ pub const KEYS: &[Key] = &[
     key(Scope::When, "method", Kind::MethodOrMethods, "", "methods of the request"),
     key(Scope::When, "query", Kind::Matches, "", "parameters of the query"),
     key(Scope::When, "websocket", Kind::Boolean, "", "whether the request opens a WebSocket"),
+    key(Scope::Listener, "address", Kind::Text, "", "the address"),
+    key(Scope::Listener, "proxy_protocol", Kind::Boolean, "false", "whether connections begin with a PROXY header of a trusted proxy"),
+    planned(Scope::Listener, "protocol", "the versions of HTTP"),
 ];
 
 /// The table of these keys.
@@ -313,6 +323,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Certificate => "certificates",
         Scope::Preset => "preset",
         Scope::When => "when",
+        Scope::Listener => "listen",
     }
 }
 
@@ -389,6 +400,7 @@ mod tests {
             Scope::Certificate,
             Scope::Preset,
             Scope::When,
+            Scope::Listener,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

@@ -28,9 +28,11 @@ pub use condition::{ClientMatch, Conditions, Match, REGEX_BYTES_MAX, ValueMatch,
 pub use diagnostic::{Diagnostic, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
-pub use keys::{CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
+pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
-pub use model::{CertificateFile, Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
+pub use model::{
+    CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
+};
 pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
@@ -38,8 +40,9 @@ pub use reader::read;
 pub use reference::reference;
 pub use schema::schema;
 pub use settings::{
-    Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
-    RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts, Unrouted,
+    Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
+    Redirect, RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,
+    Unrouted,
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};

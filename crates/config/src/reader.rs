@@ -6,6 +6,7 @@ mod conflicts;
 mod fields;
 mod inherit;
 mod key;
+mod listener;
 mod own;
 mod preset;
 mod process;

@@ -30,7 +30,17 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Table respond",
         "Keys of `respond` in a route, if it is a table.",
     ),
+    (
+        Scope::When,
+        "Blocks when",
+        "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes.",
+    ),
     (Scope::Upstream, "Upstreams", "Keys of `[upstream.NAME]`."),
+    (
+        Scope::Listener,
+        "Tables of listeners",
+        "Keys of a table in the lists `listen` and `listen_tls`.",
+    ),
     (
         Scope::Tls,
         "Table tls",
@@ -131,6 +141,15 @@ fn value(kind: Kind) -> String {
         Kind::Table(scope) => return table(scope),
         Kind::Sites => "[sites](#sites) by their hosts, or their URLs",
         Kind::Upstreams => "[upstreams](#upstreams) by their names",
+        Kind::Listeners => "list of addresses, or of [tables](#tables-of-listeners)",
+        Kind::Presets => "[keys of routes](#routes) by names",
+        Kind::Names => "name, or list of names",
+        Kind::Blocks => "list of [blocks](#blocks-when)",
+        Kind::Matches => {
+            "by names: `\"text\"`, `\"text*\"`, `\"~regex\"`, `\"!…\"`, `true` or `false`"
+        }
+        Kind::Clients => "network, or list of networks, with `!` for all others",
+        Kind::MethodOrMethods => "method, or list of methods",
     };
     text.to_owned()
 }
@@ -218,7 +237,7 @@ mod tests {
             "| `connect` | duration: `\"30s\"`, or `\"forever\"` | `\"4s\"` | how long connecting may take |",
             "| `io` | `\"auto\"`, `\"uring\"` or `\"epoll\"` | `\"auto\"` | the I/O driver |",
             "| `head_max` | size up to `\"1m\"` | `\"32k\"` | bytes of the fields of a request |",
-            "| `listen_tls` | list of texts | `[\":443\"]` if a site has TLS | addresses for HTTPS and HTTP/3 |",
+            "| `listen_tls` | list of addresses, or of [tables](#tables-of-listeners) | `[\":443\"]` if a site has TLS | addresses for HTTPS and HTTP/3 |",
             "| `timeout` | [table](#table-timeout) | | how long an upstream may take |",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");

@@ -22,6 +22,7 @@ pub fn schema() -> String {
             "defaults": table(Scope::Defaults),
             "fields": fields(),
             "limits": table(Scope::Limits),
+            "listener": required(text_or(table(Scope::Listener)), "address"),
             "log": table(Scope::Log),
             "preset": table(Scope::Preset),
             "respond": required(table(Scope::Respond), "status"),
@@ -98,6 +99,7 @@ fn value(kind: Kind) -> Value {
             pattern("^\\$\\{"),
         ]),
         Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
+        Kind::Listeners => json!({ "type": "array", "items": reference("listener") }),
         Kind::Certificates => json!({ "type": "array", "items": reference("certificate") }),
         Kind::Tls => any_of([
             json!({ "type": "boolean" }),

@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, Respond,
-    RespondBody, Settings, StatusPattern, TimeLimit,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
+    Respond, RespondBody, Settings, StatusPattern, TimeLimit,
 };
-use blitz_http::{FOREVER, Status};
+use blitz_http::{FOREVER, ProxyVersion, Status};
 use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
@@ -169,6 +169,14 @@ impl<'a> Compiler<'a, '_> {
                 Some(ForwardedHost::Upstream) => Some(target.authority.as_str().into()),
                 Some(ForwardedHost::Name(name)) => Some(name.as_str().into()),
             },
+            buffer_bytes_max: proxy.buffer_request.as_ref().map(|bytes| bytes.value),
+            proxy_protocol: proxy
+                .proxy_protocol
+                .as_ref()
+                .map(|version| match version.value {
+                    ProxyProtocol::V1 => ProxyVersion::V1,
+                    ProxyProtocol::V2 => ProxyVersion::V2,
+                }),
             target,
         })
     }

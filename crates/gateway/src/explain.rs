@@ -5,6 +5,7 @@ use blitz_site::matcher::Verdict;
 use blitz_site::{Rejection, apply_to_request};
 
 use crate::forward::{self, ForwardedClient, LoopId};
+use crate::grpc::Call;
 use crate::phases::{check_encryption, check_method};
 use crate::route::{Action, Route};
 use crate::rules::{Facts, client_of};
@@ -150,6 +151,15 @@ fn outcome(
             })
         }
         Action::Forward(forward) => {
+            let buffer_max = forward
+                .buffer_bytes_max
+                .filter(|_| Call::of(head).is_none());
+            if declared
+                .zip(buffer_max)
+                .is_some_and(|(length, max)| length > max)
+            {
+                return Err(Rejection::ContentTooLarge);
+            }
             let rewriting = forward.replace_path(head, peer, trusted, &mut String::new())?;
             edit(head, &forward.target.authority, peer, trusted)?;
             if let Some(rewriting) = rewriting {

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
+mod announcing;
 mod answer;
 mod compile;
 mod explain;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_config::Template;
-use blitz_http::{Peer, RequestHead, path as request_path};
+use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
@@ -53,6 +53,10 @@ pub(crate) struct Forward {
     pub(crate) path: ForwardedPath,
     /// What it receives as the host; `None` is the client's.
     pub(crate) host: Option<Box<str>>,
+    /// The most content of a request that is received before the upstream is connected to; `None` lets it flow.
+    pub(crate) buffer_bytes_max: Option<u64>,
+    /// Version of the PROXY header that its connections begin with; `None` is no header.
+    pub(crate) proxy_protocol: Option<ProxyVersion>,
 }
 
 /// The number belongs to the snapshot, not to the configuration.
@@ -65,12 +69,16 @@ impl PartialEq for Forward {
             connect_timeout,
             path,
             host,
+            buffer_bytes_max,
+            proxy_protocol,
         } = self;
         *target == other.target
             && *request_trailers == other.request_trailers
             && *connect_timeout == other.connect_timeout
             && *path == other.path
             && *host == other.host
+            && *buffer_bytes_max == other.buffer_bytes_max
+            && *proxy_protocol == other.proxy_protocol
     }
 }
 
@@ -212,6 +220,8 @@ impl Route {
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
+                buffer_bytes_max: None,
+                proxy_protocol: None,
             }),
             rules: None,
             variants: None,

@@ -42,7 +42,7 @@ impl Connection {
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
         let offer = AlpnOffer::Only(Protocol::EXCLUSIVE);
-        let (transport, _) = connect(address, None, offer, &options.limits).await?;
+        let (transport, _) = connect(address, None, None, offer, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -57,7 +57,8 @@ impl Connection {
     ) -> Result<Connection, ClientError> {
         let connector = tls.connector(Handshakes::Resumable);
         let offer = AlpnOffer::Only(Protocol::EXCLUSIVE);
-        let (transport, _) = connect(address, Some(&connector), offer, &options.limits).await?;
+        let (transport, _) =
+            connect(address, None, Some(&connector), offer, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 

@@ -48,10 +48,10 @@ pub use exchange::{
 };
 pub use log_limit::LogLimit;
 pub use options::{
-    ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, RefusedObserver, RequestOptions,
-    ServeOptions,
+    ClientOptions, ForwardedClientRule, PeerRule, ProxyRule, RefusalContent, RefusedObserver,
+    RequestOptions, ServeOptions,
 };
-pub use pool::{Pool, Upstream};
+pub use pool::{Pool, ProxyHeader, Upstream};
 pub use problem::{accepts_problem, prefers_html};
 pub use recycle::{Pooled, Recycle};
 pub use refused::RefusedRequest;
@@ -71,6 +71,7 @@ pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FOREVER, FieldName, Fields, InvalidField,
     InvalidTarget, Limits, Method, Name, QuicLimits, RequestHead, ResponseHead, Side, Status,
     TargetForm, Version, is_authority, path,
+    proxy_protocol::{ProxiedAddresses, ProxyVersion},
 };
 
 /// The reactor's own counters: system calls, operations, bytes.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
-use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, PRESETS};
+use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
 use super::tree::Tree;
 use crate::model::{Placed, Route, RouteKey};
 use crate::network::Network;
@@ -16,7 +16,7 @@ pub(super) struct Shared {
     headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
-    proxies: HashMap<[Option<usize>; 4], Arc<Proxy>>,
+    proxies: HashMap<[Option<usize>; 5], Arc<Proxy>>,
 }
 
 impl Shared {
@@ -126,7 +126,7 @@ impl Reader<'_> {
             OwnAction::Wrong => return Resolved::Wrong,
             OwnAction::To(to) => {
                 let value = Action::Proxy(proxy(to, at, levels, shared));
-                return Resolved::Action(Placed::new(value, to.span.clone()));
+                return Resolved::Action(Placed::new(value, to.url.span.clone()));
             }
             OwnAction::Redirect(redirect) => {
                 let value = Action::Redirect(Arc::clone(&redirect.value));
@@ -160,7 +160,7 @@ pub(super) enum Resolved {
 
 /// The upstream that the level `at` says, with its options: those of this level and of the levels below it, and before
 /// them those of levels above every action. What is said between belongs to the action that is replaced.
-fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
+fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
     let first = levels.iter().position(|(_, own)| own.action.is_some());
     let above = &levels[..first.unwrap_or(at)];
     let options = || above.iter().chain(&levels[at..]);
@@ -173,18 +173,22 @@ fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Share
         last(|own| own.path.is_written()),
         last(|own| own.host.is_written()),
         last(|own| own.raw_path.is_written()),
+        last(|own| own.buffer_request.is_written()),
     ];
     let new = || {
         let mut proxy = Proxy {
-            to: to.clone(),
+            to: to.url.clone(),
             path: None,
             host: None,
             raw_path: None,
+            buffer_request: None,
+            proxy_protocol: to.proxy_protocol.clone(),
         };
         for (_, own) in options() {
             own.path.apply(&mut proxy.path);
             own.host.apply(&mut proxy.host);
             own.raw_path.apply(&mut proxy.raw_path);
+            own.buffer_request.apply(&mut proxy.buffer_request);
         }
         Arc::new(proxy)
     };

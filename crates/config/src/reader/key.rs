@@ -33,7 +33,7 @@ impl Reader<'_> {
         let (name, span) = (entry.name, entry.key());
         // `certificate` for `cert`.
         let longer = |key: &&Key| key.name.len() > 3 && name.starts_with(key.name);
-        if matches!(scope, Scope::Tls | Scope::Certificate)
+        if matches!(scope, Scope::Tls | Scope::Certificate | Scope::Listener)
             && let Some(key) = keys::of(scope).find(longer)
         {
             let message = format!("unknown key `{name}` in {}", place(scope));
@@ -90,7 +90,8 @@ impl Reader<'_> {
                 | Scope::Tls
                 | Scope::Certificate
                 | Scope::Preset
-                | Scope::When,
+                | Scope::When
+                | Scope::Listener,
             )
             | None => {
                 self.misspelt_key(scope, name, span);

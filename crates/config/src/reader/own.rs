@@ -8,7 +8,7 @@ use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
 use crate::settings::{
-    ErrorPage, FieldRule, ForwardedHost, Redirect, Respond, StatusPattern, TimeLimit,
+    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, Respond, StatusPattern, TimeLimit,
 };
 use crate::template::Template;
 
@@ -65,6 +65,7 @@ pub(super) struct OwnSettings {
     pub(super) path: Own<Arc<Placed<Template>>>,
     pub(super) host: Own<Placed<ForwardedHost>>,
     pub(super) raw_path: Own<Placed<bool>>,
+    pub(super) buffer_request: Own<Placed<u64>>,
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
@@ -99,9 +100,25 @@ pub(super) struct Block {
 pub(super) enum OwnAction {
     /// It is wrong, so what lies below it has none.
     Wrong,
-    To(Placed<String>),
+    To(OwnTarget),
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
+}
+
+/// The upstream of a `to`, with what `upstream` says of it.
+#[derive(Debug, Clone)]
+pub(super) struct OwnTarget {
+    pub(super) url: Placed<String>,
+    pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
+}
+
+impl From<Placed<String>> for OwnTarget {
+    fn from(url: Placed<String>) -> OwnTarget {
+        OwnTarget {
+            url,
+            proxy_protocol: None,
+        }
+    }
 }
 
 /// A map that is merged by its keys.
@@ -136,6 +153,7 @@ impl OwnSettings {
             path: Own::default(),
             host: Own::default(),
             raw_path: Own::default(),
+            buffer_request: Own::default(),
             option: None,
             allow: Own::default(),
             deny: Own::default(),

@@ -10,7 +10,7 @@ use super::target::Upstreams;
 use super::template::Place;
 use super::value::Text;
 use super::{Entry, Reader, entries};
-use crate::keys::Scope;
+use crate::keys::{BUFFER_MAX, Scope};
 use crate::method::{Method, Methods};
 use crate::model::Placed;
 use crate::network::Network;
@@ -54,6 +54,10 @@ impl Reader<'_> {
             "raw_path" => {
                 own.option.get_or_insert(("raw_path", entry.key()));
                 own.raw_path = self.own_boolean(value);
+            }
+            "buffer_request" => {
+                own.option.get_or_insert(("buffer_request", entry.key()));
+                own.buffer_request = self.own(value, |reader| reader.buffer_request(value));
             }
             "allow" => own.allow = self.own(value, |reader| reader.networks(value)),
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
@@ -216,6 +220,25 @@ impl Reader<'_> {
                     "size",
                     "0 would refuse all content",
                     "write false for no limit, or a size above 0",
+                )),
+                bytes => Ok(bytes),
+            }
+        })?;
+        Some(Placed::new(bytes, value.span()))
+    }
+
+    fn buffer_request(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
+        let bytes = self.unit_value(value, "size", "\"1m\"", |text| {
+            match units::parse_size(text)? {
+                0 => Err(ValueError::new(
+                    "size",
+                    "0 would refuse all content",
+                    "write false, so that content flows, or a size above 0",
+                )),
+                bytes if bytes > BUFFER_MAX => Err(ValueError::new(
+                    "size",
+                    "a core holds at most 64 MiB of content for all requests",
+                    "write \"64m\" or less; without `buffer_request`, content of any size flows",
                 )),
                 bytes => Ok(bytes),
             }

@@ -3,7 +3,7 @@
 /// All keys of this version, each on its line; tables are parted by empty lines.
 pub(crate) const ALL_KEYS: &str = r#"config_version = 1
 listen = [":80"]
-listen_tls = [":443"]
+listen_tls = [":443", { address = ":8443", proxy_protocol = true }]
 trusted_proxies = ["10.0.0.0/8", "unix"]
 certificates = ["certs/*.pem", { cert = "own.pem", key = "own.key" }]
 defaults.tls = true
@@ -55,6 +55,7 @@ to = "app"
 path = "/base{rest}"
 host = "upstream"
 raw_path = false
+buffer_request = "1m"
 allow = ["10.0.0.0/8", "192.0.2.7"]
 deny = ["10.1.0.0/16"]
 methods = ["GET", "POST"]
@@ -86,6 +87,7 @@ timeout.response = false
 
 [upstream.app]
 servers = ["https://app.internal"]
+proxy_protocol = "v2"
 "#;
 
 /// One application.

@@ -178,7 +178,7 @@ async fn connect_stream(
     let limits = &options.client.limits;
     let connector = options.tls.as_ref().map(|tls| tls.connector(handshakes));
     let offer = AlpnOffer::Only(options.protocol);
-    let (transport, timings) = connect(address, connector.as_ref(), offer, limits).await?;
+    let (transport, timings) = connect(address, None, connector.as_ref(), offer, limits).await?;
     if connector.is_some() && transport.protocol() != options.protocol {
         transport.finish();
         let error = TlsError::NoApplicationProtocol;

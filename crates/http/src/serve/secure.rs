@@ -99,9 +99,10 @@ impl<S: Service> Acceptor<S> {
         let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
         let transport = match parked {
             ParkedState::Tls(parked) => parked.unpark(socket),
-            ParkedState::Nothing | ParkedState::Fresh | ParkedState::Multiplexed(_) => {
-                Transport::Plain(socket)
-            }
+            ParkedState::Nothing
+            | ParkedState::Fresh
+            | ParkedState::ProxyHeader(_)
+            | ParkedState::Multiplexed(_) => Transport::Plain(socket),
         };
         match (transport, cause) {
             (Transport::Plain(socket), Cause::Received(first)) => {

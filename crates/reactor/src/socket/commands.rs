@@ -67,6 +67,10 @@ impl Sockets<'_> {
         entry.peer
     }
 
+    pub(super) fn set_peer(&mut self, key: SocketKey, address: SocketAddr) {
+        self.table.entry(key).peer = Some(address);
+    }
+
     pub(super) fn local(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let handle = self.table.entry(key).handle;
         self.table.driver.local(handle)
