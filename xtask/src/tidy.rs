@@ -5,6 +5,7 @@
 
 mod calls;
 mod circles;
+mod document_sizes;
 mod documents;
 mod edges;
 mod exceptions;
@@ -107,6 +108,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     public_items::check(&sources, &mut exceptions, &mut findings);
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
+    document_sizes::check(&texts, &mut findings);
     rule_citations::check(&texts, &mut findings);
     mutants::check(&texts, &mut findings);
     exceptions.report_unused(&mut findings);
