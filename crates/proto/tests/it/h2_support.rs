@@ -30,7 +30,7 @@ pub(crate) struct End {
     pub(crate) now: Duration,
     /// Whether received content is released at once, so that windows reopen.
     pub(crate) releases: bool,
-    /// Requests that are complete and not answered yet.
+    /// Requests that are complete and have no response yet.
     pub(crate) complete: Vec<StreamId>,
     /// Refused requests and their statuses.
     pub(crate) refused: Vec<(StreamId, Status)>,
