@@ -1,4 +1,4 @@
-//! What only endpoints of servers do: deciding about new connections.
+//! The part of endpoints of servers: the decision about new connections.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

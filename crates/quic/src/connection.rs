@@ -17,7 +17,7 @@ use crate::handshakes::Handshake;
 use crate::migration::{AMPLIFICATION_MAX, Migration};
 use crate::packet_key::{self, StreamFrame};
 
-/// Datagrams of one train, and bytes of all of them.
+/// Datagrams of one batch, and bytes of all of them.
 const SEGMENTS_MAX: usize = 64;
 const TRAIN_BYTES_MAX: usize = 65_487;
 
@@ -252,7 +252,7 @@ impl<P: Protocol> Connection<P> {
         self.is_broken.set(true);
     }
 
-    /// What the protocol keeps for this connection; `None` until the handshake is complete.
+    /// The protocol's state for this connection; `None` until the handshake is complete.
     pub fn state(&self) -> Option<&P::State> {
         self.state.get()
     }
@@ -410,7 +410,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// What is to be sent next, in `buffer`.
+    /// Writes the next datagrams to send into `buffer`.
     pub(crate) fn poll_transmit(&self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let (is_pending, room) = {
             let migration = self.migration.borrow();

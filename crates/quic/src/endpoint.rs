@@ -41,11 +41,11 @@ const DATAGRAM_BYTES_MAX: u16 = 1_472;
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the connections of an endpoint carry.
+/// The protocol on the connections of an endpoint.
 ///
 /// The functions are called by the endpoint's task, which holds no borrow meanwhile.
 pub trait Protocol: Sized + 'static {
-    /// What it keeps for each connection.
+    /// Its state for each connection.
     type State: 'static;
 
     /// The code of CONNECTION_CLOSE for a peer that sends what nobody needs (RFC 9000, section 20.2).
@@ -209,7 +209,7 @@ impl<P: Protocol> Endpoint<P> {
         self.0.open.get()
     }
 
-    /// What it has counted.
+    /// The counts of the endpoint.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.counters.read()
@@ -302,7 +302,7 @@ impl<P: Protocol> Shared<P> {
         connection.limit_unacknowledged(self, part.min(limits.unacknowledged_bytes_max));
     }
 
-    /// What is left of the bytes that all connections share.
+    /// The unreserved rest of the bytes that all connections share.
     pub(crate) fn unreserved_bytes(&self) -> u64 {
         let all = self.limits.all_unacknowledged_bytes_max;
         all.saturating_sub(self.reserved.get())
@@ -320,7 +320,7 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// Gives the datagrams of a train to their connections.
+    /// Gives the datagrams of a batch to their connections.
     fn receive(self: &Rc<Self>, train: &Train, now: Instant) {
         for (number, datagram) in train.datagrams().enumerate() {
             if datagram.len() > usize::from(DATAGRAM_BYTES_MAX) {

@@ -89,6 +89,6 @@ fn mtu_discovery() -> MtuDiscoveryConfig {
     config
 }
 
-/// What every path carries (RFC 9000, section 14), and what Ethernet does with IPv6.
+/// Sizes of datagrams: every path carries the least (RFC 9000, section 14), and Ethernet with IPv6 the largest.
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 const DATAGRAM_BYTES_MAX: u16 = 1452;

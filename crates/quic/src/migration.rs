@@ -12,7 +12,7 @@ use quinn_proto::Transmit;
 /// as many bytes as the number of bytes they have received."
 pub(crate) const AMPLIFICATION_MAX: usize = 3;
 
-/// The first datagram to a new address, and an answer to PATH_CHALLENGE from elsewhere: both are padded.
+/// The first datagram to a new address, and a reply to PATH_CHALLENGE from elsewhere: both are padded.
 const PROBE_BYTES: usize = 1_200;
 
 /// Moves to other hosts within [`MOVES_TIME`] that were not validated; datagrams from further ones are ignored.
@@ -62,7 +62,7 @@ impl Migration {
         self.path != self.validated
     }
 
-    /// A datagram has come. False if it is to be ignored: the library could answer it with too much.
+    /// Counts a received datagram. False if it is to be ignored: the library could send too much in reply.
     #[inline]
     pub(crate) fn admits(&mut self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
         from.ip() == self.validated.ip() || self.admits_unvalidated(from, bytes, now)
@@ -103,8 +103,8 @@ impl Migration {
         self.moves = 0;
     }
 
-    /// Counts what comes from a host that is not validated. A datagram from another address than the path is heard if
-    /// the answer that it may have is paid for by all that has come from there: so short ones are heard in the end.
+    /// Counts a datagram from a host that is not validated. A datagram from another address than the path is accepted
+    /// if all bytes from that address pay for the reply to it: short datagrams are therefore accepted in the end.
     #[cold]
     fn admits_unvalidated(&mut self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
         let host = from.ip();
@@ -132,7 +132,7 @@ impl Migration {
         if host != before.ip() {
             self.moves = self.moves(now) + 1;
         }
-        // What was paid for is sent on the path now, which counts it.
+        // The bytes that were paid for are sent on the path now, which counts them.
         if let Some(candidate) = &mut self.candidate
             && candidate.host == host
         {

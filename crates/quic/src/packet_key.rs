@@ -1,4 +1,4 @@
-//! What received packets carry, as their keys see it: the state machine tells neither how much of a stream it holds
+//! The content of received packets, as their keys see it: the state machine tells neither how much of a stream it holds
 //! nor which streams a packet was for.
 //!
 //! Padding at the end of a packet is cut off. The machine takes each byte of it for a frame, and clients fill their
