@@ -194,7 +194,7 @@ impl End {
         }
     }
 
-    /// Answers every complete request: with its content, or with a greeting if it has none.
+    /// Responds to every complete request: with its content, or with a greeting if it has none.
     pub(crate) fn answer(&mut self) {
         for (stream, status) in std::mem::take(&mut self.refused) {
             self.respond(stream, &ResponseHead::new(status), Vec::new(), None);

@@ -218,8 +218,8 @@ impl Role for Client {
         driver.settle_soon();
     }
 
-    /// The server sends its response without the rest of the request (RFC 9114, section 4.1). RFC 9000, section 3.5:
-    /// the answer is a reset with the same code, unless all was sent.
+    /// The server sends its response without the rest of the request (RFC 9114, section 4.1). RFC 9000, section 3.5: a
+    /// reset with the same code follows, unless all was sent.
     fn stopped(driver: &mut Driver<Client>, id: StreamId, code: Code, _: Option<Event>) {
         let Some(stream) = driver.streams.get_mut(&id) else {
             return driver.reset_sending(id, code);
@@ -244,7 +244,7 @@ impl Role for Client {
 
     fn loss(_: &Driver<Client>, _: StreamId, error: Error, code: Code) -> (ResetReason, Code) {
         match error.kind() {
-            // What is left of the request is of no more use.
+            // The rest of the request is of no more use.
             ErrorKind::PeerReset => (ResetReason::Reset, Code::REQUEST_CANCELLED),
             ErrorKind::PeerRefused => (ResetReason::Refused, Code::REQUEST_CANCELLED),
             _ => (ResetReason::Malformed(error), code),

@@ -172,7 +172,7 @@ impl<R: Role> Driver<R> {
     /// Stops what the peer sends on a stream.
     pub(super) fn stop(&self, id: StreamId, code: Code) {
         self.quic(|quic| {
-            // What has ended already is not stopped.
+            // A stream that has ended already is not stopped.
             let _ = quic.recv_stream(stream_of(id)).stop(var_int(code.0));
         });
     }

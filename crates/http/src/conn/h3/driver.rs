@@ -119,10 +119,10 @@ impl Pieces {
     }
 }
 
-/// What the peer may send before it is read.
+/// The bytes that the peer may send before they are read.
 pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
-    /// What QUIC takes for the window: what was granted and is not taken back yet comes on top.
+    /// The window that QUIC has: `bytes`, and above it the credit that was granted and is not taken back yet.
     pub(super) granted: usize,
     /// Memory beyond it that content takes which waits for its reader, as far as all connections share it.
     pub(super) beyond: usize,
@@ -134,7 +134,7 @@ pub(super) struct ReceiveWindow {
     pub(super) is_used_up: bool,
 }
 
-/// What the connections of a listener share, or those to servers with the same options.
+/// The state that the connections of a listener share, or those to servers with the same options.
 pub(crate) struct Shared<R: Role> {
     pub(super) options: Rc<R::Options>,
     pub(super) role: R::Shared,
@@ -300,7 +300,7 @@ impl<R: Role> Driver<R> {
         self.unacknowledged.retain(|other| *other != id);
         self.quic(|quic| {
             let code = var_int(code.0);
-            // What has ended already is not reset.
+            // A stream that has ended already is not reset.
             let _ = quic.send_stream(stream_of(id)).reset(code);
         });
     }

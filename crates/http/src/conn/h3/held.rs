@@ -78,7 +78,7 @@ impl PartialEq for Held {
 
 impl Eq for Held {}
 
-/// What QUIC holds for all streams.
+/// The memory that QUIC holds for all streams.
 #[derive(Default)]
 pub(super) struct HeldMemory {
     /// Datagrams and merged content of which something is unread, by their numbers.

@@ -1,4 +1,4 @@
-//! What the connections of a listener share.
+//! The state that the connections of a listener share.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const IDLE_NOTED: usize = 256;
 /// The part of [`Shared`] that only listeners have.
 pub(crate) struct Listener {
     pub(super) address: SocketAddr,
-    /// Starts an exchange: there is none if the request was answered before.
+    /// Starts an exchange; without one if the request has a response already.
     pub(super) start: Box<StartExchange>,
     /// Open connections.
     pub(super) connections: RefCell<Slab<Weak<Conn<Server>>>>,
@@ -35,7 +35,7 @@ pub(crate) struct Listener {
 
 pub(super) type StartExchange = dyn Fn(&Rc<Conn<Server>>, StreamId, Option<Exchange>);
 
-/// What the connections of a listener share; it serves them with `service`.
+/// The state that the connections of a listener share; it serves them with `service`.
 pub(crate) fn shared<S: Service>(
     service: Rc<S>,
     options: Rc<ServeOptions>,

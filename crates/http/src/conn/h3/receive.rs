@@ -1,4 +1,4 @@
-//! What peers send: messages, and the streams beside them.
+//! Receiving from peers: messages, and the streams beside them.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -285,7 +285,7 @@ impl<R: Role> Driver<R> {
             Event::Refused { error } => {
                 stream.awaits_head = false;
                 R::refused(self, id, error, &received);
-                // What is left of the request is read with the same memory.
+                // The rest of the request is read with the same memory.
                 drop(received);
                 R::discard_refused(self, id);
             }

@@ -63,13 +63,13 @@ pub(crate) trait Role: Sized + 'static {
     /// The machine has refused a request; `received` has the fields before the fault.
     fn refused(_: &mut Driver<Self>, _: StreamId, _: Error, _: &Received) {}
 
-    /// What is left of a refused request is read.
+    /// The rest of a refused request is read.
     fn discard_refused(_: &mut Driver<Self>, _: StreamId) {}
 
     /// A head has come in part.
     fn head_incomplete(_: &mut Driver<Self>) {}
 
-    /// What came beside the requests was read.
+    /// Input beside the requests was read.
     fn beside_read(_: &mut Driver<Self>) {}
 
     /// The peer accepts no requests from this stream on.

@@ -200,7 +200,7 @@ impl<R: Role> Driver<R> {
             {
                 self.schedule.add(id, stream.priority);
             }
-            // What goes wrong is noted in the exchange.
+            // A failure is noted in the exchange.
             let _ = conclude_sent(self, id, &Ok(sent));
             R::queued_sent(self, id);
         }

@@ -46,9 +46,9 @@ pub(crate) struct Server {
     pub(super) last_response: Option<Instant>,
     /// Streams whose heads have not come completely.
     pub(super) heads: DueStreams<StreamId>,
-    /// Streams that are answered and not yet received to their end.
+    /// Streams whose response is sent and whose request is not yet received to its end.
     pub(super) lingering: DueStreams<Discarded<StreamId>>,
-    /// Streams that are answered, with the rest of the response queued.
+    /// Streams whose response is complete, with the rest of it queued.
     pub(super) unsent_rests: DueStreams<StreamId>,
     /// The memory of incomplete heads, if it is much.
     pub(super) partial_charge: HeadCharge,
@@ -102,7 +102,7 @@ impl Conn<Server> {
         let is_charged = head.charge(driver.limits());
         drop(driver);
         let id = ExchangeId::from(stream);
-        // What comes behind CONNECT belongs to the tunnel, if there will be one.
+        // Bytes behind CONNECT belong to the tunnel, if there will be one.
         let body = match is_done {
             true => RecvBody::complete(length),
             false if is_connect => RecvBody::empty(),
@@ -280,7 +280,7 @@ impl Role for Server {
             _ if driver.streams.get(&id).is_some_and(is_sending) => {
                 driver.lose(id, &ResetReason::Reset, code);
             }
-            // RFC 9000, section 3.5: the answer is a reset, unless all was acknowledged.
+            // RFC 9000, section 3.5: a reset follows, unless all was acknowledged.
             _ => driver.reset_sending(id, Code::NO_ERROR),
         }
     }
@@ -418,7 +418,7 @@ impl Driver<Server> {
         self.make_room();
     }
 
-    /// What was queued of a response was sent, if that is so: what is left of the request has a moment more.
+    /// Notes that all queued bytes of a response were sent, if they were: the rest of the request has a moment more.
     pub(super) fn end_rest(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get(&id) else {
             return;
@@ -475,7 +475,7 @@ impl Driver<Server> {
         });
     }
 
-    /// Answers a request that exceeds a limit.
+    /// Responds to a request that exceeds a limit.
     pub(super) fn refuse_request(&mut self, id: StreamId, error: Error, received: &Received) {
         refuse_request(self, id, refusal_of(error), &received.request);
     }
@@ -520,7 +520,7 @@ impl ServerFraming for Driver<Server> {
         if head.fields.contains(blitz_proto::Name::Priority) {
             self.note_priority(id);
         }
-        // What is whole leaves with its content, or at once with its end.
+        // A complete message leaves with its content, or at once with its end.
         let is_tunnel = length == BodyLength::Empty && self.machine.sends_body(id);
         if !is_whole || is_tunnel {
             self.write(id, Chunk::from(""));

@@ -1,4 +1,5 @@
-//! What QUIC holds of streams because nobody has read it: content that waits for its reader, or behind a gap.
+//! The bytes that QUIC holds of streams because nobody has read them: content that waits for its reader, or behind a
+//! gap.
 
 use std::collections::BinaryHeap;
 use std::mem;
@@ -78,7 +79,7 @@ struct Places {
     heaps: u64,
 }
 
-/// What can be read of a stream.
+/// The readable bytes of a stream.
 #[derive(Clone, Copy)]
 pub(super) struct Coming {
     /// The offset behind the frames of it in `fresh`, if QUIC merges none of them and holds nothing else.
@@ -172,8 +173,8 @@ impl Unread {
         }
     }
 
-    /// What was `coming` of a stream was read from one offset until another, in pieces of at most `piece_bytes`. `pieces`
-    /// counts the last one as well, which did not come.
+    /// The bytes of a stream that were `coming` were read from one offset until another, in pieces of at most
+    /// `piece_bytes`. `pieces` counts the last one as well, which did not come.
     pub(super) fn read(
         &mut self,
         id: StreamId,
@@ -340,9 +341,9 @@ impl<R: Role> Driver<R> {
         self.shared.windows_grown.set(others + self.window.beyond);
     }
 
-    /// What a client may make QUIC hold is limited by the window, but not if it sends little content in large
-    /// datagrams or many small pieces: a datagram is held as long as a part of it is, and each piece takes memory,
-    /// however small it is.
+    /// The window limits the bytes that a client makes QUIC hold, except for a client that sends little content in
+    /// large datagrams or many small pieces: a datagram is held as long as a part of it is, and each piece takes
+    /// memory, however small it is.
     pub(super) fn holds_too_much(&self) -> bool {
         let limits = &self.limits().quic;
         let unread = &self.unread;
@@ -514,7 +515,7 @@ mod tests {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
         unread.come(id, &byte(500), 0);
         assert_eq!(sums(&unread), (1, 1_200, 1));
-        // What comes twice is held twice, and may have filled the gap.
+        // A duplicate is held twice, and may have filled the gap.
         unread.come(id, &byte(500), 0);
         assert_eq!(sums(&unread), (2, 1_200, 2));
         let filling = StreamFrame {
@@ -633,7 +634,7 @@ mod tests {
         assert!(unread.held.bytes > 1);
     }
 
-    /// What came twice is dropped when it is reached, and may have more merged until then.
+    /// A duplicate is dropped when it is reached, and may have more merged until then.
     #[test]
     fn what_came_twice_is_held_until_it_is_reached() {
         let (id, mut unread) = (StreamId::new(0), Unread::default());

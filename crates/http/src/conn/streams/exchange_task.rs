@@ -15,7 +15,7 @@ pub(in crate::conn) trait WithTasks: ServerFraming {
 
 type Id<C> = <<C as Link>::Framing as Framing>::Id;
 
-/// Runs an exchange; there is none if the request was answered before.
+/// Runs an exchange; there is none if the request has a response already.
 pub(in crate::conn) async fn run<C, S>(
     conn: Rc<C>,
     service: Rc<S>,

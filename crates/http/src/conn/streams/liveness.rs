@@ -1,15 +1,15 @@
 //! Whether the peer is still reachable.
 //!
-//! A dead connection would hold all requests of a core until their deadlines. So a server that is silent
-//! while requests wait is sent PING, gets no more requests until a byte arrives, and is disconnected
-//! when none does. One that answers PING and nothing else, as it may with long polls, is sent PING ever
-//! more rarely, because servers limit PINGs.
+//! A dead connection would hold all requests of a core until their deadlines. A server that is silent while requests
+//! wait therefore gets PING, gets no more requests until a byte arrives, and is disconnected when none does. A server
+//! that acknowledges PING and sends nothing else, as with long polls, gets PING ever more rarely, because servers limit
+//! PINGs.
 
 use std::time::Instant;
 
 use blitz_proto::Limits;
 
-/// How much longer the next silence may be, each time that nothing but PING was answered.
+/// The growth of the permitted silence, each time that nothing but an acknowledgement of PING arrives.
 const SILENCE_GROWTH: u32 = 4;
 /// How often it grows.
 const SILENCE_STEPS_MAX: u32 = 3;
@@ -38,11 +38,11 @@ pub(in crate::conn) enum Next {
     Later,
 }
 
-/// What to do about a silence.
+/// The action on a silence.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::conn) enum Silence {
     Wait(Instant),
-    /// Send PING now, and wait for its answer until then.
+    /// Send PING now, and wait for its acknowledgement until then.
     Ping(Instant),
     Over,
 }

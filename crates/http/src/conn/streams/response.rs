@@ -40,7 +40,7 @@ pub(in crate::conn) fn poll_head<D: Requesting>(
     Poll::Pending
 }
 
-/// What follows a head.
+/// The kind of message that follows a head.
 fn kind_of<D: Requesting>(driver: &mut D, id: D::Id, head: &ResponseHead) -> ReceivedKind {
     if head.status.is_informational() {
         return ReceivedKind::Informational;

@@ -19,7 +19,7 @@ pub(in crate::conn) fn is_short(share: usize, limits: &Limits) -> bool {
     share < share_max(limits) / 2
 }
 
-/// What a stream may hold on an idle core, in bytes.
+/// The share of a stream on an idle core, in bytes.
 pub(in crate::conn) fn share_max(limits: &Limits) -> usize {
     limits.stream_buffer_bytes_max.min(FAIR_SHARE_MAX)
 }

@@ -14,7 +14,7 @@ use crate::exchange::{Body, ExchangeState, wake};
 use crate::recycle::Pooled;
 use crate::tls::TlsError;
 
-/// What a connection keeps for each of its streams.
+/// A connection's state of each of its streams.
 pub(in crate::conn) type Streams<Id, State> = HashMap<Id, State, BuildHasherDefault<StreamHasher>>;
 
 /// Numbers of streams ascend, and the machine bounds the number of open streams, so a peer cannot choose
@@ -46,21 +46,21 @@ pub(in crate::conn) struct Stream {
     pub(in crate::conn) parts: VecDeque<Slice>,
     pub(in crate::conn) trailers: Option<Pooled<Fields>>,
     pub(in crate::conn) sending: Sending,
-    /// What a client waits for before the body.
+    /// On a client: the response head, until the body follows.
     pub(in crate::conn) response: Response,
     /// The request is CONNECT, so that a 2xx opens a tunnel.
     pub(in crate::conn) is_connect: bool,
-    /// It is answered, and has no task any more; the rest of the request is passed over.
+    /// Its response is complete, and it has no task any more; the rest of the request is discarded.
     pub(in crate::conn) is_lingering: bool,
 }
 
 /// Content of our message that waits.
 pub(in crate::conn) struct Sending {
-    /// What no window was open for.
+    /// Bytes for which no window was open.
     pub(in crate::conn) queue: VecDeque<Chunk>,
     /// Bytes in it.
     pub(in crate::conn) queued: usize,
-    /// What follows when the queue is empty.
+    /// The end that follows when the queue is empty.
     pub(in crate::conn) end: Ending,
     /// Woken at `wake_at` bytes or less.
     pub(in crate::conn) writer: Option<Waker>,
