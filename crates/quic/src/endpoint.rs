@@ -27,10 +27,10 @@ use crate::limits::Limits;
 use crate::packet_key;
 use crate::timers::Timers;
 
-/// Trains that are received before connections are driven.
+/// Batches that are received before connections are driven.
 const TRAINS_PER_POLL: usize = 16;
 
-/// Trains that one connection sends before others have their turn.
+/// Batches that one connection sends before others have their turn.
 const TRAINS_PER_CONNECTION: usize = 4;
 
 /// Bytes of a datagram, as both ends announce (`max_udp_payload_size` in RFC 9000, section 18.2): of an Ethernet frame
