@@ -1,7 +1,7 @@
-//! Migration of a connection (RFC 9000, section 9): which datagrams from other addresses are heard, how much may be
-//! sent there, and which address is validated.
+//! Migration of a connection (RFC 9000, section 9): which datagrams from other addresses are accepted, how many bytes
+//! may be sent there, and which address is validated.
 //!
-//! Methods that are called for each datagram return at once while the client is where it was validated.
+//! Methods that are called for each datagram return at once while the client is at its validated address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ const PROBE_BYTES: usize = 1_200;
 const MOVES_MAX: u32 = 4;
 const MOVES_TIME: Duration = Duration::from_secs(10);
 
-/// Where a client is.
+/// The address of a client.
 pub(crate) struct Migration {
     /// The last address that was validated.
     validated: SocketAddr,
-    /// Where the library sends to.
+    /// The address that the library sends to.
     path: SocketAddr,
-    /// The host without validation that a datagram came from last.
+    /// The unvalidated host that last sent a datagram.
     candidate: Option<Candidate>,
     /// Moves that count, and since when.
     moves: u32,
@@ -56,7 +56,7 @@ impl Migration {
         self.validated
     }
 
-    /// Whether the library sends to an address that is not validated as far as is known.
+    /// Whether the library sends to an address that is not known to be validated.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         self.path != self.validated
@@ -77,7 +77,7 @@ impl Migration {
         }
     }
 
-    /// Bytes that may be sent to where the library sends; `None` if its host is validated.
+    /// Bytes that may be sent to the library's address; `None` if its host is validated.
     #[inline]
     pub(crate) fn room(&self) -> Option<usize> {
         let host = self.path.ip();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(migration.room(), Some(3 * 401));
         migration.note_sent(&sent(new, 1_200));
         assert_eq!(migration.room(), Some(3));
-        // On the path all are heard, because the room limits what is sent.
+        // On the path all are accepted, because the room limits the sent bytes.
         assert!(migration.admits(new, 20, now));
         assert_eq!(migration.room(), Some(63));
         migration.note_sent(&sent(home, 1_200));
