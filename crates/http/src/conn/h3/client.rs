@@ -36,8 +36,8 @@ pub(crate) struct Client {
     tls: Option<Rc<TlsInfo>>,
     /// Tasks that wait to begin a request.
     waiters: Rc<Waiters>,
-    /// Streams for the next requests. The server learns of a stream when something is sent on it, and the library says
-    /// only so how many streams the server allows.
+    /// Streams for the next requests. The server learns of a stream when something is sent on it. Opening streams is
+    /// the only way to learn from the library how many streams the server allows.
     opened: VecDeque<quinn_proto::StreamId>,
     /// Requests that are about to begin.
     reserved: usize,
@@ -88,7 +88,7 @@ impl Driver<Client> {
         self.role.opened.len().saturating_sub(self.role.reserved)
     }
 
-    /// Sends the head of a request whose place was reserved; whether content follows.
+    /// Sends the head of a request whose stream was reserved. Returns whether content follows.
     fn start_request(
         &mut self,
         head: &RequestHead,

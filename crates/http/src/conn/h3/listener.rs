@@ -25,11 +25,11 @@ pub(crate) struct Listener {
     pub(super) start: Box<StartExchange>,
     /// Open connections.
     pub(super) connections: RefCell<Slab<Weak<Conn<Server>>>>,
-    /// Connections that had been idle longest when it was looked, the longest last.
+    /// The connections that had been idle longest at the last look, the longest last.
     pub(super) idle: RefCell<Vec<Weak<Conn<Server>>>>,
     /// Woken when the last connection is gone.
     pub(super) empty: RefCell<Option<Waker>>,
-    /// New connections are told to go at once.
+    /// New connections get GOAWAY at once.
     pub(super) is_draining: Cell<bool>,
 }
 
@@ -75,7 +75,7 @@ impl Shared<Server> {
         !noted.is_empty()
     }
 
-    /// Tells all clients to go, and new ones at once.
+    /// Sends GOAWAY to all clients, and to new ones at once.
     pub(crate) fn drain_all(&self) {
         self.role.is_draining.set(true);
         let all: Vec<Rc<Conn<Server>>> = {

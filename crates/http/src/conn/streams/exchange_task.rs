@@ -1,4 +1,4 @@
-//! The task of an exchange: drives the service; behind it, watches the client and the deadlines.
+//! The task of an exchange: it drives the service, and then watches the client and the deadlines.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

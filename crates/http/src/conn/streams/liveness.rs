@@ -16,9 +16,9 @@ const SILENCE_STEPS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(in crate::conn) struct Liveness {
-    /// When bytes last arrived, or when the first request began to wait since.
+    /// The time at which bytes last arrived, or a later time at which the first request began to wait.
     heard: Instant,
-    /// When PING was sent, if nothing came since.
+    /// The time at which PING was sent, if nothing has arrived since.
     pinged: Option<Instant>,
     /// Bytes arrived since a request last began to wait.
     is_heard: bool,
@@ -149,13 +149,12 @@ mod tests {
         }
         liveness.expect(at(6));
         assert_eq!(liveness.check(at(6), &limits()), Silence::Ping(at(26)));
-        // Nor does it lift the doubt.
+        // It does not lift the doubt either.
         liveness.expect(at(7));
         assert!(liveness.is_ping_pending());
     }
 
-    /// A gRPC server ends a connection with the fourth PING in a row that comes within five minutes
-    /// of the one before.
+    /// A gRPC server ends a connection at the fourth PING in a row that comes within five minutes of the one before.
     #[test]
     fn a_server_that_answers_nothing_but_ping_is_sent_it_ever_more_rarely() {
         let began = Instant::now();

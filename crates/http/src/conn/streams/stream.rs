@@ -70,9 +70,8 @@ pub(in crate::conn) struct Sending {
 }
 
 impl Sending {
-    /// Queues content. Pieces of less than
-    /// `slice_bytes_min` are copied together while they wait: each alone would occupy a receive buffer,
-    /// and a place in the queue that is larger than itself (rule 3).
+    /// Queues content. Pieces of less than `slice_bytes_min` are copied together while they wait: each alone would
+    /// occupy a receive buffer, and an entry in the queue that is larger than itself (rule 3).
     pub(in crate::conn) fn push(&mut self, chunk: Chunk, slice_bytes_min: usize) {
         if chunk.len() >= slice_bytes_min {
             return self.queue.push_back(chunk);
@@ -113,7 +112,7 @@ impl Stream {
         })
     }
 
-    /// Drops all that it holds of messages.
+    /// Drops all content of messages.
     pub(in crate::conn) fn drop_content(&mut self) {
         self.parts.clear();
         self.trailers = None;
@@ -123,8 +122,7 @@ impl Stream {
         self.response.clear();
     }
 
-    /// Makes a stream that was used before, and has no content any more, as good as new. Its timer may
-    /// go off for nothing.
+    /// Resets the state of a stream that was used before and has no content any more. Its timer may go off for nothing.
     pub(in crate::conn) fn renew(&mut self) {
         self.exchange.clear();
         self.sending.writer = None;
@@ -139,7 +137,7 @@ impl Stream {
         self.parts.capacity() + self.sending.queue.capacity() <= 16
     }
 
-    /// Takes out what was received and not taken; how many bytes that were.
+    /// Takes out the bytes that were received and not taken. Returns their number.
     pub(in crate::conn) fn drain_parts(&mut self) -> usize {
         self.parts.drain(..).map(|part| part.len()).sum()
     }
