@@ -5,6 +5,7 @@
 
 mod calls;
 mod circles;
+mod document_sizes;
 mod documents;
 mod edges;
 mod exceptions;
@@ -109,6 +110,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
     reference::check(&texts, &mut findings);
+    document_sizes::check(&texts, &mut findings);
     rule_citations::check(&texts, &mut findings);
     mutants::check(&texts, &mut findings);
     exceptions.report_unused(&mut findings);

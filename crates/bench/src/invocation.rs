@@ -1,4 +1,4 @@
-//! What all benchmarks share: the programs, the folder of the results, and the facts about the call.
+//! The common parts of all benchmarks: the programs, the folder of the results, and the facts about the call.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ const SECRETS: [&str; 12] = [
     "token",
 ];
 
-/// What stands in the place of a secret.
+/// The mark for a secret that was left out.
 const LEFT_OUT: &str = "…";
 
 /// The command in the syntax of a shell, without secrets and without the flags that name places of this machine. The

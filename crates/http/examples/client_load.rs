@@ -49,7 +49,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A server that answers everything with a few bytes.
+/// A server that responds to every request with a few bytes.
 fn start(config: &Config, protocol: Protocol) -> Result<(Address, blitz_http::Cores), Failure> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = made.signing_key.serialize_pem();

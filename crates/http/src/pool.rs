@@ -262,7 +262,8 @@ impl Upstream {
         }
     }
 
-    /// What [`checkout`](Upstream::checkout) would return at once; `None` if it would wait.
+    /// The connection that [`checkout`](Upstream::checkout) would return at once; `None` if it would
+    /// wait.
     #[must_use]
     pub fn take_ready(&self) -> Option<Connection> {
         match self.is_exclusive() {

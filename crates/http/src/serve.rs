@@ -31,7 +31,7 @@ use crate::free_list::FreeList;
 use crate::options::ServeOptions;
 use crate::transport::{ParkedTransport, Transport};
 
-/// After this time without a connection, none waits any more: clients answer a SYN-ACK within a round trip.
+/// After this time without a connection, none waits any more: clients acknowledge a SYN-ACK within a round trip.
 const ADMIT_LAST_SILENCE: Duration = Duration::from_millis(50);
 
 /// How long connections are admitted while draining.

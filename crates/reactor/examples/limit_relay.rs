@@ -88,7 +88,7 @@ fn relay(options: &Options, listener: &TcpListener) -> io::Result<Counters> {
     Ok(relay.counters)
 }
 
-/// What a completion belongs to; the upper half of its user data, the lower is the descriptor.
+/// The operation of a completion: the upper half of its user data; the lower half is the descriptor.
 const ACCEPT: u64 = 1 << 32;
 const CONNECT: u64 = 2 << 32;
 const RECEIVE: u64 = 3 << 32;

@@ -1,4 +1,4 @@
-//! What makes the loads of two results the same.
+//! The facts in which two results must agree so that their loads are the same.
 
 use std::path::Path;
 

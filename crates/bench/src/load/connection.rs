@@ -26,7 +26,7 @@ pub(super) struct Line {
     failures: Cell<u32>,
 }
 
-/// What a stream gets that wants to send a request.
+/// The result for a stream that wants to send a request.
 pub(super) enum Attempt {
     /// `has_waited` if it was not there at once.
     Ready {
@@ -45,7 +45,7 @@ enum State {
     Open(ClientConnection),
 }
 
-/// What a stream does to get a connection.
+/// The next step of a stream towards a connection.
 enum Step {
     Use(ClientConnection),
     /// `has_ended` if the server has closed the connection that was there.

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Who comes first is served first: without an order, a stream whose response ends would send its next request before
+/// The first to come is served first: without an order, a stream whose response ends would send its next request before
 /// all that wait.
 #[derive(Default)]
 pub(super) struct Turns(RefCell<VecDeque<Rc<Place>>>);

@@ -1,6 +1,6 @@
 //! `blitz bench all`: every benchmark, one after the other, each as a process of its own.
 //!
-//! What has ended is recorded in a file after each benchmark, so that an interrupted run continues where it was.
+//! Completed benchmarks are recorded in a file after each of them, so that an interrupted run continues there.
 
 mod process;
 mod state;

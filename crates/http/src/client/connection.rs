@@ -231,7 +231,7 @@ fn multiplex(
 
 type Shared = multiplexed::Shared<multiplexed::Client>;
 
-/// What the connections of this core with the same options share.
+/// The state that the connections of this core with the same options share.
 fn shared_by_core(options: &Rc<ClientOptions>) -> Rc<Shared> {
     SHARED.with_borrow_mut(|all| {
         all.retain(|shared| shared.strong_count() > 0);

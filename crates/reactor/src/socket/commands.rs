@@ -109,7 +109,7 @@ impl Sockets<'_> {
                 if !is_pending && receiving.is_more_likely() && receiving.wants_large() {
                     self.receive_now(key);
                     let receiving = &self.table.entry(key).receiving;
-                    // What was received, or the end, which the next call finds; not more than once.
+                    // The next call finds the received bytes, or the end; not more than once.
                     if receiving.is_readable() {
                         return self.poll_receive(key, cx);
                     }

@@ -40,7 +40,7 @@ fn io_uring_that_is_chosen_and_would_kill_is_an_error() {
     }
 }
 
-/// Docker's profile: the kernel answers EPERM.
+/// Docker's profile: the kernel returns EPERM.
 #[test]
 fn filters_that_do_not_kill_are_left_to_the_driver() {
     let ran = run_filtered(
