@@ -2,7 +2,7 @@
 //! client in CPU time.
 //!
 //! ```text
-//! cargo run --release --package blitz-http --example client_load -- h3 32 5
+//! cargo run --profile dist --package blitz-http --example client_load -- h3 32 5
 //! ```
 //!
 //! The arguments are the version (`h1`, `h2` or `h3`), the requests at a time, and the seconds.

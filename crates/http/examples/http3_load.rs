@@ -1,7 +1,7 @@
 //! Load for an HTTP/3 server: many requests at a time on each of many connections, with the client of `h3` and `quinn`.
 //!
 //! ```text
-//! cargo run --release --package blitz-http --example http3_load -- \
+//! cargo run --profile dist --package blitz-http --example http3_load -- \
 //!     https://localhost:8443/hello --ca ~/.local/state/blitz/ca.pem -c 32 -m 32 -t 10
 //! ```
 //!

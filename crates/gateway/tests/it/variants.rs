@@ -104,7 +104,6 @@ scenarios! {
             ("/admin", "guest", 403),
             ("/admin", "Staff", 403),
             ("/admin;x", "guest", 400),
-            ("/x/..%2fadmin", "guest", 400),
             ("/adm%69n", "guest", 403),
             ("/other;x", "guest", 200),
         ] {
