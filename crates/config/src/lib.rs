@@ -7,6 +7,7 @@
 mod diagnostic;
 mod document;
 mod environment;
+mod format;
 mod keys;
 mod method;
 mod model;
@@ -15,15 +16,17 @@ mod path;
 mod pattern;
 mod process;
 mod reader;
+mod repair;
 mod schema;
 mod settings;
 mod suggestion;
 mod template;
 mod units;
 
-pub use diagnostic::{Diagnostic, Severity, render, to_json};
+pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
+pub use format::format;
 pub use keys::{CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
 pub use model::{CertificateFile, Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
@@ -31,6 +34,7 @@ pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::read;
+pub use repair::repair;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
