@@ -14,9 +14,11 @@ mod development;
 mod doctor;
 mod effective;
 mod explain;
+mod fmt;
 mod heading;
 mod http3;
 mod issue;
+mod line_diff;
 mod listen;
 mod listeners;
 mod load;
@@ -66,7 +68,8 @@ Examples:
       trust the load balancers in front of Blitz
   blitz run --config blitz.toml
       sites, routes and certificates of a file; `blitz check` finds its
-      mistakes, `blitz reload` has the running process read it again
+      mistakes, `blitz fmt` tidies it, `blitz reload` has the running
+      process read it again
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor
@@ -98,6 +101,8 @@ enum Command {
     Run(Box<run::RunArguments>),
     /// Check a configuration file and the files that it names; nothing is started
     Check(check::CheckArguments),
+    /// Write configuration files in the canonical form
+    Fmt(fmt::FmtArguments),
     /// Print what a configuration file makes of a request; nothing is sent
     Explain(explain::ExplainArguments),
     /// Print the effective configuration
@@ -133,6 +138,7 @@ fn main() -> ExitCode {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Fmt(arguments)) => fmt::run(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Config(arguments)) => effective::run(&arguments),
         Some(Command::Schema) => {

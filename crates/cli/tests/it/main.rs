@@ -8,6 +8,7 @@ mod bench_supervised;
 mod config_file;
 mod doctor;
 mod examples;
+mod fmt;
 mod https;
 mod known_truth;
 mod load;
