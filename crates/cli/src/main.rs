@@ -7,16 +7,21 @@ mod bench;
 mod cert;
 mod check;
 mod config;
+mod config_diff;
 mod conflicts;
 mod constraints;
 mod control;
+mod control_client;
 mod development;
+mod differences;
 mod doctor;
 mod effective;
 mod explain;
+mod explanation;
 mod fmt;
 mod heading;
 mod http3;
+mod in_use;
 mod issue;
 mod line_diff;
 mod listen;
@@ -68,8 +73,8 @@ Examples:
       trust the load balancers in front of Blitz
   blitz run --config blitz.toml
       sites, routes and certificates of a file; `blitz check` finds its
-      mistakes, `blitz fmt` tidies it, `blitz reload` has the running
-      process read it again
+      mistakes, `blitz fmt` tidies it, `blitz config diff` says what
+      `blitz reload` would change in the running process
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor

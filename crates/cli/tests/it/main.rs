@@ -19,6 +19,7 @@ mod process_limits;
 mod process_settings;
 mod reload_listeners;
 mod run;
+mod running_config;
 mod service_manager;
 mod timeouts;
 mod tuning;
