@@ -6,6 +6,7 @@ mod announce;
 mod bench;
 mod cert;
 mod check;
+mod completions;
 mod config;
 mod config_diff;
 mod conflicts;
@@ -50,7 +51,7 @@ mod watch;
 use std::env;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,6 +115,8 @@ enum Command {
     Config(effective::ConfigArguments),
     /// Print the JSON Schema of configuration files, for editors
     Schema,
+    /// Print completions for a shell: bash, zsh or fish
+    Completions(completions::CompletionsArguments),
     /// Ask a running Blitz to read its configuration file again
     Reload(reload::ReloadArguments),
     /// Issue a certificate for development, with a local authority
@@ -150,6 +153,9 @@ fn main() -> ExitCode {
             output::print(&blitz_config::schema());
             ExitCode::SUCCESS
         }
+        Some(Command::Completions(arguments)) => {
+            completions::run(&arguments, &mut Arguments::command())
+        }
         Some(Command::Reload(arguments)) => reload::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),
@@ -161,8 +167,6 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@
 mod bench_all;
 mod bench_regression;
 mod bench_supervised;
+mod completions;
 mod config_file;
 mod doctor;
 mod examples;
