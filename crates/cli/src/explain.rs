@@ -1,5 +1,7 @@
 //! `blitz explain`: the way of a request through the sites of a file, without sending it.
 
+mod question;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,13 +11,15 @@ use blitz_gateway::{
     Explanation, Outcome, Rejection, Sites, TrustedProxies, TrustedProxy, Verdict, explain,
 };
 use blitz_http::{Peer, RequestHead, Scheme, is_authority};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
 use crate::check::Format;
 use crate::config::{self, ConfigFile};
 use crate::explanation::{self, About, Line};
 use crate::{config_diff, control_client, effective, output};
+
+pub(crate) use question::Question;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +31,9 @@ Examples:
   blitz explain GET https://app.example/ --format json    one object
 
 The exit code is 1 if the file has mistakes, or if no process answers with --running.";
+
+/// The client of a question that names none.
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -67,78 +74,6 @@ pub(crate) struct ExplainArguments {
     #[arg(long, value_name = "PATH", requires = "running")]
     control: Option<PathBuf>,
 }
-
-/// What is asked of a configuration.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Question {
-    method: String,
-    url: String,
-    headers: Vec<String>,
-    from: IpAddr,
-    /// All routes of this host, in place of a request.
-    routes: Option<String>,
-    format: Format,
-}
-
-impl Question {
-    fn new(arguments: &ExplainArguments) -> Question {
-        Question {
-            method: arguments.method.clone().unwrap_or_default(),
-            url: arguments.url.clone().unwrap_or_default(),
-            headers: arguments.headers.clone(),
-            from: arguments.from,
-            routes: arguments.routes.clone(),
-            format: arguments.format,
-        }
-    }
-
-    /// The question of a query.
-    ///
-    /// # Errors
-    /// A name or a value is unknown.
-    pub(crate) fn of_pairs(pairs: Vec<(String, String)>) -> Result<Question, String> {
-        let mut question = Question {
-            method: "GET".to_owned(),
-            url: String::new(),
-            headers: Vec::new(),
-            from: LOCALHOST,
-            routes: None,
-            format: Format::Text,
-        };
-        for (name, value) in pairs {
-            let wrong = || format!("`{name}` cannot be {value}");
-            match name.as_str() {
-                "method" => question.method = value,
-                "url" => question.url = value,
-                "header" => question.headers.push(value),
-                "routes" => question.routes = Some(value),
-                "from" => question.from = value.parse().map_err(|_| wrong())?,
-                "format" => {
-                    question.format = Format::from_str(&value, false).map_err(|_| wrong())?
-                }
-                _ => return Err(format!("a question has no `{name}`")),
-            }
-        }
-        Ok(question)
-    }
-
-    /// The query of the question.
-    fn pairs(&self) -> Vec<(&'static str, String)> {
-        let mut pairs = match &self.routes {
-            Some(host) => vec![("routes", host.clone())],
-            None => vec![("method", self.method.clone()), ("url", self.url.clone())],
-        };
-        pairs.extend(self.headers.iter().map(|line| ("header", line.clone())));
-        pairs.push(("from", self.from.to_string()));
-        if self.format == Format::Json {
-            pairs.push(("format", "json".to_owned()));
-        }
-        pairs
-    }
-}
-
-/// The client of a question that names none.
-const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
     match text(arguments) {
