@@ -24,7 +24,7 @@ const LISTEN: &str = ":80";
 const LISTEN_TLS: &str = ":443";
 
 /// The largest configuration file.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The variable of the environment that names the file.
 const VARIABLE: &str = "BLITZ_CONFIG";
@@ -69,12 +69,23 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read. Mistakes in it are [diagnostics](ConfigFile::report).
     pub(crate) fn load(path: &Path, request_trailers: bool) -> Result<ConfigFile, String> {
-        let path = match path.is_dir() {
-            true => path.join(FILE_NAME),
-            false => path.to_owned(),
-        };
+        let path = file_in(path);
         let started = SystemTime::now();
         let document = document(&path)?;
+        Ok(ConfigFile {
+            started,
+            ..ConfigFile::of_document(document, &path, request_trailers)
+        })
+    }
+
+    /// The same of a text that was read from this file.
+    pub(crate) fn of_document(
+        document: Document,
+        path: &Path,
+        request_trailers: bool,
+    ) -> ConfigFile {
+        let path = file_in(path);
+        let started = SystemTime::now();
         let (mut configuration, mut diagnostics) = blitz_config::read(&document, &variables());
         let folder = path.parent().unwrap_or(Path::new(""));
         if let Some(Socket::Path(socket)) = socket_of(&mut configuration) {
@@ -119,7 +130,7 @@ impl ConfigFile {
         files.extend(site_certificates::watched(&configuration, folder));
         secrets::hide_in(&mut diagnostics, &document);
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
-        Ok(ConfigFile {
+        ConfigFile {
             document,
             diagnostics,
             configuration,
@@ -130,7 +141,12 @@ impl ConfigFile {
             certificates,
             files,
             started,
-        })
+        }
+    }
+
+    /// Its text.
+    pub(crate) fn document(&self) -> &Document {
+        &self.document
     }
 
     /// Watches all files that it was read from, if it says so.
@@ -200,9 +216,17 @@ impl ConfigFile {
     }
 }
 
+/// The file that a path means: in a folder its `blitz.toml`.
+pub(crate) fn file_in(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(FILE_NAME),
+        false => path.to_owned(),
+    }
+}
+
 /// # Errors
 /// The problem and the remedy.
-fn document(path: &Path) -> Result<Document, String> {
+pub(crate) fn document(path: &Path) -> Result<Document, String> {
     let content = loaded_file::read_regular(path, FILE_BYTES_MAX);
     let text = content.and_then(|content| {
         String::from_utf8(content).map_err(|_| io::Error::other("it is not UTF-8"))
@@ -220,7 +244,7 @@ fn parse_address(text: &str) -> Result<ListenerConfig, String> {
 }
 
 /// The variables of the environment. Those that are not Unicode cannot stand in a value.
-fn variables() -> Environment {
+pub(crate) fn variables() -> Environment {
     let in_unicode = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };

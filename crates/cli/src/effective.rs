@@ -8,7 +8,15 @@ use blitz_config::{Action, Placed, Route, Settings, Site, Span};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
+use crate::config_diff::{self, DiffArguments};
 use crate::output;
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  blitz config show            $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml
+  blitz config show --running  what the running process uses; a reload may have been refused
+
+Values with variables are shown as they are written.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
@@ -20,16 +28,46 @@ pub(crate) struct ConfigArguments {
 enum ConfigCommand {
     /// Print listeners, sites and the settings of each route, inherited ones included, with the place of each value
     Show(ShowArguments),
+    /// Print what a reload would change in a running Blitz; nothing is changed
+    Diff(DiffArguments),
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
 struct ShowArguments {
     /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
+    #[arg(conflicts_with = "running")]
     file: Option<PathBuf>,
+
+    /// Print what a running Blitz uses
+    #[arg(long)]
+    running: bool,
+
+    /// Socket of the process [default: /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
+    #[arg(long, value_name = "PATH", requires = "running")]
+    control: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
-    let ConfigCommand::Show(arguments) = &arguments.command;
+    match &arguments.command {
+        ConfigCommand::Show(arguments) => show(arguments),
+        ConfigCommand::Diff(arguments) => config_diff::run(arguments),
+    }
+}
+
+fn show(arguments: &ShowArguments) -> ExitCode {
+    if arguments.running {
+        return match config_diff::running(arguments.control.as_deref()) {
+            Ok(text) => {
+                output::print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(problem) => {
+                eprintln!("{}", problem.trim_end());
+                ExitCode::FAILURE
+            }
+        };
+    }
     let file = match ConfigFile::load(&config::chosen(arguments.file.as_deref()), false) {
         Ok(file) => file,
         Err(problem) => {
@@ -47,7 +85,7 @@ pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
 }
 
 /// The settings of the process, and a table for each site and each route, with the values as they are written.
-fn text(file: &ConfigFile) -> String {
+pub(crate) fn text(file: &ConfigFile) -> String {
     let mut text = top(file);
     for site in &file.configuration.sites {
         text += &head(file, site);

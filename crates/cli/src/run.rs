@@ -244,8 +244,10 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
             tls: arguments.tls.clone(),
             flags,
         };
-        reloaded = Some(ReloadedFile::new(path, settings, file, &process));
-        control = Control::open(process.control.socket.as_ref()).map_err(failed)?;
+        let file = ReloadedFile::new(path, settings, file, &process);
+        let socket = process.control.socket.as_ref();
+        control = Control::open(socket, &file.in_use()).map_err(failed)?;
+        reloaded = Some(file);
     }
     let configs = listeners.configs(&process, tls.as_ref());
     let running = gateway(arguments, &process, file, configs, targets)

@@ -8,6 +8,7 @@ mod condition;
 mod diagnostic;
 mod document;
 mod environment;
+mod format;
 mod keys;
 mod method;
 mod model;
@@ -17,6 +18,7 @@ mod pattern;
 mod process;
 mod reader;
 mod reference;
+mod repair;
 mod schema;
 mod settings;
 mod suggestion;
@@ -24,10 +26,11 @@ mod template;
 mod units;
 mod variant;
 
-pub use condition::{ClientMatch, Conditions, Match, REGEX_BYTES_MAX, ValueMatch, regex};
-pub use diagnostic::{Diagnostic, Severity, render, to_json};
+pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
+pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
+pub use format::format;
 pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
 pub use model::{
@@ -38,6 +41,7 @@ pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::read;
 pub use reference::reference;
+pub use repair::repair;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,

@@ -26,7 +26,7 @@ use std::ops::ControlFlow;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Edit};
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::model::{CertificateFile, Configuration, Placed, Span};
@@ -109,6 +109,14 @@ impl Reader<'_> {
     ) {
         self.diagnostics
             .push(Diagnostic::error(code, span, message, label));
+    }
+
+    /// Adds a change of the text to the last error, for which it is certain what was meant.
+    fn repair(&mut self, span: Span, text: impl Into<String>) {
+        let text = text.into();
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.edits.push(Edit { span, text });
+        }
     }
 
     fn warning(

@@ -45,7 +45,7 @@ pub use options::Options;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
 pub use routes::{RouteConflict, Routes};
-pub use site_changes::SiteChange;
+pub use site_changes::{Change, SiteChange, site_changes};
 pub use sites::{AccessGap, Site, SiteRoutes, Sites};
 pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;

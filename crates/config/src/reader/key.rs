@@ -37,12 +37,9 @@ impl Reader<'_> {
             && let Some(key) = keys::of(scope).find(longer)
         {
             let message = format!("unknown key `{name}` in {}", place(scope));
-            return self.error(
-                "unknown-key",
-                span,
-                message,
-                format!("write `{}`", key.name),
-            );
+            let label = format!("write `{}`", key.name);
+            self.error("unknown-key", span.clone(), message, label);
+            return self.repair(span, key.name);
         }
         if let Some((server, label)) = suggestion::foreign(name) {
             return self.error(
@@ -110,7 +107,10 @@ impl Reader<'_> {
             None => "remove it".to_owned(),
         };
         let message = format!("unknown key `{name}` in {}", place(scope));
-        self.error("unknown-key", span, message, label);
+        self.error("unknown-key", span.clone(), message, label);
+        if let Some(meant) = suggestion::certain(name, names.into_iter()) {
+            self.repair(span, meant);
+        }
     }
 
     fn at_top(&mut self, name: &str, span: Span) {

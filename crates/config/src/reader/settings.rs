@@ -297,6 +297,10 @@ impl Reader<'_> {
             let label = label.unwrap_or_else(|| format!("write {example}"));
             let message = format!("the {what} has no unit");
             self.error("unit-missing", value.span(), message, label);
+            // A duration may be in seconds or in milliseconds.
+            if let (Some(size), false) = (units::size_text(number.as_str()), what == "duration") {
+                self.repair(value.span(), format!("\"{size}\""));
+            }
             return None;
         }
         let text = self.text(value, example)?;

@@ -176,6 +176,9 @@ impl Reader<'_> {
                 ),
                 format!("write \"http://{}\"", text.written()),
             );
+            if is_clear_text(text.written()) {
+                self.repair(text.span, format!("\"http://{}\"", text.value));
+            }
             return None;
         }
         let names = upstreams.by_name.keys().map(String::as_str);
@@ -213,12 +216,12 @@ impl Reader<'_> {
                 path.trim_end_matches('/')
             ),
         };
-        self.error(
-            "url-with-path",
-            text.part(start..text.value.len()),
-            "the URL of an upstream has no path",
-            label,
-        );
+        let part = text.part(start..text.value.len());
+        let message = "the URL of an upstream has no path";
+        self.error("url-with-path", part.clone(), message, label);
+        if self.document.slice(&part) == "/" {
+            self.repair(part, "");
+        }
         None
     }
 
@@ -248,6 +251,12 @@ fn repaired(text: &str) -> Option<String> {
             .starts_with(':')
             .then(|| format!("http://127.0.0.1{text}")),
     }
+}
+
+/// Whether a host and a port are without a variable, and not those of HTTPS.
+fn is_clear_text(text: &str) -> bool {
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+    text.bytes().all(is_of_host) && !text.ends_with("443")
 }
 
 fn is_url(text: &str) -> bool {
