@@ -1,6 +1,5 @@
 //! The control socket: other processes of this user ask a running Blitz to read its configuration again.
 
-use std::env;
 use std::fmt::Display;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,6 +15,7 @@ use blitz_config::{Placed, Socket};
 use blitz_host::serving::{self, Serving};
 use blitz_http::{Config, IoChoice, Pinning, ServeOptions, Signal};
 
+use crate::control_client::usual_paths;
 use crate::explain::Question;
 use crate::in_use::InUse;
 
@@ -177,16 +177,6 @@ async fn explain(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Respo
         Ok(text) => Response::text(text),
         Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
     }
-}
-
-/// The usual sockets, of which the first that can be made is used.
-pub(crate) fn usual_paths() -> Vec<PathBuf> {
-    let of_user = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let folders = [Some(PathBuf::from("/run")), of_user];
-    let paths = folders.into_iter().flatten();
-    paths
-        .map(|folder| folder.join("blitz/control.sock"))
-        .collect()
 }
 
 fn cannot_open(path: &Path, error: &dyn Display) -> String {

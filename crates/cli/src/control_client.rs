@@ -1,12 +1,11 @@
 //! Requests to the control socket of a running process.
 
+use std::env;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use crate::control;
 
 /// How long an answer to a question may take, which changes nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +26,7 @@ pub(crate) fn ask(
     target: &str,
     timeout: Duration,
 ) -> Result<Answer, String> {
-    let paths = chosen.map_or_else(control::usual_paths, |path| vec![path.to_owned()]);
+    let paths = chosen.map_or_else(usual_paths, |path| vec![path.to_owned()]);
     let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {
         let paths: Vec<_> = paths
             .iter()
@@ -83,6 +82,16 @@ fn exchange(
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
     Ok(response)
+}
+
+/// The usual sockets, of which the first that can be made is used.
+pub(crate) fn usual_paths() -> Vec<PathBuf> {
+    let of_user = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let folders = [Some(PathBuf::from("/run")), of_user];
+    let paths = folders.into_iter().flatten();
+    paths
+        .map(|folder| folder.join("blitz/control.sock"))
+        .collect()
 }
 
 /// A target with a query of these pairs.

@@ -2,7 +2,7 @@
 
 mod question;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use blitz_http::{Peer, RequestHead, Scheme, is_authority};
 use clap::Args;
 use serde_json::json;
 
+use self::question::LOCALHOST;
 use crate::check::Format;
 use crate::config::{self, ConfigFile};
 use crate::explanation::{self, About, Line};
@@ -31,9 +32,6 @@ Examples:
   blitz explain GET https://app.example/ --format json    one object
 
 The exit code is 1 if the file has mistakes, or if no process answers with --running.";
-
-/// The client of a question that names none.
-const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -89,7 +87,14 @@ pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
 }
 
 fn text(arguments: &ExplainArguments) -> Result<String, String> {
-    let question = Question::new(arguments);
+    let question = Question {
+        method: arguments.method.clone().unwrap_or_default(),
+        url: arguments.url.clone().unwrap_or_default(),
+        headers: arguments.headers.clone(),
+        from: arguments.from,
+        routes: arguments.routes.clone(),
+        format: arguments.format,
+    };
     if arguments.running {
         let target = control_client::target("/explain", &question.pairs());
         let answer = config_diff::get(arguments.control.as_deref(), &target);

@@ -28,7 +28,7 @@ pub fn format(document: &Document, environment: &Environment) -> Result<String, 
     let parsed = toml_edit::Document::parse(text)
         .map_err(|error| mistakes(document, environment, &error))?;
     let outline = outline::Outline::new(text, &parsed);
-    let formatted = arrangement::arranged(outline);
+    let formatted = arrangement::arranged(&outline);
     match means_the_same(text, &formatted) {
         true => Ok(formatted),
         false => Err(vec![Diagnostic::error(

@@ -74,6 +74,6 @@ fn edited(text: &str, diagnostic: &Diagnostic) -> Option<String> {
 
 fn is_better(before: &[Diagnostic], after: &[Diagnostic], code: &str) -> bool {
     let count = |all: &[Diagnostic], code: &str| all.iter().filter(|one| one.code == code).count();
-    let has_no_conflict = |code: &&str| count(after, code) <= count(before, code);
-    count(after, code) < count(before, code) && CONFLICTS.iter().all(|code| has_no_conflict(&code))
+    let has_no_conflict = |code: &str| count(after, code) <= count(before, code);
+    count(after, code) < count(before, code) && CONFLICTS.iter().all(|code| has_no_conflict(code))
 }

@@ -1,11 +1,13 @@
 //! A question, from the command line or from a query of the control socket.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use clap::ValueEnum;
 
-use super::{ExplainArguments, LOCALHOST};
 use crate::check::Format;
+
+/// The client of a question that names none.
+pub(super) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What is asked of a configuration.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,17 +22,6 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    pub(super) fn new(arguments: &ExplainArguments) -> Question {
-        Question {
-            method: arguments.method.clone().unwrap_or_default(),
-            url: arguments.url.clone().unwrap_or_default(),
-            headers: arguments.headers.clone(),
-            from: arguments.from,
-            routes: arguments.routes.clone(),
-            format: arguments.format,
-        }
-    }
-
     /// The question of a query.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::text;
 use super::value::{Line, Writer};
 
 /// The whole text.
-pub(super) fn arranged(outline: Outline<'_>) -> String {
+pub(super) fn arranged(outline: &Outline<'_>) -> String {
     let mut lines = Vec::new();
     comments(&outline.head, &mut lines);
     for section in &outline.sections {

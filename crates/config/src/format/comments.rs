@@ -42,11 +42,10 @@ impl<'a> Lines<'a> {
 
     /// Without empty lines at its ends.
     pub(super) fn trimmed(&self) -> &[&'a str] {
-        let is_text = |line: &&str| !line.is_empty();
-        let Some(start) = self.0.iter().position(|line| is_text(&line)) else {
+        let Some(start) = self.0.iter().position(|line| !line.is_empty()) else {
             return &[];
         };
-        let end = self.0.iter().rposition(|line| is_text(&line));
+        let end = self.0.iter().rposition(|line| !line.is_empty());
         &self.0[start..=end.unwrap_or(start)]
     }
 }

@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         let start = lines.len();
         let inner = format!("{indent}{INDENT}");
         let mut behind_last = None;
-        for item in array.iter() {
+        for item in array {
             let between = [behind_last.unwrap_or_default(), self.prefix(item)];
             gap(&inner, between, behind_last.is_some(), start, lines);
             self.write(&inner, path, item, ",", lines);
@@ -143,7 +143,7 @@ impl<'a> Writer<'a> {
     }
 
     fn comments_of_list(self, array: &'a Array, found: &mut Vec<&'a str>) {
-        for item in array.iter() {
+        for item in array {
             found.extend(comments::within(self.prefix(item)));
             self.comments(item, found);
             found.extend(comments::within(self.suffix(item)));
