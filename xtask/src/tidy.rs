@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use exceptions::Exceptions;
 use source::Source;
 
-/// One violation: its place and the remedy.
+/// One violation: its position and the remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Path relative to the root of the repository.
@@ -81,7 +81,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Every finding in the repository at `root`, sorted by place.
+/// Every finding in the repository at `root`, sorted by position.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let texts = text::read_all(root)?;
     let sources = texts

@@ -275,7 +275,7 @@ fn request(plan: &Plan, query: Option<usize>) -> Result<http::Request<()>, Failu
     Ok(http::Request::get(http::Uri::from_parts(parts)?).body(())?)
 }
 
-/// The bytes of the response's content, which is stored if there is a place for it.
+/// The bytes of the response's content, which is stored if there is a buffer for it.
 async fn exchange(
     sender: &mut Sender,
     request: http::Request<()>,

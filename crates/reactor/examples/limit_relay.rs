@@ -10,8 +10,8 @@
 //!             [--receive multishot|single] [--splice on|off]
 //! ```
 //!
-//! With `--receive single`, a socket receives again when the bytes before have been sent. With
-//! `--splice on`, pipes take the place of ring and buffers, and only the addresses apply.
+//! With `--receive single`, a socket receives again when the bytes before have been sent. With `--splice on`, pipes
+//! replace ring and buffers, and only the addresses apply.
 //!
 //! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
 

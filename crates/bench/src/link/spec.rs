@@ -62,7 +62,7 @@ pub(super) struct DirectionSpec {
     pub(super) delay: Duration,
     /// The standard deviation of the delay. It varies gradually, so it does not reorder packets.
     pub(super) jitter: Duration,
-    /// The slowest place of the way, if the rate is limited.
+    /// The bottleneck of the path, if the rate is limited.
     pub(super) bottleneck: Option<Bottleneck>,
     pub(super) loss: Loss,
     pub(super) reordering: Reordering,

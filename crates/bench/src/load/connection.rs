@@ -1,4 +1,4 @@
-//! A place for a connection, which is opened again when the server closes it.
+//! A slot for a connection, which is opened again when the server closes it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use super::worker::Worker;
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRIES_DOUBLED_MAX: u32 = 7;
 
-/// A place for a connection, and the streams that wait for it.
+/// A slot for a connection, and the streams that wait for it.
 pub(super) struct Line {
     state: RefCell<State>,
     waiting: RefCell<Vec<Waker>>,

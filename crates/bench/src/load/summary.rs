@@ -130,7 +130,7 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
     line(String::new());
 }
 
-/// The responses that the rates count in place of the requests beside them.
+/// The responses that the rates count instead of the requests beside them.
 fn of_other_time(result: &LoadResult) -> String {
     match &result.answered {
         Some(answered) if answered.completed != result.counts.completed => format!(

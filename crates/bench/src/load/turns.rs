@@ -17,7 +17,7 @@ struct Place {
     waker: Cell<Option<Waker>>,
 }
 
-/// The turn of a stream, which keeps its place until this is dropped.
+/// The turn of a stream, which keeps its position in the queue until this is dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     place: Rc<Place>,

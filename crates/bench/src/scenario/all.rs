@@ -59,7 +59,7 @@ pub(crate) struct AllArguments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     name: String,
-    /// Its arguments, without places.
+    /// Its arguments, without paths.
     words: Vec<String>,
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn run(
     Ok(with_regression(outcome, &findings))
 }
 
-/// The command without the folders of the two files, which are places of this machine.
+/// The command without the folders of the two files, which are paths of this machine.
 fn command(arguments: &RegressionArguments, invocation: &Invocation) -> String {
     let mut command = invocation.command.clone();
     for file in [&arguments.base, &arguments.new] {

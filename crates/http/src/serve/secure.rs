@@ -12,8 +12,8 @@ use crate::exchange::Service;
 use crate::tls::{ReadOutcome, Tls, TlsError, log_client_failure};
 use crate::transport::Transport;
 
-/// The response to clear-text HTTP on a TLS port. The client may not support TLS, so it is the simplest HTTP/1.1
-/// response.
+/// The response to clear-text HTTP on a TLS port. The client may not support TLS, so this is the simplest response of
+/// HTTP/1.1.
 const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain\r\n\
     Content-Length: 83\r\n\

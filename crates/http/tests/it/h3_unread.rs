@@ -307,7 +307,7 @@ fn idle_connections_keep_little_room_for_frames_while_memory_is_wanted() {
             let client = RawClient::connect(server).await;
             for _ in 0..3 {
                 let mut exchange = client.exchange(request("POST", "/never")).await;
-                // More than 1,024 places, of 56 bytes each.
+                // More than 1,024 slots, of 56 bytes each.
                 for _ in 0..1_100 {
                     exchange.write(data([b'x'; 8])).await;
                     pause(1).await;

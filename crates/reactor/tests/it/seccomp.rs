@@ -125,7 +125,7 @@ fn a_process_with_a_filter() {
     println!("outcome: served");
 }
 
-/// Answers the system call `call` of this thread, and of those that it starts, with `action`.
+/// Applies `action` to the system call `call` of this thread, and of those that it starts.
 fn install(call: u32, action: u32) {
     let instruction = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,

@@ -428,7 +428,7 @@ impl Driver<Client> {
             socket.expect_to_send_first();
         }
         self.exchange.begin_body(BodyLength::Unknown);
-        // Trailers have no place behind a length.
+        // No trailers can follow content with a length.
         let has_content = match length {
             BodyLength::Empty | BodyLength::Known(0) | BodyLength::NothingButTrailers => false,
             BodyLength::Known(_) | BodyLength::Unknown => true,

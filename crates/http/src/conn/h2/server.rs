@@ -266,8 +266,8 @@ impl Driver<Server> {
         next.map(|(discarded, due)| (discarded.id, due))
     }
 
-    /// Keeps a place for another stream while any is only lingering: for clients such as Firefox a stream
-    /// is over with its response, and they would open more than they may.
+    /// Keeps a stream free for another request while any is only lingering: for clients such as Firefox a stream is
+    /// over with its response, and they would open more than they may.
     fn make_room(&mut self) {
         let streams_max = self.limits().concurrent_streams_max as usize;
         if self.machine.stream_count() >= streams_max
