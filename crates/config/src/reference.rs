@@ -169,7 +169,9 @@ fn table(scope: Scope) -> String {
 /// A size in its largest unit.
 fn in_units(bytes: u64) -> String {
     let units = [(1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
-    let unit = units.into_iter().find(|(size, _)| bytes % size == 0);
+    let unit = units
+        .into_iter()
+        .find(|(size, _)| bytes.is_multiple_of(*size));
     unit.map_or_else(
         || bytes.to_string(),
         |(size, name)| format!("{}{name}", bytes / size),
