@@ -7,14 +7,15 @@ use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::watch::Watch;
-use crate::{listen, loaded_file, process, secrets, site_certificates};
 use blitz_config::{
     Configuration, Diagnostic, Document, Environment, Listener, Placed, Process, Server, Severity,
     Socket, Span,
 };
 use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
+
+use crate::watch::Watch;
+use crate::{listen, loaded_file, process, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";

@@ -3,6 +3,7 @@
 mod connect;
 mod connection;
 mod datagrams;
+mod proxy_header;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use crate::transport::Transport;
 
 pub use connect::ConnectTimings;
 pub use connection::{ClientConnection, ConnectOptions};
+pub use proxy_header::ProxyHeader;
 
 pub(crate) use connect::connect;
 

@@ -37,7 +37,7 @@ mod transport;
 mod waiters;
 mod websocket;
 
-pub use client::{ClientConnection, ConnectOptions, ConnectTimings, Connection};
+pub use client::{ClientConnection, ConnectOptions, ConnectTimings, Connection, ProxyHeader};
 pub use conn::{Capabilities, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
 pub use drain::Drain;
@@ -51,7 +51,7 @@ pub use options::{
     ClientOptions, ForwardedClientRule, PeerRule, ProxyRule, RefusalContent, RefusedObserver,
     RequestOptions, ServeOptions,
 };
-pub use pool::{Pool, ProxyHeader, Upstream};
+pub use pool::{Pool, Upstream};
 pub use problem::{accepts_problem, prefers_html};
 pub use recycle::{Pooled, Recycle};
 pub use refused::RefusedRequest;

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
-use crate::client::{Connection, connect};
+use crate::client::{Connection, ProxyHeader, connect};
 use crate::conn::{Protocol, UpgradeForm, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
@@ -30,8 +30,6 @@ use crate::tls::{AlpnOffer, Handshakes, ReadOutcome, TlsConnector, TlsKey, Upstr
 use crate::transport::{ParkedTransport, Transport};
 use announced::ClientsInUse;
 use shared::InUse;
-
-pub use announced::ProxyHeader;
 
 pub(crate) use lease::Lease;
 

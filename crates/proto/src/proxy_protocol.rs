@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The longest header of version 1, including the line break (section 2.1).
-pub const LINE_BYTES_MAX: usize = 107;
+const LINE_BYTES_MAX: usize = 107;
 
 /// The longest header of version 2, including its TLVs; a longer one is refused. TLVs may contain a chain of
 /// certificates. They are skipped as they arrive, so a header never needs this much memory.
@@ -85,7 +85,7 @@ pub enum ProxyHeaderError {
     Missing,
     /// The header violates the specification.
     Malformed,
-    /// The header has more than [`LINE_BYTES_MAX`] or [`BINARY_BYTES_MAX`] bytes.
+    /// The header has more than 107 bytes in version 1, or more than [`BINARY_BYTES_MAX`].
     TooLong,
 }
 

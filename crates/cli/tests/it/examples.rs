@@ -176,6 +176,7 @@ fn boot(example: &Example) -> usize {
     let running = Running::announcing(&folder, &["--config", &file], scheme);
     let place = Place {
         plain: running.address("http://"),
+        is_proxied: example.text.contains("proxy_protocol = true"),
         secure: is_secure.then(|| {
             let authority = config(Path::new(&folder.file("etc/certs/ca.pem")), None);
             (running.address("https://"), authority)
@@ -215,11 +216,23 @@ fn installed(example: &Example, folder: &Folder, upstreams: &[(String, Upstream)
         ("trusted_proxies", "127.0.0.1"),
     ] {
         let is_needed = key != "listen_tls" || !example.certificate.is_empty();
-        if is_needed {
+        if let Some(written) = written(&text, key) {
+            // In place of the first text in its line.
+            let own = written.split('"').nth(1).expect("a text");
+            let installed = written.replacen(own, value, 1);
+            text = text.replacen(&written, &installed, 1);
+        } else if is_needed {
             top += &format!("{key} = [\"{value}\"]\n");
         }
     }
     top + &text
+}
+
+/// The line of a key at the top of an example.
+fn written(text: &str, key: &str) -> Option<String> {
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.starts_with(&format!("{key} = ")));
+    line.map(str::to_owned)
 }
 
 /// The upstream's answer: its URL, the request line and the fields that it received, a line each.

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -14,7 +15,7 @@ use blitz_testing::Client;
 use crate::h2::result_of;
 use crate::h2_peer::H2Peer;
 use crate::site_rules::gateway_with;
-use crate::support::{Peer, Proxy, Upstream, any_port, eventually, ok};
+use crate::support::{Peer, Proxy, SOON, Upstream, any_port, eventually, ok};
 use crate::tls_support::Authority;
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 4660 80\r\n";
@@ -208,6 +209,35 @@ scenarios! {
         let own = peer.writer().local_addr().unwrap().port();
         assert_eq!(header[24..26], own.to_be_bytes());
         assert_eq!(header[26..], proxy.address.port().to_be_bytes());
+    }
+
+    fn the_limit_of_connections_is_that_of_all_clients(io) {
+        let (send, released) = channel::<()>();
+        let released = Mutex::new(released);
+        let upstream = Upstream::scripted(move |_, peer| {
+            let Some(line) = peer.line() else { return };
+            while let Some((head, _)) = peer.request() {
+                if head.line.contains("/slow") {
+                    let _ = released.lock().unwrap().recv_timeout(SOON);
+                }
+                peer.send(ok(&line));
+            }
+        });
+        let mut options = Options::default();
+        options.client.limits.upstream_connections_max = 1;
+        let proxy = gateway_with(io, options, &announcing(&upstream.url(), "v1"));
+        let (mut first, mut second) = (proxy.peer(), proxy.peer());
+        first.send(GET.replace("GET /", "GET /slow"));
+        eventually("sent", || upstream.accepted() == 1);
+        second.send(GET);
+        let refused = second.head().unwrap();
+        assert_eq!(refused.line, "HTTP/1.1 503 Service Unavailable");
+        second.exactly(refused.field("content-length").unwrap().parse().unwrap()).unwrap();
+        send.send(()).unwrap();
+        assert_eq!(content(&mut first), line_of(&first, &proxy));
+        second.send(GET);
+        assert_eq!(content(&mut second), line_of(&second, &proxy));
+        assert_eq!(proxy.http_counters().upstream_queue_full, 1);
     }
 
     fn connections_of_http2_are_not_shared_by_clients(io) {

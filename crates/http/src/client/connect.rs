@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use blitz_proto::Limits;
 use blitz_reactor::{Address, Socket, read_clock};
 
+use super::proxy_header::ProxyHeader;
 use crate::counters::count;
 use crate::error::ClientError;
-use crate::pool::ProxyHeader;
 use crate::tls::{self, AlpnOffer, TlsConnector};
 use crate::transport::Transport;
 

@@ -4,24 +4,13 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use blitz_proto::proxy_protocol::{ProxiedAddresses, ProxyVersion, encode};
-use blitz_reactor::Chunk;
-
 use super::{Endpoint, Heads, Upstream};
+use crate::client::ProxyHeader;
 use crate::counters::count;
 use crate::error::ClientError;
 
 /// The most idle time of a connection that begins with a header: its client may never return.
 const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
-
-/// What a connection to an upstream begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ProxyHeader {
-    /// The version of the protocol.
-    pub version: ProxyVersion,
-    /// The client and the address that it has connected to; `None` if they are unknown.
-    pub addresses: Option<ProxiedAddresses>,
-}
 
 /// How many connections all clients of an endpoint use.
 #[derive(Default)]
@@ -34,14 +23,6 @@ impl ClientsInUse {
 
     pub(super) fn release(&self) {
         self.0.set(self.0.get() - 1);
-    }
-}
-
-impl ProxyHeader {
-    pub(crate) fn encoded(&self) -> Chunk {
-        let mut bytes = Vec::new();
-        encode(self.version, self.addresses, &mut bytes);
-        Chunk::from(bytes)
     }
 }
 
