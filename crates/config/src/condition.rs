@@ -65,12 +65,12 @@ impl Conditions {
 }
 
 /// The size of a compiled regular expression, in bytes.
-pub const REGEX_BYTES_MAX: usize = 1 << 20;
+const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// Compiles a regular expression for values, which need not be UTF-8.
 ///
 /// # Errors
-/// The text is no regular expression, or takes more than [`REGEX_BYTES_MAX`].
+/// The text is no regular expression, or takes more than a MiB.
 pub fn regex(text: &str) -> Result<regex::bytes::Regex, regex::Error> {
     let mut builder = regex::bytes::RegexBuilder::new(text);
     builder.size_limit(REGEX_BYTES_MAX).build()
