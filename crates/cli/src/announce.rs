@@ -104,12 +104,17 @@ fn all(sites: &Sites) -> impl Iterator<Item = (&SiteRoutes, &Route)> {
 
 /// A listener as a URL.
 pub(crate) fn shown(listener: &ListenerConfig) -> String {
-    let url = match (&listener.address, &listener.tls) {
-        (address, None) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
-        (Address::Tcp(address), None) => format!("http://{address}"),
-        (Address::Tcp(address), Some(_)) => format!("https://{address}"),
-        (Address::Unix(_), None) => listen::text_of(&listener.address),
-        (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&listener.address)),
+    shown_as(listener, listener.tls.is_some())
+}
+
+/// The same for one that may have no certificates yet.
+pub(crate) fn shown_as(listener: &ListenerConfig, has_tls: bool) -> String {
+    let url = match (&listener.address, has_tls) {
+        (address, false) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
+        (Address::Tcp(address), false) => format!("http://{address}"),
+        (Address::Tcp(address), true) => format!("https://{address}"),
+        (Address::Unix(_), false) => listen::text_of(&listener.address),
+        (Address::Unix(_), true) => format!("{} (TLS)", listen::text_of(&listener.address)),
     };
     match listener.proxy_protocol {
         true => format!("{url} (PROXY protocol)"),

@@ -4,11 +4,10 @@ use std::fmt::Write;
 
 use blitz_config::Process;
 use blitz_gateway::{Change, SiteChange, Sites, TrustedProxy, site_changes};
-use blitz_http::Address;
 
-use crate::announce::shown;
+use crate::announce::{shown, shown_as};
 use crate::config::ConfigFile;
-use crate::{listen, process};
+use crate::process;
 
 /// Settings that apply from the start of a process.
 pub(crate) struct Applied {
@@ -92,9 +91,7 @@ pub(crate) fn restart(file: &ConfigFile, applied: &Applied, flags: &Process) -> 
 
 /// The listeners of a file, as they are shown.
 fn listeners(file: &ConfigFile) -> Vec<String> {
-    let secure = file.tls_listeners.iter().map(|address| match address {
-        Address::Tcp(address) => format!("https://{address}"),
-        Address::Unix(_) => format!("{} (TLS)", listen::text_of(address)),
-    });
+    let secure = file.tls_listeners.iter();
+    let secure = secure.map(|listener| shown_as(listener, true));
     file.listeners.iter().map(shown).chain(secure).collect()
 }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use blitz_config::{Conditions, Match, Methods, Network, Placed, ValueMatch, combination, regex};
+use blitz_config::{
+    ClientMatch, Conditions, Match, Methods, Network, Placed, ValueMatch, combination, regex,
+};
 use blitz_http::{Fields, Peer, RequestHead};
 use regex::bytes::Regex;
 
@@ -29,7 +31,7 @@ pub(crate) struct Block {
     headers: Box<[Condition]>,
     queries: Box<[Condition]>,
     cookies: Box<[Condition]>,
-    client: Option<(Box<[Network]>, Box<[Network]>)>,
+    client: Option<ClientMatch>,
     methods: Option<Methods>,
     grpc: Option<bool>,
     websocket: Option<bool>,
@@ -146,10 +148,7 @@ impl Block {
             headers: all(&conditions.headers)?,
             queries: all(&conditions.queries)?,
             cookies: all(&conditions.cookies)?,
-            client: conditions.client.as_ref().map(|client| {
-                let (inside, outside) = (client.inside.clone(), client.outside.clone());
-                (inside.into(), outside.into())
-            }),
+            client: conditions.client.clone(),
             methods: conditions.methods,
             grpc: conditions.grpc,
             websocket: conditions.websocket,
@@ -159,7 +158,7 @@ impl Block {
     fn applies(&self, subject: &Subject<'_>) -> bool {
         let head = subject.head;
         let client = self.client.as_ref();
-        client.is_none_or(|(inside, outside)| is_client(subject.client, inside, outside))
+        client.is_none_or(|wanted| is_client(subject.client, wanted))
             && self.methods.is_none_or(|methods| takes(&methods, head))
             && self
                 .grpc
@@ -183,7 +182,7 @@ impl Block {
 }
 
 /// A client that is unknown is in no network.
-fn is_client(client: Client, inside: &[Network], outside: &[Network]) -> bool {
+fn is_client(client: Client, wanted: &ClientMatch) -> bool {
     let is_in = |networks: &[Network]| match client {
         Client::Address(address) => networks
             .iter()
@@ -191,7 +190,7 @@ fn is_client(client: Client, inside: &[Network], outside: &[Network]) -> bool {
         Client::Unix => networks.iter().any(|network| network.contains(None)),
         Client::Unknown => false,
     };
-    (inside.is_empty() || is_in(inside)) && !is_in(outside)
+    (wanted.inside.is_empty() || is_in(&wanted.inside)) && !is_in(&wanted.outside)
 }
 
 fn takes(methods: &Methods, head: &RequestHead) -> bool {

@@ -70,7 +70,8 @@ impl Reader<'_> {
         };
         for text in texts {
             let Some(preset) = self.presets.by_name.get_mut(&text.value) else {
-                self.unknown_preset(text.written().to_owned(), text.span);
+                let span = text.span.clone();
+                self.unknown_preset(text.written(), span);
                 continue;
             };
             preset.is_used = true;
@@ -120,9 +121,9 @@ impl Reader<'_> {
         (own, is_of_path)
     }
 
-    fn unknown_preset(&mut self, name: String, span: Span) {
+    fn unknown_preset(&mut self, name: &str, span: Span) {
         let names = self.presets.by_name.keys().map(String::as_str);
-        let label = match suggestion::nearest(&name, names) {
+        let label = match suggestion::nearest(name, names) {
             Some(other) => {
                 let place = self.document.place(self.presets.by_name[other].name.start);
                 format!("did you mean `{other}` ({place})?")
