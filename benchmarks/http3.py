@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One large download over HTTP/3 between two network namespaces, and idle connections.
 
-    cargo build --release --package blitz-cli --package blitz-http --bin blitz --example http3_load
+    cargo build --profile dist --package blitz-cli --package blitz-http --bin blitz --example http3_load
     sudo benchmarks/http3.py download      # 1 GiB, MTU 1500: HTTP/3 beside HTTP/2, and Caddy if it is installed
     benchmarks/http3.py idle               # memory of 5,000 idle connections
 
@@ -20,8 +20,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-BLITZ = TARGET / "release/blitz"
-LOAD = TARGET / "release/examples/http3_load"
+BLITZ = TARGET / "dist/blitz"
+LOAD = TARGET / "dist/examples/http3_load"
 CADDY = TARGET / "tools/bin/caddy"
 
 SERVER, CLIENT = "blitz-bench-server", "blitz-bench-client"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What a request over HTTP/2 and HTTP/3 costs a server, with clients of ours and of others.
 
-    cargo build --release --package blitz-cli --bin blitz
-    cargo build --release --package blitz-http --example http3_load
+    cargo build --profile dist --package blitz-cli --bin blitz
+    cargo build --profile dist --package blitz-http --example http3_load
     benchmarks/http3_clients.py                      # two loads, five rounds; four minutes
 
 Server and client have a processor each. The client of others is h2load over HTTP/2, and one with the crates `h3` and
@@ -23,8 +23,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-BLITZ = os.environ.get("BLITZ", TARGET / "release/blitz")
-CLIENT = TARGET / "release/examples/http3_load"
+BLITZ = os.environ.get("BLITZ", TARGET / "dist/blitz")
+CLIENT = TARGET / "dist/examples/http3_load"
 PORT = 18443
 TICKS = os.sysconf("SC_CLK_TCK")
 SECONDS = 4

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same work over emulated links with `blitz load`, curl and h2load: whether others see what we publish.
 
-    cargo build --release --package blitz-cli --package blitz-bench --bin blitz --example link
+    cargo build --profile dist --package blitz-cli --package blitz-bench --bin blitz --example link
     sudo benchmarks/links.py                         # 50 ms, 100 Mbit/s; 0, 1 and 3 % of loss; about 25 minutes
     sudo benchmarks/links.py --rounds 3 --loss 0     # a part of it
     sudo benchmarks/links.py --check                 # fails if `blitz load` is slower than others; two minutes
@@ -22,8 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-BLITZ = os.environ.get("BLITZ", TARGET / "release/blitz")
-LINK = TARGET / "release/examples/link"
+BLITZ = os.environ.get("BLITZ", TARGET / "dist/blitz")
+LINK = TARGET / "dist/examples/link"
 
 # Name, sizes of the responses, requests at once, connections of HTTP/1.1: as in `blitz bench protocols`.
 PAGE = [61_440] + 12 * [40_960] + 25 * [15_360] + 32 * [4_096]

@@ -7,6 +7,8 @@ nginx_port=$(free_port)
 front=$(free_port)
 blitz_port=$(free_port)
 proxy=$(free_port)
+accepting=$(free_port)
+announcing=$(free_port)
 mkdir -p "$scratch/www"
 head -c 3000000 /dev/urandom >"$scratch/www/file"
 
@@ -21,6 +23,10 @@ start_nginx nginx "$nginx_port" <<CONF
     location = /no-content { return 204; }
   }
   server {
+    listen 127.0.0.1:$accepting proxy_protocol;
+    location / { return 200 "\$proxy_protocol_addr \$proxy_protocol_server_port"; }
+  }
+  server {
     listen 127.0.0.1:$front;
     location / {
       proxy_pass http://built_in;
@@ -30,6 +36,23 @@ start_nginx nginx "$nginx_port" <<CONF
   }
 CONF
 start_blitz proxy "$proxy" --to "http://127.0.0.1:$nginx_port"
+cat >"$scratch/announcing.toml" <<CONF
+control = false
+listen = ["127.0.0.1:$announcing"]
+
+[site."*"]
+"/v1" = "v1"
+"/v2" = "v2"
+
+[upstream.v1]
+servers = ["http://127.0.0.1:$accepting"]
+proxy_protocol = "v1"
+
+[upstream.v2]
+servers = ["http://127.0.0.1:$accepting"]
+proxy_protocol = "v2"
+CONF
+start announcing "$announcing" "$BLITZ" run --config "$scratch/announcing.toml" --cores 1
 base="http://127.0.0.1:$proxy"
 get() { curl --silent --show-error --fail --max-time 10 "$@"; }
 
@@ -43,6 +66,12 @@ expect 'a redirect' 302 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 
 expect 'no content' 204 "$(curl -s -o /dev/null -w '%{http_code}' --max-time 10 "$base/no-content")"
 report=$(wrk --threads 1 --connections 50 --duration 2s "$base/headers")
 if grep --quiet --extended-regexp 'Socket errors|Non-2xx' <<<"$report"; then fail "$report"; fi
+for version in v1 v2; do
+  for client in 127.0.0.1 127.0.0.9; do
+    expect "the client that Blitz tells with $version" "$client $announcing" \
+      "$(get --interface "$client" "http://127.0.0.1:$announcing/$version")"
+  done
+done
 
 # nginx in front of Blitz.
 expect 'behind nginx' 'Hello, World!' "$(get "http://127.0.0.1:$front/hello")"

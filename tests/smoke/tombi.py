@@ -15,6 +15,11 @@ listen = ":80" # 10 Array
 config_version = 2 # 18 const value
 defaults.timeout.response = "30" # 29 pattern
 defaults.tls = "maybe" # 16 pattern
+server.coress = 2 # 8 "coress"
+log = { level = "loud" } # 17 "loud"
+limits.head_max = 100 # 19 String
+control.sockett = "/run/x.sock" # 9 "sockett"
+certificates = [{ cert = "a.pem", keyy = "a.key" }] # 35 "keyy"
 
 [site."a.example"]
 too = "http://h:1" # 1 key must match
@@ -26,6 +31,7 @@ errors = { 404 = "404.html", 9xx = "a.html" } # 30 key must match
 "/x".host = 3 # 13 Integer
 "/y" = { to = "http://h:1", methodz = ["GET"] } # 29 "methodz"
 "/z" = { to = "http://h:1", methods = ["GET", "GETT"] } # 47 "GETT"
+"/v" = { respond = { status = 204, statuss = 204 } } # 36 "statuss"
 "/w" = { to = "http://h:1", timeout.responses = "1s" } # 37 "responses"
 
 [site."a.example"."/long"]

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::dist::PROFILE;
 use crate::tidy::repository_root;
 
 /// The results of full runs, relative to the root of the repository.
@@ -113,7 +114,7 @@ fn build_frameworks() {
         .current_dir(repository_root().join(FRAMEWORKS))
         .status();
     let is_built = status.is_ok_and(|status| status.success());
-    let examples = target_folder().join("release/examples");
+    let examples = target_folder().join(PROFILE).join("examples");
     for name in FRAMEWORK_PROGRAMS {
         let place = examples.join(name);
         // A program of an earlier revision would be measured instead.
@@ -130,7 +131,10 @@ fn build_frameworks() {
 /// Builds the clients of Go beside the examples. Without Go `blitz bench` reports that they were not run.
 fn build_go_clients() {
     eprintln!("building {GO_CLIENTS} …");
-    let place = target_folder().join("release/examples").join(GO_CLIENTS);
+    let place = target_folder()
+        .join(PROFILE)
+        .join("examples")
+        .join(GO_CLIENTS);
     // A program of an earlier revision would be measured instead.
     let _ = fs::remove_file(&place);
     let build = Command::new("go")
@@ -162,11 +166,11 @@ fn examples_of(args: &[String]) -> &'static [Example] {
     found.map_or(&[], |(_, examples)| *examples)
 }
 
-/// Builds one program in the release profile.
+/// Builds one program as it is installed.
 fn build_target(package: &str, kind: &str, name: &str) -> Result<(), String> {
     eprintln!("building {name} …");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--locked"])
+        .args(["build", "--profile", PROFILE, "--quiet", "--locked"])
         .args(["--package", package, kind, name])
         .current_dir(repository_root())
         .status()
@@ -180,7 +184,7 @@ fn build_target(package: &str, kind: &str, name: &str) -> Result<(), String> {
 
 /// An error of a program that does not start; otherwise this function does not return.
 fn execute(args: &[String]) -> Result<std::convert::Infallible, String> {
-    let release = target_folder().join("release");
+    let release = target_folder().join(PROFILE);
     let blitz = release.join("blitz");
     let error = Command::new(&blitz)
         // Usage and results name the command that people have entered.

@@ -13,10 +13,11 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Developer commands of Blitz
 
-  cargo xtask tidy      checks style: crate edges, sizes, forbidden calls, imports, documents
-  cargo xtask dist      builds the release: one statically linked file, run in an empty root
-  cargo xtask bench     builds the release and the limit programs, and runs blitz bench
-  cargo xtask simulate  runs whole gateways on a simulated machine, from seeds
+  cargo xtask tidy       checks style: crate edges, sizes, forbidden calls, imports, documents
+  cargo xtask reference  writes docs/keys.md, the page with all keys of the configuration
+  cargo xtask dist       builds the release: one statically linked file, run in an empty root
+  cargo xtask bench      builds the release and the limit programs, and runs blitz bench
+  cargo xtask simulate   runs whole gateways on a simulated machine, from seeds
 ";
 
 fn main() -> ExitCode {
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     match command.as_str() {
         "dist" => dist::run(&rest),
         "tidy" => tidy::run(),
+        "reference" => tidy::reference::run(),
         "bench" => bench::run(&rest),
         "simulate" => simulate::run(&rest),
         "" | "help" | "-h" | "--help" => {

@@ -5,6 +5,7 @@
 
 mod calls;
 mod circles;
+mod document_sizes;
 mod documents;
 mod edges;
 mod exceptions;
@@ -14,6 +15,7 @@ mod module_layout;
 mod modules;
 mod mutants;
 mod public_items;
+pub(crate) mod reference;
 mod results;
 mod rule_citations;
 mod safety;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 use exceptions::Exceptions;
 use source::Source;
 
-/// One violation: its place and the remedy.
+/// One violation: its position and the remedy.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// Path relative to the root of the repository.
@@ -79,7 +81,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Every finding in the repository at `root`, sorted by place.
+/// Every finding in the repository at `root`, sorted by position.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let texts = text::read_all(root)?;
     let sources = texts
@@ -107,6 +109,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     public_items::check(&sources, &mut exceptions, &mut findings);
     limits::check(&sources, &mut findings);
     documents::check(&texts, &sources, &mut findings);
+    reference::check(&texts, &mut findings);
+    document_sizes::check(&texts, &mut findings);
     rule_citations::check(&texts, &mut findings);
     mutants::check(&texts, &mut findings);
     exceptions.report_unused(&mut findings);

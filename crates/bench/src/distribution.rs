@@ -19,7 +19,8 @@ const SAMPLES_BEYOND_MIN: f64 = 10.0;
 /// Records durations without allocating: a histogram with a relative error of 0.1 %.
 pub struct Recorder(Histogram<u64>);
 
-/// What a [`Recorder`] has recorded. It can be merged with others, and written to a file and read back, without loss.
+/// The distribution of the values of a [`Recorder`]. It can be merged with others, and written to a file and read back,
+/// without loss.
 ///
 /// Percentiles of a merged distribution are those of all samples. An average of percentiles would mean nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +78,7 @@ impl Recorder {
         self.0.len()
     }
 
-    /// What was recorded so far.
+    /// The distribution of the values that were recorded so far.
     #[must_use]
     pub fn distribution(&self) -> Distribution {
         if self.0.is_empty() {
@@ -110,7 +111,7 @@ impl Distribution {
     /// Checks a distribution of a file, which may be damaged.
     ///
     /// # Errors
-    /// What does not fit together.
+    /// The values that contradict each other.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let mut counts = self.buckets.iter().map(|&(_, count)| count);
         let sum = counts.try_fold(0_u64, u64::checked_add);

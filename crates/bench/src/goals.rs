@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
     Missed,
     /// The set proves nothing.
     Void,
-    /// What the command line names cannot be used. The reason is printed.
+    /// A file or program of the command line cannot be used. The reason is printed.
     Unusable,
     /// A signal has ended the run.
     Interrupted(Signal),

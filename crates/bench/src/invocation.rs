@@ -1,4 +1,4 @@
-//! What all benchmarks share: the programs, the folder of the results, and the facts about the call.
+//! The common parts of all benchmarks: the programs, the folder of the results, and the facts about the call.
 
 use std::path::PathBuf;
 
@@ -45,10 +45,10 @@ const SECRETS: [&str; 12] = [
     "token",
 ];
 
-/// What stands in the place of a secret.
+/// The mark for a secret that was left out.
 const LEFT_OUT: &str = "…";
 
-/// The command in the syntax of a shell, without secrets and without the flags that name places of this machine. The
+/// The command in the syntax of a shell, without secrets and without the flags that name paths of this machine. The
 /// first word is the program, or the two of `cargo xtask`.
 pub(crate) fn command(words: impl IntoIterator<Item = String>) -> String {
     let mut words = words.into_iter();
@@ -77,7 +77,7 @@ pub(crate) fn lacks_secrets(command: &str) -> bool {
     command.contains(LEFT_OUT)
 }
 
-/// The word with `…` in the place of a secret. `is_field` if it is the value of a flag in [`FIELDS`].
+/// The word with `…` instead of a secret. `is_field` if it is the value of a flag in [`FIELDS`].
 fn without_secrets(word: &str, is_field: bool) -> String {
     let flag = FIELDS.iter().find(|flag| word.starts_with(*flag));
     let field = match flag {
@@ -100,7 +100,7 @@ fn is_secret(name: &str) -> bool {
     words.any(|word| SECRETS.iter().any(|secret| word.ends_with(secret)))
 }
 
-/// The word with `…` in the place of the user and the password of each URL in it (RFC 3986, section 3.2.1).
+/// The word with `…` instead of the user and the password of each URL in it (RFC 3986, section 3.2.1).
 fn without_userinfo(word: &str) -> String {
     let mut out = String::new();
     let mut rest = word;

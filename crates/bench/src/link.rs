@@ -181,7 +181,7 @@ impl Link {
         self.client.run(work)
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     #[must_use]
     pub fn counters(&self) -> LinkCounters {
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner)

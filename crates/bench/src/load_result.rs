@@ -17,7 +17,7 @@ pub struct LoadResult {
     pub version: u32,
     /// The command that repeats the run, for a POSIX shell; `…` stands for each secret that was left out.
     pub command: String,
-    /// What was requested.
+    /// The requested target.
     pub target: TargetFacts,
     /// How it was requested.
     pub plan: PlanFacts,
@@ -30,7 +30,7 @@ pub struct LoadResult {
     pub warm_up_s: f64,
     /// Requests and responses.
     pub counts: Counts,
-    /// What was answered in the measured time, in an open loop.
+    /// The responses of the measured time, in an open loop.
     #[serde(default)]
     pub answered: Option<Answered>,
     /// Times of requests.
@@ -48,7 +48,7 @@ pub struct LoadResult {
     pub problems: Vec<Problem>,
 }
 
-/// What was requested.
+/// The requested target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
     /// The first URL.
@@ -61,7 +61,7 @@ pub struct TargetFacts {
     pub tls: Option<String>,
     /// Number of different requests.
     pub requests: usize,
-    /// What was checked of each response, in words.
+    /// The checks of each response, in words.
     pub checks: String,
 }
 
@@ -89,7 +89,7 @@ pub struct PlanFacts {
     pub seed: u64,
 }
 
-/// What a server may send before it is read (RFC 9113, section 5.2; RFC 9000, section 4.1).
+/// The bytes that a server may send before they are read (RFC 9113, section 5.2; RFC 9000, section 4.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowFacts {
     /// Bytes of a stream.
@@ -221,7 +221,7 @@ pub struct GeneratorFacts {
     pub context_switches: (u64, u64),
 }
 
-/// What a problem makes unreliable.
+/// The figures that a problem makes unreliable.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -233,7 +233,7 @@ pub enum Affects {
     Times,
     /// Requests per second only: latency at a fixed rate and CPU per request remain.
     Throughput,
-    /// Latency only: what was answered per second remains.
+    /// Latency only: the responses per second remain.
     Latency,
 }
 
@@ -257,7 +257,7 @@ impl Affects {
 pub struct Problem {
     /// The figures that it concerns.
     pub affects: Affects,
-    /// What was found, and what to do, as a sentence for people.
+    /// The finding and the remedy, as a sentence for people.
     pub message: String,
 }
 
@@ -283,7 +283,7 @@ impl LoadResult {
     /// Checks a result of a file, which may be damaged.
     ///
     /// # Errors
-    /// What cannot be true.
+    /// The value that cannot be true.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(self.duration_s >= 0.0 && self.duration_s.is_finite()) {
             return Err("its duration is no time".to_owned());

@@ -1,4 +1,4 @@
-//! What disturbs a measurement: the hypervisor, swapping, heat, changing frequencies and other programs.
+//! The disturbances of a measurement: the hypervisor, swapping, heat, changing frequencies and other programs.
 //!
 //! The counters of the kernel are read before and after the rounds. Some reasons make a set void; the others
 //! are notes for the reader. Files that a machine does not have say nothing.
@@ -134,7 +134,7 @@ impl Counters {
     }
 }
 
-/// What the counters alone show.
+/// The noise that the counters alone show.
 fn between(before: &Counters, after: &Counters, seconds: f64) -> Noise {
     let throttles = before.throttles.zip(after.throttles);
     Noise {

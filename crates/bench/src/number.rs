@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Digits that a measured value has.
 const SIGNIFICANT_DIGITS: i32 = 3;
 
-/// What stands in place of a value that does not exist.
+/// The text for a value that does not exist.
 pub(crate) const NONE: &str = "–";
 
 /// The value with three significant digits: `168,000`, `10.8`, `0.0123`.

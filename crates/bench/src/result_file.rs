@@ -16,7 +16,7 @@ use crate::report::REPORT_VERSION;
 /// The ending of the files that are written.
 pub(crate) const ENDING: &str = "json.gz";
 
-/// What makes a file no result, without its reason.
+/// The reason why a file is no result, without details.
 pub(crate) const UNKNOWN: &str = "no result of blitz bench or blitz load (JSON)";
 
 /// The longest text of a result, and with it the longest file.

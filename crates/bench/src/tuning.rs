@@ -54,7 +54,7 @@ impl Tuning {
         }
     }
 
-    /// What should be set, and how; empty if nothing has to be.
+    /// The settings to change, and how; empty if nothing has to be.
     pub(crate) fn advice(&self) -> Vec<String> {
         let mut advice: Vec<String> = Vec::new();
         for setting in &self.settings {

@@ -45,7 +45,8 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     text += &routes;
     let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
     // Prefers a listener for all versions of HTTP, because more clients support it.
-    let plain = running.listeners().filter(is_plain);
+    let direct = || running.listeners().filter(|at| !at.proxy_protocol);
+    let plain = direct().filter(is_plain);
     if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
         text += &running.with_sites(|sites| {
             let host = first_host(sites);
@@ -56,7 +57,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
             }
         });
     }
-    let secure = running.listeners().find(|at| !is_plain(at));
+    let secure = direct().find(|at| !is_plain(at));
     if let (Some(listener), Some(tls)) = (secure, tls) {
         let command = secure_command(&listener.address, path, tls);
         text += &format!("  try           {command}\n");
@@ -103,12 +104,21 @@ fn all(sites: &Sites) -> impl Iterator<Item = (&SiteRoutes, &Route)> {
 
 /// A listener as a URL.
 pub(crate) fn shown(listener: &ListenerConfig) -> String {
-    match (&listener.address, &listener.tls) {
-        (address, None) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
-        (Address::Tcp(address), None) => format!("http://{address}"),
-        (Address::Tcp(address), Some(_)) => format!("https://{address}"),
-        (Address::Unix(_), None) => listen::text_of(&listener.address),
-        (Address::Unix(_), Some(_)) => format!("{} (TLS)", listen::text_of(&listener.address)),
+    shown_as(listener, listener.tls.is_some())
+}
+
+/// The same for one that may have no certificates yet.
+pub(crate) fn shown_as(listener: &ListenerConfig, has_tls: bool) -> String {
+    let url = match (&listener.address, has_tls) {
+        (address, false) if listener.http2_only => format!("h2c://{}", listen::text_of(address)),
+        (Address::Tcp(address), false) => format!("http://{address}"),
+        (Address::Tcp(address), true) => format!("https://{address}"),
+        (Address::Unix(_), false) => listen::text_of(&listener.address),
+        (Address::Unix(_), true) => format!("{} (TLS)", listen::text_of(&listener.address)),
+    };
+    match listener.proxy_protocol {
+        true => format!("{url} (PROXY protocol)"),
+        false => url,
     }
 }
 

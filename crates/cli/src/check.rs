@@ -32,8 +32,10 @@ pub(crate) struct CheckArguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
+    /// For people.
     Text,
+    /// For programs.
     Json,
 }
 

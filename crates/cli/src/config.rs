@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use blitz_config::{
-    Configuration, Diagnostic, Document, Environment, Placed, Process, Server, Severity, Socket,
-    Span,
+    Configuration, Diagnostic, Document, Environment, Listener, Placed, Process, Server, Severity,
+    Socket, Span,
 };
 use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
-use blitz_http::Address;
 
 use crate::watch::Watch;
 use crate::{listen, loaded_file, process, secrets, site_certificates};
@@ -26,7 +25,7 @@ const LISTEN: &str = ":80";
 const LISTEN_TLS: &str = ":443";
 
 /// The largest configuration file.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The variable of the environment that names the file.
 const VARIABLE: &str = "BLITZ_CONFIG";
@@ -52,7 +51,8 @@ pub(crate) struct ConfigFile {
     diagnostics: Vec<Diagnostic>,
     pub(crate) configuration: Configuration,
     pub(crate) listeners: Vec<ListenerConfig>,
-    pub(crate) tls_listeners: Vec<Address>,
+    /// Those for TLS, without its settings.
+    pub(crate) tls_listeners: Vec<ListenerConfig>,
     pub(crate) trusted_proxies: Vec<TrustedProxy>,
     pub(crate) sites: Vec<Site>,
     /// Files of certificates, each with the file of its key.
@@ -70,12 +70,23 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read. Mistakes in it are [diagnostics](ConfigFile::report).
     pub(crate) fn load(path: &Path, request_trailers: bool) -> Result<ConfigFile, String> {
-        let path = match path.is_dir() {
-            true => path.join(FILE_NAME),
-            false => path.to_owned(),
-        };
+        let path = file_in(path);
         let started = SystemTime::now();
         let document = document(&path)?;
+        Ok(ConfigFile {
+            started,
+            ..ConfigFile::of_document(document, &path, request_trailers)
+        })
+    }
+
+    /// The same of a text that was read from this file.
+    pub(crate) fn of_document(
+        document: Document,
+        path: &Path,
+        request_trailers: bool,
+    ) -> ConfigFile {
+        let path = file_in(path);
+        let started = SystemTime::now();
         let (mut configuration, mut diagnostics) = blitz_config::read(&document, &variables());
         let folder = path.parent().unwrap_or(Path::new(""));
         if let Some(Socket::Path(socket)) = socket_of(&mut configuration) {
@@ -100,8 +111,8 @@ impl ConfigFile {
             None => listen::parse_listener(LISTEN).into_iter().collect(),
         };
         let tls_listeners = match &configuration.listen_tls {
-            Some(addresses) => checker.parsed(addresses, listen::parse),
-            None if has_tls => listen::parse(LISTEN_TLS).into_iter().collect(),
+            Some(addresses) => checker.parsed(addresses, parse_address),
+            None if has_tls => parse_address(LISTEN_TLS).into_iter().collect(),
             None => Vec::new(),
         };
         let trusted_proxies = configuration.trusted_proxies.iter();
@@ -120,7 +131,7 @@ impl ConfigFile {
         files.extend(site_certificates::watched(&configuration, folder));
         secrets::hide_in(&mut diagnostics, &document);
         diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
-        Ok(ConfigFile {
+        ConfigFile {
             document,
             diagnostics,
             configuration,
@@ -131,7 +142,12 @@ impl ConfigFile {
             certificates,
             files,
             started,
-        })
+        }
+    }
+
+    /// Its text.
+    pub(crate) fn document(&self) -> &Document {
+        &self.document
     }
 
     /// Watches all files that it was read from, if it says so.
@@ -201,9 +217,17 @@ impl ConfigFile {
     }
 }
 
+/// The file that a path means: in a folder its `blitz.toml`.
+pub(crate) fn file_in(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(FILE_NAME),
+        false => path.to_owned(),
+    }
+}
+
 /// # Errors
 /// The problem and the remedy.
-fn document(path: &Path) -> Result<Document, String> {
+pub(crate) fn document(path: &Path) -> Result<Document, String> {
     let content = loaded_file::read_regular(path, FILE_BYTES_MAX);
     let text = content.and_then(|content| {
         String::from_utf8(content).map_err(|_| io::Error::other("it is not UTF-8"))
@@ -215,8 +239,13 @@ fn document(path: &Path) -> Result<Document, String> {
     Ok(Document::new(shown.to_string(), text?))
 }
 
+/// The address of a listener for TLS.
+fn parse_address(text: &str) -> Result<ListenerConfig, String> {
+    listen::parse(text).map(ListenerConfig::from)
+}
+
 /// The variables of the environment. Those that are not Unicode cannot stand in a value.
-fn variables() -> Environment {
+pub(crate) fn variables() -> Environment {
     let in_unicode = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
@@ -234,19 +263,26 @@ struct Checker {
 }
 
 impl Checker {
-    /// The values. `parse` returns a problem and its remedy on two lines.
-    fn parsed<T>(
+    /// The listeners. `parse` returns a problem and its remedy on two lines.
+    fn parsed(
         &mut self,
-        values: &[Placed<String>],
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Vec<T> {
+        listeners: &[Placed<Listener>],
+        parse: impl Fn(&str) -> Result<ListenerConfig, String>,
+    ) -> Vec<ListenerConfig> {
         let mut parsed = Vec::new();
-        for value in values {
-            match parse(&value.value) {
-                Ok(value) => parsed.push(value),
+        for listener in listeners {
+            let Listener {
+                address,
+                proxy_protocol,
+            } = &listener.value;
+            match parse(&address.value) {
+                Ok(config) => parsed.push(ListenerConfig {
+                    proxy_protocol: *proxy_protocol,
+                    ..config
+                }),
                 Err(error) => {
                     let (problem, remedy) = error.split_once("\n  ").unwrap_or((&error, ""));
-                    self.error("address", &value.span, problem, remedy);
+                    self.error("address", &address.span, problem, remedy);
                 }
             }
         }

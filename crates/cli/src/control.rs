@@ -1,6 +1,5 @@
 //! The control socket: other processes of this user ask a running Blitz to read its configuration again.
 
-use std::env;
 use std::fmt::Display;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,11 +9,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use blitz::extract::State;
+use blitz::extract::{Headers, Query, State};
 use blitz::{App, Response, Status, blocking};
 use blitz_config::{Placed, Socket};
 use blitz_host::serving::{self, Serving};
 use blitz_http::{Config, IoChoice, Pinning, ServeOptions, Signal};
+
+use crate::control_client::usual_paths;
+use crate::explain::Question;
+use crate::in_use::InUse;
 
 /// For the user of the process, and nobody else.
 const FOLDER_MODE: u32 = 0o700;
@@ -61,12 +64,15 @@ impl Control {
     ///
     /// # Errors
     /// The problem and the remedy.
-    pub(crate) fn open(chosen: Option<&Placed<Socket>>) -> Result<Option<Control>, String> {
+    pub(crate) fn open(
+        chosen: Option<&Placed<Socket>>,
+        in_use: &Arc<InUse>,
+    ) -> Result<Option<Control>, String> {
         match chosen.map(|chosen| &chosen.value) {
             Some(Socket::Off) => Ok(None),
-            Some(Socket::Path(path)) => Control::open_at(Path::new(path)).map(Some),
+            Some(Socket::Path(path)) => Control::open_at(Path::new(path), in_use).map(Some),
             None => {
-                let opened = Control::open_usual();
+                let opened = Control::open_usual(in_use);
                 if let Err(problem) = &opened {
                     let problem = problem.replace("\n  ", "; ");
                     tracing::warn!("`blitz reload` cannot reach this process: {problem}");
@@ -76,7 +82,7 @@ impl Control {
         }
     }
 
-    fn open_usual() -> Result<Control, String> {
+    fn open_usual(in_use: &Arc<InUse>) -> Result<Control, String> {
         let mut first_problem = None;
         for path in usual_paths() {
             if UnixStream::connect(&path).is_ok() {
@@ -90,7 +96,7 @@ impl Control {
                 .recursive(true)
                 .create(path.parent().unwrap_or(Path::new("/")));
             let made = made.map_err(|error| cannot_open(&path, &error));
-            match made.and_then(|()| Control::open_at(&path)) {
+            match made.and_then(|()| Control::open_at(&path, in_use)) {
                 Ok(control) => return Ok(control),
                 Err(problem) => first_problem.get_or_insert(problem),
             };
@@ -98,11 +104,15 @@ impl Control {
         Err(first_problem.unwrap_or_default())
     }
 
-    fn open_at(path: &Path) -> Result<Control, String> {
+    fn open_at(path: &Path, in_use: &Arc<InUse>) -> Result<Control, String> {
         let failed = |error: &dyn Display| cannot_open(path, error);
         let waiting = Arc::new(Waiting::default());
         let app = App::new()
             .state(Arc::clone(&waiting))
+            .state(Arc::clone(in_use))
+            .get("/config", config)
+            .get("/config/diff", config_diff)
+            .get("/explain", explain)
             .post("/reload", reload);
         let service = app.into_service().map_err(|error| failed(&error))?;
         let listeners = serving::try_reserve_private(path.to_owned());
@@ -133,14 +143,40 @@ async fn reload(State(waiting): State<Arc<Waiting>>) -> Response {
     }
 }
 
-/// The usual sockets, of which the first that can be made is used.
-pub(crate) fn usual_paths() -> Vec<PathBuf> {
-    let of_user = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let folders = [Some(PathBuf::from("/run")), of_user];
-    let paths = folders.into_iter().flatten();
-    paths
-        .map(|folder| folder.join("blitz/control.sock"))
-        .collect()
+/// The effective configuration, with a tag for its version.
+async fn config(State(in_use): State<Arc<InUse>>, headers: Headers) -> Response {
+    let in_use = Arc::clone(&in_use);
+    let (text, tag) = blocking(move || in_use.effective()).await;
+    let known = headers.get("If-None-Match");
+    let response = match known.is_some_and(|known| known == tag.as_bytes()) {
+        true => Response::new(Status::NOT_MODIFIED),
+        false => Response::text(text),
+    };
+    response.header("ETag", tag)
+}
+
+type Pairs = Query<Vec<(String, String)>>;
+
+/// What a reload would change; nothing if that is nothing. `file` is another file than that of the process.
+async fn config_diff(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Response {
+    let in_use = Arc::clone(&in_use);
+    let file = pairs.into_iter().find(|(name, _)| name == "file");
+    let file = file.map(|(_, path)| PathBuf::from(path));
+    let differences = blocking(move || in_use.differences(file.as_deref())).await;
+    match differences {
+        Ok(text) => Response::text(text),
+        Err(problem) => Response::text(problem).with_status(Status::UNPROCESSABLE_CONTENT),
+    }
+}
+
+/// What the configuration makes of a request: `method`, `url`, `header`, `from`, or `routes`; `format` may be `json`.
+async fn explain(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Response {
+    let in_use = Arc::clone(&in_use);
+    let explained = blocking(move || in_use.explain(&Question::of_pairs(pairs)?)).await;
+    match explained {
+        Ok(text) => Response::text(text),
+        Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
+    }
 }
 
 fn cannot_open(path: &Path, error: &dyn Display) -> String {

@@ -4,11 +4,19 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Settings, Site, Span};
+use blitz_config::{Action, Placed, Route, Settings, Site, Span};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
+use crate::config_diff::{self, DiffArguments};
 use crate::output;
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  blitz config show            $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml
+  blitz config show --running  what the running process uses; a reload may have been refused
+
+Values with variables are shown as they are written.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
@@ -20,16 +28,46 @@ pub(crate) struct ConfigArguments {
 enum ConfigCommand {
     /// Print listeners, sites and the settings of each route, inherited ones included, with the place of each value
     Show(ShowArguments),
+    /// Print what a reload would change in a running Blitz; nothing is changed
+    Diff(DiffArguments),
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = SHOW_EXAMPLES)]
 struct ShowArguments {
     /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
+    #[arg(conflicts_with = "running")]
     file: Option<PathBuf>,
+
+    /// Print what a running Blitz uses
+    #[arg(long)]
+    running: bool,
+
+    /// Socket of the process [default: /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
+    #[arg(long, value_name = "PATH", requires = "running")]
+    control: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
-    let ConfigCommand::Show(arguments) = &arguments.command;
+    match &arguments.command {
+        ConfigCommand::Show(arguments) => show(arguments),
+        ConfigCommand::Diff(arguments) => config_diff::run(arguments),
+    }
+}
+
+fn show(arguments: &ShowArguments) -> ExitCode {
+    if arguments.running {
+        return match config_diff::running(arguments.control.as_deref()) {
+            Ok(text) => {
+                output::print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(problem) => {
+                eprintln!("{}", problem.trim_end());
+                ExitCode::FAILURE
+            }
+        };
+    }
     let file = match ConfigFile::load(&config::chosen(arguments.file.as_deref()), false) {
         Ok(file) => file,
         Err(problem) => {
@@ -47,7 +85,7 @@ pub(crate) fn run(arguments: &ConfigArguments) -> ExitCode {
 }
 
 /// The settings of the process, and a table for each site and each route, with the values as they are written.
-fn text(file: &ConfigFile) -> String {
+pub(crate) fn text(file: &ConfigFile) -> String {
     let mut text = top(file);
     for site in &file.configuration.sites {
         text += &head(file, site);
@@ -59,19 +97,44 @@ fn text(file: &ConfigFile) -> String {
                 "[site.\"{host}\".\"{key}\"]  # {}",
                 file.line_of(&route.key.span)
             );
-            for (key, span) in values(&route.settings) {
-                let _ = writeln!(
-                    text,
-                    "{key} = {}  # {}",
-                    file.slice(span),
-                    file.line_of(span)
-                );
-            }
+            text += &lines(file, "", &values(&route.settings));
+            text += &variants(file, route);
             text.push('\n');
         }
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
+    text
+}
+
+fn lines(file: &ConfigFile, margin: &str, values: &[(String, &Span)]) -> String {
+    let line = |(key, span): &(String, &Span)| {
+        let (value, place) = (file.slice(span), file.line_of(span));
+        format!("{margin}{key} = {value}  # {place}\n")
+    };
+    values.iter().map(line).collect()
+}
+
+/// The values that each block `when` changes, as comments.
+fn variants(file: &ConfigFile, route: &Route) -> String {
+    let Some(variants) = &route.variants else {
+        return String::new();
+    };
+    let own = values(&route.settings);
+    let mut text = String::new();
+    for number in 1..=variants.settings.len() {
+        // Others are made of these.
+        let (&[block], Some(settings)) = (&*variants.blocks(number), variants.settings(number))
+        else {
+            continue;
+        };
+        let (condition, place) = (file.slice(&block.span), file.line_of(&block.span));
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "# when {condition}  # {place}");
+        let mut changed = values(settings);
+        changed.retain(|value| !own.contains(value));
+        text += &lines(file, "#   ", &changed);
+    }
     text
 }
 
@@ -134,7 +197,13 @@ fn list<T>(file: &ConfigFile, key: &str, values: &[Placed<T>]) -> String {
 pub(crate) fn is_of_action(key: &str) -> bool {
     matches!(
         key,
-        "to" | "path" | "host" | "raw_path" | "redirect" | "respond"
+        "to" | "path"
+            | "host"
+            | "raw_path"
+            | "buffer_request"
+            | "proxy_protocol"
+            | "redirect"
+            | "respond"
     )
 }
 
@@ -148,6 +217,8 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             list.add("path", proxy.path.as_deref());
             list.add("host", proxy.host.as_ref());
             list.add("raw_path", proxy.raw_path.as_ref());
+            list.add("buffer_request", proxy.buffer_request.as_ref());
+            list.add("proxy_protocol", proxy.proxy_protocol.as_ref());
         }
         Action::Redirect(_) => list.0.push(("redirect".to_owned(), &action.span)),
         Action::Respond(_) => list.0.push(("respond".to_owned(), &action.span)),
@@ -156,6 +227,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("deny", settings.deny.as_deref());
     list.add("methods", settings.methods.as_ref());
     list.add("body_max", settings.body_max.as_ref());
+    list.add("replace_errors", settings.replace_errors.as_ref());
     list.add("request_trailers", settings.request_trailers.as_ref());
     list.add("timeout.connect", settings.timeouts.connect.as_ref());
     list.add("timeout.response", settings.timeouts.response.as_ref());

@@ -1,16 +1,26 @@
 //! `blitz explain`: the way of a request through the sites of a file, without sending it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod question;
+
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use blitz_config::{Configuration, Settings, Span};
-use blitz_gateway::{Explanation, Outcome, Rejection, Sites, TrustedProxies, Verdict, explain};
+use blitz_gateway::{
+    Explanation, Outcome, Rejection, Sites, TrustedProxies, TrustedProxy, Verdict, explain,
+};
 use blitz_http::{Peer, RequestHead, Scheme, is_authority};
 use clap::Args;
+use serde_json::json;
 
+use self::question::LOCALHOST;
+use crate::check::Format;
 use crate::config::{self, ConfigFile};
-use crate::{effective, output};
+use crate::explanation::{self, About, Line};
+use crate::{config_diff, control_client, effective, output};
+
+pub(crate) use question::Question;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,8 +28,10 @@ Examples:
   blitz explain POST http://app.example/admin --from 192.0.2.9
   blitz explain GET http://app.example/ -H 'X-Forwarded-For: 192.0.2.9'
   blitz explain --routes app.example    all routes of a host by rank
+  blitz explain GET https://app.example/ --running        the configuration in use
+  blitz explain GET https://app.example/ --format json    one object
 
-The exit code is 1 if the file has mistakes.";
+The exit code is 1 if the file has mistakes, or if no process answers with --running.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -37,16 +49,28 @@ pub(crate) struct ExplainArguments {
     headers: Vec<String>,
 
     /// Address of the client
-    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    #[arg(long, value_name = "ADDRESS", default_value_t = LOCALHOST)]
     from: IpAddr,
 
     /// Print all routes of this host by rank
     #[arg(long, value_name = "HOST", conflicts_with_all = ["method", "url", "headers"])]
     routes: Option<String>,
 
+    /// How to print it: text, or json with one object
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    format: Format,
+
     /// The file, or a folder with blitz.toml [default: $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "running")]
     config: Option<PathBuf>,
+
+    /// Ask a running Blitz, which may use another version of the file
+    #[arg(long)]
+    running: bool,
+
+    /// Socket of the process [default: /run/blitz/control.sock, $XDG_RUNTIME_DIR/blitz/control.sock]
+    #[arg(long, value_name = "PATH", requires = "running")]
+    control: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
@@ -63,34 +87,59 @@ pub(crate) fn run(arguments: &ExplainArguments) -> ExitCode {
 }
 
 fn text(arguments: &ExplainArguments) -> Result<String, String> {
+    let question = Question {
+        method: arguments.method.clone().unwrap_or_default(),
+        url: arguments.url.clone().unwrap_or_default(),
+        headers: arguments.headers.clone(),
+        from: arguments.from,
+        routes: arguments.routes.clone(),
+        format: arguments.format,
+    };
+    if arguments.running {
+        let target = control_client::target("/explain", &question.pairs());
+        let answer = config_diff::get(arguments.control.as_deref(), &target);
+        return answer.map_err(|problem| problem.trim_start_matches("blitz: ").to_owned());
+    }
     let file = ConfigFile::load(&config::chosen(arguments.config.as_deref()), false)?;
     if let Some(problem) = file.problem() {
         file.report();
         return Err(problem);
     }
+    answer(&file, &file.trusted_proxies, &question)
+}
+
+/// What a file makes of a request, behind these proxies.
+///
+/// # Errors
+/// The request is invalid, or no site has the host.
+pub(crate) fn answer(
+    file: &ConfigFile,
+    trusted: &[TrustedProxy],
+    question: &Question,
+) -> Result<String, String> {
     let sites = Sites::of_file(file.sites.clone());
-    if let Some(host) = &arguments.routes {
-        return routes(&sites, host, &file);
+    if let Some(host) = &question.routes {
+        return routes(&sites, host, file, question.format);
     }
-    let (method, url) = (
-        arguments.method.as_deref().unwrap_or_default(),
-        arguments.url.as_deref().unwrap_or_default(),
-    );
-    let (scheme, mut head) = request(method, url)?;
-    for line in &arguments.headers {
+    let (scheme, mut head) = request(&question.method, &question.url)?;
+    for line in &question.headers {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let added = head.fields.try_append(name, value.trim());
         added.map_err(|_| format!("`{line}` is no field\n  write -H 'NAME: VALUE'"))?;
     }
     let peer = Peer {
-        remote: Some(SocketAddr::new(arguments.from, 0)),
+        remote: Some(SocketAddr::new(question.from, 0)),
         listener: None,
         scheme,
         tls: None,
     };
-    let trusted: TrustedProxies = file.trusted_proxies.iter().copied().collect();
+    let trusted: TrustedProxies = trusted.iter().copied().collect();
     let explanation = explain(&sites, &mut head, &peer, &trusted);
-    Ok(Report::new(&file).of(&explanation))
+    let lines = Report::new(file).of(&explanation);
+    Ok(match question.format {
+        Format::Text => explanation::text(&lines),
+        Format::Json => explanation::json(&lines),
+    })
 }
 
 /// Scheme and head of a request for this URL.
@@ -130,37 +179,38 @@ fn request(method: &str, url: &str) -> Result<(Scheme, RequestHead), String> {
     Ok((scheme, head))
 }
 
-fn routes(sites: &Sites, host: &str, file: &ConfigFile) -> Result<String, String> {
+fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Result<String, String> {
     let Some(site) = sites.find_by_host(Some(host)) else {
         return Err(format!("no site has the host {host}"));
     };
-    let mut report = Report::new(file);
-    let configured = report.site(site.hosts.first());
+    let configured = Report::new(file).site(site.hosts.first());
+    let place = |name: &str| {
+        let route = configured.and_then(|site| route_of(site, name));
+        let place = route.map(|route| file.line_of(&route.key.span));
+        place.unwrap_or_default()
+    };
+    if format == Format::Json {
+        let routes = site.routes.ranked().map(|route| {
+            json!({ "route": route.name, "action": route.destination(), "place": place(&route.name) })
+        });
+        let routes: Vec<_> = routes.collect();
+        return Ok(json!({ "host": host, "routes": routes }).to_string() + "\n");
+    }
     let width = site.routes.iter().map(|route| route.name.chars().count());
     let width = width.max().unwrap_or_default();
-    for route in site.routes.ranked() {
-        let span = configured.and_then(|site| span_of(site, &route.name));
-        let label = format!("{:width$}", route.name);
-        report.line(&label, &route.destination(), span, "");
-    }
-    Ok(report.text)
+    let lines = site.routes.ranked().map(|route| {
+        let (name, action, place) = (&route.name, route.destination(), place(&route.name));
+        let line = format!("{name:width$} {action:36}  {place}");
+        line.trim_end().to_owned() + "\n"
+    });
+    Ok(lines.collect())
 }
 
-fn span_of<'a>(site: &'a blitz_config::Site, route: &str) -> Option<&'a Span> {
-    let found = site.routes.iter();
-    let mut found = found.filter(|known| known.key.value.to_string() == route);
-    found.next().map(|route| &route.key.span)
-}
-
-/// Lines with a label, a value, and the place of the value in the file.
+/// Collects values with their places in the file.
 struct Report<'a> {
     file: &'a ConfigFile,
-    text: String,
+    lines: Vec<Line>,
 }
-
-/// Columns of a label, and of a value.
-const LABEL: usize = 9;
-const VALUE: usize = 36;
 
 /// More routes that do not apply are counted only.
 const OTHERS_SHOWN: usize = 20;
@@ -169,18 +219,18 @@ impl<'a> Report<'a> {
     fn new(file: &'a ConfigFile) -> Report<'a> {
         Report {
             file,
-            text: String::new(),
+            lines: Vec::new(),
         }
     }
 
-    fn of(mut self, explanation: &Explanation<'_>) -> String {
+    fn of(mut self, explanation: &Explanation<'_>) -> Vec<Line> {
         let configured = explanation
             .site
             .and_then(|site| self.site(site.hosts.first()));
         if let (Some(site), Some(configured)) = (explanation.site, configured) {
             let hosts = site.hosts.first().map(ToString::to_string);
             self.line(
-                "site",
+                About::Site,
                 &hosts.unwrap_or_default(),
                 Some(&configured.host.span),
                 "",
@@ -188,37 +238,50 @@ impl<'a> Report<'a> {
         }
         let found = explanation.routes.first();
         let found = found.filter(|(_, verdict)| *verdict == Verdict::Applies);
-        let settings = configured
+        let of_file = configured
             .zip(found)
-            .and_then(|(site, (route, _))| settings_of(site, &route.name));
-        if let Some((route, _)) = found {
-            let span = configured.and_then(|site| span_of(site, &route.name));
-            self.line("route", &route.name, span, "");
+            .and_then(|(site, (route, _))| route_of(site, &route.name));
+        let number = explanation.combination;
+        let variants = of_file.and_then(|route| route.variants.as_deref());
+        let variant = variants.and_then(|variants| variants.settings(number));
+        let settings = variant.or(of_file.map(|route| &route.settings));
+        if let (Some((route, _)), Some(variant)) = (found, explanation.variant) {
+            let span = of_file.map(|route| &route.key.span);
+            self.line(About::Route, &route.name, span, "");
+            for block in variants
+                .into_iter()
+                .flat_map(|variants| variants.blocks(number))
+            {
+                let condition = self.file.slice(&block.span);
+                self.line(About::When, condition, Some(&block.span), "");
+            }
             if let Some(settings) = settings {
                 self.rules(settings);
             }
             let span = settings.map(|settings| &settings.action.span);
-            self.line("action", &route.destination(), span, "");
+            self.line(About::Action, &variant.destination(), span, "");
         }
         if explanation.site.is_none() {
             let text = "404, over TLS 421";
             let detail = Rejection::UnknownHost.detail();
-            self.line("outcome", text, None, detail);
-            return self.text;
+            self.line(About::Outcome, text, None, detail);
+            return self.lines;
         }
-        let written = found.and_then(|(route, _)| route.written.as_deref());
+        let written = explanation
+            .variant
+            .and_then(|route| route.written.as_deref());
         match (written, &explanation.outcome) {
             // The result would show the value of the variable.
             (Some(written), Outcome::Answered { .. } | Outcome::Forwarded { .. }) => {
-                self.line("outcome", written, None, "");
+                self.line(About::Outcome, written, None, "");
             }
             (_, outcome) => self.outcome(outcome, settings),
         }
         if let Some(reading) = &explanation.reading {
-            self.line("", &format!("servers may read {reading}"), None, "");
+            self.line(About::Reading, reading, None, "");
         }
         self.others(explanation);
-        self.text
+        self.lines
     }
 
     /// The site of the file with this host.
@@ -237,7 +300,7 @@ impl<'a> Report<'a> {
         for (key, span) in effective::values(settings) {
             if !effective::is_of_action(&key) {
                 let written = self.file.slice(span);
-                self.line("rule", &format!("{key} = {written}"), Some(span), "");
+                self.line(About::Rule, &format!("{key} = {written}"), Some(span), "");
             }
         }
     }
@@ -245,26 +308,31 @@ impl<'a> Report<'a> {
     fn outcome(&mut self, outcome: &Outcome, settings: Option<&Settings>) {
         match outcome {
             Outcome::Rejected(Rejection::HttpsOnly) => {
-                self.line("outcome", "308 to the same URL with https://", None, "");
+                self.line(
+                    About::Outcome,
+                    "308 to the same URL with https://",
+                    None,
+                    "",
+                );
             }
             Outcome::Rejected(rejection) => {
                 let status = rejection.status().code();
                 let text = format!("{status} {}", rejection.rule());
-                self.line("outcome", &text, None, rejection.detail());
+                self.line(About::Outcome, &text, None, rejection.detail());
             }
             Outcome::Answered { status, location } => {
                 let location = location.as_deref().unwrap_or_default();
-                self.line("outcome", &format!("{status} {location}"), None, "");
+                self.line(About::Outcome, &format!("{status} {location}"), None, "");
             }
-            Outcome::App => self.line("outcome", "an app answers", None, ""),
+            Outcome::App => self.line(About::Outcome, "an app answers", None, ""),
             Outcome::Forwarded {
                 url,
                 target,
                 host,
                 fields,
             } => {
-                self.line("outcome", &format!("{url}{target}"), None, "");
-                self.line("", &format!("Host: {host}"), None, "");
+                self.line(About::Outcome, &format!("{url}{target}"), None, "");
+                self.line(About::Field, &format!("Host: {host}"), None, "");
                 for (name, value) in fields {
                     self.field(name, value, settings);
                 }
@@ -285,11 +353,10 @@ impl<'a> Report<'a> {
             Some(written) => format!("{name}: {written}"),
             None => format!("{name}: {value}"),
         };
-        self.line("", &text, None, "");
+        self.line(About::Field, &text, None, "");
     }
 
     fn others(&mut self, explanation: &Explanation<'_>) {
-        let mut label = "not";
         let more = explanation.routes.len().saturating_sub(OTHERS_SHOWN);
         for (route, verdict) in explanation.routes.iter().take(OTHERS_SHOWN) {
             let reason = match verdict {
@@ -301,25 +368,26 @@ impl<'a> Report<'a> {
                 Verdict::OtherMethods => "other methods".to_owned(),
                 Verdict::OtherPaths => "another path".to_owned(),
             };
-            self.line(label, &route.name, None, &reason);
-            label = "";
+            self.line(About::Other, &route.name, None, &reason);
         }
         if more > 0 {
-            let text = format!("and {more} more routes");
-            self.line("", &text, None, "--routes HOST prints all");
+            let more = more.to_string();
+            self.line(About::More, &more, None, "--routes HOST prints all");
         }
     }
 
-    fn line(&mut self, label: &str, value: &str, span: Option<&Span>, remark: &str) {
-        let place = span.map(|span| self.file.line_of(span)).unwrap_or_default();
-        let line = format!("{label:LABEL$} {value:VALUE$}  {place}{remark}");
-        self.text += line.trim_end();
-        self.text.push('\n');
+    fn line(&mut self, about: About, value: &str, span: Option<&Span>, remark: &str) {
+        let place = span.map(|span| self.file.line_of(span));
+        self.lines.push(Line {
+            about,
+            value: value.to_owned(),
+            place: place.unwrap_or_default(),
+            remark: remark.to_owned(),
+        });
     }
 }
 
-fn settings_of<'a>(site: &'a blitz_config::Site, route: &str) -> Option<&'a Settings> {
+fn route_of<'a>(site: &'a blitz_config::Site, name: &str) -> Option<&'a blitz_config::Route> {
     let mut routes = site.routes.iter();
-    let found = routes.find(|known| known.key.value.to_string() == route);
-    found.map(|route| &route.settings)
+    routes.find(|route| route.key.value.to_string() == name)
 }

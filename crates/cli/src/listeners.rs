@@ -3,7 +3,6 @@
 use blitz_config::Process;
 use blitz_gateway::StartError;
 use blitz_host::serving::{self, ListenerConfig};
-use blitz_http::Address;
 
 use crate::config::ConfigFile;
 use crate::tls::Tls;
@@ -13,7 +12,8 @@ use crate::{listen, process};
 #[derive(Debug, Clone)]
 pub(crate) struct Listeners {
     pub(crate) plain: Vec<ListenerConfig>,
-    pub(crate) tls: Vec<Address>,
+    /// Those for TLS, without its settings.
+    pub(crate) tls: Vec<ListenerConfig>,
     /// They are those of a file.
     pub(crate) is_file: bool,
 }
@@ -31,8 +31,10 @@ impl Listeners {
     pub(crate) fn configs(&self, process: &Process, tls: Option<&Tls>) -> Vec<ListenerConfig> {
         let slot = tls.map(Tls::slot);
         let secure = slot.iter().flat_map(|slot| {
-            let addresses = self.tls.iter().cloned();
-            addresses.map(|address| ListenerConfig::secure(address, slot.clone()))
+            self.tls.iter().map(|listener| ListenerConfig {
+                proxy_protocol: listener.proxy_protocol,
+                ..ListenerConfig::secure(listener.address.clone(), slot.clone())
+            })
         });
         let secure = secure.map(|listener| process::listener(process, listener));
         self.plain.iter().cloned().chain(secure).collect()
@@ -43,7 +45,8 @@ impl Listeners {
         let StartError::Serving(serving::StartError::Listen(address, cause)) = error else {
             return None;
         };
-        let setting = match (self.tls.contains(address), self.is_file) {
+        let is_tls = self.tls.iter().any(|listener| listener.address == *address);
+        let setting = match (is_tls, self.is_file) {
             (true, false) => "--listen-tls",
             (false, false) => "--listen",
             (true, true) => "listen_tls",

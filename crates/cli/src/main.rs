@@ -6,17 +6,25 @@ mod announce;
 mod bench;
 mod cert;
 mod check;
+mod completions;
 mod config;
+mod config_diff;
 mod conflicts;
 mod constraints;
 mod control;
+mod control_client;
 mod development;
+mod differences;
 mod doctor;
 mod effective;
 mod explain;
+mod explanation;
+mod fmt;
 mod heading;
 mod http3;
+mod in_use;
 mod issue;
+mod line_diff;
 mod listen;
 mod listeners;
 mod load;
@@ -43,7 +51,7 @@ mod watch;
 use std::env;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +74,8 @@ Examples:
       trust the load balancers in front of Blitz
   blitz run --config blitz.toml
       sites, routes and certificates of a file; `blitz check` finds its
-      mistakes, `blitz reload` has the running process read it again
+      mistakes, `blitz fmt` tidies it, `blitz config diff` says what
+      `blitz reload` would change in the running process
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor
@@ -98,12 +107,16 @@ enum Command {
     Run(Box<run::RunArguments>),
     /// Check a configuration file and the files that it names; nothing is started
     Check(check::CheckArguments),
+    /// Write configuration files in the canonical form
+    Fmt(fmt::FmtArguments),
     /// Print what a configuration file makes of a request; nothing is sent
     Explain(explain::ExplainArguments),
     /// Print the effective configuration
     Config(effective::ConfigArguments),
     /// Print the JSON Schema of configuration files, for editors
     Schema,
+    /// Print completions for a shell: bash, zsh or fish
+    Completions(completions::CompletionsArguments),
     /// Ask a running Blitz to read its configuration file again
     Reload(reload::ReloadArguments),
     /// Issue a certificate for development, with a local authority
@@ -133,11 +146,15 @@ fn main() -> ExitCode {
         None => run::run(&arguments.run),
         Some(Command::Run(run)) => run::run(&run),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Fmt(arguments)) => fmt::run(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Config(arguments)) => effective::run(&arguments),
         Some(Command::Schema) => {
             output::print(&blitz_config::schema());
             ExitCode::SUCCESS
+        }
+        Some(Command::Completions(arguments)) => {
+            completions::run(&arguments, &mut Arguments::command())
         }
         Some(Command::Reload(arguments)) => reload::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
@@ -150,8 +167,6 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -1,25 +1,24 @@
 //! A reload of the configuration file, which is used as a whole or not at all, and `blitz reload`, which asks for one.
 
-use std::fmt::Write as _;
-use std::io::{self, Read, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use blitz_config::{Host, Process};
-use blitz_gateway::{Reloading, SiteChange, TrustedProxy};
+use blitz_config::Process;
+use blitz_gateway::Reloading;
 use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
 
 use crate::announce::shown;
 use crate::config::ConfigFile;
-use crate::control::{self, Outcome};
+use crate::control::Outcome;
+use crate::in_use::InUse;
 use crate::listeners::Listeners;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 use crate::watch::Watch;
-use crate::{output, process};
+use crate::{control_client, differences, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,55 +57,19 @@ pub(crate) fn run(arguments: &ReloadArguments) -> ExitCode {
 
 /// Asks a running process for a reload.
 fn ask(chosen: Option<&Path>, timeout: Duration) -> Outcome {
-    let paths = chosen.map_or_else(control::usual_paths, |path| vec![path.to_owned()]);
-    let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {
-        let paths: Vec<_> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        return Err(format!(
-            "blitz: no process listens at {}, or not for this user\n  \
-             start one with `blitz run --config FILE`, or name its socket with --control PATH",
-            paths.join(" or ")
-        ));
-    };
-    let response = post(&mut stream, timeout).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "blitz: the process has not answered within --timeout; it may still read the file\n  \
-             its log has the outcome; write a longer --timeout for a slow file system"
-                .to_owned()
-        }
-        _ => format!("blitz: {error}"),
-    })?;
-    let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
-    match head.starts_with("HTTP/1.1 200 ") {
-        true => Ok(content.to_owned()),
-        false if head.is_empty() => {
-            Err("blitz: the process has ended without an answer; its log has the reason".to_owned())
-        }
-        false => Err(content.to_owned()),
+    let answer = control_client::ask(chosen, "POST", "/reload", timeout)?;
+    match answer.status {
+        200 => Ok(answer.content),
+        _ => Err(answer.content),
     }
-}
-
-/// The response as it is: the process sends short texts with their length.
-fn post(stream: &mut UnixStream, timeout: Duration) -> io::Result<String> {
-    stream.set_write_timeout(Some(timeout))?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.write_all(
-        b"POST /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    )?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    Ok(response)
 }
 
 /// The file in use.
 pub(crate) struct ReloadedFile {
     path: PathBuf,
     settings: ReloadSettings,
-    trusted_proxies: Vec<TrustedProxy>,
-    /// Settings of the process as they are in use.
-    process: Process,
+    /// What others may ask for.
+    in_use: Arc<InUse>,
     watch: Option<Watch>,
 }
 
@@ -124,13 +87,25 @@ impl ReloadedFile {
         file: &ConfigFile,
         process: &Process,
     ) -> ReloadedFile {
+        let in_use = InUse::new(
+            path,
+            settings.request_trailers,
+            &settings.flags,
+            process,
+            file,
+        );
+        let in_use = Arc::new(in_use);
         ReloadedFile {
             path: path.to_owned(),
             settings,
-            process: process.clone(),
+            in_use,
             watch: file.watch(process),
-            trusted_proxies: file.trusted_proxies.clone(),
         }
+    }
+
+    /// The configuration in use, which follows reloads.
+    pub(crate) fn in_use(&self) -> Arc<InUse> {
+        Arc::clone(&self.in_use)
     }
 
     /// Reads the file again. Its sites, listeners and certificates replace those in use, unless it has mistakes. Both
@@ -156,7 +131,8 @@ impl ReloadedFile {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
         let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
         // The repair may be in a file that only the new version names.
-        self.watch = file.watch(&self.process);
+        let applied = self.in_use.applied();
+        self.watch = file.watch(&applied.process);
         let diagnostics = file.report_as_text(false);
         if let Some(problem) = file.problem() {
             return Err(stays(format!("{diagnostics}{problem}")));
@@ -164,17 +140,15 @@ impl ReloadedFile {
         let listeners = Listeners::of_file(&file);
         let certificates = NewCertificates::prepare(&self.settings.tls, &file, tls.as_ref());
         let certificates = certificates.map_err(stays)?;
-        let process = self.settings.flags.clone();
-        let process = process.or(file.configuration.process.clone());
         // With the settings in use: others would replace all listeners for TLS.
-        let configs = listeners.configs(&self.process, certificates.tls(tls.as_ref()));
+        let configs = listeners.configs(&applied.process, certificates.tls(tls.as_ref()));
         let problem = |error| {
             listeners
                 .problem(&error)
                 .unwrap_or_else(|| error.to_string())
         };
-        let has_other_proxies = file.trusted_proxies != self.trusted_proxies;
-        let summary = file.summary();
+        let restart = differences::restart(&file, applied, &self.settings.flags);
+        let (summary, document) = (file.summary(), file.document().clone());
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
@@ -182,15 +156,12 @@ impl ReloadedFile {
         let changes = running.replace(replacement, || certificates.apply(tls));
         let changes = changes.map_err(|error| stays(problem(error)))?;
         let after: Vec<_> = running.listeners().map(shown).collect();
-        let mut text = format!("{diagnostics}{summary}\n{}", lines(&changes));
-        text += &listener_changes(&before, &after);
-        for key in process::changed(&self.process, &process) {
-            let _ = writeln!(text, "  {key} has changed: a restart applies it");
-        }
-        if has_other_proxies {
-            text += "  trusted proxies have changed: a restart applies them\n";
-        }
-        Ok(text)
+        self.in_use.replace(document);
+        let sites = differences::site_lines(&changes);
+        let listeners = differences::listener_changes(&before, &after);
+        Ok(format!(
+            "{diagnostics}{summary}\n{sites}{listeners}{restart}"
+        ))
     }
 }
 
@@ -240,33 +211,5 @@ impl NewCertificates {
                 }
             }
         }
-    }
-}
-
-/// A line for each listener that was opened or closed.
-fn listener_changes(before: &[String], after: &[String]) -> String {
-    let line = |sign, listener: &String| format!("  {sign} listener {listener}\n");
-    let opened = after.iter().filter(|listener| !before.contains(listener));
-    let closed = before.iter().filter(|listener| !after.contains(listener));
-    let opened: String = opened.map(|listener| line('+', listener)).collect();
-    let closed: String = closed.map(|listener| line('-', listener)).collect();
-    opened + &closed
-}
-
-/// A line for each site that was added, changed or removed.
-fn lines(changes: &[(SiteChange, Host)]) -> String {
-    let mut text = String::new();
-    for (change, host) in changes {
-        let sign = match change {
-            SiteChange::Added => '+',
-            SiteChange::Changed => '~',
-            SiteChange::Removed => '-',
-        };
-        // Writing to a text does not fail.
-        let _ = writeln!(text, "  {sign} {host}");
-    }
-    match text.is_empty() {
-        true => "  no site has changed\n".to_owned(),
-        false => text,
     }
 }

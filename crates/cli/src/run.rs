@@ -244,8 +244,10 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
             tls: arguments.tls.clone(),
             flags,
         };
-        reloaded = Some(ReloadedFile::new(path, settings, file, &process));
-        control = Control::open(process.control.socket.as_ref()).map_err(failed)?;
+        let file = ReloadedFile::new(path, settings, file, &process);
+        let socket = process.control.socket.as_ref();
+        control = Control::open(socket, &file.in_use()).map_err(failed)?;
+        reloaded = Some(file);
     }
     let configs = listeners.configs(&process, tls.as_ref());
     let running = gateway(arguments, &process, file, configs, targets)
@@ -412,7 +414,12 @@ fn has_default_listeners(arguments: &RunArguments) -> bool {
 fn listeners_of(arguments: &RunArguments) -> Listeners {
     let mut listeners = Listeners {
         plain: arguments.listen.clone(),
-        tls: arguments.listen_tls.clone(),
+        tls: arguments
+            .listen_tls
+            .iter()
+            .cloned()
+            .map(Into::into)
+            .collect(),
         is_file: false,
     };
     if has_default_listeners(arguments) {
@@ -421,7 +428,7 @@ fn listeners_of(arguments: &RunArguments) -> Listeners {
         // No flag requests HTTPS, so a port in use is only a warning.
         let tls = listen::local(TLS_PORT_DEFAULT);
         if flag_for_https(arguments).is_some() || are_free(&tls) {
-            listeners.tls = tls;
+            listeners.tls = tls.into_iter().map(Into::into).collect();
         }
     }
     listeners

@@ -16,6 +16,13 @@ pub(crate) fn hide(configuration: &Configuration, document: &Document, sites: &m
         let Some(site) = sites.next() else { return };
         for (configured, (_, route)) in configured.routes.iter().zip(&mut site.routes) {
             route.written = written(&configured.settings, document).map(Into::into);
+            let settings = configured
+                .variants
+                .iter()
+                .flat_map(|variants| &variants.settings);
+            for (settings, variant) in settings.zip(route.variants_mut()) {
+                variant.written = written(settings, document).map(Into::into);
+            }
         }
         // Its redirects follow.
         if !configured.canonical_for.is_empty() {

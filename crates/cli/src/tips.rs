@@ -120,7 +120,7 @@ const TIPS: &[(&[&str], &str)] = &[
             "file-server",
             "file_server",
         ],
-        "this is not available yet; README, In production, lists what is missing",
+        "this is not available yet; docs/production.md lists what is missing",
     ),
 ];
 

@@ -29,6 +29,17 @@ pub struct Diagnostic {
     pub message: String,
     /// The repair.
     pub label: String,
+    /// The same as changes of the text, if it is certain what was meant.
+    pub edits: Vec<Edit>,
+}
+
+/// A change of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The part that is replaced, in bytes.
+    pub span: Span,
+    /// What stands there instead.
+    pub text: String,
 }
 
 impl Diagnostic {
@@ -45,6 +56,7 @@ impl Diagnostic {
             span,
             message: message.into(),
             label: label.into(),
+            edits: Vec::new(),
         }
     }
 
@@ -102,12 +114,19 @@ fn visible(document: &Document, span: &Span) -> Span {
 }
 
 /// The diagnostics as lines of JSON: `code`, `severity`, `file`, `start` and `end` with `line` and `column` from 1,
-/// `message`, `label`.
+/// `message`, `label`, and `edits` with `start`, `end` and the new `text`.
 #[must_use]
 pub fn to_json(document: &Document, diagnostics: &[Diagnostic]) -> String {
     let position = |offset| {
         let (line, column) = document.position(offset);
         json!({ "line": line, "column": column })
+    };
+    let edit = |edit: &Edit| {
+        json!({
+            "start": position(edit.span.start),
+            "end": position(edit.span.end),
+            "text": edit.text,
+        })
     };
     let line = |diagnostic: &Diagnostic| {
         let object = json!({
@@ -121,6 +140,7 @@ pub fn to_json(document: &Document, diagnostics: &[Diagnostic]) -> String {
             "end": position(diagnostic.span.end),
             "message": diagnostic.message,
             "label": diagnostic.label,
+            "edits": diagnostic.edits.iter().map(edit).collect::<Vec<_>>(),
         });
         object.to_string() + "\n"
     };

@@ -29,6 +29,12 @@ pub enum Scope {
     Tls,
     /// In a table of `certificates`.
     Certificate,
+    /// In a preset: keys of routes.
+    Preset,
+    /// In a block `when`: conditions, and keys of routes.
+    When,
+    /// In a table of `listen` and `listen_tls`.
+    Listener,
 }
 
 /// What a value may be.
@@ -64,6 +70,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// A list of addresses, or of tables with an address.
+    Listeners,
     /// A list of files with certificates.
     Certificates,
     /// `true`, `false`, or a table with a certificate.
@@ -88,6 +96,18 @@ pub enum Kind {
     Sites,
     /// Upstreams by their names.
     Upstreams,
+    /// Presets by their names.
+    Presets,
+    /// A name, or a list of names.
+    Names,
+    /// Blocks with conditions.
+    Blocks,
+    /// What values must be, by names.
+    Matches,
+    /// A network, or a list of networks, with `!` for all others.
+    Clients,
+    /// A method, or a list of methods.
+    MethodOrMethods,
 }
 
 /// Whether this version has a key.
@@ -149,6 +169,9 @@ pub const HEAD_MAX: u64 = 1 << 20;
 /// The most fields, or lines of a cookie, of a section.
 pub const FIELDS_MAX: u64 = 10_000;
 
+/// The most content that `buffer_request` has a core hold, for one request or for all.
+pub const BUFFER_MAX: u64 = 64 << 20;
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
@@ -157,16 +180,16 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "control", Kind::Table(Scope::Control), "", "how other processes ask this one"),
     key(Scope::Top, "defaults", Kind::Table(Scope::Defaults), "", "keys of all sites"),
     key(Scope::Top, "limits", Kind::Table(Scope::Limits), "", "limits of heads and trailers"),
-    key(Scope::Top, "listen", Kind::Texts, "[\":80\"]", "addresses for clear text"),
-    key(Scope::Top, "listen_tls", Kind::Texts, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
+    key(Scope::Top, "listen", Kind::Listeners, "[\":80\"]", "addresses for clear text"),
+    key(Scope::Top, "listen_tls", Kind::Listeners, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
     key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
+    key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
     key(Scope::Top, "trusted_proxies", Kind::Networks, "none", "proxies whose forwarding fields are trusted"),
     key(Scope::Top, "upstream", Kind::Upstreams, "", "upstreams with names"),
     planned(Scope::Top, "acme", "certificates of an authority"),
     planned(Scope::Top, "include", "further files"),
-    planned(Scope::Top, "preset", "keys of routes with a name"),
     planned(Scope::Top, "tracing", "export of traces"),
     key(Scope::Site, "aliases", Kind::Texts, "none", "other hosts with the same content"),
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
@@ -176,6 +199,7 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
+    key(Scope::Route, "buffer_request", Kind::Size, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
@@ -184,6 +208,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
     key(Scope::Route, "raw_path", Kind::Boolean, "false", "whether the path is forwarded as received"),
     key(Scope::Route, "redirect", Kind::Redirect, "", "a status and another URL"),
+    key(Scope::Route, "replace_errors", Kind::Boolean, "false", "whether `errors` are for responses of the upstream, too"),
     key(Scope::Route, "request_headers", Kind::Fields, "none", "changes of the fields of forwarded requests"),
     key(Scope::Route, "request_trailers", Kind::Boolean, "false", "whether trailers of requests are forwarded"),
     key(Scope::Route, "respond", Kind::Respond, "", "a fixed response"),
@@ -191,7 +216,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     planned(Scope::Route, "access_log", "whether requests are logged"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "buffer_request", "content that is read before it is forwarded"),
     planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
     planned(Scope::Route, "cors", "origins that browsers may send requests from"),
@@ -206,14 +230,13 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "php", "FastCGI"),
     planned(Scope::Route, "priority", "the order of regexes"),
     planned(Scope::Route, "rate_limit", "requests per time"),
-    planned(Scope::Route, "replace_errors", "pages for errors of the upstream"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
     planned(Scope::Route, "satisfy", "whether all access rules are demanded"),
     planned(Scope::Route, "sticky", "how clients stay with a server"),
     planned(Scope::Route, "symlinks", "which symbolic links are followed"),
     planned(Scope::Route, "upgrade", "protocols that clients may switch to"),
-    planned(Scope::Route, "use", "names of presets"),
-    planned(Scope::Route, "when", "variants of the route"),
+    key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
+    key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold"),
     key(Scope::Timeout, "connect", Kind::Duration, "4s", "how long connecting may take"),
     key(Scope::Timeout, "idle", Kind::Duration, "60s", "how long the content of a response may be silent"),
     key(Scope::Timeout, "response", Kind::Duration, "60s", "how long the head of a response may take"),
@@ -221,6 +244,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Respond, "file", Kind::Text, "none", "the file with the content"),
     key(Scope::Respond, "headers", Kind::Fields, "none", "fields"),
     key(Scope::Respond, "status", Kind::Status, "", "the status"),
+    key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URL of its server"),
     planned(Scope::Upstream, "balance", "how a server is chosen"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
@@ -229,7 +253,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
     planned(Scope::Upstream, "limits", "limits of messages"),
-    planned(Scope::Upstream, "proxy_protocol", "the header that tells the client's address"),
     planned(Scope::Upstream, "queue", "requests that wait for a connection"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "sticky", "how clients stay with a server"),
@@ -270,6 +293,16 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Tls, "min", "the least version of TLS"),
     key(Scope::Certificate, "cert", Kind::Text, "", "the file with the certificate"),
     key(Scope::Certificate, "key", Kind::Text, "in the same file or beside it", "the file with its key"),
+    key(Scope::When, "client", Kind::Clients, "", "the address of the client"),
+    key(Scope::When, "cookie", Kind::Matches, "", "cookies of the request"),
+    key(Scope::When, "grpc", Kind::Boolean, "", "whether the request is a call of gRPC"),
+    key(Scope::When, "header", Kind::Matches, "", "fields of the request"),
+    key(Scope::When, "method", Kind::MethodOrMethods, "", "methods of the request"),
+    key(Scope::When, "query", Kind::Matches, "", "parameters of the query"),
+    key(Scope::When, "websocket", Kind::Boolean, "", "whether the request opens a WebSocket"),
+    key(Scope::Listener, "address", Kind::Text, "", "the address"),
+    key(Scope::Listener, "proxy_protocol", Kind::Boolean, "false", "whether connections begin with a PROXY header of a trusted proxy"),
+    planned(Scope::Listener, "protocol", "the versions of HTTP"),
 ];
 
 /// The table of these keys.
@@ -288,6 +321,9 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
+        Scope::Preset => "preset",
+        Scope::When => "when",
+        Scope::Listener => "listen",
     }
 }
 
@@ -298,6 +334,9 @@ pub(crate) fn find(scope: Scope, name: &str) -> Option<&'static Key> {
 
 /// Keys of sites that `defaults` has, too.
 const SITE_DEFAULTS: [&str; 2] = ["https_redirect", "tls"];
+
+/// Keys of routes that only routes and sites have.
+const OWN: [&str; 2] = ["use", "when"];
 
 /// Whether this version has a key of this name in this scope.
 pub(crate) fn is_built(scope: Scope, name: &str) -> bool {
@@ -310,7 +349,12 @@ pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
         Scope::Site => matches!(key.scope, Scope::Site | Scope::Route),
         Scope::Defaults => match key.scope {
             Scope::Site => SITE_DEFAULTS.contains(&key.name),
-            scope => scope == Scope::Route,
+            scope => scope == Scope::Route && key.name != "when",
+        },
+        Scope::Preset => key.scope == Scope::Route && !OWN.contains(&key.name),
+        Scope::When => match key.scope {
+            Scope::Route => !OWN.contains(&key.name),
+            scope => scope == Scope::When,
         },
         _ => key.scope == scope,
     };
@@ -323,7 +367,12 @@ impl Key {
         let is_inherited = matches!(self.scope, Scope::Route | Scope::Timeout);
         let is_other = matches!(
             self.kind,
-            Kind::Boolean | Kind::Target | Kind::Redirect | Kind::Respond
+            Kind::Boolean
+                | Kind::Target
+                | Kind::Redirect
+                | Kind::Respond
+                | Kind::Names
+                | Kind::Blocks
         );
         is_inherited && !is_other
     }
@@ -349,6 +398,9 @@ mod tests {
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,
+            Scope::Preset,
+            Scope::When,
+            Scope::Listener,
         ] {
             for key in of(scope) {
                 let same = of(scope).filter(|other| other.name == key.name);

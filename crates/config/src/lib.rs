@@ -4,9 +4,11 @@
 //! **Invariant: this crate is pure.** It opens no file and no socket, and variables of the environment are given to it.
 //! [`read`] finds all mistakes of a file at once; checks that need files or sockets add their diagnostics later.
 
+mod condition;
 mod diagnostic;
 mod document;
 mod environment;
+mod format;
 mod keys;
 mod method;
 mod model;
@@ -15,27 +17,38 @@ mod path;
 mod pattern;
 mod process;
 mod reader;
+mod reference;
+mod repair;
 mod schema;
 mod settings;
 mod suggestion;
 mod template;
 mod units;
+mod variant;
 
-pub use diagnostic::{Diagnostic, Severity, render, to_json};
+pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
+pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
-pub use keys::{CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
+pub use format::format;
+pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
-pub use model::{CertificateFile, Configuration, Host, Placed, Route, RouteKey, Site, Span, Tls};
+pub use model::{
+    CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
+};
 pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::read;
+pub use reference::reference;
+pub use repair::repair;
 pub use schema::schema;
 pub use settings::{
-    Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, Redirect,
-    RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts, Unrouted,
+    Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
+    Redirect, RedirectOrigin, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,
+    Unrouted,
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};
 pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};
+pub use variant::{Level, Variants, combination};

@@ -8,6 +8,7 @@ use crate::network::Network;
 use crate::pattern::PathPattern;
 use crate::process::Process;
 use crate::settings::{Settings, Unrouted};
+use crate::variant::Variants;
 
 /// A part of the file, in bytes.
 pub type Span = Range<usize>;
@@ -32,9 +33,9 @@ impl<T> Placed<T> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// Addresses for clear text; `None` is the default, port 80.
-    pub listen: Option<Vec<Placed<String>>>,
+    pub listen: Option<Vec<Placed<Listener>>>,
     /// Addresses for TLS; `None` is the default, port 443 if a site has TLS.
-    pub listen_tls: Option<Vec<Placed<String>>>,
+    pub listen_tls: Option<Vec<Placed<Listener>>>,
     /// Proxies whose forwarding fields are trusted.
     pub trusted_proxies: Vec<Placed<Network>>,
     /// Certificates of the file and of its sites.
@@ -43,6 +44,15 @@ pub struct Configuration {
     pub process: Process,
     /// The sites in the order of the file.
     pub sites: Vec<Site>,
+}
+
+/// An address to listen on. Its place is that of the whole table, if it is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// The address.
+    pub address: Placed<String>,
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
 }
 
 /// A certificate.
@@ -87,6 +97,8 @@ pub struct Route {
     pub key: Placed<RouteKey>,
     /// Its settings, what it inherits included.
     pub settings: Settings,
+    /// Its settings for requests that meet conditions; `None` without blocks `when`.
+    pub variants: Option<Box<Variants>>,
 }
 
 /// The requests that a route matches.

@@ -66,6 +66,16 @@ impl Network {
         Ok(Network(Some(Range { address, mask })))
     }
 
+    /// The addresses of both networks, which is one of the two or nothing.
+    #[must_use]
+    pub(crate) fn intersection(self, other: Network) -> Option<Network> {
+        let (Some(a), Some(b)) = (self.0, other.0) else {
+            return (self == other).then_some(self);
+        };
+        let (outer, inner) = if a.mask <= b.mask { (a, b) } else { (b, a) };
+        (inner.address & outer.mask == outer.address).then_some(Network(Some(inner)))
+    }
+
     /// Whether a client has this address; `None` is a client of a unix socket.
     #[inline]
     #[must_use]

@@ -6,7 +6,9 @@ mod conflicts;
 mod fields;
 mod inherit;
 mod key;
+mod listener;
 mod own;
+mod preset;
 mod process;
 mod route_key;
 mod settings;
@@ -17,13 +19,14 @@ mod template;
 mod top;
 mod tree;
 mod value;
+mod when;
 
 use std::ops::ControlFlow;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Edit};
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::model::{CertificateFile, Configuration, Placed, Span};
@@ -36,6 +39,9 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
         environment,
         diagnostics: Vec::new(),
         certificates: Vec::new(),
+        presets: preset::Presets::default(),
+        blocks_read: 0,
+        has_path_placeholder: false,
     };
     let (table, errors) = DeTable::parse_recoverable(&document.text);
     let configuration = match reader.syntax_errors(&errors) {
@@ -55,6 +61,11 @@ struct Reader<'a> {
     diagnostics: Vec<Diagnostic>,
     /// Those of `tls`.
     certificates: Vec<Placed<CertificateFile>>,
+    presets: preset::Presets<'a>,
+    /// How many blocks `when` have been read, to number them.
+    blocks_read: usize,
+    /// Whether a placeholder was read whose value depends on the path of its route.
+    has_path_placeholder: bool,
 }
 
 /// A key with its value.
@@ -98,6 +109,14 @@ impl Reader<'_> {
     ) {
         self.diagnostics
             .push(Diagnostic::error(code, span, message, label));
+    }
+
+    /// Adds a change of the text to the last error, for which it is certain what was meant.
+    fn repair(&mut self, span: Span, text: impl Into<String>) {
+        let text = text.into();
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.edits.push(Edit { span, text });
+        }
     }
 
     fn warning(

@@ -22,7 +22,9 @@ pub fn schema() -> String {
             "defaults": table(Scope::Defaults),
             "fields": fields(),
             "limits": table(Scope::Limits),
+            "listener": required(text_or(table(Scope::Listener)), "address"),
             "log": table(Scope::Log),
+            "preset": table(Scope::Preset),
             "respond": required(table(Scope::Respond), "status"),
             "route": text_or(table(Scope::Route)),
             "server": table(Scope::Server),
@@ -30,6 +32,7 @@ pub fn schema() -> String {
             "tls": required(table(Scope::Tls), "cert"),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),
+            "when": table(Scope::When),
         },
     });
     if let (Value::Object(top), Value::Object(header)) = (&mut top, header) {
@@ -86,11 +89,7 @@ fn value(kind: Kind) -> Value {
         Kind::Version => any_of([json!({ "const": 1 }), pattern("^\\$\\{")]),
         Kind::Text => text,
         Kind::Texts | Kind::Networks => json!({ "type": "array", "items": text }),
-        Kind::Methods => {
-            let names = Method::names().collect::<Vec<_>>().join("|");
-            let name = pattern(&format!("^({names})$|{VARIABLE}"));
-            json!({ "type": "array", "items": name })
-        }
+        Kind::Methods => json!({ "type": "array", "items": method() }),
         Kind::Duration => pattern(&format!("^(forever|0*[1-9][0-9]*(ms|s|m|h|d))$|{VARIABLE}")),
         Kind::Time => pattern(&format!("^(0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
         Kind::Seconds => pattern(&format!("^(0+|[0-9]+(s|m|h|d|[0-9]*000ms))$|{VARIABLE}")),
@@ -100,6 +99,7 @@ fn value(kind: Kind) -> Value {
             pattern("^\\$\\{"),
         ]),
         Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
+        Kind::Listeners => json!({ "type": "array", "items": reference("listener") }),
         Kind::Certificates => json!({ "type": "array", "items": reference("certificate") }),
         Kind::Tls => any_of([
             json!({ "type": "boolean" }),
@@ -136,6 +136,11 @@ fn value(kind: Kind) -> Value {
         Kind::Table(scope) => reference(keys::table_name(scope)),
         Kind::Sites => by_name(&reference("site")),
         Kind::Upstreams => by_name(&reference("upstream")),
+        Kind::Presets => by_name(&reference("preset")),
+        Kind::Names | Kind::Clients => one_or_list(&text),
+        Kind::Blocks => json!({ "type": "array", "items": reference("when") }),
+        Kind::Matches => by_name(&any_of([text, json!({ "type": "boolean" })])),
+        Kind::MethodOrMethods => one_or_list(&method()),
     }
 }
 
@@ -174,6 +179,15 @@ fn fields() -> Value {
 fn servers() -> Value {
     let text = json!({ "type": "string" });
     json!({ "type": "array", "items": text, "minItems": 1, "maxItems": 1 })
+}
+
+fn method() -> Value {
+    let names = Method::names().collect::<Vec<_>>().join("|");
+    pattern(&format!("^({names})$|{VARIABLE}"))
+}
+
+fn one_or_list(item: &Value) -> Value {
+    any_of([item.clone(), json!({ "type": "array", "items": item })])
 }
 
 fn status() -> Value {

@@ -33,6 +33,8 @@ pub struct Settings {
     pub request_headers: FieldRules,
     /// Pages for errors. An exact status is before its class.
     pub errors: Arc<[Arc<ErrorPage>]>,
+    /// Whether the pages are for errors of the upstream, too; by default not.
+    pub replace_errors: Option<Placed<bool>>,
     /// Whether trailers of requests are forwarded; by default not.
     pub request_trailers: Option<Placed<bool>>,
 }
@@ -68,6 +70,19 @@ pub struct Proxy {
     pub host: Option<Placed<ForwardedHost>>,
     /// Whether the path is forwarded byte for byte; by default not.
     pub raw_path: Option<Placed<bool>>,
+    /// The most content of a request, in bytes, that is received before the upstream is connected to; by default it flows.
+    pub buffer_request: Option<Placed<u64>>,
+    /// The version of the PROXY header that its connections begin with. The place is in `upstream`.
+    pub proxy_protocol: Option<Placed<ProxyProtocol>>,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
 }
 
 /// The host of forwarded requests.

@@ -282,6 +282,20 @@ pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&
     (nearest.0 <= distance_max && nearest.0 < word.chars().count()).then_some(nearest.1)
 }
 
+/// The word that is meant without doubt: no other one is as near, and few characters differ.
+pub(crate) fn certain<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance_max = match word.chars().count() {
+        0 | 1 => 0,
+        2..=7 => 1,
+        _ => 2,
+    };
+    let mut near: Vec<_> = words.map(|other| (distance(word, other), other)).collect();
+    near.sort_unstable();
+    let (first, meant) = *near.first()?;
+    let is_alone = near.get(1).is_none_or(|(second, _)| *second > first);
+    (first <= distance_max && is_alone).then_some(meant)
+}
+
 /// The least number of characters that are inserted, removed, replaced or exchanged with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -322,5 +336,21 @@ mod tests {
             let expected = expected.filter(|_| word.len() > 1);
             assert_eq!(found, expected, "{word}");
         }
+    }
+
+    #[test]
+    fn a_repair_has_no_second_word_that_is_as_near() {
+        let words = ["to", "tls", "path", "host", "https_redirect"];
+        for (word, expected) in [
+            ("too", Some("to")),
+            ("pathh", Some("path")),
+            ("http_redirec", Some("https_redirect")),
+            ("hosts_x", None),
+            ("ts", None),
+            ("t", None),
+        ] {
+            assert_eq!(certain(word, words.into_iter()), expected, "{word}");
+        }
+        assert_eq!(certain("pat", ["path", "part"].into_iter()), None);
     }
 }

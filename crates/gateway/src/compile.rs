@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, Respond,
-    RespondBody, Settings, StatusPattern, TimeLimit,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
+    Respond, RespondBody, Settings, StatusPattern, TimeLimit,
 };
-use blitz_http::{FOREVER, Status};
+use blitz_http::{FOREVER, ProxyVersion, Status};
 use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
@@ -19,6 +19,7 @@ use crate::route::{self, Forward, ForwardedPath, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::TargetError;
+use crate::variants::Variants;
 use shared::{Demands, Shared};
 
 /// Reads a file that a configuration names. An error is a problem and its remedy.
@@ -65,6 +66,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         written: None,
         action: route::Action::Answer(Answer::Canonical(host)),
         rules: rules.map(|rules| Arc::new(rules.of_redirects())),
+        variants: None,
     };
     let key = RouteKey {
         methods: None,
@@ -91,15 +93,36 @@ impl<'a> Compiler<'a, '_> {
         let key = key.map_err(|error: KeyError| {
             self.error("path", &route.key, error.problem(), error.fix());
         });
-        let action = self.action(&route.settings);
-        let rules = self.rules(&route.settings);
+        let compiled = self.route_with(&name, &route.settings);
+        let variants = route.variants.as_ref();
+        let variants = variants.map(|variants| self.variants(&name, variants));
         let route = Route {
+            variants: variants.flatten().map(Box::new),
+            ..compiled?
+        };
+        Some((key.ok()?, route))
+    }
+
+    fn route_with(&mut self, name: &str, settings: &'a Settings) -> Option<Route> {
+        let action = self.action(settings);
+        let rules = self.rules(settings);
+        Some(Route {
             name: name.into(),
             written: None,
             action: action?,
             rules,
-        };
-        Some((key.ok()?, route))
+            variants: None,
+        })
+    }
+
+    fn variants(&mut self, name: &str, variants: &'a blitz_config::Variants) -> Option<Variants> {
+        let levels = variants.levels.iter();
+        let levels = levels.map(|level| self.shared.blocks(level)).collect();
+        let routes = variants.settings.iter();
+        let routes = routes
+            .map(|settings| self.route_with(name, settings))
+            .collect::<Option<_>>()?;
+        Some(Variants::new(levels, routes))
     }
 
     fn action(&mut self, settings: &'a Settings) -> Option<route::Action> {
@@ -146,6 +169,14 @@ impl<'a> Compiler<'a, '_> {
                 Some(ForwardedHost::Upstream) => Some(target.authority.as_str().into()),
                 Some(ForwardedHost::Name(name)) => Some(name.as_str().into()),
             },
+            buffer_bytes_max: proxy.buffer_request.as_ref().map(|bytes| bytes.value),
+            proxy_protocol: proxy
+                .proxy_protocol
+                .as_ref()
+                .map(|version| match version.value {
+                    ProxyProtocol::V1 => ProxyVersion::V1,
+                    ProxyProtocol::V2 => ProxyVersion::V2,
+                }),
             target,
         })
     }

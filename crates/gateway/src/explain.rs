@@ -5,11 +5,13 @@ use blitz_site::matcher::Verdict;
 use blitz_site::{Rejection, apply_to_request};
 
 use crate::forward::{self, ForwardedClient, LoopId};
+use crate::grpc::Call;
 use crate::phases::{check_encryption, check_method};
 use crate::route::{Action, Route};
 use crate::rules::{Facts, client_of};
 use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
+use crate::variants::Subject;
 
 /// What a request meets.
 #[derive(Debug)]
@@ -18,6 +20,10 @@ pub struct Explanation<'a> {
     pub site: Option<&'a SiteRoutes>,
     /// The routes of the site by rank, those that match first.
     pub routes: Vec<(&'a Route, Verdict)>,
+    /// The variant of the route that matches.
+    pub variant: Option<&'a Route>,
+    /// The number of the combination of blocks `when` that apply ([`blitz_config::combination`]): 0 if none does.
+    pub combination: usize,
     /// What becomes of it.
     pub outcome: Outcome,
     /// The other path as which servers may read that of a request that is rejected for it, if that is known.
@@ -66,14 +72,25 @@ pub fn explain<'a>(
         return Explanation {
             site: None,
             routes: Vec::new(),
+            variant: None,
+            combination: 0,
             outcome: Outcome::Rejected(rejection),
             reading: None,
         };
     };
     let routes = site.routes.explain(head);
-    let outcome = outcome(site, head, peer, trusted).unwrap_or_else(Outcome::Rejected);
-    let reading = match (&outcome, routes.first()) {
-        (Outcome::Rejected(Rejection::AmbiguousPath), Some((route, _))) => {
+    let subject = Subject::of(head, peer, trusted);
+    let matching = site.routes.find(head);
+    let variants = matching.and_then(|route| route.variants.as_deref());
+    let combination = variants.map_or(0, |variants| variants.combination(&subject));
+    let variant = matching.map(|route| route.variant(&subject));
+    let outcome = match variant {
+        Some(route) => outcome(site, route, head, peer, trusted),
+        None => check_scheme(site, head, peer, trusted).and(Err(Rejection::UnknownPath)),
+    };
+    let outcome = outcome.unwrap_or_else(Outcome::Rejected);
+    let reading = match (&outcome, variant) {
+        (Outcome::Rejected(Rejection::AmbiguousPath), Some(route)) => {
             site.refused_reading(route, head, client_of(&head.fields, peer, trusted))
         }
         _ => None,
@@ -81,22 +98,34 @@ pub fn explain<'a>(
     Explanation {
         site: Some(site),
         routes,
+        variant,
+        combination,
         outcome,
         reading: reading.filter(|reading| !reading.is_empty()),
     }
 }
 
+/// A trusted proxy may tell that the client uses TLS.
+fn check_scheme(
+    site: &SiteRoutes,
+    head: &RequestHead,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) -> Result<(), Rejection> {
+    match site.redirects && Facts::of(head, peer, trusted).scheme == Scheme::Http {
+        true => check_encryption(head),
+        false => Ok(()),
+    }
+}
+
 fn outcome(
     site: &SiteRoutes,
+    route: &Route,
     head: &mut RequestHead,
     peer: &Peer,
     trusted: &TrustedProxies,
 ) -> Result<Outcome, Rejection> {
-    // A trusted proxy may tell that the client uses TLS.
-    if site.redirects && Facts::of(head, peer, trusted).scheme == Scheme::Http {
-        check_encryption(head)?;
-    }
-    let route = site.routes.find(head).ok_or(Rejection::UnknownPath)?;
+    check_scheme(site, head, peer, trusted)?;
     let client = || client_of(&head.fields, peer, trusted);
     site.admit(route, head, client)?;
     let bytes_max = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
@@ -122,6 +151,15 @@ fn outcome(
             })
         }
         Action::Forward(forward) => {
+            let buffer_max = forward
+                .buffer_bytes_max
+                .filter(|_| Call::of(head).is_none());
+            if declared
+                .zip(buffer_max)
+                .is_some_and(|(length, max)| length > max)
+            {
+                return Err(Rejection::ContentTooLarge);
+            }
             let rewriting = forward.replace_path(head, peer, trusted, &mut String::new())?;
             edit(head, &forward.target.authority, peer, trusted)?;
             if let Some(rewriting) = rewriting {

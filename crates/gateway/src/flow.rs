@@ -4,6 +4,8 @@
 //! and that is all the back-pressure there is. Received slices are queued without a copy. Nothing
 //! here knows a version: parts come from a [`RecvBody`] and go to a [`SendBody`].
 
+mod fill;
+
 use std::task::{Context, Poll, ready};
 
 use blitz_http::{
@@ -12,10 +14,15 @@ use blitz_http::{
 
 use crate::forward;
 use crate::translate::{NotBase64, Translate};
+use fill::Filled;
+
+pub(crate) use fill::FillError;
 
 /// Moves parts from `from` to `to` as fast as the slower of the two.
 pub(crate) struct Flow {
     from: RecvBody,
+    /// Content that was received before there was a receiver, if it had to be.
+    filled: Option<Box<Filled>>,
     /// `None` before there is a receiver, and once the message is finished.
     pub(crate) to: Option<SendBody>,
     /// Content still to come; counts down from the largest number if the length is unknown.
@@ -51,6 +58,7 @@ impl Flow {
         let left = content_max(from.length());
         Flow {
             from,
+            filled: None,
             to,
             left,
             trailers: None,
@@ -62,9 +70,10 @@ impl Flow {
 
     /// Declared length of the message as it is sent on.
     pub(crate) fn length(&self) -> BodyLength {
-        match self.translation {
-            None => self.from.length(),
-            Some(_) => BodyLength::Unknown,
+        match (&self.translation, &self.filled) {
+            (None, None) => self.from.length(),
+            (None, Some(filled)) => BodyLength::Known(filled.total()),
+            (Some(_), _) => BodyLength::Unknown,
         }
     }
 
@@ -96,14 +105,20 @@ impl Flow {
         mut sent: impl FnMut(&[u8]),
     ) -> Poll<Result<(), FlowError>> {
         loop {
+            let has_filled = self.filled.as_ref().is_some_and(|filled| filled.has_next());
             let Some(to) = &mut self.to else {
                 return Poll::Ready(Ok(()));
             };
             // After all content only the end is left, which needs no room.
-            if self.left > 0 {
+            if self.left > 0 || has_filled {
                 self.awaits_room = true;
                 ready!(to.poll_room(cx)).map_err(FlowError::To)?;
                 self.awaits_room = false;
+            }
+            if let Some(piece) = self.filled.as_mut().and_then(|filled| filled.next()) {
+                sent(&piece);
+                to.queue(piece).map_err(FlowError::To)?;
+                continue;
             }
             match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
                 Some(Part::Data(slice)) => {

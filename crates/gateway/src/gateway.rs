@@ -13,8 +13,8 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead, ServeOptions, Signals,
-    TlsSlot,
+    Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,
+    ServeOptions, Signals, TlsSlot,
 };
 use blitz_site::{Counters, Endpoint, Observers, emit_refused, error_page};
 
@@ -227,6 +227,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
             refused: Some(record_refused(&service)),
             forwarded_client: Some(forwarded_client(&options)),
             h2c_upgrade: h2c_upgrade(&options),
+            proxy_protocol: Some(proxies(&options)),
             alt_svc_withheld: Some(is_trusted(&options)),
             ..ServeOptions::default()
         };
@@ -262,6 +263,12 @@ fn h2c_upgrade(options: &Arc<Options>) -> Option<Rc<PeerRule>> {
 fn forwarded_client(options: &Arc<Options>) -> Rc<ForwardedClientRule> {
     let trusted = Arc::clone(options);
     Rc::new(move |fields, remote| told_client(fields, remote, &trusted.trusted_proxies))
+}
+
+/// Which proxies may send PROXY headers, on listeners that have them.
+fn proxies(options: &Arc<Options>) -> Rc<ProxyRule> {
+    let trusted = Arc::clone(options);
+    Rc::new(move |remote| trusted.trusted_proxies.contains_remote(remote))
 }
 
 /// Proxies would pass `Alt-Svc` on to clients, for which it is not meant.

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
+mod announcing;
 mod answer;
 mod compile;
 mod explain;
@@ -33,6 +34,7 @@ mod trusted;
 mod upgrade;
 mod upload;
 mod upstream;
+mod variants;
 mod websocket;
 
 pub use compile::{ReadFile, compile};
@@ -43,7 +45,7 @@ pub use options::Options;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
 pub use routes::{RouteConflict, Routes};
-pub use site_changes::SiteChange;
+pub use site_changes::{Change, SiteChange, site_changes};
 pub use sites::{AccessGap, Site, SiteRoutes, Sites};
 pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;

@@ -2,6 +2,7 @@
 
 mod admit;
 mod answer;
+mod buffer;
 mod connect;
 mod endpoint;
 mod finish;
@@ -9,6 +10,7 @@ mod policy;
 mod preflight;
 mod reconnect;
 mod relay;
+mod replace;
 mod respond;
 mod retry;
 mod route;
@@ -30,12 +32,14 @@ use crate::service::GatewayService;
 use crate::upstream::Pick;
 use admit::admit;
 use answer::respond_answer;
+use buffer::buffer;
 use connect::{connect, pick, take_ready};
 use endpoint::{needs_record, pass_to_endpoint, pass_to_fallback, pass_unobserved};
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
 use relay::{relay, relay_whole};
+use replace::replace_error;
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;
 use route::route;
@@ -95,7 +99,11 @@ fn life_of_a_request<E: Endpoint>(
         let mut request = Request::new(&gateway, site, route, exchange);
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.
-        let admitted = match admit(&gateway, route, &mut request) {
+        let mut admitted = admit(&gateway, route, &mut request);
+        if let (Ok(()), Some(bytes_max)) = (&admitted, forward.buffer_bytes_max) {
+            admitted = buffer(&mut request, bytes_max).await;
+        }
+        let admitted = match admitted {
             Ok(()) => request_policy(&gateway, route, &mut request),
             Err(ended) => Err(ended),
         };
@@ -111,7 +119,7 @@ fn life_of_a_request<E: Endpoint>(
             Err(ended) => Err(ended),
         };
         let outcome = match responded.and_then(|()| response_policy(&gateway, &mut request)) {
-            Ok(()) if relay_whole(&mut request) => Ok(()),
+            Ok(()) if replace_error(&mut request) || relay_whole(&mut request) => Ok(()),
             Ok(()) => {
                 let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
                 relay(&mut request, &mut deadline, half_close_timeout).await
@@ -131,7 +139,7 @@ async fn attempt<E>(
     route.balancer.retries.note_request(request.record.started);
     loop {
         match route.balancer.pick(&mut request.tried, blitz_http::now) {
-            Pick::Upstream(upstream) => request.record.upstream = Some(upstream),
+            Pick::Upstream(upstream) => request.go_to(upstream),
             none => pick(gateway, route, request, none).await?,
         }
         let connection = match take_ready(route, request) {

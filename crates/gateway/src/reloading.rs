@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use blitz_config::Host;
 use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
 
 use crate::https_redirect::HttpsRedirect;
-use crate::site_changes::{SiteChange, changes};
+use crate::site_changes::{SiteChange, site_changes};
 use crate::sites::Site;
 use crate::snapshot::{Snapshot, SnapshotMaker, publish};
 use crate::start_error::StartError;
@@ -64,7 +63,7 @@ impl<'a> Reloading<'a> {
 
     /// Replaces all sites and listeners, and calls `apply` between: what else changes with them. Each request ends with the
     /// sites that it began with, and upstreams that stay keep their connections. Connections of listeners that stay are not
-    /// closed; those of the others are drained. Returns the sites that differ, by their first host.
+    /// closed; those of the others are drained. Returns the sites that differ.
     ///
     /// # Errors
     /// A core cannot open a listener, for example because it has no descriptor left; then nothing has changed.
@@ -72,7 +71,7 @@ impl<'a> Reloading<'a> {
         &mut self,
         replacement: Replacement,
         apply: impl FnOnce(),
-    ) -> Result<Vec<(SiteChange, Host)>, StartError> {
+    ) -> Result<Vec<SiteChange>, StartError> {
         let Replacement {
             snapshot,
             listeners,
@@ -81,7 +80,7 @@ impl<'a> Reloading<'a> {
         apply();
         publish(self.serving.cores(), &snapshot);
         let before = self.newest.swap(Arc::clone(&snapshot));
-        let changes = changes(&before.sites, &snapshot.sites);
+        let changes = site_changes(&before.sites, &snapshot.sites);
         self.maker.retire(before);
         self.serving.close_listeners(superseded, self.drain_timeout);
         Ok(changes)

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use blitz_http::{Exchange, Pooled, RequestHead, Responder, Response, Upstream};
+use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
 use blitz_site::{Edit, Failure, Record, RouteName};
 
+use crate::announcing::proxy_header;
 use crate::reconnecting::Reconnecting;
 use crate::request_kind::RequestKind;
 use crate::rewriting::Rewriting;
@@ -33,6 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) rules: Option<&'a Rules>,
     /// For routes with a path of their own.
     pub(crate) rewriting: Option<Box<Rewriting<'a>>>,
+    /// What connections to the upstream begin with, if that tells the client.
+    proxy_header: Option<Box<ProxyHeader>>,
     /// Changes of the fields of the final response.
     pub(crate) edits: Cow<'a, [Edit]>,
     pub(crate) record: Record<'a>,
@@ -74,6 +77,9 @@ impl<'a> Request<'a> {
         let rules = route.rules();
         let trusted = &options.trusted_proxies;
         let edits = rules.map(|rules| rules.edit_response(&mut head, &peer, trusted));
+        let proxy_protocol = route.forward.proxy_protocol;
+        let proxy_header =
+            proxy_protocol.map(|version| proxy_header(version, &head, &peer, trusted));
         let kind = RequestKind::of(&head, &body, &responder, &route.target.upgrades);
         if kind.is_message_stream() {
             body.disable_min_rate();
@@ -96,8 +102,17 @@ impl<'a> Request<'a> {
             connect_failure: None,
             rules,
             rewriting: None,
+            proxy_header,
             edits: edits.unwrap_or_default(),
             record,
         }
+    }
+    /// Notes where the next attempt goes.
+    #[inline]
+    pub(crate) fn go_to(&mut self, upstream: Upstream) {
+        self.record.upstream = Some(match &self.proxy_header {
+            None => upstream,
+            Some(header) => upstream.with_header(**header),
+        });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_config::Template;
-use blitz_http::{Peer, RequestHead, path as request_path};
+use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
@@ -14,6 +14,7 @@ use crate::rules::{Facts, Rules, path_of};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
 use crate::upstream::Balancer;
+use crate::variants::Variants;
 
 /// A route before the start; all cores share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Route {
     pub(crate) action: Action,
     /// `None` demands and changes nothing. Routes with the same rules share them.
     pub(crate) rules: Option<Arc<Rules>>,
+    /// What it is for requests that meet conditions.
+    pub(crate) variants: Option<Box<Variants>>,
 }
 
 /// What answers.
@@ -50,6 +53,10 @@ pub(crate) struct Forward {
     pub(crate) path: ForwardedPath,
     /// What it receives as the host; `None` is the client's.
     pub(crate) host: Option<Box<str>>,
+    /// The most content of a request that is received before the upstream is connected to; `None` lets it flow.
+    pub(crate) buffer_bytes_max: Option<u64>,
+    /// Version of the PROXY header that its connections begin with; `None` is no header.
+    pub(crate) proxy_protocol: Option<ProxyVersion>,
 }
 
 /// The number belongs to the snapshot, not to the configuration.
@@ -62,12 +69,16 @@ impl PartialEq for Forward {
             connect_timeout,
             path,
             host,
+            buffer_bytes_max,
+            proxy_protocol,
         } = self;
         *target == other.target
             && *request_trailers == other.request_trailers
             && *connect_timeout == other.connect_timeout
             && *path == other.path
             && *host == other.host
+            && *buffer_bytes_max == other.buffer_bytes_max
+            && *proxy_protocol == other.proxy_protocol
     }
 }
 
@@ -209,8 +220,11 @@ impl Route {
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
+                buffer_bytes_max: None,
+                proxy_protocol: None,
             }),
             rules: None,
+            variants: None,
         }
     }
 
@@ -225,6 +239,7 @@ impl Route {
             written: None,
             action: Action::Endpoint(maker),
             rules,
+            variants: None,
         }
     }
 
@@ -242,18 +257,23 @@ impl Route {
         matches!(&self.action, Action::Forward(forward) if forward.path == ForwardedPath::Raw)
     }
 
-    /// Has the upstream get the trailers of requests.
+    /// Has the upstreams get the trailers of requests.
     pub fn forward_request_trailers(&mut self) {
-        if let Action::Forward(forward) = &mut self.action {
+        for forward in self.forwards_mut() {
             forward.request_trailers = true;
         }
     }
 
-    pub(crate) fn forward_mut(&mut self) -> Option<&mut Forward> {
-        match &mut self.action {
+    /// Its upstream, and those of its variants.
+    pub(crate) fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
+        let variants = self.variants.iter_mut();
+        let variants = variants.flat_map(|variants| variants.routes.iter_mut());
+        let actions = variants.map(|variant| &mut variant.action);
+        let actions = std::iter::once(&mut self.action).chain(actions);
+        actions.filter_map(|action| match action {
             Action::Forward(forward) => Some(forward),
             Action::Answer(_) | Action::Endpoint(_) => None,
-        }
+        })
     }
 
     /// What answers, for people.

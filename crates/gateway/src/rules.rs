@@ -5,7 +5,7 @@ mod template;
 
 use std::borrow::Cow;
 
-use blitz_config::{FieldRules, Method as Named, Methods, Network, Settings, TimeLimit};
+use blitz_config::{FieldRules, Method as Named, Methods, Network, Placed, Settings, TimeLimit};
 use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
 use blitz_site::{Edit, Pages, Rejection};
 
@@ -15,13 +15,13 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    Client, Facts, client_of, encoded_path_text, path as path_of, redirect_target, rest_start,
-    text as text_of,
+    Client, Facts, client_of, cookies, encoded_path_text, path as path_of, redirect_target,
+    rest_start, text as text_of,
 };
 
 /// The timeouts of a request with these settings.
 pub(crate) fn timeouts(settings: &Settings) -> RequestOptions {
-    let duration = |limit: &Option<blitz_config::Placed<TimeLimit>>| {
+    let duration = |limit: &Option<Placed<TimeLimit>>| {
         limit.as_ref().map(|limit| match limit.value {
             TimeLimit::After(duration) => duration.min(FOREVER),
             TimeLimit::Forever => FOREVER,
@@ -31,6 +31,11 @@ pub(crate) fn timeouts(settings: &Settings) -> RequestOptions {
         response_timeout: duration(&settings.timeouts.response),
         body_timeout: duration(&settings.timeouts.idle),
     }
+}
+
+/// Whether a boolean is `true`; by default it is not.
+pub(crate) fn is_on(setting: &Option<Placed<bool>>) -> bool {
+    setting.as_ref().is_some_and(|setting| setting.value)
 }
 
 /// The rules of a route. By default it demands and changes nothing.
@@ -45,6 +50,8 @@ pub(crate) struct Rules {
     pub(crate) request_edits: Option<Edits>,
     pub(crate) response_edits: Option<Edits>,
     pub(crate) pages: Pages,
+    /// Whether the pages are for errors of the upstream, too.
+    pub(crate) replaces_errors: bool,
 }
 
 impl Rules {
@@ -65,6 +72,7 @@ impl Rules {
             timeouts: timeouts(settings),
             request_edits: Edits::new(&settings.request_headers),
             response_edits: Edits::new(&settings.headers),
+            replaces_errors: is_on(&settings.replace_errors) && pages != Pages::default(),
             pages,
         }
     }

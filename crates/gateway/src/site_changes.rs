@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use blitz_config::Host;
 
+use crate::route::Route;
 use crate::sites::{SiteRoutes, Sites};
 
-/// How a site differs from the one before it.
+/// How a site or a route differs from the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SiteChange {
+pub enum Change {
     /// There was none with its name.
     Added,
     /// Its hosts, routes or rules are others.
@@ -17,15 +18,57 @@ pub enum SiteChange {
     Removed,
 }
 
-/// The sites that differ, by their first host: those of the new configuration in its order, then those that are gone.
-pub(crate) fn changes(before: &Sites, after: &Sites) -> Vec<(SiteChange, Host)> {
+/// A site that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteChange {
+    /// Its first host.
+    pub host: Host,
+    /// How it differs.
+    pub change: Change,
+    /// The routes that differ, by their names, if the site is changed. Without one its hosts or its other rules differ.
+    pub routes: Vec<(Change, Box<str>)>,
+}
+
+/// The sites that differ: those of the new configuration in its order, then those that are gone.
+#[must_use]
+pub fn site_changes(before: &Sites, after: &Sites) -> Vec<SiteChange> {
     let (old, new) = (by_host(before), by_host(after));
+    let changed = |host: &Host, change, routes| SiteChange {
+        host: host.clone(),
+        change,
+        routes,
+    };
     let added_or_changed = named(after).filter_map(|(host, site)| match old.get(host) {
-        None => Some((SiteChange::Added, host.clone())),
-        Some(other) => (*other != site).then(|| (SiteChange::Changed, host.clone())),
+        None => Some(changed(host, Change::Added, Vec::new())),
+        Some(other) if *other == site => None,
+        Some(other) => Some(changed(host, Change::Changed, route_changes(other, site))),
     });
     let removed = named(before).filter(|(host, _)| !new.contains_key(host));
-    let removed = removed.map(|(host, _)| (SiteChange::Removed, host.clone()));
+    let removed = removed.map(|(host, _)| changed(host, Change::Removed, Vec::new()));
+    added_or_changed.chain(removed).collect()
+}
+
+/// The routes that differ: those that are new or changed by rank, then those that are gone.
+fn route_changes(before: &SiteRoutes, after: &SiteRoutes) -> Vec<(Change, Box<str>)> {
+    let by_name = |site| -> HashMap<&str, &Route> {
+        let site: &SiteRoutes = site;
+        site.routes
+            .iter()
+            .map(|route| (&*route.name, route))
+            .collect()
+    };
+    let (old, new) = (by_name(before), by_name(after));
+    let added_or_changed = after.routes.ranked().filter_map(|route| {
+        let change = match old.get(&*route.name) {
+            None => Change::Added,
+            Some(other) if *other == route => return None,
+            Some(_) => Change::Changed,
+        };
+        Some((change, route.name.clone()))
+    });
+    let removed = before.routes.ranked();
+    let removed = removed.filter(|route| !new.contains_key(&*route.name));
+    let removed = removed.map(|route| (Change::Removed, route.name.clone()));
     added_or_changed.chain(removed).collect()
 }
 
@@ -58,15 +101,44 @@ mod tests {
 
     /// `+`, `~` and `-` with the host.
     fn signs(before: &str, after: &str) -> String {
-        let changes = changes(&sites(before), &sites(after));
-        let sign = |change| match change {
-            SiteChange::Added => '+',
-            SiteChange::Changed => '~',
-            SiteChange::Removed => '-',
-        };
+        let changes = site_changes(&sites(before), &sites(after));
         let texts = changes.iter();
-        let texts = texts.map(|(change, host)| format!("{}{host}", sign(*change)));
+        let texts = texts.map(|site| format!("{}{}", sign(site.change), site.host));
         texts.collect::<Vec<_>>().join(" ")
+    }
+
+    fn sign(change: Change) -> char {
+        match change {
+            Change::Added => '+',
+            Change::Changed => '~',
+            Change::Removed => '-',
+        }
+    }
+
+    #[test]
+    fn routes_that_differ_are_named() {
+        let site = |routes: &str| {
+            sites(&format!(
+                "[site.\"a.example\"]\nto = \"http://a:1\"\n{routes}"
+            ))
+        };
+        let before =
+            site("\"/a\" = \"http://a:2\"\n\"/b\" = \"http://a:3\"\n\"/c\".host = \"upstream\"\n");
+        let after = site(
+            "\"/b\" = \"http://a:4\"\n\"/c\".host = \"upstream\"\n\"GET /d\" = \"http://a:5\"\n",
+        );
+        let [changed] = &site_changes(&before, &after)[..] else {
+            panic!("one site has changed");
+        };
+        let routes = changed.routes.iter();
+        let routes: Vec<_> = routes
+            .map(|(change, name)| format!("{}{name}", sign(*change)))
+            .collect();
+        assert_eq!(routes, ["~/b", "+GET /d", "-/a"]);
+        // Its own settings, which its routes inherit.
+        let other = site("allow = [\"10.0.0.0/8\"]\n");
+        let changes = site_changes(&site(""), &other);
+        assert_eq!(changes[0].routes, [(Change::Changed, "/".into())]);
     }
 
     #[test]
@@ -107,6 +179,11 @@ mod tests {
             "deny = [\"10.0.0.0/8\"]",
             "methods = [\"GET\"]",
             "body_max = \"1k\"",
+            "when = [{ client = \"unix\", respond = 204 }]",
+            "when = [{ client = \"!unix\", respond = 204 }]",
+            "when = [{ header.a = \"~b\", respond = 204 }]",
+            "when = [{ header.a = \"~c\", respond = 204 }]",
+            "when = [{ header.a = \"~c\", respond = 205 }]",
             "headers.a = \"b\"",
             "request_headers.a = \"b\"",
             "redirect = \"301 /y\"",

@@ -14,6 +14,7 @@ use crate::route::{Action, Forward, Route};
 use crate::routes::{RouteConflict, Routes, method_of};
 use crate::rules::{Client, Rules};
 use crate::target::Target;
+use crate::variants::Subject;
 
 pub(crate) use blitz_site::matcher::{host_of, without_brackets};
 
@@ -48,12 +49,13 @@ impl Site {
         let is_gap = |(other, route): &&(RouteKey, Route)| {
             let is_inherited = innermost.is_some_and(|(inner, _)| other.encloses(inner));
             let takes_its_own = other.cmp_rank(&key).is_lt() && !other.encloses(&key);
-            let demanded = route.rules.as_deref();
+            let mut demanded = route
+                .with_variants()
+                .filter_map(|route| route.rules.as_deref());
             !is_inherited
                 && !takes_its_own
                 && other.overlaps(&key)
-                && demanded
-                    .is_some_and(|demanded| demanded.has_other_access_rules_than(rules.as_deref()))
+                && demanded.any(|demanded| demanded.has_other_access_rules_than(rules.as_deref()))
         };
         if let Some((protected, _)) = self.routes.iter().find(is_gap) {
             return Err(AccessGap {
@@ -61,7 +63,10 @@ impl Site {
                 protected: protected.clone(),
             });
         }
-        let route = Route::to_endpoint(&key.to_string(), app, rules);
+        let mut route = Route::to_endpoint(&key.to_string(), app, rules);
+        if let Some((_, innermost)) = innermost {
+            route.inherit_variants(innermost);
+        }
         self.routes
             .retain(|(other, _)| !(other.encloses(&key) && key.encloses(other)));
         self.routes.push((key, route));
@@ -176,6 +181,7 @@ impl SiteRoutes {
         let mut readings = [Some((method, token)), upper].into_iter().flatten();
         readings.any(|(method, token)| {
             let route = self.routes.find_for(path, method, token);
+            let route = route.map(|route| route.variant(&Subject { head, client }));
             let rules = route.and_then(|route| route.rules.as_deref());
             rules.is_some_and(|rules| !rules.admits(client))
         })
@@ -295,7 +301,8 @@ impl Sites {
     /// The apps of its routes.
     pub(crate) fn endpoints(&self) -> Vec<EndpointMaker> {
         let mut endpoints = Vec::new();
-        for route in self.sites.iter().flat_map(|site| site.routes.iter()) {
+        let routes = self.sites.iter().flat_map(|site| site.routes.iter());
+        for route in routes.flat_map(Route::with_variants) {
             if let Action::Endpoint(maker) = &route.action
                 && !endpoints.contains(maker)
             {
@@ -310,14 +317,15 @@ impl Sites {
             .sites
             .iter_mut()
             .flat_map(|site| site.routes.iter_mut());
-        routes.filter_map(Route::forward_mut)
+        routes.flat_map(Route::forwards_mut)
     }
 }
 
 /// The rules that ask who the client is, in the order of the routes. Of those that ask the same there is one.
 fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
     let (mut known, mut demands) = (HashSet::new(), HashSet::new());
-    let rules = routes.iter().filter_map(|(_, route)| route.rules.as_ref());
+    let routes = routes.iter().flat_map(|(_, route)| route.with_variants());
+    let rules = routes.filter_map(|route| route.rules.as_ref());
     let rules = rules.filter(|rules| rules.has_access_rules());
     let rules = rules.filter(|rules| known.insert(Arc::as_ptr(rules)));
     let rules = rules.filter(|rules| demands.insert(rules.access()));

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
 use blitz_site::{Ended, Rejection};
 
-use crate::flow::{Flow, FlowError};
+use crate::flow::{FillError, Flow, FlowError};
 use crate::replay::Replay;
 use crate::translate::Translate;
 
@@ -114,6 +114,28 @@ impl Upload {
                 Poll::Ready(Ok(()))
             }
         }
+    }
+
+    /// Receives all content, at most `bytes_max`, before it is sent on. Ready when it is complete.
+    pub(crate) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes_max: u64,
+    ) -> Poll<Result<(), Ended>> {
+        let is_known_too_large =
+            matches!(self.length(), BodyLength::Known(length) if length > bytes_max);
+        if !is_known_too_large {
+            self.end_hold();
+        }
+        self.flow
+            .poll_fill(cx, bytes_max)
+            .map_err(|error| match error {
+                FillError::From(BodyError::TooLarge) | FillError::TooLarge => {
+                    Ended::Rejected(Rejection::ContentTooLarge)
+                }
+                FillError::From(error) => Ended::RequestContent(error),
+                FillError::NoRoom => Ended::Rejected(Rejection::NoBufferRoom),
+            })
     }
 
     /// Lets the content flow. Whether the client has to get the upstream's `100 Continue`.

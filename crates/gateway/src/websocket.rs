@@ -126,6 +126,13 @@ impl WebSocket {
     }
 }
 
+impl WebSocket {
+    /// Whether the request opens a WebSocket, in either form.
+    pub(crate) fn is_requested(head: &RequestHead) -> bool {
+        is_upgrade(head) || is_extended_connect(head)
+    }
+}
+
 fn is_upgrade(head: &RequestHead) -> bool {
     head.version == Version::Http11
         && contains_token(&head.fields, Name::Upgrade, "websocket")

@@ -2,7 +2,7 @@
 //! client in CPU time.
 //!
 //! ```text
-//! cargo run --release --package blitz-http --example client_load -- h3 32 5
+//! cargo run --profile dist --package blitz-http --example client_load -- h3 32 5
 //! ```
 //!
 //! The arguments are the version (`h1`, `h2` or `h3`), the requests at a time, and the seconds.
@@ -49,7 +49,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A server that answers everything with a few bytes.
+/// A server that responds to every request with a few bytes.
 fn start(config: &Config, protocol: Protocol) -> Result<(Address, blitz_http::Cores), Failure> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = made.signing_key.serialize_pem();

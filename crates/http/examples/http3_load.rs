@@ -1,7 +1,7 @@
 //! Load for an HTTP/3 server: many requests at a time on each of many connections, with the client of `h3` and `quinn`.
 //!
 //! ```text
-//! cargo run --release --package blitz-http --example http3_load -- \
+//! cargo run --profile dist --package blitz-http --example http3_load -- \
 //!     https://localhost:8443/hello --ca ~/.local/state/blitz/ca.pem -c 32 -m 32 -t 10
 //! ```
 //!
@@ -275,7 +275,7 @@ fn request(plan: &Plan, query: Option<usize>) -> Result<http::Request<()>, Failu
     Ok(http::Request::get(http::Uri::from_parts(parts)?).body(())?)
 }
 
-/// The bytes of the response's content, which is stored if there is a place for it.
+/// The bytes of the response's content, which is stored if there is a buffer for it.
 async fn exchange(
     sender: &mut Sender,
     request: http::Request<()>,

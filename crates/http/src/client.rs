@@ -3,6 +3,7 @@
 mod connect;
 mod connection;
 mod datagrams;
+mod proxy_header;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use crate::transport::Transport;
 
 pub use connect::ConnectTimings;
 pub use connection::{ClientConnection, ConnectOptions};
+pub use proxy_header::ProxyHeader;
 
 pub(crate) use connect::connect;
 
@@ -42,7 +44,7 @@ impl Connection {
         options: &Rc<ClientOptions>,
     ) -> Result<Connection, ClientError> {
         let offer = AlpnOffer::Only(Protocol::EXCLUSIVE);
-        let (transport, _) = connect(address, None, offer, &options.limits).await?;
+        let (transport, _) = connect(address, None, None, offer, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 
@@ -57,7 +59,8 @@ impl Connection {
     ) -> Result<Connection, ClientError> {
         let connector = tls.connector(Handshakes::Resumable);
         let offer = AlpnOffer::Only(Protocol::EXCLUSIVE);
-        let (transport, _) = connect(address, Some(&connector), offer, &options.limits).await?;
+        let (transport, _) =
+            connect(address, None, Some(&connector), offer, &options.limits).await?;
         Ok(Connection::unpooled(transport, options))
     }
 

@@ -45,7 +45,7 @@ pub enum Protocol {
     Http3,
 }
 
-/// What the connections of an upstream can do.
+/// The abilities of the connections of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Many exchanges share a connection at the same time.
@@ -62,7 +62,7 @@ pub struct Capabilities {
 /// How a request opens another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpgradeForm {
-    /// `Upgrade`, answered with 101 (RFC 9110, section 7.8).
+    /// `Upgrade`, to which the server responds with 101 (RFC 9110, section 7.8).
     UpgradeField,
     /// Extended CONNECT (RFC 8441, RFC 9220).
     ExtendedConnect,
@@ -92,7 +92,7 @@ impl Protocol {
         }
     }
 
-    /// What its connections can do.
+    /// The abilities of its connections.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {
         match self {

@@ -66,7 +66,7 @@ pub struct Counters {
     /// Upstream connections that get no more requests, because of their age or because their TLS
     /// settings were replaced.
     pub upstream_retired: u64,
-    /// Upstream connections closed because they were silent and did not answer a PING.
+    /// Upstream connections closed because they were silent and did not acknowledge a PING.
     pub upstream_silent: u64,
     /// Times that an HTTP/2 connection to an upstream got no new requests for a while: many were reset, or
     /// content that the server did not read had used up its window.

@@ -37,7 +37,7 @@ mod transport;
 mod waiters;
 mod websocket;
 
-pub use client::{ClientConnection, ConnectOptions, ConnectTimings, Connection};
+pub use client::{ClientConnection, ConnectOptions, ConnectTimings, Connection, ProxyHeader};
 pub use conn::{Capabilities, Protocol, UpgradeForm};
 pub use counters::{Counters, counters};
 pub use drain::Drain;
@@ -48,8 +48,8 @@ pub use exchange::{
 };
 pub use log_limit::LogLimit;
 pub use options::{
-    ClientOptions, ForwardedClientRule, PeerRule, RefusalContent, RefusedObserver, RequestOptions,
-    ServeOptions,
+    ClientOptions, ForwardedClientRule, PeerRule, ProxyRule, RefusalContent, RefusedObserver,
+    RequestOptions, ServeOptions,
 };
 pub use pool::{Pool, Upstream};
 pub use problem::{accepts_problem, prefers_html};
@@ -71,6 +71,7 @@ pub use blitz_proto::{
     AsName, Blame, BodyLength, Error, ErrorKind, FOREVER, FieldName, Fields, InvalidField,
     InvalidTarget, Limits, Method, Name, QuicLimits, RequestHead, ResponseHead, Side, Status,
     TargetForm, Version, is_authority, path,
+    proxy_protocol::{ProxiedAddresses, ProxyVersion},
 };
 
 /// The reactor's own counters: system calls, operations, bytes.

@@ -27,6 +27,11 @@ pub struct ServeOptions {
     pub scheme: Scheme,
     /// TLS of the listener. With it requests have the scheme `https`, whatever `scheme` is.
     pub tls: Option<TlsSlot>,
+    /// Decides by the address of the connection which proxies may send a header of the PROXY protocol, version 1 or 2.
+    /// With it every connection must begin with one, before TLS; the client is the one that the header tells, or the proxy
+    /// itself if it tells none. Connections of other peers, and those without a valid header, are closed. By default
+    /// connections have no header.
+    pub proxy_protocol: Option<Rc<ProxyRule>>,
     /// Whether clients in clear text must begin with HTTP/2's preface. Other clients get GOAWAY
     /// instead of an HTTP/1.1 response. Over TLS this has no effect: ALPN negotiates the version.
     pub multiplexed_only: bool,
@@ -58,6 +63,9 @@ pub struct ServeOptions {
 /// A decision about a client.
 pub type PeerRule = dyn Fn(&Peer) -> bool;
 
+/// See [`ServeOptions::proxy_protocol`].
+pub type ProxyRule = dyn Fn(Option<SocketAddr>) -> bool;
+
 /// See [`ServeOptions::forwarded_client`].
 pub type ForwardedClientRule = dyn Fn(&Fields, Option<SocketAddr>) -> Option<IpAddr>;
 
@@ -87,6 +95,7 @@ impl Default for ServeOptions {
             date: true,
             scheme: Scheme::Http,
             tls: None,
+            proxy_protocol: None,
             multiplexed_only: false,
             alt_svc: None,
             alt_svc_withheld: None,

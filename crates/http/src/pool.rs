@@ -8,6 +8,7 @@
 //! Over TLS the server chooses the protocol. The pool expects the last choice. Before the first
 //! choice, requests wait for the first connection, since all of them may fit on it.
 
+mod announced;
 mod lease;
 mod shared;
 
@@ -18,7 +19,7 @@ use std::time::Instant;
 
 use blitz_reactor::{Address, Cause, PoolFuture, Resume, Socket};
 
-use crate::client::{Connection, connect};
+use crate::client::{Connection, ProxyHeader, connect};
 use crate::conn::{Protocol, UpgradeForm, exclusive, multiplexed};
 use crate::counters::count;
 use crate::error::ClientError;
@@ -27,6 +28,7 @@ use crate::lifetime::{Lifetime, count_retired};
 use crate::options::ClientOptions;
 use crate::tls::{AlpnOffer, Handshakes, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
 use crate::transport::{ParkedTransport, Transport};
+use announced::ClientsInUse;
 use shared::InUse;
 
 pub(crate) use lease::Lease;
@@ -52,7 +54,7 @@ struct PoolState {
     multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
 }
 
-type Key = (Address, ConnectionKind, Heads);
+type Key = (Address, ConnectionKind, Heads, Option<ProxyHeader>);
 
 /// Separates connections to one address that must not share a pool.
 #[derive(PartialEq, Eq, Hash)]
@@ -87,6 +89,10 @@ struct Endpoint {
     in_use: InUse,
     /// The connections to the same address for requests with large heads, once there was one.
     for_large_heads: OnceCell<Upstream>,
+    /// What each connection begins with; with it the connections are those of one client.
+    header: Option<ProxyHeader>,
+    /// Connections in use of all clients, where connections are those of one client.
+    of_all_clients: Rc<ClientsInUse>,
 }
 
 /// The TLS settings of an endpoint, and the connector with the settings known last.
@@ -143,8 +149,9 @@ impl Pool {
             address.clone(),
             ConnectionKind::Tls(tls.key()),
             Heads::Usual,
+            None,
         );
-        self.endpoint(key, || (Some(secure()), None))
+        self.endpoint(key, &Rc::default(), || (Some(secure()), None))
     }
 
     /// The connections to this address in clear text, with this version of HTTP.
@@ -161,13 +168,15 @@ impl Pool {
             address.clone(),
             ConnectionKind::Plain(protocol),
             Heads::Usual,
+            None,
         );
-        self.endpoint(key, || (None, Some(protocol)))
+        self.endpoint(key, &Rc::default(), || (None, Some(protocol)))
     }
 
     fn endpoint(
         &self,
         key: Key,
+        of_all_clients: &Rc<ClientsInUse>,
         make: impl FnOnce() -> (Option<EndpointTls>, Option<Protocol>),
     ) -> Upstream {
         let mut endpoints = self.0.endpoints.borrow_mut();
@@ -187,6 +196,8 @@ impl Pool {
             active: Cell::new(0),
             in_use: InUse::default(),
             for_large_heads: OnceCell::new(),
+            header: key.3,
+            of_all_clients: Rc::clone(of_all_clients),
         });
         endpoints.insert(key, Rc::downgrade(&endpoint));
         Upstream(endpoint)
@@ -213,21 +224,26 @@ impl Upstream {
         if self.is_exclusive() {
             return self;
         }
+        let all = || self.other(Heads::Large, self.0.header);
+        self.0.for_large_heads.get_or_init(all)
+    }
+
+    /// Other connections to the same address.
+    fn other(&self, heads: Heads, header: Option<ProxyHeader>) -> Upstream {
         let Endpoint {
             address, tls, pool, ..
         } = &*self.0;
-        self.0.for_large_heads.get_or_init(|| {
-            let kind = match tls {
-                Some(tls) => ConnectionKind::Tls(tls.upstream.key()),
-                None => ConnectionKind::Plain(self.0.protocol.get().unwrap_or_default()),
-            };
-            let secure = |tls: &EndpointTls| EndpointTls {
-                upstream: tls.upstream.clone(),
-                connector: RefCell::new(tls.upstream.connector(Handshakes::Resumable)),
-            };
-            let make = || (tls.as_ref().map(secure), self.0.protocol.get());
-            Pool(Rc::clone(pool)).endpoint((address.clone(), kind, Heads::Large), make)
-        })
+        let kind = match tls {
+            Some(tls) => ConnectionKind::Tls(tls.upstream.key()),
+            None => ConnectionKind::Plain(self.0.protocol.get().unwrap_or_default()),
+        };
+        let secure = |tls: &EndpointTls| EndpointTls {
+            upstream: tls.upstream.clone(),
+            connector: RefCell::new(tls.upstream.connector(Handshakes::Resumable)),
+        };
+        let make = || (tls.as_ref().map(secure), self.0.protocol.get());
+        let key = (address.clone(), kind, heads, header);
+        Pool(Rc::clone(pool)).endpoint(key, &self.0.of_all_clients, make)
     }
 
     /// A permit on a shared connection, an idle connection, or a new one.
@@ -244,7 +260,8 @@ impl Upstream {
         }
     }
 
-    /// What [`checkout`](Upstream::checkout) would return at once; `None` if it would wait.
+    /// The connection that [`checkout`](Upstream::checkout) would return at once; `None` if it would
+    /// wait.
     #[must_use]
     pub fn take_ready(&self) -> Option<Connection> {
         match self.is_exclusive() {
@@ -277,7 +294,7 @@ impl Upstream {
                 transport.finish();
                 continue;
             }
-            self.0.active.set(self.0.active.get() + 1);
+            self.acquire_active();
             count(|counters| counters.upstream_reused += 1);
             return Some(self.connection(transport, lifetime, true));
         }
@@ -305,6 +322,7 @@ impl Upstream {
         if self.has_room() && self.queue_is_empty() {
             return self.connect_alone().await;
         }
+        self.check_room_for_client()?;
         count(|counters| counters.upstream_limit_waits += 1);
         self.wait(made_since).await
     }
@@ -312,7 +330,8 @@ impl Upstream {
     /// Whether the limit allows another connection in use.
     #[inline]
     fn has_room(&self) -> bool {
-        self.0.active.get() < self.0.pool.options.limits.upstream_connections_max
+        let connections_max = self.0.pool.options.limits.upstream_connections_max;
+        self.0.active.get() < connections_max && self.has_room_for_client()
     }
 
     /// A connection for a WebSocket: as [`Upstream::checkout`], or as [`Upstream::connect`] if
@@ -369,7 +388,8 @@ impl Upstream {
         let limits = &pool.options.limits;
         let lifetime = Lifetime::new(limits, self.0.settings.get());
         let connector = tls.as_ref().map(|tls| Rc::clone(&tls.connector.borrow()));
-        let (transport, _) = connect(address, connector.as_ref(), offer, limits).await?;
+        let header = self.0.header.as_ref();
+        let (transport, _) = connect(address, header, connector.as_ref(), offer, limits).await?;
         Ok((transport, lifetime))
     }
 
@@ -467,8 +487,8 @@ impl Upstream {
         pool.next_serial.set(serial + 1);
         let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
         let idle_time = match &state {
-            IdleState::Exclusive(lifetime) => lifetime.idle_time(pool.options.idle_timeout),
-            IdleState::Multiplexed(_) => pool.options.idle_timeout,
+            IdleState::Exclusive(lifetime) => lifetime.idle_time(self.0.idle_timeout()),
+            IdleState::Multiplexed(_) => self.0.idle_timeout(),
         };
         let parked = transport.park(resume, serial, idle_time);
         self.0.idle.borrow_mut().push_back(IdleConnection {
@@ -480,10 +500,22 @@ impl Upstream {
         count(|counters| counters.upstream_idle += 1);
     }
 
+    /// Counts a connection as in use.
+    #[inline]
+    fn acquire_active(&self) {
+        self.0.active.set(self.0.active.get() + 1);
+        if self.0.header.is_some() {
+            self.0.of_all_clients.acquire();
+        }
+    }
+
     /// Counts a connection as no longer in use, and wakes the first waiting request.
     #[inline]
     fn release_active(&self) {
         self.0.active.set(self.0.active.get() - 1);
+        if self.0.header.is_some() {
+            self.0.of_all_clients.release();
+        }
         if !self.queue_is_empty() {
             self.0.in_use.wake(1);
         }
@@ -495,7 +527,7 @@ struct Permit<'a>(&'a Upstream);
 
 impl Permit<'_> {
     fn new(upstream: &Upstream) -> Permit<'_> {
-        upstream.0.active.set(upstream.0.active.get() + 1);
+        upstream.acquire_active();
         Permit(upstream)
     }
 
@@ -636,7 +668,7 @@ impl Resume for Endpoint {
         let is_lost = !matches!(cause, Cause::Expired | Cause::Evicted);
         if let Some(transport) = Endpoint::receive_idle(idle.parked, socket, cause) {
             let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
-            let idle_time = lifetime.idle_time(self.pool.options.idle_timeout);
+            let idle_time = lifetime.idle_time(self.idle_timeout());
             let parked = transport.park(resume, tag, idle_time);
             let idle = IdleConnection {
                 parked,

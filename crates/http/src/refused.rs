@@ -1,4 +1,4 @@
-//! What observers are told of a request that no service gets.
+//! The facts for observers about a request that no service gets.
 
 use std::rc::Rc;
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod datagrams;
 mod preface;
+mod proxied;
 mod secure;
 mod shortage;
 mod streams;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use blitz_reactor::{Address, Cause, Listener, Parked, Resume, Slice, Socket, TaskKey};
 use slab::Slab;
 
+use self::proxied::{AWAITS_PROXY_HEADER, IncompleteHeader};
 use self::shortage::count_idle_end;
 use self::streams::IS_MULTIPLEXED;
 use crate::conn::{exclusive, first_bytes, multiplexed};
@@ -29,7 +31,7 @@ use crate::free_list::FreeList;
 use crate::options::ServeOptions;
 use crate::transport::{ParkedTransport, Transport};
 
-/// After this time without a connection, none waits any more: clients answer a SYN-ACK within a round trip.
+/// After this time without a connection, none waits any more: clients acknowledge a SYN-ACK within a round trip.
 const ADMIT_LAST_SILENCE: Duration = Duration::from_millis(50);
 
 /// How long connections are admitted while draining.
@@ -83,8 +85,10 @@ enum ParkedState {
     /// No state: HTTP/1.1 in clear text between requests, or not parked.
     #[default]
     Nothing,
-    /// No byte was received yet.
+    /// No byte was received yet, or a PROXY header alone.
     Fresh,
+    /// The PROXY header is not complete; `None` if no byte of it was received.
+    ProxyHeader(Option<Box<IncompleteHeader>>),
     /// A TLS session between requests, or during the handshake.
     Tls(ParkedTransport),
     /// The state of HTTP/2, including the TLS session if there is one.
@@ -131,6 +135,10 @@ impl<S: Service> Acceptor<S> {
     }
 
     fn admit(self: &Rc<Self>, socket: Socket) {
+        let is_proxied = self.options.proxy_protocol.is_some();
+        if is_proxied && !self.admits_proxy(&socket) {
+            return;
+        }
         count(|counters| {
             counters.accepted += 1;
             counters.connections += 1;
@@ -140,7 +148,10 @@ impl<S: Service> Acceptor<S> {
             task: None,
             parked_state: ParkedState::Fresh,
         });
-        self.park_fresh(socket, key);
+        match is_proxied {
+            true => self.park_for_proxy_header(socket, key, None),
+            false => self.park_fresh(socket, key),
+        }
     }
 
     /// Admits the connections that wait when draining begins: their clients may have sent a request already, and would
@@ -318,6 +329,9 @@ impl<S: Service> Acceptor<S> {
                     socket.finish();
                 }
                 ParkedState::Fresh => self.park_fresh(socket, key),
+                ParkedState::ProxyHeader(incomplete) => {
+                    self.park_for_proxy_header(socket, key, incomplete);
+                }
                 ParkedState::Tls(parked) => self.close_secure(parked.unpark(socket), key),
                 ParkedState::Multiplexed(conn) => {
                     self.remove(key);
@@ -435,8 +449,12 @@ impl<S: Service> Drop for ConnectionGuard<'_, S> {
 
 impl<S: Service> Resume for Acceptor<S> {
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
-        if tag & IS_MULTIPLEXED != 0 {
-            return self.resume_multiplexed(socket, (tag & !IS_MULTIPLEXED) as usize, cause);
+        if tag & (IS_MULTIPLEXED | AWAITS_PROXY_HEADER) != 0 {
+            let key = (tag & !(IS_MULTIPLEXED | AWAITS_PROXY_HEADER)) as usize;
+            return match tag & IS_MULTIPLEXED {
+                0 => self.receive_proxy_header(socket, key, cause),
+                _ => self.resume_multiplexed(socket, key, cause),
+            };
         }
         let key = key_of(tag);
         // All cases lead to one call, so that the compiler inlines it.

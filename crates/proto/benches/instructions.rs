@@ -1,7 +1,7 @@
 //! Instruction counts of the HTTP/1 machines, with their limits: a count above its limit fails.
 //!
-//! A limit is at least 3 % above the highest count that was seen: compilers, and the places of functions in a binary,
-//! change a count by so much. Valgrind always emulates the same processor.
+//! A limit is at least 3 % above the highest count that was seen: compilers, and the positions of functions in a
+//! binary, change a count by so much. Valgrind always emulates the same processor.
 //!
 //! Needs valgrind and `gungraun-runner` in the version of the `gungraun` that is locked.
 //! Everything is warmed up first, to measure the steady state of a server: heads and buffers have

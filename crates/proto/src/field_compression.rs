@@ -1,5 +1,5 @@
-//! What the field compression of HTTP/2 (HPACK, RFC 7541) and of HTTP/3 (QPACK, RFC 9204) share:
-//! the integers with a prefix, the Huffman code of strings, and the dynamic table.
+//! The common parts of the field compression of HTTP/2 (HPACK, RFC 7541) and of HTTP/3 (QPACK, RFC 9204): the integers
+//! with a prefix, the Huffman code of strings, and the dynamic table.
 //!
 //! Each has a static table of its own: [`h2::hpack`](crate::h2::hpack), [`h3::qpack`](crate::h3::qpack).
 

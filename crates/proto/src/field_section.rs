@@ -152,7 +152,7 @@ const COOKIE: LineName = LineName::Field(Name::Cookie);
 /// The size of a line beside its texts.
 const LINE_OVERHEAD: u32 = 32;
 
-/// What joins two crumbs (RFC 9113, section 8.2.3).
+/// The delimiter between two crumbs (RFC 9113, section 8.2.3).
 pub(crate) const CRUMB_DELIMITER: &[u8; 2] = b"; ";
 
 impl Budget {

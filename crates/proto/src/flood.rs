@@ -16,7 +16,7 @@ pub(crate) struct EventCounts<const KINDS: usize> {
     counts: [u32; KINDS],
     window: Duration,
     started: Duration,
-    /// Honest traffic in the window, to which peers answer with some of the events.
+    /// Honest traffic in the window, which causes some of the peer's events.
     traffic: Traffic,
 }
 

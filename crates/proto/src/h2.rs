@@ -105,8 +105,8 @@ pub enum Event {
         /// The stream of the trailers.
         stream: StreamId,
     },
-    /// To a server: a new stream whose request exceeds a limit or has an invalid target. The caller
-    /// answers with the status of the error. Its content follows as that of other requests.
+    /// To a server: a new stream whose request exceeds a limit or has an invalid target. The caller responds with the
+    /// status of the error. Its content follows as that of other requests.
     Refused {
         /// The stream of the request.
         stream: StreamId,
@@ -129,6 +129,6 @@ pub enum Event {
         /// Why.
         code: Code,
     },
-    /// The peer answered `Connection::ping`.
+    /// The peer acknowledged `Connection::ping`.
     Pong,
 }

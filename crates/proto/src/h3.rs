@@ -5,7 +5,7 @@
 //! layouts, [`qpack`] compresses fields, `section` decodes heads, `stream` holds the state of a request,
 //! `unidirectional` reads the streams beside the requests, and `floods` limits what costs the peer nothing.
 //!
-//! What HTTP/3 shares with HTTP/2 is outside this module: `field_section`, `field_compression`, `content`,
+//! The parts that HTTP/3 shares with HTTP/2 are outside this module: `field_section`, `field_compression`, `content`,
 //! `priority` and `flood`.
 
 mod code;
@@ -91,8 +91,8 @@ pub enum Event {
     },
     /// Trailer fields are in [`Received`]; the message ends here.
     Trailers,
-    /// To a server: a request that exceeds a limit or has an invalid target. The caller answers with the
-    /// status of the error; content of the request is not reported.
+    /// To a server: a request that exceeds a limit or has an invalid target. The caller responds with the status of the
+    /// error; content of the request is not reported.
     Refused {
         /// The violated rule, with the status.
         error: Error,

@@ -31,6 +31,7 @@ pub mod limits;
 pub mod message;
 pub mod path;
 mod priority;
+pub mod proxy_protocol;
 mod scan;
 mod section_max;
 

@@ -114,9 +114,9 @@ pub struct Limits {
     pub resets_total_max: u32,
     /// Time window in which resets are counted.
     pub resets_window: Duration,
-    /// Bytes of a compressed header block; beyond: a request is answered with 431, and the connection ends
-    /// after the open streams; for other blocks it is closed. A smaller block that decodes to more than
-    /// `head_bytes_max` is answered with 431 as well.
+    /// Bytes of a compressed header block; beyond: the response to a request is 431, and the connection ends after the
+    /// open streams; for other blocks it is closed. A smaller block that decodes to more than `head_bytes_max` gets 431
+    /// as well.
     pub header_block_bytes_max: usize,
     /// CONTINUATION frames of one header block; beyond: the connection is closed.
     pub continuations_max: u32,

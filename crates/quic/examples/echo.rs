@@ -1,8 +1,8 @@
 //! An echo server on one core, for measurements; prints its address, and every second what it has counted.
 //!
 //! ```text
-//! cargo run --release -p blitz-quic --example echo -- 127.0.0.1:4433
-//! cargo run --release -p blitz-quic --example idle_clients -- 127.0.0.1:4433 1000
+//! cargo run --profile dist -p blitz-quic --example echo -- 127.0.0.1:4433
+//! cargo run --profile dist -p blitz-quic --example idle_clients -- 127.0.0.1:4433 1000
 //! ```
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What only endpoints of servers do: deciding about new connections.
+//! The part of endpoints of servers: the decision about new connections.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::migration::AMPLIFICATION_MAX;
 
-/// Connections beyond the limit that may be closing, however small it is.
+/// Connections beyond the limit that may be closing, however small the limit is.
 const CLOSING_MIN: usize = 8;
 
 /// Bytes of Initial packets that wait for a decision. There are none: each is decided at once.
@@ -31,14 +31,14 @@ pub struct Settings {
     pub cores: usize,
     /// Limits.
     pub limits: Limits,
-    /// The cryptography of new connections; another one from the next connection on, if it is replaced.
+    /// The cryptography of new connections. A replacement applies from the next connection on.
     pub crypto: Rc<dyn Fn() -> Arc<dyn Crypto>>,
 }
 
 /// The state that only endpoints of servers have.
 pub(crate) struct Server {
     crypto: Rc<dyn Fn() -> Arc<dyn Crypto>>,
-    /// The configuration of new connections, and the cryptography that it is made for.
+    /// The configuration of new connections, and the cryptography that it was made for.
     config: RefCell<Arc<ServerConfig>>,
     handshakes: RefCell<Handshakes>,
     is_refusing: Cell<bool>,
@@ -82,14 +82,14 @@ impl<P: Protocol> Endpoint<P> {
 }
 
 impl Server {
-    /// A handshake is complete, or its connection ends.
+    /// Forgets a handshake that is complete, or whose connection ends.
     pub(crate) fn forget_handshake(&self, connection: usize, handshake: Handshake) {
         self.handshakes.borrow_mut().remove(connection, handshake);
     }
 }
 
 impl<P: Protocol> Shared<P> {
-    /// Accepts a connection, or has the client prove its address first, or ignores it.
+    /// Accepts a connection, or demands a proof of the client's address first, or ignores the attempt.
     pub(crate) fn decide(
         self: &Rc<Self>,
         incoming: Incoming,
@@ -161,8 +161,8 @@ impl<P: Protocol> Shared<P> {
         self.respond(transmit, buffer);
     }
 
-    /// Closes a connection for a new one. Those that are closing count until they are forgotten, so that there may be
-    /// an eighth more than the limit.
+    /// Closes a connection for a new one. Closing connections count until they are forgotten, so there may be an eighth
+    /// more than the limit.
     fn make_room(&self) -> bool {
         let limit = self.limits.connections_max;
         if self.open.get() >= limit + (limit / 8).max(CLOSING_MIN) {
@@ -216,7 +216,7 @@ fn server_config(
     crypto: Arc<dyn Crypto>,
 ) -> ServerConfig {
     let mut tokens = ValidationTokenConfig::default();
-    // For one more connection: each takes the derivation of a key.
+    // A token for one more connection: each token costs the derivation of a key.
     tokens.sent(1).log(keys.tokens_used());
     let mut config = ServerConfig::new(crypto, Arc::new(keys.tokens()));
     config

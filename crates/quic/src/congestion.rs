@@ -1,7 +1,7 @@
 //! Congestion control (CUBIC), which does not hold back a close.
 //!
-//! The state machine sends a close like anything else while something is left to send, and takes no acknowledgements
-//! once it is closed. So a window that is used up would hold the close back until the connection is forgotten: the
+//! The state machine sends a close like anything else while it has bytes to send, and takes no acknowledgements once it
+//! is closed. A window that is used up would therefore hold the close back until the connection is forgotten, and the
 //! peer would learn nothing of the error.
 
 use std::any::Any;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, Cubic, CubicConfig};
 
-/// A window that nothing uses up, and that the pacing leaves alone.
+/// A window that is never used up, and that the pacing leaves alone.
 const OPEN: u64 = 1 << 40;
 
 thread_local! {

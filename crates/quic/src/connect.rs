@@ -1,4 +1,4 @@
-//! What only endpoints of clients do: connecting to servers.
+//! The part of endpoints of clients: connecting to servers.
 
 use std::error::Error;
 use std::fmt;

@@ -17,11 +17,11 @@ use crate::handshakes::Handshake;
 use crate::migration::{AMPLIFICATION_MAX, Migration};
 use crate::packet_key::{self, StreamFrame};
 
-/// Datagrams of one train, and bytes of all of them.
+/// Datagrams of one batch, and bytes of all of them.
 const SEGMENTS_MAX: usize = 64;
 const TRAIN_BYTES_MAX: usize = 65_487;
 
-/// Bytes that each connection may have sent without acknowledgement, beside what all share.
+/// Bytes that each connection may have sent without acknowledgement, beside the bytes that all share.
 pub(crate) const UNACKNOWLEDGED_BYTES_FREE: u64 = 64 * 1024;
 
 /// Frames of streams that a connection takes before the protocol is called. A datagram may have hundreds of them, and
@@ -31,7 +31,7 @@ const FRAMES_MAX: u64 = 256;
 /// Frames for which a connection keeps memory.
 const FRAMES_KEPT: usize = 64;
 
-/// One connection, and what it carries.
+/// One connection, and its protocol's state.
 pub struct Connection<P: Protocol> {
     pub(crate) quic: RefCell<quinn_proto::Connection>,
     pub(crate) handle: ConnectionHandle,
@@ -45,16 +45,17 @@ pub struct Connection<P: Protocol> {
     unvalidated_room: Cell<Option<usize>>,
     /// Something is in progress, or to be acknowledged.
     is_active: Cell<bool>,
-    /// When the protocol wants to be called.
+    /// The time at which the protocol wants to be called.
     deadline: Cell<Option<Instant>>,
-    /// Frames of streams that the library has taken, and how many it had when the protocol asked for them last.
+    /// Frames of streams that the library has taken, and their number when the protocol last asked for them.
     frames_taken: Cell<u64>,
     frames_passed: Cell<u64>,
     /// Those that the protocol has not asked for yet.
     frames: RefCell<Vec<StreamFrame>>,
     /// The number of the last datagram with frames of streams.
     datagrams: Cell<u32>,
-    /// Bytes that may be sent and not acknowledged, and how many of them are taken from what all connections share.
+    /// Bytes that may be sent and not acknowledged, and the part of them that is taken from the bytes that all
+    /// connections share.
     window: Cell<u64>,
     reserved: Cell<u64>,
     /// The state machine or the protocol has panicked.
@@ -74,8 +75,8 @@ struct Connecting {
 }
 
 impl<P: Protocol> Connection<P> {
-    /// A connection of a client, of which a first packet has come. `unvalidated_room` is what may be sent until the
-    /// address is validated, if it is not.
+    /// A connection of a client whose first packet has come. `unvalidated_room` is the number of bytes that may be sent
+    /// until the address is validated, if it is not.
     pub(crate) fn of_client(
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
@@ -86,7 +87,7 @@ impl<P: Protocol> Connection<P> {
         Connection::new(quic, handle, endpoint, handshake, unvalidated_room, None)
     }
 
-    /// A connection to a server, whose handshake is to be complete at `due`.
+    /// A connection to a server. Its handshake has to be complete at `due`.
     pub(crate) fn to_server(
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
@@ -174,7 +175,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Works on the streams of the connection. What that queues is sent soon; `None` if the state machine has
+    /// Works on the streams of the connection. Bytes that it queues are sent soon. `None` if the state machine has
     /// panicked, after which the connection is lost.
     pub fn with<T>(
         self: &Rc<Self>,
@@ -194,13 +195,13 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// As [`Connection::with`], for what has nothing to send.
+    /// As [`Connection::with`], where nothing is queued.
     pub fn look<T>(&self, act: impl FnOnce(&mut quinn_proto::Connection) -> T) -> Option<T> {
         self.guard(act)
     }
 
-    /// Limits what is sent and not acknowledged: to twice of what the network takes, to the connection's part of what
-    /// all may have, and to what is left of that.
+    /// Limits the bytes that are sent and not acknowledged to the least of: twice the bytes that the network takes, the
+    /// connection's part of the bytes that all share, and the free rest of these.
     pub(crate) fn limit_unacknowledged(&self, endpoint: &Shared<P>, bytes_max: u64) {
         let in_network = self.guard(|quic| quic.congestion_state().window());
         let wanted = in_network.unwrap_or_default().saturating_mul(2);
@@ -221,7 +222,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// The state machine takes more: so no more than its window waits for acknowledgements.
+    /// The state machine takes more, so no more bytes than its window wait for acknowledgements.
     pub fn note_acknowledged(&self) {
         if let Some(endpoint) = self.endpoint.upgrade() {
             self.reserve(&endpoint, self.window.get() - UNACKNOWLEDGED_BYTES_FREE);
@@ -247,12 +248,12 @@ impl<P: Protocol> Connection<P> {
         done.inspect_err(|_| self.is_broken.set(true)).ok()
     }
 
-    /// Nothing is known any more of its state.
+    /// Marks the state as unknown from now on.
     pub(crate) fn set_broken(&self) {
         self.is_broken.set(true);
     }
 
-    /// What the protocol keeps for this connection; `None` until the handshake is complete.
+    /// The protocol's state for this connection; `None` until the handshake is complete.
     pub fn state(&self) -> Option<&P::State> {
         self.state.get()
     }
@@ -268,8 +269,8 @@ impl<P: Protocol> Connection<P> {
         self.migration.borrow().validated()
     }
 
-    /// Declares whether something is in progress, or to be acknowledged: such connections share what may be sent
-    /// without acknowledgement.
+    /// Declares whether something is in progress, or to be acknowledged: such connections share the bytes that may be
+    /// sent without acknowledgement.
     pub fn set_active(&self, is_active: bool) {
         if self.is_active.replace(is_active) == is_active {
             return;
@@ -302,7 +303,7 @@ impl<P: Protocol> Connection<P> {
         self.deadline.get()
     }
 
-    /// Whether the time of the protocol has come; it is called once.
+    /// Whether the protocol's time has come; true once for each time.
     pub(crate) fn takes_deadline(&self, now: Instant) -> bool {
         let is_due = self.deadline.get().is_some_and(|due| due <= now);
         if is_due {
@@ -324,27 +325,28 @@ impl<P: Protocol> Connection<P> {
         self.handshake.get().map(|handshake| handshake.due)
     }
 
-    /// The handshake is complete, so that the address is validated; or it has failed. `None` if it was complete before.
+    /// Ends the handshake: it is complete, so that the address is validated, or it has failed. `None` if it was
+    /// complete before.
     pub(crate) fn end_handshake(&self) -> Option<Handshake> {
         self.unvalidated_room.set(None);
         self.handshake.take()
     }
 
-    /// Adds the frames of streams that have come since it was asked last, also those that came twice.
+    /// Adds the frames of streams that have come since the last call, including duplicates.
     pub fn take_frames(&self, to: &mut Vec<StreamFrame>) {
         let mut frames = self.frames.borrow_mut();
         to.append(&mut frames);
-        // A burst of them leaves no more than usual.
+        // A burst of frames leaves no more memory than usual.
         frames.shrink_to(FRAMES_KEPT);
     }
 
-    /// The protocol has seen everything that has come.
+    /// The protocol has seen all input.
     pub fn note_passed(&self) {
         self.frames_passed.set(self.frames_taken.get());
     }
 
-    /// Notes a datagram that the library has handled, after which it has taken so many frames of streams. Those of
-    /// the datagram count if it has taken some: nobody else can use up what the peer may send by repeating packets.
+    /// Notes a datagram that the library has handled, after which it has taken so many frames of streams. The frames of
+    /// the datagram count if it has taken some: nobody else can use up the peer's credit by repeating packets.
     pub(crate) fn note_received(&self, datagram_bytes: usize, frames_taken: u64) {
         if self.frames_taken.replace(frames_taken) == frames_taken {
             return;
@@ -368,7 +370,7 @@ impl<P: Protocol> Connection<P> {
         });
     }
 
-    /// Whether the protocol is to be called before more frames come. Those without content are not noted, but the
+    /// Whether the protocol is to be called before more frames come. Frames without content are not noted, but the
     /// library has an event for each.
     pub(crate) fn has_many_frames(&self) -> bool {
         self.frames_taken.get() - self.frames_passed.get() >= FRAMES_MAX
@@ -380,7 +382,7 @@ impl<P: Protocol> Connection<P> {
         self.frames.borrow_mut().clear();
     }
 
-    /// A datagram has come. False if it is to be ignored.
+    /// Counts a received datagram. False if it is to be ignored.
     pub(crate) fn admits(&self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
         let mut migration = self.migration.borrow_mut();
         if let Some(room) = self.unvalidated_room.get()
@@ -392,8 +394,8 @@ impl<P: Protocol> Connection<P> {
         migration.admits(from, bytes, now)
     }
 
-    /// Notes where the library sends to now. It has authenticated a datagram from there, so that forged ones do not
-    /// count.
+    /// Notes the address that the library sends to now. The library has authenticated a datagram from there, so forged
+    /// ones do not count.
     pub(crate) fn note_path(&self, path: SocketAddr, now: Instant) {
         self.migration.borrow_mut().note_path(path, now);
     }
@@ -410,7 +412,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// What is to be sent next, in `buffer`.
+    /// Writes the next datagrams to send into `buffer`.
     pub(crate) fn poll_transmit(&self, now: Instant, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let (is_pending, room) = {
             let migration = self.migration.borrow();
@@ -419,7 +421,7 @@ impl<P: Protocol> Connection<P> {
         let room = self.unvalidated_room.get().or(room);
         let transmit = self.guard(|quic| {
             let bytes = usize::from(quic.current_mtu());
-            // The state machine sends up to a datagram more than it may to an address that is not validated.
+            // The state machine may send up to a datagram more than is allowed to an address that is not validated.
             let datagrams = room.map_or(SEGMENTS_MAX, |room| room / bytes);
             let datagrams = datagrams.min(TRAIN_BYTES_MAX / bytes).min(SEGMENTS_MAX);
             let is_closed = quic.is_closed();
@@ -438,11 +440,11 @@ impl<P: Protocol> Connection<P> {
         Some(transmit)
     }
 
-    /// Sends to an address that was not validated before, and finds out whether it is.
+    /// Sends to an address that was not validated before, and finds out whether it is validated now.
     ///
-    /// The library does not say so. But until PATH_RESPONSE has come from the address with the bytes of its challenge,
-    /// each packet to it has PATH_CHALLENGE: behind ACK, for which the first datagram has room beside it, and before
-    /// STREAM. If the validation fails, the library sends to an older address, which is validated.
+    /// The library does not report it. But until PATH_RESPONSE has come from the address with the bytes of its
+    /// challenge, each packet to it has PATH_CHALLENGE: behind ACK, for which the first datagram has room beside it,
+    /// and before STREAM. If the validation fails, the library sends to an older address, which is validated.
     #[cold]
     fn poll_pending(
         &self,
@@ -468,7 +470,7 @@ impl<P: Protocol> Connection<P> {
         self.handshake.get().is_none() && !quic.is_closed()
     }
 
-    /// Whether a new address was validated; it is said once.
+    /// Whether a new address was validated; true once for each.
     pub(crate) fn takes_migration(&self) -> bool {
         self.has_migrated.get() && self.has_migrated.replace(false)
     }

@@ -69,11 +69,11 @@ counters! {
     /// New addresses of clients that were validated.
     migrations,
     /// Datagrams that were ignored because their connection has come from too many hosts without validation, or because
-    /// less has come from their host than an answer needs.
+    /// less has come from their host than a reply needs.
     moves_refused,
     /// Datagrams that were ignored because they were longer than QUIC permits.
     too_long,
-    /// Answers that were not sent because too much waited.
+    /// Replies that were not sent because too much waited.
     unanswered,
     /// Datagrams for connections of other cores.
     misdelivered,

@@ -27,28 +27,29 @@ use crate::limits::Limits;
 use crate::packet_key;
 use crate::timers::Timers;
 
-/// Trains that are received before connections are driven.
+/// Batches that are received before connections are driven.
 const TRAINS_PER_POLL: usize = 16;
 
-/// Trains that one connection sends before others have their turn.
+/// Batches that one connection sends before others have their turn.
 const TRAINS_PER_CONNECTION: usize = 4;
 
-/// Bytes of a datagram, as both ends announce (`max_udp_payload_size` in RFC 9000, section 18.2): of an Ethernet frame
-/// without the heads of IPv4 and UDP. Longer ones are ignored. The library counts the whole packet for each frame in it,
-/// and goes through a stream's content again and again if that is much, so one of 60 KB took half a second.
+/// Bytes of a datagram, as both ends announce (`max_udp_payload_size` in RFC 9000, section 18.2): an Ethernet frame
+/// without the headers of IPv4 and UDP. Longer datagrams are ignored. The library counts the whole packet for each
+/// frame in it. If that is much, it walks the content of the stream again and again: a datagram of 60 KB took half a
+/// second.
 const DATAGRAM_BYTES_MAX: u16 = 1_472;
 
 /// Bytes that wait for the kernel before connections have to wait.
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the connections of an endpoint carry.
+/// The protocol on the connections of an endpoint.
 ///
-/// The functions are called by the endpoint's task, which holds no borrow meanwhile.
+/// The endpoint's task calls the functions, and holds no borrow meanwhile.
 pub trait Protocol: Sized + 'static {
-    /// What it keeps for each connection.
+    /// Its state for each connection.
     type State: 'static;
 
-    /// The code of CONNECTION_CLOSE for a peer that sends what nobody needs (RFC 9000, section 20.2).
+    /// The code of CONNECTION_CLOSE for a peer that causes excessive load (RFC 9000, section 20.2).
     const EXCESSIVE_LOAD: u32;
 
     /// A handshake is complete.
@@ -57,7 +58,7 @@ pub trait Protocol: Sized + 'static {
     /// Something has happened to a stream.
     fn stream(&self, connection: &Rc<Connection<Self>>, event: StreamEvent);
 
-    /// A connection that something has happened to is about to send.
+    /// A connection with new events is about to send.
     fn before_sending(&self, _: &Rc<Connection<Self>>) {}
 
     /// [`Connection::remote`] has changed: the client has moved, and its new address is validated (RFC 9000,
@@ -67,8 +68,7 @@ pub trait Protocol: Sized + 'static {
     /// The time of [`Connection::set_deadline`] has come.
     fn deadline(&self, _: &Rc<Connection<Self>>) {}
 
-    /// There are [`Limits::connections_max`] connections: closes the one that can best be done without. False if
-    /// there is none.
+    /// There are [`Limits::connections_max`] connections: closes the most dispensable one. False if there is none.
     fn evict(&self) -> bool {
         false
     }
@@ -102,14 +102,14 @@ pub(crate) struct Shared<P: Protocol> {
     pub(crate) open: Cell<usize>,
     /// Connections that have something to do, or to be acknowledged.
     pub(crate) active: Cell<usize>,
-    /// Bytes that connections may have sent without acknowledgement, beside those that each may.
+    /// Bytes that connections may have sent without acknowledgement, beside the free bytes of each.
     pub(crate) reserved: Cell<u64>,
     /// Connections to be driven.
     listed: RefCell<VecDeque<usize>>,
     timers: RefCell<Timers>,
     timer: RefCell<Option<(Instant, Pin<Box<Timer>>)>>,
     task: RefCell<Option<Waker>>,
-    /// An empty buffer for what is sent next.
+    /// An empty buffer for the next datagrams.
     pub(crate) spare: RefCell<Vec<u8>>,
     pub(crate) counters: CounterCells,
     pub(crate) is_closing: Cell<bool>,
@@ -173,7 +173,7 @@ impl<P: Protocol> Endpoint<P> {
         }))
     }
 
-    /// Receives and sends until [`Endpoint::close`] was called and the peers were told, or as
+    /// Receives and sends until [`Endpoint::close`] was called and the peers got the close, or as
     /// [`Endpoint::end_when_empty`] says.
     pub async fn run(&self) {
         poll_fn(|cx| self.0.poll(cx)).await;
@@ -190,8 +190,8 @@ impl<P: Protocol> Endpoint<P> {
         self.0.wake();
     }
 
-    /// Ends [`Endpoint::run`] once there is no connection, which takes some round trips after the last was closed: its
-    /// peer may not have received the close.
+    /// Ends [`Endpoint::run`] once there is no connection. That takes some round trips after the last close, because
+    /// its peer may not have received it.
     pub fn end_when_empty(&self) {
         self.0.ends_when_empty.set(true);
         self.0.wake();
@@ -209,7 +209,7 @@ impl<P: Protocol> Endpoint<P> {
         self.0.open.get()
     }
 
-    /// What it has counted.
+    /// The counts of the endpoint.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.counters.read()
@@ -276,7 +276,7 @@ impl<P: Protocol> Shared<P> {
             return;
         };
         let mut timer = self.timer.borrow_mut();
-        // An earlier one wakes for nothing, once.
+        // An earlier timer wakes for nothing, once.
         if timer.as_ref().is_none_or(|(at, _)| next < *at) {
             *timer = Some((next, Box::pin(blitz_reactor::sleep_until(next))));
         }
@@ -302,7 +302,7 @@ impl<P: Protocol> Shared<P> {
         connection.limit_unacknowledged(self, part.min(limits.unacknowledged_bytes_max));
     }
 
-    /// What is left of the bytes that all connections share.
+    /// The unreserved rest of the bytes that all connections share.
     pub(crate) fn unreserved_bytes(&self) -> u64 {
         let all = self.limits.all_unacknowledged_bytes_max;
         all.saturating_sub(self.reserved.get())
@@ -320,7 +320,7 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// Gives the datagrams of a train to their connections.
+    /// Gives the datagrams of a batch to their connections.
     fn receive(self: &Rc<Self>, train: &Train, now: Instant) {
         for (number, datagram) in train.datagrams().enumerate() {
             if datagram.len() > usize::from(DATAGRAM_BYTES_MAX) {
@@ -332,7 +332,7 @@ impl<P: Protocol> Shared<P> {
                     self.counters.misdelivered.add(1);
                     self.socket.forward(core, train, number..number + 1);
                 }
-                // Each in memory of its own: a stream may keep a part of one for long.
+                // Each datagram gets memory of its own: a stream may keep a part of one for long.
                 None => self.receive_datagram(train, BytesMut::from(datagram), now),
             }
         }
@@ -390,8 +390,7 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// Calls the state machine that all connections share. It keeps what it had if it panics: the datagram is
-    /// lost.
+    /// Calls the state machine that all connections share. If it panics, it keeps its state and the datagram is lost.
     pub(crate) fn guard<T>(&self, act: impl FnOnce(&mut quinn_proto::Endpoint) -> T) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| act(&mut self.quinn.borrow_mut())));
         done.inspect_err(|_| self.counters.panics.add(1)).ok()
@@ -407,7 +406,7 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// An empty buffer: what was left in it by a panic would be sent as well.
+    /// An empty buffer: bytes that a panic left in it would be sent as well.
     fn buffer(&self) -> Vec<u8> {
         let mut buffer = self.spare.take();
         buffer.clear();
@@ -425,7 +424,7 @@ impl<P: Protocol> Shared<P> {
         self.open.set(self.open.get() + 1);
     }
 
-    /// Drives the listed connections, each once. Whether all of them had their say.
+    /// Drives the listed connections, each once. Returns whether all of them were driven.
     fn drive_listed(&self, now: Instant, cx: &mut Context<'_>) -> bool {
         let listed = self.listed.borrow().len();
         let mut is_sent = true;
@@ -450,7 +449,7 @@ impl<P: Protocol> Shared<P> {
         is_sent && self.listed.borrow().is_empty()
     }
 
-    /// Has the protocol take what a connection has received, which is driven soon.
+    /// Has the protocol take the input of a connection, which is driven soon.
     #[cold]
     fn hand_over(&self, connection: &Rc<Connection<P>>) {
         while let Some(event) = self.next_event(connection) {
@@ -462,7 +461,7 @@ impl<P: Protocol> Shared<P> {
         connection.forget_frames();
     }
 
-    /// Passes the events of a connection on, and sends what it has to say. False if it has more.
+    /// Passes the events of a connection on, and sends its datagrams. False if it has more.
     fn drive(&self, connection: &Rc<Connection<P>>, now: Instant) -> bool {
         if connection.handshake_due().is_some_and(|due| due <= now) {
             connection.is_listed.set(false);
@@ -489,13 +488,13 @@ impl<P: Protocol> Shared<P> {
                 self.counters.migrations.add(1);
                 self.call(connection, |protocol| protocol.migrated(connection));
             }
-            // Sending has events as well.
+            // Sending causes events as well.
             next = self.next_event(connection);
             if next.is_none() {
                 break is_sent;
             }
         };
-        // Until here, because what the protocol does with its events needs no other turn.
+        // It stays listed until here, because the protocol's reactions to its events need no other turn.
         connection.is_listed.set(false);
         match connection.look(|quic| quic.is_drained()) {
             None => self.end_broken(connection),
@@ -508,8 +507,8 @@ impl<P: Protocol> Shared<P> {
         true
     }
 
-    /// Ends an incomplete handshake, whatever state it is in: a client may have closed it, and the library would keep
-    /// it until it has been silent for long.
+    /// Ends an incomplete handshake in any state: a client may have closed it, and the library would keep it until it
+    /// has been silent for long.
     #[cold]
     pub(crate) fn end_handshake(
         &self,
@@ -589,7 +588,7 @@ impl<P: Protocol> Shared<P> {
         });
     }
 
-    /// Sends what a connection has to say, up to a limit. False if it has more.
+    /// Sends the datagrams of a connection, up to a limit. False if it has more.
     fn send_all(&self, connection: &Connection<P>, now: Instant) -> bool {
         for _ in 0..TRAINS_PER_CONNECTION {
             let mut buffer = self.buffer();
@@ -652,7 +651,7 @@ impl<P: Protocol> Shared<P> {
         }
     }
 
-    /// A handshake is complete, or its connection ends. False if it was complete before.
+    /// Forgets a handshake that is complete, or whose connection ends. False if it was complete before.
     fn forget_handshake(&self, connection: &Connection<P>) -> bool {
         let Some(handshake) = connection.end_handshake() else {
             return false;

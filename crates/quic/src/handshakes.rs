@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// At the limit, handshakes that have lasted for so long are closed for new clients. Others may still be those of honest
-/// clients, which most complete within three round trips.
+/// At the limit, handshakes that have lasted for so long are closed for new clients. Younger ones may still be those of
+/// honest clients, which mostly complete within three round trips.
 const REPLACEABLE_AFTER: Duration = Duration::from_secs(1);
 
 /// One handshake.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handshake {
-    /// When it has to be complete.
+    /// The time at which it has to be complete.
     pub(crate) due: Instant,
     /// The client proved its address before.
     pub(crate) is_validated: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Handshake {
 /// The incomplete handshakes of an endpoint.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    /// Of clients that have proved their address before, and of others: times at which they are due, and connections.
+    /// The due times and connections of clients that have proved their address before, and of others.
     validated: BTreeSet<(Instant, usize)>,
     unvalidated: BTreeSet<(Instant, usize)>,
 }
@@ -37,8 +37,8 @@ impl Handshakes {
         self.of_kind(handshake).remove(&(handshake.due, connection));
     }
 
-    /// The connection whose handshake is closed for a new client, if there is one: the oldest of those without a proved
-    /// address, which may be forged, and then of the others. `timeout` is the time that handshakes have.
+    /// The connection whose handshake is closed for a new client, if there is one: the oldest without a proved address,
+    /// because it may be forged, or else the oldest of the others. `timeout` is the time that handshakes have.
     pub(crate) fn replaceable(&self, timeout: Duration, now: Instant) -> Option<usize> {
         let is_old = |&&(due, _): &&(Instant, usize)| due + REPLACEABLE_AFTER <= now + timeout;
         let oldest = |kind: &BTreeSet<(Instant, usize)>| kind.first().filter(is_old).copied();

@@ -53,8 +53,8 @@ impl ConnectionIdGenerator for Ids {
 
 /// The core that a datagram is for, if its first packet has one of our connection IDs.
 ///
-/// Packets of a handshake are for the core that has begun it; an Initial packet may have an ID that the client
-/// has chosen (RFC 9000, section 7.2).
+/// Packets of a handshake are for the core that has begun it. An Initial packet may have an ID that the client has
+/// chosen (RFC 9000, section 7.2).
 pub(crate) fn core_of(steering: &Steering, datagram: &[u8]) -> Option<usize> {
     const LONG_HEADER: u8 = 0x80;
     const TYPE: u8 = 0x30;

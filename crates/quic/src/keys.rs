@@ -11,12 +11,12 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use blitz_reactor::Steering;
 use quinn_proto::BloomTokenLog;
 
-/// Memory for the tokens that were used, and the number of tokens that it is made for.
+/// Memory for the used tokens, and the number of tokens that it is made for.
 const TOKEN_LOG_BYTES: usize = 1024 * 1024;
 const TOKENS_EXPECTED: u64 = 500_000;
 
-/// The secrets of connection IDs, tokens and stateless resets, which are the same on every core: a packet may
-/// reach another core than the one that made them.
+/// The secrets of connection IDs, tokens and stateless resets, which are the same on every core: a packet may reach a
+/// core that did not make them.
 #[derive(Clone)]
 pub struct Keys {
     secret: hmac::Key,
@@ -65,7 +65,7 @@ impl Keys {
         }
     }
 
-    /// A number that no other endpoint has: two of them on one core must not make the same random numbers.
+    /// A number that no other endpoint has: two endpoints of one core must not make the same random numbers.
     pub(crate) fn next_endpoint(&self) -> u64 {
         self.endpoints.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! QUIC over the reactor (RFC 9000), with the state machine of `quinn-proto`.
 //!
-//! Each core has an [`Endpoint`] with one of the UDP sockets of the address. It receives trains of datagrams,
-//! gives them to connections, and sends what these have to say: one task for all connections, so that an
-//! idle one is an entry of a table. What the connections carry is a [`Protocol`].
+//! Each core has an [`Endpoint`] with one of the UDP sockets of the address. It receives batches of datagrams, gives
+//! them to connections, and sends their datagrams: one task for all connections, so that an idle one is an entry of a
+//! table. The connections carry a [`Protocol`].
 //!
 //! An endpoint of a client has a socket of its own, and connects to servers.
 

@@ -23,8 +23,8 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// How long a connection lives without any packet of the peer (RFC 9000, section 10.1).
     pub silence_timeout: Duration,
-    /// Streams in both directions that the peer may have open to begin with: the library keeps entries for all that
-    /// it allows. The protocol allows more when they are used.
+    /// Streams in both directions that the peer may have open to begin with: the library keeps entries for all allowed
+    /// streams. The protocol allows more when they are used.
     pub streams_first: u32,
     /// Streams in one direction that the peer may have open.
     pub unidirectional_streams_max: u32,
@@ -79,8 +79,8 @@ impl Limits {
     }
 }
 
-/// The largest datagram is tried first, where a binary search would send four probes to find that it arrives: short
-/// connections do without them, and long ones have its size sooner. Paths that are narrower get 1,325 or 1,200 bytes.
+/// The largest datagram is tried first. A binary search would send four probes to find that it arrives: short
+/// connections do without them, and long ones have its size sooner. Narrower paths get 1,325 or 1,200 bytes.
 fn mtu_discovery() -> MtuDiscoveryConfig {
     let mut config = MtuDiscoveryConfig::default();
     config
@@ -89,6 +89,6 @@ fn mtu_discovery() -> MtuDiscoveryConfig {
     config
 }
 
-/// What every path carries (RFC 9000, section 14), and what Ethernet does with IPv6.
+/// Sizes of datagrams: every path carries the least (RFC 9000, section 14), and Ethernet with IPv6 the largest.
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 const DATAGRAM_BYTES_MAX: u16 = 1452;

@@ -1,7 +1,7 @@
-//! Migration of a connection (RFC 9000, section 9): which datagrams from other addresses are heard, how much may be
-//! sent there, and which address is validated.
+//! Migration of a connection (RFC 9000, section 9): which datagrams from other addresses are accepted, how many bytes
+//! may be sent there, and which address is validated.
 //!
-//! Methods that are called for each datagram return at once while the client is where it was validated.
+//! Methods that are called for each datagram return at once while the client is at its validated address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use quinn_proto::Transmit;
 /// as many bytes as the number of bytes they have received."
 pub(crate) const AMPLIFICATION_MAX: usize = 3;
 
-/// The first datagram to a new address, and an answer to PATH_CHALLENGE from elsewhere: both are padded.
+/// The first datagram to a new address, and a reply to PATH_CHALLENGE from elsewhere: both are padded.
 const PROBE_BYTES: usize = 1_200;
 
 /// Moves to other hosts within [`MOVES_TIME`] that were not validated; datagrams from further ones are ignored.
 const MOVES_MAX: u32 = 4;
 const MOVES_TIME: Duration = Duration::from_secs(10);
 
-/// Where a client is.
+/// The address of a client.
 pub(crate) struct Migration {
     /// The last address that was validated.
     validated: SocketAddr,
-    /// Where the library sends to.
+    /// The address that the library sends to.
     path: SocketAddr,
-    /// The host without validation that a datagram came from last.
+    /// The unvalidated host that last sent a datagram.
     candidate: Option<Candidate>,
     /// Moves that count, and since when.
     moves: u32,
@@ -56,13 +56,13 @@ impl Migration {
         self.validated
     }
 
-    /// Whether the library sends to an address that is not validated as far as is known.
+    /// Whether the library sends to an address that is not known to be validated.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         self.path != self.validated
     }
 
-    /// A datagram has come. False if it is to be ignored: the library could answer it with too much.
+    /// Counts a received datagram. False if it is to be ignored: the library could send too much in reply.
     #[inline]
     pub(crate) fn admits(&mut self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
         from.ip() == self.validated.ip() || self.admits_unvalidated(from, bytes, now)
@@ -77,7 +77,7 @@ impl Migration {
         }
     }
 
-    /// Bytes that may be sent to where the library sends; `None` if its host is validated.
+    /// Bytes that may be sent to the library's address; `None` if its host is validated.
     #[inline]
     pub(crate) fn room(&self) -> Option<usize> {
         let host = self.path.ip();
@@ -103,8 +103,8 @@ impl Migration {
         self.moves = 0;
     }
 
-    /// Counts what comes from a host that is not validated. A datagram from another address than the path is heard if
-    /// the answer that it may have is paid for by all that has come from there: so short ones are heard in the end.
+    /// Counts a datagram from a host that is not validated. A datagram from another address than the path is accepted
+    /// if all bytes from that address pay for the reply to it: short datagrams are therefore accepted in the end.
     #[cold]
     fn admits_unvalidated(&mut self, from: SocketAddr, bytes: usize, now: Instant) -> bool {
         let host = from.ip();
@@ -132,7 +132,7 @@ impl Migration {
         if host != before.ip() {
             self.moves = self.moves(now) + 1;
         }
-        // What was paid for is sent on the path now, which counts it.
+        // The bytes that were paid for are sent on the path now, which counts them.
         if let Some(candidate) = &mut self.candidate
             && candidate.host == host
         {
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(migration.room(), Some(3 * 401));
         migration.note_sent(&sent(new, 1_200));
         assert_eq!(migration.room(), Some(3));
-        // On the path all are heard, because the room limits what is sent.
+        // On the path all are accepted, because the room limits the sent bytes.
         assert!(migration.admits(new, 20, now));
         assert_eq!(migration.room(), Some(63));
         migration.note_sent(&sent(home, 1_200));

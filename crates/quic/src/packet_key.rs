@@ -1,10 +1,10 @@
-//! What received packets carry, as their keys see it: the state machine tells neither how much of a stream it holds
+//! The content of received packets, as their keys see it: the state machine tells neither how much of a stream it holds
 //! nor which streams a packet was for.
 //!
 //! Padding at the end of a packet is cut off. The machine takes each byte of it for a frame, and clients fill their
-//! first packets and their probes of the path with a thousand: that took a seventh of a handshake. What is left of a
-//! packet with much padding, and each packet of a handshake, gets memory of its own: the machine would hold all of the
-//! datagram with its content, also other packets in it, and take it for as little as it sees.
+//! first packets and their probes of the path with a thousand: that took a seventh of a handshake. The rest of a packet
+//! with much padding, and each packet of a handshake, gets memory of its own. Otherwise the machine would hold the
+//! whole datagram with its content, including other packets in it, and count only the bytes that it sees.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -25,9 +25,9 @@ pub struct StreamFrame {
     pub end: u64,
     /// The number of its datagram in the connection, which begins again after 2³² of them.
     pub datagram: u32,
-    /// Bytes of the datagram, or of the packet if it was copied, all of which is held as long as a part of it is.
+    /// Bytes of the datagram, or of the packet if it was copied. All of them are held as long as a part is.
     pub datagram_bytes: u16,
-    /// Bytes of the decrypted packet without its padding, which QUIC takes for those of the datagram.
+    /// Bytes of the decrypted packet without its padding, which QUIC counts as those of the datagram.
     pub packet_bytes: u16,
 }
 
@@ -71,15 +71,16 @@ const PADDING_COPIED_MIN: usize = 128;
 /// handshake has some tens of them.
 const CRYPTO_FRAMES_MAX: u32 = 512;
 
-/// The count of CRYPTO frames that have come, which clones share: the keys of a connection, also those after a key update.
+/// The count of CRYPTO frames that have come. Its clones share it: the keys of a connection, including those after a
+/// key update.
 #[derive(Debug, Clone, Default)]
 pub struct CryptoFrames(
-    /// The library wants keys that threads share; no other one uses it.
+    /// The library wants keys that threads can share; no other thread uses it.
     Arc<AtomicU32>,
 );
 
 impl CryptoFrames {
-    /// Counts those of a packet. False if there are too many.
+    /// Counts the CRYPTO frames of a packet. False if there are too many.
     fn count(&self, of_packet: u32) -> bool {
         let frames = self.0.load(Ordering::Relaxed) + of_packet;
         let is_fine = frames <= CRYPTO_FRAMES_MAX;
@@ -90,7 +91,7 @@ impl CryptoFrames {
     }
 }
 
-/// A key of received packets, whose padding it cuts off and whose frames of streams it notes for the endpoint.
+/// A key of received packets. It cuts off their padding, and notes their frames of streams for the endpoint.
 #[derive(Debug)]
 pub struct ReceivingKey<K> {
     key: K,
@@ -177,7 +178,8 @@ enum Frame {
 }
 
 /// Calls `each` for each frame of a stream or of CRYPTO. Returns the length of the payload without the PADDING at its
-/// end. One such frame stays, because a packet needs a frame. What is malformed stays as it is: the machine rejects it.
+/// end. One PADDING frame stays, because a packet needs a frame. Malformed frames stay as they are: the machine rejects
+/// them.
 fn read_frames(payload: &[u8], mut each: impl FnMut(Frame)) -> usize {
     let mut rest = payload;
     loop {

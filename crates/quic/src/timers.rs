@@ -1,12 +1,11 @@
-//! When connections have something to do without a packet.
+//! The deadlines of connections, at which they have work without a packet.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// The next deadline of each connection.
 ///
-/// Deadlines mostly move to later. An entry therefore stays where it is then, and is looked at again when its
-/// time has come.
+/// Deadlines mostly move to later. An entry then stays in its position, and is looked at again when its time has come.
 #[derive(Default)]
 pub(crate) struct Timers {
     /// At most one entry for each connection.

@@ -1,11 +1,11 @@
-//! Sends every train of datagrams back as it came, and generates the load for that.
+//! Sends every batch of datagrams back as it came, and generates the load for that.
 //!
 //! ```text
 //! echo_datagrams [--listen ADDR] [--io uring|epoll]
 //! echo_datagrams --to ADDR [--io uring|epoll] [--flows N] [--train DATAGRAMSxBYTES] [--seconds N]
 //! ```
 //!
-//! The second form has N sockets, each with one train on its way, checks what comes back, and prints the rate.
+//! The second form has N sockets, each with one batch on its way, checks what comes back, and prints the rate.
 //! The example `limit_datagrams` is the same server without the reactor.
 
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use blitz_reactor::{
     Config, DatagramSocket, Datagrams, IoChoice, Train, block_on, now, sleep, spawn, timeout,
 };
 
-/// A train that does not come back within this time is lost, and the next is sent.
+/// A batch that does not come back within this time is lost, and the next is sent.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 
 struct Options {
@@ -119,13 +119,13 @@ fn answer(socket: &DatagramSocket, train: &Train) -> Datagrams {
     }
 }
 
-/// What all flows have done.
+/// The counts of all flows.
 #[derive(Default)]
 struct Sums {
     trains: Cell<u64>,
     bytes: Cell<u64>,
     lost: Cell<u64>,
-    /// Trains that came after they had been given up.
+    /// Batches that came after they had been given up.
     late: Cell<u64>,
     wrong: Cell<u64>,
     longest: Cell<Duration>,
@@ -173,8 +173,8 @@ async fn load(to: SocketAddr, options: Options) -> io::Result<()> {
     }
 }
 
-/// Receives a train, which may come in parts. All bytes of a train are alike, and differ from those of the
-/// train before.
+/// Receives a batch, which may come in parts. All bytes of a batch are alike, and differ from those of the
+/// batch before.
 async fn receive_back(socket: &DatagramSocket, len: usize, byte: u8, sums: &Sums) {
     let add = |cell: &Cell<u64>, more: usize| cell.set(cell.get() + more as u64);
     let mut left = len;

@@ -1,4 +1,4 @@
-//! The physical limit of datagrams: a bare ring that sends every train back as it came (GRO and GSO).
+//! The physical limit of datagrams: a bare ring that sends every batch back as it came (GRO and GSO).
 //!
 //! It uses no code of the reactor, because the reactor is measured against it; `echo_datagrams` is the same
 //! with the reactor, and generates the load.
@@ -27,7 +27,7 @@ use self::shared::{
 };
 
 const BUFFERS: u16 = 64;
-/// A train of 64 KiB with its address and control messages.
+/// A batch of 64 KiB with its address and control messages.
 const BUFFER_BYTES: u32 = 64 * 1024 + 256;
 /// A `sockaddr_in6`, and the control message of GRO with its padding.
 const NAME_BYTES: u32 = 32;
@@ -124,7 +124,7 @@ fn receive_sizes() -> Box<libc::msghdr> {
     Box::new(sizes)
 }
 
-/// The message of a train that is sent back; its content and address are in a receive buffer.
+/// The message of a batch that is sent back; its content and address are in a receive buffer.
 struct Message {
     message: libc::msghdr,
     vector: libc::iovec,
@@ -147,7 +147,7 @@ impl Message {
         }
     }
 
-    /// Describes a train of datagrams of `segment` bytes; 0 for a single one.
+    /// Describes a batch of datagrams of `segment` bytes; 0 for a single one.
     fn describe(&mut self, name: &[u8], content: &[u8], segment: u16) -> *const libc::msghdr {
         self.vector = libc::iovec {
             iov_base: content.as_ptr().cast_mut().cast(),

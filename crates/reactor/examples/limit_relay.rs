@@ -10,8 +10,8 @@
 //!             [--receive multishot|single] [--splice on|off]
 //! ```
 //!
-//! With `--receive single`, a socket receives again when the bytes before have been sent. With
-//! `--splice on`, pipes take the place of ring and buffers, and only the addresses apply.
+//! With `--receive single`, a socket receives again when the bytes before have been sent. With `--splice on`, pipes
+//! replace ring and buffers, and only the addresses apply.
 //!
 //! SIGTERM or SIGINT ends it; its last line on standard error is a JSON object of counters.
 
@@ -88,7 +88,7 @@ fn relay(options: &Options, listener: &TcpListener) -> io::Result<Counters> {
     Ok(relay.counters)
 }
 
-/// What a completion belongs to; the upper half of its user data, the lower is the descriptor.
+/// The operation of a completion: the upper half of its user data; the lower half is the descriptor.
 const ACCEPT: u64 = 1 << 32;
 const CONNECT: u64 = 2 << 32;
 const RECEIVE: u64 = 3 << 32;

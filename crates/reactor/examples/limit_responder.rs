@@ -1,8 +1,7 @@
-//! The physical limit of answering: a bare ring that parses nothing.
+//! The physical limit of responding: a bare ring that parses nothing.
 //!
-//! The answer to every receive is one fixed response, so the cost is that of the kernel and of the load.
-//! `cargo xtask bench h1` compares the real servers with it. It uses no code of the reactor, because the
-//! reactor is measured against it.
+//! One fixed response follows every receive, so the cost is that of the kernel and of the load. `cargo xtask bench h1`
+//! compares the real servers with it. It uses no code of the reactor, because the reactor is measured against it.
 //!
 //! ```text
 //! limit_responder [--listen ADDR] [--io uring|epoll] [--response FILE]
@@ -93,7 +92,7 @@ fn serve_uring(
     Ok(())
 }
 
-/// What a completion belongs to; the upper half of its user data, the lower is the descriptor.
+/// The operation of a completion: the upper half of its user data; the lower half is the descriptor.
 const ACCEPT: u64 = 1 << 32;
 const RECEIVE: u64 = 2 << 32;
 const SEND: u64 = 3 << 32;
@@ -326,8 +325,8 @@ fn accept_all(poll: RawFd, listener: &TcpListener, counters: &mut Counters) -> i
     }
 }
 
-/// Answers every read until the socket is empty. A short read says so, unless a FIN waits behind
-/// it: that edge has been reported and comes no second time.
+/// Responds to every read until the socket is empty. A short read says so, unless a FIN waits behind it: that edge has
+/// been reported and comes no second time.
 fn answer(fd: RawFd, ending: bool, response: &[u8], input: &mut [u8], counters: &mut Counters) {
     loop {
         counters.enters += 1;

@@ -78,20 +78,20 @@ counters! {
     sends,
     /// Bytes that the kernel accepted for sending.
     sent_bytes,
-    /// Datagrams received, in trains or singly.
+    /// Datagrams received, in batches or singly.
     datagrams_received,
-    /// Trains of datagrams received.
+    /// Batches of datagrams received.
     trains_received,
     /// Datagrams that the kernel accepted for sending.
     datagrams_sent,
-    /// Trains of datagrams that the kernel accepted.
+    /// Batches of datagrams that the kernel accepted.
     trains_sent,
     /// Datagrams that the kernel did not send, such as larger ones than the path takes.
     datagrams_unsent,
-    /// Datagrams or whole trains that the kernel received and dropped: the socket's buffer was full, or they
+    /// Datagrams or whole batches that the kernel received and dropped: the socket's buffer was full, or they
     /// were empty or damaged.
     datagrams_dropped,
-    /// Trains that were received and cannot be used: cut, or without a sender.
+    /// Batches that were received and cannot be used: cut, or without a sender.
     trains_unusable,
     /// Times that a UDP socket received nothing for a while, because its reader had not read.
     trains_paused,

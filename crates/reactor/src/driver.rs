@@ -370,7 +370,7 @@ impl Driver {
         each!(self, driver => driver.has_datagram_buffers())
     }
 
-    /// Receives trains of datagrams until it is cancelled or no buffer is free.
+    /// Receives batches of datagrams until it is cancelled or no buffer is free.
     pub(crate) fn receive_datagrams(&mut self, socket: SocketKey, handle: Handle) {
         each!(self, driver => driver.receive_datagrams(socket, handle.fd()));
     }
@@ -380,7 +380,7 @@ impl Driver {
         each!(self, driver => driver.cancel_datagrams(socket));
     }
 
-    /// Sends a train of datagrams. The caller keeps it in place until the report for `slot`.
+    /// Sends a batch of datagrams. The caller keeps it in place until the report for `slot`.
     pub(crate) fn send_datagrams(
         &mut self,
         socket: SocketKey,
@@ -398,7 +398,7 @@ impl Driver {
         }
     }
 
-    /// Cancels the send of a train; its report follows.
+    /// Cancels the send of a batch; its report follows.
     pub(crate) fn cancel_train(&mut self, slot: u32) {
         each!(self, driver => driver.cancel_train(slot));
     }
@@ -427,7 +427,7 @@ impl Driver {
         match self {
             Driver::Uring(uring) => uring.buffers_ready(pool),
             _ if pool.available() == 0 => 0,
-            // A receive takes a buffer when it completes; a ration takes none.
+            // A receive takes a buffer when it completes; a small one takes none.
             _ => pool.free(),
         }
     }

@@ -16,7 +16,7 @@ const REACTORS_MAX: usize = 1 << 12;
 /// Most queued messages of one core.
 const MESSAGES_MAX: usize = 4_096;
 
-/// Most trains of datagrams that wait for one core, and their bytes.
+/// Most batches of datagrams that wait for one core, and their bytes.
 const TRAINS_MAX: usize = 256;
 const TRAINS_BYTES_MAX: usize = 1024 * 1024;
 
@@ -42,7 +42,7 @@ pub(crate) struct Mailbox {
     messages: ArrayQueue<Message>,
     /// Apart, so that a flood of datagrams loses no wake. Made for the first one.
     trains: OnceLock<ArrayQueue<Forwarded>>,
-    /// Bytes of all trains in the queue.
+    /// Bytes of all batches in the queue.
     trains_bytes: AtomicUsize,
     /// The core was notified and has not read its messages yet; further messages need no notification.
     notified: AtomicBool,
@@ -127,7 +127,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Queues a train of this size for a socket of the core; false if that has ended, or too many wait.
+    /// Queues a batch of this size for a socket of the core; false if that has ended, or too many wait.
     pub(crate) fn forward(&self, bytes: usize, make: impl FnOnce() -> Forwarded) -> bool {
         let before = self.trains_bytes.fetch_add(bytes, Ordering::AcqRel);
         let has_room = self.is_open() && before + bytes <= TRAINS_BYTES_MAX;
@@ -140,7 +140,7 @@ impl Mailbox {
         is_queued
     }
 
-    /// The trains that other cores have forwarded, at most as many as the queue holds.
+    /// The batches that other cores have forwarded, at most as many as the queue holds.
     pub(crate) fn take_trains(&self) -> impl Iterator<Item = Forwarded> {
         (0..TRAINS_MAX).map_while(|_| {
             let forwarded = self.trains.get()?.pop()?;

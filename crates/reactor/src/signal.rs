@@ -177,7 +177,7 @@ extern "C" fn handle_signal(number: libc::c_int) {
     unsafe { *errno = before };
 }
 
-/// Records the signal at this place of [`ALL`] and wakes the waiting thread. Signal handlers may call it.
+/// Records the signal with this index in [`ALL`] and wakes the waiting thread. Signal handlers may call it.
 fn record(at: usize) {
     PENDING.fetch_or(1 << at, Ordering::AcqRel);
     let one = 1u64;

@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Opens a core that will run `main`; its place among the cores.
+    /// Opens a core that will run `main`. Returns its index among the cores.
     ///
     /// # Errors
     /// If there is no memory or no mailbox for it.

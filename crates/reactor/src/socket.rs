@@ -91,6 +91,12 @@ impl Socket {
         core::with(|core| core.sockets().peer(self.key))
     }
 
+    /// Replaces the address that [`Socket::peer`] returns from now on, also on a unix socket: that of a client whose
+    /// connection a proxy passes on.
+    pub fn set_peer(&self, address: SocketAddr) {
+        core::with(|core| core.sockets().set_peer(self.key, address));
+    }
+
     /// The local address; `None` on a unix socket.
     pub fn local(&self) -> Option<SocketAddr> {
         core::with(|core| core.sockets().local(self.key))

@@ -19,12 +19,12 @@ const COPIED_MIN: usize = 4 * 1024 * 1024;
 /// A burst is over after fewer than half as many for this long.
 const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// What a core holds.
+/// The memory that a core holds.
 pub(crate) struct Held {
     /// Tasks, sockets and filled buffers.
     pub(crate) parts: usize,
-    /// Bytes outside the pool that count against its limit, most of them copies. A burst of them may end long before the connections do:
-    /// pooled buffers replace them, and the heap would stay beside these.
+    /// Bytes outside the pool that count against its limit, most of them copies. A burst of them may end long
+    /// before the connections do: pooled buffers replace them, and the heap would stay beside these.
     pub(crate) copied: usize,
 }
 

@@ -99,8 +99,8 @@ impl App {
 
     /// Adds a route: a method, a [pattern](crate::router) and a handler.
     ///
-    /// For methods without a route, the route of `GET` answers `HEAD`, the response to `OPTIONS` lists the
-    /// allowed methods, and any other method is a 405.
+    /// For methods without a route, the route of `GET` serves `HEAD`, the response to `OPTIONS` lists the allowed
+    /// methods, and any other method is a 405.
     pub fn route<M, H: Handler<M>>(self, method: Method, pattern: &str, handler: H) -> App {
         self.draft(Some(method), pattern, handler)
     }

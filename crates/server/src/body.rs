@@ -25,7 +25,7 @@ use crate::response::{IntoResponse, Response};
 pub struct Body {
     source: RecvBody,
     trailers: Option<Pooled<Fields>>,
-    /// What was read, if somebody will ask.
+    /// The bytes that were read, if somebody counts them.
     received: Option<Rc<Cell<u64>>>,
 }
 

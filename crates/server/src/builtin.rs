@@ -157,7 +157,7 @@ struct Delay {
     ms: u64,
 }
 
-/// Answers after `ms` milliseconds.
+/// Responds after `ms` milliseconds.
 async fn delay(Query(Delay { ms }): Query<Delay>) -> Result<String, Problem> {
     if ms > DELAY_MS_MAX {
         return Err(Problem::bad_request(format!(

@@ -46,7 +46,7 @@ impl Route {
 /// The number of variants of [`Method`].
 pub(crate) const METHODS: usize = Method::Other as usize + 1;
 
-/// The route of each method on one path; methods that are not allowed have the route that answers 405.
+/// The route of each method on one path; methods that are not allowed have the route that sends 405.
 pub(crate) type MethodTable = [RouteId; METHODS];
 
 /// The routes, states and limits of an app.

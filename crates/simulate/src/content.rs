@@ -219,7 +219,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// The answer of a call, as its client receives it.
+    /// The response to a call, as its client receives it.
     pub(crate) fn called(mut self, call: Option<Call>) -> Self {
         if let Some(Call::Web | Call::WebText) = call {
             self.web = Some(Web {
@@ -333,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// Shrinking halves the bytes of an answer down to none, and its fault may stay behind them.
+    /// Shrinking halves the bytes of a response down to none, and its fault may stay behind them.
     #[test]
     fn an_empty_content_may_pause_and_fail_later() {
         let content = Content {

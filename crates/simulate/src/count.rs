@@ -100,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// The target of the request. The built-in endpoints answer where there is no upstream.
+    /// The target of the request. The built-in endpoints respond where there is no upstream.
     fn path(&self) -> String {
         match self.response_bytes == HELLO.len() {
             true => "/hello".to_owned(),

@@ -38,7 +38,7 @@ pub(crate) struct Ledger {
     ended: Cell<usize>,
     /// The gateway drains.
     is_draining: Cell<bool>,
-    /// What each upstream carries.
+    /// The requests and contents that each upstream carries.
     carried: Vec<Cell<Carried>>,
     pub(crate) observed: Observed,
 }
@@ -277,8 +277,8 @@ impl Ledger {
             // Streams that a client has reset count until the gateway has stopped their work.
             (Ending::RefusedStream, _) => arrivals == 0 && self.client_leaves(request.id),
             (Ending::Broken(_), Some(Fault::UpstreamResets(_))) => true,
-            // A client that is still sending when the answer is complete may be reset before it reads it.
-            // Over HTTP/3 it is only asked to stop.
+            // A client that is still sending when the response is complete may be reset before it reads it. Over HTTP/3
+            // it is only asked to stop.
             (Ending::Cut(_), _) if self.is_http3(request.id) => false,
             (Ending::Cut(_), _) if !upstream.is_reachable() => {
                 request.request.bytes > DISCARDED_MAX
@@ -287,7 +287,7 @@ impl Ledger {
                 request.order == Order::Meanwhile && request.request.bytes > DISCARDED_MAX
             }
             (Ending::Cut(_), Some(Fault::ClientLeaves(_))) => false,
-            // A client that has sent FIN counts as gone after a second without an answer.
+            // A client that has sent FIN counts as gone after a second without a response.
             (Ending::Broken(_), _) => took >= HALF_CLOSE_GRACE && self.half_closes(request.id),
         }
     }

@@ -79,11 +79,11 @@ pub(crate) enum Reach {
     Direct,
     /// It has two addresses, and the first refuses.
     SecondAfterRefusal,
-    /// It has two addresses, and the first never answers.
+    /// It has two addresses, and the first never responds.
     SecondAfterSilence,
     /// Its only address refuses.
     Refused,
-    /// Its only address never answers.
+    /// Its only address never responds.
     Silent,
 }
 
@@ -218,7 +218,7 @@ pub(crate) enum Odd {
     Parting(Parting, Duration),
 }
 
-/// What an upstream does to an idle connection.
+/// How an upstream ends an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parting {
     Surplus,
@@ -503,7 +503,7 @@ impl Client {
             let parting = random.one_of(&[Parting::Surplus, Parting::Fin, Parting::Reset]);
             let mut after = Duration::from_micros(random.within(0..=100_000));
             if parting == Parting::Reset {
-                // It must not overtake the answer.
+                // It must not overtake the response.
                 request.answer.bytes = request.answer.bytes.min(2_000);
                 after += Duration::from_millis(100);
             }
@@ -622,7 +622,7 @@ impl Request {
         }
     }
 
-    /// Moves the reset of the upstream back into an answer that has become shorter.
+    /// Moves the reset of the upstream back into a response that has become shorter.
     pub(crate) fn limit_fault(&mut self) {
         if let Some(Fault::UpstreamResets(at)) = &mut self.fault {
             *at = (*at).min(self.answer.bytes);
@@ -654,7 +654,7 @@ impl Request {
         self.answer = Content::new(random);
         (self.request, self.status) = match tunnel {
             Tunnel::Refused => (Content::none(), random.one_of(&[403, 404, 500])),
-            // What comes on a stream after the upstream's end is discarded.
+            // Bytes on a stream after the upstream's end are discarded.
             Tunnel::Both | Tunnel::UpstreamFirst if client == Version::Http2 => {
                 (Content::none(), 200)
             }

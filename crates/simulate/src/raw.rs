@@ -103,7 +103,7 @@ impl Raw {
         &self.pulse
     }
 
-    /// Notes whether something of the present answer was received.
+    /// Notes whether a part of the present response was received.
     pub(crate) fn touch(&mut self, is_touched: bool) {
         self.is_touched = is_touched;
     }

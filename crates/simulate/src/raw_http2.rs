@@ -96,7 +96,7 @@ struct Sendable {
 struct StreamState {
     send_window: i64,
     has_sent_end: bool,
-    /// What the gateway may still send.
+    /// The bytes that the gateway may still send.
     window: i64,
     /// Received, taken and not yet credited.
     owed: u32,

@@ -1,4 +1,4 @@
-//! Hand-written HTTP/1.1 upstreams: they frame answers in every way, and break the rules of framing.
+//! Hand-written HTTP/1.1 upstreams: they frame responses in every way, and break the rules of framing.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, server: Server) {
     }
 }
 
-/// Reads and answers one request. Returns whether the connection can be reused.
+/// Reads one request and responds to it. Returns whether the connection can be reused.
 async fn exchange(
     ledger: &Ledger,
     raw: &mut Raw,

@@ -79,7 +79,7 @@ fn urls(plan: &Plan, replicas: Option<&[usize]>) -> Vec<String> {
     urls.collect()
 }
 
-/// What the gateway begins with.
+/// The first targets of the gateway.
 pub(crate) fn targets(plan: &Plan) -> Vec<Target> {
     let first = plan.reloads.as_ref();
     let urls = urls(plan, first.map(|reloads| reloads.first.as_slice()));
@@ -115,7 +115,7 @@ fn sites(plan: &Plan, configuration: &Configuration) -> Vec<Site> {
     sites
 }
 
-/// What is known of the configurations, servers and requests of a run with reloads.
+/// The known facts about the configurations, servers and requests of a run with reloads.
 #[derive(Default)]
 pub(crate) struct Observed {
     /// Configurations that cores have taken, with the core and the time.
@@ -125,7 +125,7 @@ pub(crate) struct Observed {
     accepted: RefCell<BTreeMap<Server, usize>>,
     /// How often a client has begun to send a request.
     begun: Cell<usize>,
-    /// What the gateway tells of requests that have ended.
+    /// The gateway's reports of requests that have ended.
     routed: Routed,
 }
 

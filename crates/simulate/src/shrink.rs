@@ -159,7 +159,7 @@ impl Search {
     }
 }
 
-/// What only clients of HTTP/3 have.
+/// The parts of a plan that only clients of HTTP/3 have.
 impl Search {
     fn simplify_http3(&mut self, calm: &Conditions) {
         if self.plan.http3.is_none() {

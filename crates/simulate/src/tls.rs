@@ -139,7 +139,7 @@ impl<C: Into<Connection>> From<C> for Session {
     }
 }
 
-/// What carries the ciphertext.
+/// The carrier of the ciphertext.
 pub(crate) trait Carrier {
     fn poll_receive(&self, cx: &Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
     fn poll_send(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;

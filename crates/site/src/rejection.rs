@@ -35,11 +35,13 @@ pub enum Rejection {
     AmbiguousPath,
     /// The route does not take the method.
     MethodNotAllowed,
+    /// The core holds as much content of requests as it may.
+    NoBufferRoom,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 15] = [
+    pub const ALL: [Rejection; 16] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -55,6 +57,7 @@ impl Rejection {
         Rejection::Forbidden,
         Rejection::AmbiguousPath,
         Rejection::MethodNotAllowed,
+        Rejection::NoBufferRoom,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -76,6 +79,7 @@ impl Rejection {
             Rejection::Forbidden => "forbidden",
             Rejection::AmbiguousPath => "ambiguous-path",
             Rejection::MethodNotAllowed => "method-not-allowed",
+            Rejection::NoBufferRoom => "no-buffer-room",
         }
     }
 
@@ -89,6 +93,7 @@ impl Rejection {
             Rejection::Forbidden => Status::FORBIDDEN,
             Rejection::LastHop => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
+            Rejection::NoBufferRoom => Status::SERVICE_UNAVAILABLE,
             Rejection::UnknownHost | Rejection::UnknownPath => Status::NOT_FOUND,
             Rejection::NoHost
             | Rejection::ConnectionOptions
@@ -120,6 +125,7 @@ impl Rejection {
                 "servers read this path in several ways, of which one is not allowed"
             }
             Rejection::MethodNotAllowed => "this method is not allowed here",
+            Rejection::NoBufferRoom => "this server holds too much content of other requests",
         }
     }
 }

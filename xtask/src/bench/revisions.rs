@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{git, repository_root};
+use crate::dist::PROFILE;
 
 /// The flag, which has two values.
 const FLAG: &str = "--revisions";
@@ -95,7 +96,9 @@ fn build_in(worktree: &Path, folder: &Path, binary: &Path) -> Result<(), String>
     eprintln!("building {} …", binary.display());
     let shared = folder.join("target");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "--locked"])
+        .args(["build", "--profile", PROFILE, "--quiet", "--locked"])
+        // Revisions that have no such profile build their releases so.
+        .args(["--config", "profile.dist.inherits=\"release\""])
         .args(["--package", "blitz-cli", "--bin", "blitz"])
         .current_dir(worktree)
         .env("CARGO_TARGET_DIR", &shared)
@@ -104,7 +107,7 @@ fn build_in(worktree: &Path, folder: &Path, binary: &Path) -> Result<(), String>
     if !status.success() {
         return Err("blitz does not build".to_owned());
     }
-    let built = shared.join("release/blitz");
+    let built = shared.join(PROFILE).join("blitz");
     // Copied to its name at the end, so that a file of that name is complete.
     let part = binary.with_extension("part");
     fs::copy(&built, &part)

@@ -1,4 +1,4 @@
-//! What whole requests cost: instructions and allocations, counted by callgrind inside the turns of a simulated core
+//! The cost of whole requests: instructions and allocations, counted by callgrind inside the turns of a simulated core
 //! without those of the network, and the receives, sends and datagrams that the core counts itself.
 
 mod arguments;

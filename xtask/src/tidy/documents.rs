@@ -1,8 +1,9 @@
-//! Links in documents have targets, and the functions that documents name exist.
+//! Links in documents have targets, and the functions and files that documents name exist.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
+use super::document_sizes::is_of_map;
 use super::source::Source;
 use super::text::Text;
 
@@ -19,6 +20,12 @@ pub(crate) fn check(texts: &[Text], sources: &[Source], findings: &mut Vec<Findi
             }
             for (file, function) in named_functions(line) {
                 if let Err(message) = find_function(sources, file, function) {
+                    findings.push(Finding::new(&text.path, index + 1, message));
+                }
+            }
+            for path in named_paths(line).filter(|_| is_of_map(&text.path)) {
+                if !path_exists(&root, texts, path) {
+                    let message = format!("there is no '{path}'");
                     findings.push(Finding::new(&text.path, index + 1, message));
                 }
             }
@@ -89,6 +96,37 @@ fn named_functions(line: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
+/// Endings of the paths of files that documents name.
+const PATH_ENDINGS: [&str; 8] = [".rs", ".md", ".toml", ".txt", ".py", ".sh", ".json", "/"];
+
+/// Parts of paths that stand for any name.
+const PLACEHOLDERS: [&str; 2] = ["NAME", "foo"];
+
+/// Names in the form `` `folder/file.rs` `` and `` `folder/` ``. Their front may be cut.
+fn named_paths(line: &str) -> impl Iterator<Item = &str> {
+    let inside_ticks = line.split('`').skip(1).step_by(2);
+    inside_ticks.filter(|code| {
+        let is_path = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        let is_relative = code.contains('/') && !code.starts_with('/');
+        is_relative
+            && code.chars().all(is_path)
+            && PATH_ENDINGS.iter().any(|ending| code.ends_with(ending))
+            && !PLACEHOLDERS.iter().any(|part| code.contains(part))
+    })
+}
+
+fn path_exists(root: &Path, texts: &[Text], path: &str) -> bool {
+    let whole = format!("/{path}");
+    let names = |text: &Text| {
+        let of_text = format!("/{}", text.path);
+        match path.ends_with('/') {
+            true => of_text.contains(&whole),
+            false => of_text.ends_with(&whole),
+        }
+    };
+    root.join(path).exists() || texts.iter().any(names)
+}
+
 fn find_function(sources: &[Source], file: &str, function: &str) -> Result<(), String> {
     let whole = format!("/{file}.rs");
     let mut named = sources
@@ -137,6 +175,14 @@ mod tests {
             ["'request.rs' has no function 'pick'"]
         );
         assert_eq!(messages("`est.rs::handle`"), ["there is no file 'est.rs'"]);
+    }
+
+    #[test]
+    fn a_named_file_has_to_exist() {
+        assert!(messages("`xtask/src/tidy.rs`, `xtask/src/` and `xtask/src/NAME.rs`").is_empty());
+        assert!(messages("`/etc/blitz.toml`, `a/b`, `h1/*.rs`, `tidy.rs` and src/a.rs").is_empty());
+        assert_eq!(messages("`src/absent.rs`"), ["there is no 'src/absent.rs'"]);
+        assert_eq!(messages("`src/absent/`"), ["there is no 'src/absent/'"]);
     }
 
     #[test]

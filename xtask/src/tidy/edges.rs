@@ -48,7 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("blitz-testing", &[]),
-    ("xtask", &[]),
+    ("xtask", &["blitz-config"]),
 ];
 
 /// A crate that tests may use, and products may not.

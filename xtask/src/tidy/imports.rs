@@ -12,7 +12,7 @@ use super::Finding;
 use super::exceptions::Exceptions;
 use super::source::Source;
 
-/// The place of an item in its module. The order of the variants is the order of the items.
+/// The group of an item in its module. The order of the variants is the order of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ItemGroup {
     Module,

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::text::{PATCH_ENDING, Text};
 
-/// Finds hunks whose old lines are in no place of the file that they change.
+/// Finds hunks whose old lines are nowhere in the file that they change.
 pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
     for patch in texts
         .iter()
@@ -13,7 +13,7 @@ pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
             let target = texts.iter().find(|text| text.path == hunk.path);
             let lines: Vec<&str> =
                 target.map_or_else(Vec::new, |text| text.content.lines().collect());
-            // A hunk without old lines says nothing about its place.
+            // A hunk without old lines says nothing about its position.
             let applies = !hunk.old.is_empty()
                 && lines.windows(hunk.old.len()).any(|place| place == hunk.old);
             if !applies {

@@ -1,10 +1,9 @@
-//! What happened on a link.
+//! The counts of a link.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What happened in one direction. Each packet, and each duplicate, is delivered, lost, dropped or still
-/// under way.
+/// The counts of one direction. Each packet, and each duplicate, is delivered, lost, dropped or still under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirectionCounters {
     /// Packets that were sent.
@@ -37,7 +36,7 @@ impl fmt::Display for DirectionCounters {
     }
 }
 
-/// What happened in both directions.
+/// The counts of both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// From the server to the client.

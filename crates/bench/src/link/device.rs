@@ -52,7 +52,7 @@ impl Device {
     /// Makes the device in the namespace of the calling thread, which has no other interface than `lo`, and
     /// activates both.
     pub(super) fn open(addresses: Addresses) -> Result<Device, LinkError> {
-        // The kernel's answer does not say whether the file or the namespace refuses.
+        // The kernel's error does not say whether the file or the namespace refuses.
         OpenOptions::new()
             .read(true)
             .write(true)
@@ -91,8 +91,8 @@ impl Device {
     }
 }
 
-/// What TCP uses on links: the default of Linux, and the algorithm of QUIC in Blitz, so that a comparison shows the
-/// protocols and not the setting of this machine.
+/// The congestion control of TCP on links: the default of Linux, and the algorithm of QUIC in Blitz, so that a
+/// comparison shows the protocols and not the setting of this machine.
 const CUBIC: &str = "cubic";
 
 fn configure(addresses: Addresses, has_ipv6: bool) -> io::Result<()> {

@@ -37,7 +37,7 @@ pub(super) struct Emulator {
     moves: Moves,
     /// Its writer is dropped to end the thread.
     stop: PipeReader,
-    /// What other threads see.
+    /// The counters for other threads.
     counters: Arc<Mutex<LinkCounters>>,
     clock: Clock,
     wake_up: WakeUp,
@@ -105,7 +105,7 @@ impl Emulator {
             if ready.stop {
                 return Ok(());
             }
-            // What is due does not wait until a batch was read.
+            // Due packets do not wait until a batch was read.
             for _ in 0..BATCH {
                 self.receive(&mut ready)?;
                 self.deliver_due()?;
@@ -181,7 +181,7 @@ impl Emulator {
     }
 }
 
-/// What is to be done.
+/// The work that is ready.
 struct Ready {
     server: bool,
     client: bool,

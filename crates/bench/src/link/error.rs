@@ -14,7 +14,7 @@ pub enum LinkError {
     Failed {
         /// The step.
         step: &'static str,
-        /// The answer of the kernel.
+        /// The error of the kernel.
         error: io::Error,
     },
 }

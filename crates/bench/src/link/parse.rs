@@ -17,7 +17,7 @@ pub struct LinkSpecError {
     /// The text.
     text: String,
     problem: String,
-    /// What to write instead.
+    /// The text to write instead.
     fix: String,
 }
 
@@ -283,7 +283,7 @@ impl Draft {
     }
 }
 
-/// What the rate sends in 100 ms, and at least 20 packets.
+/// The packets that the rate sends in 100 ms, and at least 20.
 fn default_queue(rate_bits: NonZeroU64) -> QueueLimit {
     QueueLimit::Bytes((rate_bits.get() / 80).max(20 * 1500))
 }

@@ -11,7 +11,7 @@ use super::spec::{
 #[derive(Debug)]
 pub(super) struct Profile {
     pub(super) name: &'static str,
-    /// What it resembles.
+    /// The network that it resembles.
     pub(super) about: &'static str,
     down: Figures,
     up: Figures,

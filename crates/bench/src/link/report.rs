@@ -10,12 +10,12 @@ use super::spec::{LinkSpec, Milliseconds};
 /// If one in a hundred packets is delivered later than this, the run is invalid.
 const LATENESS_P99_MAX: Duration = Duration::from_micros(500);
 
-/// What a link did until it was stopped.
+/// The report of a link that was stopped.
 #[derive(Debug)]
 pub struct LinkReport {
     pub(super) spec: LinkSpec,
     pub(super) seed: u64,
-    /// What happened to the packets.
+    /// The counts of the packets.
     pub counters: LinkCounters,
     /// How late 99 % of the packets were delivered at most.
     pub lateness_p99: Duration,

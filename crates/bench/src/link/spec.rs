@@ -8,7 +8,7 @@ use std::time::Duration;
 /// dropped and counted, as by a full queue.
 pub(super) const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 
-/// What a link does to packets, in both directions. The text of `--link` is parsed into it.
+/// The effects of a link on packets, in both directions. The text of `--link` is parsed into it.
 ///
 /// [`LinkSpec::help`] describes the text; `Display` states the description in words.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,14 +55,14 @@ impl fmt::Display for LinkSpec {
     }
 }
 
-/// What one direction does to packets. The default delivers all of them immediately.
+/// The effects of one direction on packets. The default delivers all of them immediately.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct DirectionSpec {
     /// The mean propagation delay, one way.
     pub(super) delay: Duration,
     /// The standard deviation of the delay. It varies gradually, so it does not reorder packets.
     pub(super) jitter: Duration,
-    /// The slowest place of the way, if the rate is limited.
+    /// The bottleneck of the path, if the rate is limited.
     pub(super) bottleneck: Option<Bottleneck>,
     pub(super) loss: Loss,
     pub(super) reordering: Reordering,

@@ -149,7 +149,7 @@ pub struct LoadArguments {
     #[arg(short = 'i', long, alias = "input-file", value_name = "FILE", conflicts_with_all = ["body", "upload", "method"], help_heading = REQUESTS)]
     pub(super) requests_file: Option<PathBuf>,
 
-    /// What to compare with the response to a first request
+    /// The part of each response that is compared with the response to a first request
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = Check::Auto, help_heading = CHECKS)]
     pub(super) check: Check,
 
@@ -252,7 +252,7 @@ impl HttpVersion {
     }
 }
 
-/// What is compared with the first response.
+/// The part of a response that is compared with the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Check {
     /// As much as two first responses have in common

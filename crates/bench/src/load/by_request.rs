@@ -1,4 +1,4 @@
-//! What a core records of each request of a mix.
+//! A core's records of each request of a mix.
 
 use std::time::Duration;
 

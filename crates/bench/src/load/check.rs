@@ -13,7 +13,7 @@ const NOT_MODIFIED: u16 = 304;
 /// The most content of a wrong response that is shown.
 const SHOWN_BYTES_MAX: usize = 512;
 
-/// What the response to a request must be.
+/// The expected response to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     /// `None` allows every status below 400.
@@ -28,7 +28,7 @@ pub(super) struct Expected {
     pub(super) is_head: bool,
 }
 
-/// What is wrong with a response.
+/// The fault of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrong {
     Status,
@@ -88,7 +88,7 @@ impl Expected {
         }
     }
 
-    /// What was checked, in words.
+    /// The checks, in words.
     pub(super) fn describe(&self) -> String {
         let status = match self.status {
             Some(status) => format!("status {status}"),

@@ -1,4 +1,4 @@
-//! What makes the loads of two results the same.
+//! The facts in which two results must agree so that their loads are the same.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ fn arguments(command: &str) -> Option<LoadArguments> {
     LoadArguments::from_arg_matches(&matches).ok()
 }
 
-/// Facts that the command has and the result has not. Folders are places of a machine.
+/// Facts that the command has and the result has not. Folders are paths of a machine.
 fn of_arguments(arguments: &LoadArguments) -> Vec<(&'static str, String)> {
     let name = |file: &Path| {
         file.file_name()

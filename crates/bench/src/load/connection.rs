@@ -1,4 +1,4 @@
-//! A place for a connection, which is opened again when the server closes it.
+//! A slot for a connection, which is opened again when the server closes it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use super::worker::Worker;
 const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRIES_DOUBLED_MAX: u32 = 7;
 
-/// A place for a connection, and the streams that wait for it.
+/// A slot for a connection, and the streams that wait for it.
 pub(super) struct Line {
     state: RefCell<State>,
     waiting: RefCell<Vec<Waker>>,
@@ -26,7 +26,7 @@ pub(super) struct Line {
     failures: Cell<u32>,
 }
 
-/// What a stream gets that wants to send a request.
+/// The result for a stream that wants to send a request.
 pub(super) enum Attempt {
     /// `has_waited` if it was not there at once.
     Ready {
@@ -45,7 +45,7 @@ enum State {
     Open(ClientConnection),
 }
 
-/// What a stream does to get a connection.
+/// The next step of a stream towards a connection.
 enum Step {
     Use(ClientConnection),
     /// `has_ended` if the server has closed the connection that was there.

@@ -1,4 +1,4 @@
-//! What the cores of the generator share with the thread that leads them.
+//! The state that the cores of the generator share with the thread that leads them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -56,7 +56,7 @@ impl Steps {
         Steps(sum)
     }
 
-    /// What was counted after `before`.
+    /// The counts after `before`.
     pub(super) fn since(&self, before: &Steps) -> Steps {
         let counts = self.0.iter().zip(&before.0);
         Steps(counts.map(|(now, before)| now - before).collect())

@@ -1,4 +1,4 @@
-//! What is shown on a terminal while a run goes on.
+//! The view on a terminal while a run goes on.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write, stderr};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Instant;
 
-/// What the threads of this process have used so far.
+/// The CPU time and the context switches of the threads of this process so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Usage {
     at: Option<Instant>,
@@ -20,7 +20,7 @@ struct ThreadUsage {
     forced: u64,
 }
 
-/// What the threads have used between two moments.
+/// The usage of the threads between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UsageSince {
     /// Of all threads, in seconds.
@@ -59,7 +59,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `earlier`.
+    /// The usage since `earlier`.
     pub(super) fn since(&self, earlier: &Usage) -> UsageSince {
         let length = match (self.at, earlier.at) {
             (Some(now), Some(then)) => now.saturating_duration_since(then).as_nanos() as f64,

@@ -36,11 +36,11 @@ pub(super) struct LoadPlan {
     pub(super) warm_up: WarmUp,
     /// Length of the measured time; the longest one if a number of responses ends it.
     pub(super) duration: Option<Duration>,
-    /// What ends the measured time of a closed loop before its longest length.
+    /// The minimum that ends the measured time of a closed loop before its longest length.
     pub(super) least: Option<Least>,
     /// Requests of a closed loop without a duration.
     pub(super) request_count: Option<u64>,
-    /// What is announced over HTTP/2 and HTTP/3.
+    /// The windows that are announced over HTTP/2 and HTTP/3.
     pub(super) windows: Windows,
     /// The longest time for a response, and the longest silence within it.
     pub(super) timeout: Duration,

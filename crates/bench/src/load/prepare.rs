@@ -68,7 +68,7 @@ struct Draft {
 /// The plan, after first requests have shown what responses look like.
 ///
 /// # Errors
-/// What is wrong and what to do.
+/// The mistake and its remedy.
 pub(super) fn prepare(
     arguments: &LoadArguments,
     look_up: LookUp<'_>,

@@ -33,7 +33,7 @@ const APART: Duration = Duration::from_millis(30);
 /// Attempts of the first requests, if failures do not end the run.
 const ATTEMPTS: u32 = 5;
 
-/// What the first requests have shown.
+/// The results of the first requests.
 pub(super) struct Probed {
     /// The first address that a connection could be made to.
     pub(super) address: Address,
@@ -43,7 +43,7 @@ pub(super) struct Probed {
     pub(super) expected: Vec<Expected>,
 }
 
-/// What responses must be.
+/// The demands on responses.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) check: Check,
@@ -278,7 +278,8 @@ async fn sample(
     })
 }
 
-/// What later responses must be: what the samples have in common, as far as it is to be checked.
+/// The expected response of later requests: the parts that the samples have in common, as far as they are to be
+/// checked.
 fn expect(spec: &RequestSpec, samples: &[Sample], wanted: &Wanted) -> Result<Expected, String> {
     let mut expected = Expected {
         status: wanted.status,
@@ -286,7 +287,7 @@ fn expect(spec: &RequestSpec, samples: &[Sample], wanted: &Wanted) -> Result<Exp
         is_head: spec.method == "HEAD",
         ..Expected::default()
     };
-    // What a server answers that does not work is no template for others.
+    // The response of a server that does not work is no template for others.
     let is_wanted = |status: u16| match wanted.status {
         Some(wanted) => status == wanted,
         None => status < 400,

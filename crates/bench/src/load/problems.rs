@@ -1,4 +1,4 @@
-//! What makes the figures of a run unreliable.
+//! Problems that make the figures of a run unreliable.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Course {
     pub(super) is_interrupted: bool,
     /// Requests of an open loop that had their responses after the measured time.
     pub(super) late: u64,
-    /// What the run was to have at least.
+    /// The minimum that the run was to have.
     pub(super) least: Option<Least>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn of(result: &LoadResult, course: &Course) -> Vec<Problem> {
     if let Some(message) = without_response(result, course) {
         let affects = match course.is_closed_loop {
             true => Affects::Times,
-            // What the server answers in its overload is its throughput.
+            // The responses of the server in its overload are its throughput.
             false => Affects::Latency,
         };
         add(affects, message);
@@ -114,7 +114,7 @@ fn of_errors(counts: &Counts) -> String {
     message
 }
 
-/// What requests say about the run that had no response, or had it after the end.
+/// The problem of requests that had no response, or had it after the end.
 fn without_response(result: &LoadResult, course: &Course) -> Option<String> {
     let counts = &result.counts;
     let (completed, errors, unfinished) = (counts.completed, counts.errors(), counts.unfinished);

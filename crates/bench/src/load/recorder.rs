@@ -1,4 +1,4 @@
-//! What one core records of its requests.
+//! One core's records of its requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl ConnectTimes {
     }
 }
 
-/// What a core has recorded.
+/// The records of a core.
 #[derive(Default)]
 pub(super) struct CoreResult {
     pub(super) counts: Counts,

@@ -50,7 +50,7 @@ fn is_refused(result: io::Result<()>) -> bool {
     result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// What a server without an answer over UDP does over TCP, and what to do.
+/// The behaviour over TCP of a server without a reply over UDP, and the remedy.
 pub(super) fn over_tcp(address: SocketAddr) -> String {
     match TcpStream::connect_timeout(&address, TCP_WITHIN) {
         Ok(_) => {

@@ -97,7 +97,7 @@ impl RequestSpec {
     /// Checks everything that can be wrong, so that preparing it cannot fail.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// The fault, for people.
     pub(super) fn check(&self) -> Result<(), String> {
         for values in Values::examples() {
             self.check_head(&values)?;

@@ -207,7 +207,7 @@ impl Leader {
 
     /// Waits until the least is measured, and at most until a moment.
     fn wait_for_responses(&mut self, least: Least, until: Instant, begun: Instant) {
-        // What has come since the measured time began is missing here, so that there will be a few responses more.
+        // Responses since the measured time began are missing here, so that there will be a few responses more.
         let before = self.control.total(|core| &core.completed);
         self.wait_until((begun + least.time).min(until), "measure", begun);
         while Instant::now() < until && !self.is_over() {

@@ -130,7 +130,7 @@ fn counts(result: &LoadResult, line: &mut impl FnMut(String)) {
     line(String::new());
 }
 
-/// What the rates count in place of the requests beside them.
+/// The responses that the rates count instead of the requests beside them.
 fn of_other_time(result: &LoadResult) -> String {
     match &result.answered {
         Some(answered) if answered.completed != result.counts.completed => format!(
@@ -174,7 +174,7 @@ fn times(result: &LoadResult, line: &mut impl FnMut(String)) {
 /// Requests of a mix that are shown.
 const REQUESTS_MAX: usize = 20;
 
-/// What each request of a mix took.
+/// The times of each request of a mix.
 fn requests(result: &LoadResult, line: &mut impl FnMut(String)) {
     if result.requests.is_empty() {
         return;

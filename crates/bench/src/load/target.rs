@@ -21,7 +21,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// # Errors
-    /// What is wrong with the URL, and what to write.
+    /// The fault of the URL, and the text to write.
     pub(super) fn parse(url: &str) -> Result<Origin, String> {
         let wrong = || format!("`{url}` is no URL; write http://HOST:PORT/PATH or https://…");
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -63,7 +63,7 @@ impl Origin {
     /// Where the server is: at the address `given`, or at that of the host.
     ///
     /// # Errors
-    /// What is wrong with the address, and what to write.
+    /// The fault of the address, and the text to write.
     pub(super) fn location(&self, given: Option<&str>) -> Result<Location, String> {
         let Some(given) = given else {
             return self.location_of_host();
@@ -99,7 +99,7 @@ impl Origin {
         let lower = host.to_ascii_lowercase();
         Ok(
             match lower == "localhost" || lower.ends_with(".localhost") {
-                // No name server may answer for it (RFC 6761, section 6.3).
+                // No name server may resolve it (RFC 6761, section 6.3).
                 true => Location::of([
                     SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port),
                     SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port),

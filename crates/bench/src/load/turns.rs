@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Who comes first is served first: without an order, a stream whose response ends would send its next request before
+/// The first to come is served first: without an order, a stream whose response ends would send its next request before
 /// all that wait.
 #[derive(Default)]
 pub(super) struct Turns(RefCell<VecDeque<Rc<Place>>>);
@@ -17,7 +17,7 @@ struct Place {
     waker: Cell<Option<Waker>>,
 }
 
-/// The turn of a stream, which keeps its place until this is dropped.
+/// The turn of a stream, which keeps its position in the queue until this is dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     place: Rc<Place>,

@@ -1,4 +1,4 @@
-//! What a server may send before it is read.
+//! The bytes that a server may send before they are read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,7 +36,7 @@ const CONNECTION_BYTES_MIN: u32 = 65_535;
 const BYTES_MAX: u64 = (1 << 31) - 1;
 
 impl Windows {
-    /// What is announced over a protocol; `None` over HTTP/1.1, where the kernel has the window.
+    /// The windows that are announced over a protocol; `None` over HTTP/1.1, where the kernel has the window.
     pub(super) fn facts(self, protocol: Protocol) -> Option<WindowFacts> {
         let stream_bytes = match protocol {
             Protocol::Http1 => return None,
@@ -66,7 +66,7 @@ impl Windows {
     }
 }
 
-/// What is announced by default, as a sentence of a report.
+/// The windows that are announced by default, as a sentence of a report.
 pub(crate) fn sentence() -> String {
     let of = |protocol| {
         let facts = DEFAULT.facts(protocol);

@@ -14,7 +14,7 @@ const LONG_S: u32 = 3600;
 const THREADS_MIN: u32 = 100;
 const THREADS_MAX: u32 = 2000;
 
-/// What Varnish does with responses of the backend.
+/// Whether Varnish stores responses of the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// Every request is forwarded.

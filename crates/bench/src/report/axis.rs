@@ -2,13 +2,13 @@
 
 use crate::number;
 
-/// Maps values to places of a drawing.
+/// Maps values to positions of a drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scale {
     low: f64,
     high: f64,
     is_logarithmic: bool,
-    /// The places of `low` and `high`.
+    /// The positions of `low` and `high`.
     places: (f64, f64),
 }
 
@@ -80,7 +80,7 @@ impl Scale {
         }
     }
 
-    /// The place of a value.
+    /// The position of a value.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let share = match self.is_logarithmic {
             true => (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln(),

@@ -35,7 +35,7 @@ struct Line<'a> {
     parts: Vec<Vec<Point>>,
     /// Points with a marker.
     markers: Vec<Point>,
-    /// Intervals: a place, its low and its high end.
+    /// Intervals: a position, its low and its high end.
     intervals: Vec<(f64, f64, f64)>,
 }
 

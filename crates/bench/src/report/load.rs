@@ -12,7 +12,7 @@ use crate::invocation;
 use crate::load_result::{Affects, LoadResult, PlanFacts, RequestResult};
 use crate::number::{NONE, bytes, count, duration, fixed, percentile, significant};
 
-/// Percentiles of the first answer, the highest that the samples carry.
+/// Percentiles of the first conclusion, the highest that the samples carry.
 const HEADLINE_PERCENTILES: [f64; 3] = [0.999, 0.99, 0.5];
 
 /// The report.

@@ -1,4 +1,4 @@
-//! What a report says, whatever the scenario, and however it is shown.
+//! The content of a report, whatever the scenario, and however it is shown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::load_result::{Interval, Problem};
 /// The version of the JSON form. It changes when a field changes its meaning or disappears.
 pub(crate) const REPORT_VERSION: u32 = 2;
 
-/// A report of one measurement: the answer, the figures behind it, and how to repeat it.
+/// A report of one measurement: the conclusions, the figures behind them, and how to repeat it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// The version of the format, which is 2. Version 1 did not tell equality from an open question.
@@ -24,7 +24,7 @@ pub struct Report {
     pub started_at: f64,
     /// Length of the whole measurement, in seconds.
     pub duration_s: f64,
-    /// The answers, the most important one first.
+    /// The conclusions, the most important one first.
     pub conclusions: Vec<Conclusion>,
     /// Why figures are not to be relied on. A valid report has none.
     pub problems: Vec<Problem>,
@@ -38,7 +38,7 @@ pub struct Report {
     pub environment: Vec<FactGroup>,
 }
 
-/// One answer.
+/// One conclusion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conclusion {
     /// Its kind, from the view of the system that the report is about.
@@ -47,7 +47,7 @@ pub struct Conclusion {
     pub text: String,
 }
 
-/// The kind of an answer.
+/// The kind of a conclusion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConclusionKind {
@@ -71,7 +71,7 @@ pub enum ConclusionKind {
 /// A step of a repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// What to do, as a sentence.
+    /// The instruction, as a sentence.
     pub text: String,
     /// The command that does it.
     pub command: Option<String>,
@@ -100,11 +100,11 @@ pub struct Fact {
 pub struct Section {
     /// The load, as a noun.
     pub heading: String,
-    /// What was run, one paragraph each.
+    /// The load and the systems, one paragraph each.
     pub explanation: Vec<String>,
-    /// The answers of this section.
+    /// The conclusions of this section.
     pub conclusions: Vec<Conclusion>,
-    /// What was compared. Its order is the order of charts, and of colours.
+    /// The compared systems. Their order is the order of charts, and of colours.
     pub systems: Vec<System>,
     /// Figures with repetitions.
     pub measures: Vec<Measure>,
@@ -171,7 +171,7 @@ pub struct Measure {
     pub unit: String,
     /// Which values are better.
     pub better: Direction,
-    /// What is measured, and how. May be empty.
+    /// The measured quantity and the method. May be empty.
     pub explanation: String,
     /// At most one result for each system.
     pub results: Vec<MeasureResult>,
@@ -283,7 +283,7 @@ pub struct NamedDistribution {
 /// Timelines that are shown in one chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineSet {
-    /// What happens, for example `A reload under load`.
+    /// The event, for example `A reload under load`.
     pub title: String,
     /// May be empty.
     pub explanation: String,
@@ -326,7 +326,7 @@ pub struct TimelinePoint {
 pub struct Mark {
     /// Seconds since the start.
     pub at_s: f64,
-    /// What happened, in a few words.
+    /// The event, in a few words.
     pub label: String,
 }
 
@@ -373,14 +373,14 @@ pub enum AxisScale {
 pub struct Reference {
     /// The value, in the unit of the axis.
     pub y: f64,
-    /// What it means, in a few words.
+    /// Its meaning, in a few words.
     pub label: String,
 }
 
 /// One chart of a [`CurveSet`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Panel {
-    /// What distinguishes it, for example `p99`. May be empty if it is the only one.
+    /// The figure of the panel, for example `p99`. May be empty if it is the only one.
     pub title: String,
     /// One curve for each system.
     pub curves: Vec<Curve>,
@@ -409,7 +409,7 @@ pub struct CurvePoint {
 /// Figures that need no chart. A ranked table has the best row first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
-    /// What the rows are.
+    /// The subject of the rows.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
@@ -422,11 +422,11 @@ pub struct Table {
 pub struct Column {
     /// The title with the unit.
     pub title: String,
-    /// What the cells hold.
+    /// The kind of the cells.
     pub kind: ColumnKind,
 }
 
-/// What the cells of a column hold.
+/// The kind of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ColumnKind {
@@ -453,7 +453,7 @@ impl Report {
 }
 
 impl Conclusion {
-    /// An answer of this kind.
+    /// A conclusion of this kind.
     #[must_use]
     pub fn new(kind: ConclusionKind, text: impl Into<String>) -> Conclusion {
         let text = text.into();

@@ -14,7 +14,7 @@ use super::model::{
 use super::wording;
 use crate::number::significant;
 
-/// The place that a text is written for.
+/// The destination that a text is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
     /// Columns of the text.

@@ -43,7 +43,7 @@ pub(crate) fn verdict_kind(verdict: &Verdict) -> ConclusionKind {
     }
 }
 
-/// The badge of an answer. A figure has none.
+/// The badge of a conclusion. A figure has none.
 pub(crate) fn badge(kind: ConclusionKind) -> &'static str {
     match kind {
         ConclusionKind::Better => "better",

@@ -1,6 +1,6 @@
 //! `blitz bench all`: every benchmark, one after the other, each as a process of its own.
 //!
-//! What has ended is recorded in a file after each benchmark, so that an interrupted run continues where it was.
+//! Completed benchmarks are recorded in a file after each of them, so that an interrupted run continues there.
 
 mod process;
 mod state;
@@ -59,7 +59,7 @@ pub(crate) struct AllArguments {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     name: String,
-    /// Its arguments, without places.
+    /// Its arguments, without paths.
     words: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ const VERDICT_PERCENT: u32 = 75;
 const PERCENTS: &[u32] = &[25, 50, VERDICT_PERCENT, 90];
 const PERCENTS_QUICK: &[u32] = &[50, VERDICT_PERCENT];
 
-/// What a run takes beside its load: the start of the generator, and its first requests.
+/// The time of a run beside its load: the start of the generator, and its first requests.
 const BETWEEN_RUNS: Duration = Duration::from_millis(100);
 
 /// A value of `--only`.

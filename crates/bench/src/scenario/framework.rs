@@ -147,7 +147,7 @@ impl Stage {
             |system| system.missing_program(programs),
         );
         let mut running: Vec<(&'static System, Server)> = Vec::new();
-        // The limit answers with the bytes of the first server.
+        // The limit responds with the bytes of the first server.
         let response = folder.path().join("response");
         for system in systems {
             let listen = free_address()?;

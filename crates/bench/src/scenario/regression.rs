@@ -27,7 +27,7 @@ Examples:
       worse by up to 10 % is no regression
   blitz bench regression monday.json today.json
       two runs of blitz load --json: changes without a verdict, exit code 75
-  blitz bench regression --binaries ./blitz-1.0 target/release/blitz
+  blitz bench regression --binaries ./blitz-1.0 target/dist/blitz
       both programs, interleaved on this machine
   cargo xtask bench regression --revisions v1.0 HEAD
       in the repository: builds two revisions and compares them
@@ -89,7 +89,7 @@ pub(crate) fn run(
     Ok(with_regression(outcome, &findings))
 }
 
-/// The command without the folders of the two files, which are places of this machine.
+/// The command without the folders of the two files, which are paths of this machine.
 fn command(arguments: &RegressionArguments, invocation: &Invocation) -> String {
     let mut command = invocation.command.clone();
     for file in [&arguments.base, &arguments.new] {

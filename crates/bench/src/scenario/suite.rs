@@ -100,7 +100,7 @@ struct ConstantRate {
     share: f64,
 }
 
-/// What a run of the suite does.
+/// The steps of a run of the suite.
 struct Plan {
     name: &'static str,
     rows: &'static [Row],
@@ -224,7 +224,7 @@ fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
     finish(&report, plan.name, date, plan.is_saved, invocation)
 }
 
-/// What makes the report's settings untrue.
+/// The problems that make the report's settings untrue.
 fn problems_of(tuned: &Tuned) -> Vec<Problem> {
     let problem = |message| Problem {
         affects: Affects::Everything,

@@ -26,11 +26,11 @@ pub(crate) struct Case {
     pub(crate) subjects: Vec<Subject>,
     /// The name of the subject that the others are compared with.
     pub(crate) base: Option<String>,
-    /// What cannot run here.
+    /// Subjects that cannot run here.
     pub(crate) not_run: Vec<NotRun>,
 }
 
-/// What a load runs on.
+/// The subject of a load.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     /// Unique in its case.
@@ -62,7 +62,7 @@ pub(crate) struct Load {
     pub(crate) flags: Vec<String>,
 }
 
-/// What is requested.
+/// The requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Requests {
     /// One path again and again.

@@ -25,7 +25,7 @@ pub(crate) enum Program {
     Tool(LoadTool, TlsFiles),
 }
 
-/// What another generator reports.
+/// The report of another generator.
 pub(super) struct Reported {
     pub(super) result: LoadResult,
     pub(super) p50_us: Option<u64>,

@@ -15,7 +15,7 @@ use crate::process::{
 use crate::programs::Programs;
 use crate::run_folder::RunFolder;
 
-/// What a run may take beyond its planned time.
+/// The time that a run may take beyond its planned time.
 pub(super) const SPARE: Duration = Duration::from_secs(120);
 
 /// The exit codes of `blitz load` whose result counts: a valid run, failed requests, INVALID.
@@ -33,7 +33,7 @@ pub(crate) struct Generator<'a> {
 pub(crate) struct Watched {
     /// The measured server; several, if it is several processes that are no descendants of one.
     pub(crate) servers: Vec<u32>,
-    /// What else belongs to the run: backends.
+    /// Other processes of the run: backends.
     pub(crate) beside: Vec<u32>,
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Why the figures of this run of a subject prove nothing. A closed loop that the generator bounds still has a valid
-    /// CPU time. Failed requests are a result of a subject that may fail, if it answers others.
+    /// Why the figures of this run of a subject prove nothing. A closed loop that the generator bounds still has a
+    /// valid CPU time. Failed requests are a result of a subject that may fail, if it responds to others.
     pub(super) fn void_reason(&self, subject: &Subject) -> Option<String> {
         if let Some(reason) = too_few(&self.result, subject.load.length) {
             return Some(reason);
@@ -223,7 +223,7 @@ fn too_few(result: &LoadResult, length: Length) -> Option<String> {
     })
 }
 
-/// What went wrong in a run, in one line.
+/// The failure of a run, in one line.
 fn failure(result: &LoadResult, errors: &str) -> String {
     let counts = &result.counts;
     let counted = counts.wrong.iter().chain(&counts.failed);

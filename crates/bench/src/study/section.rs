@@ -11,7 +11,7 @@ use crate::stats::{self, Difference, Median};
 
 /// The words of a conclusion about a figure of a subject and its base.
 pub(crate) struct Sentence<'a> {
-    /// What the sentence is about: the load.
+    /// The subject of the sentence: the load.
     pub(crate) about: &'a str,
     pub(crate) subject: &'a str,
     pub(crate) base: &'a str,
@@ -143,7 +143,7 @@ pub(crate) fn measure(case: &Measured, figure: &Figure) -> Measure {
     }
 }
 
-/// What the other subjects add to a figure of a base in the same round.
+/// The amount that the other subjects add to a figure of a base in the same round.
 pub(crate) fn measure_beyond(case: &Measured, base: &str, figure: &Figure, name: &str) -> Measure {
     let others = case.subjects.iter().filter(|subject| subject.name != base);
     let results = others.filter_map(|subject| {

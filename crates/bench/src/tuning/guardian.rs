@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::setting::Setting;
 
-/// What the guardian says once it can be relied on.
+/// The guardian's message once it can be relied on.
 const READY: &str = "ready";
 
 /// A file, the value that it had, and that of the benchmark.
@@ -30,7 +30,7 @@ pub(super) struct Guardian {
     order: Option<ChildStdin>,
     /// One line for each value that was not restored.
     answers: BufReader<ChildStdout>,
-    /// What it knows, in case that it is killed.
+    /// The values of the guardian, in case that it is killed.
     values: Vec<OldValue>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Setting {
     found: Result<String, String>,
     pub(super) wanted: String,
     is_good: bool,
-    /// What the found value does to benchmarks.
+    /// The effect of the found value on benchmarks.
     effect: &'static str,
     /// The command that sets it.
     command: String,
@@ -123,7 +123,7 @@ impl Setting {
         self.found.as_deref().unwrap_or_default()
     }
 
-    /// What it should be, and the command; `None` if it is good or unknown.
+    /// The wanted value, and the command; `None` if it is good or unknown.
     pub(super) fn advice(&self) -> Option<String> {
         let Setting {
             name,

@@ -1,4 +1,4 @@
-//! What an emulated link does to packets, whatever the load of the machine.
+//! The effects of an emulated link on packets, whatever the load of the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -273,7 +273,7 @@ fn a_client_that_moves_keeps_its_datagrams_and_loses_its_connections() {
         assert!(Instant::now() < end, "{seen:?}");
         udp.client.send(b"ping").unwrap();
         let (_, from) = server.recv_from(&mut [0; 16]).unwrap();
-        // An answer that is under way during a move is lost.
+        // A reply that is under way during a move is lost.
         server.send_to(b"pong", from).unwrap();
         udp.client
             .set_read_timeout(Some(Duration::from_millis(20)))

@@ -93,7 +93,7 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// Measures round trips of small datagrams, with a pause after each. The server answers each.
+    /// Measures round trips of small datagrams, with a pause after each. The server replies to each.
     pub(crate) fn round_trips(&self, count: usize, pause: Duration) -> Vec<Duration> {
         let echo = self.server.try_clone().unwrap();
         let echo = thread::spawn(move || {

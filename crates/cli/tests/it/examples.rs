@@ -5,7 +5,7 @@ mod ask;
 mod table;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blitz_testing::Upstream;
 
@@ -23,9 +23,6 @@ const PAGES: [&str; 6] = [
     "srv/errors/closed.html",
     "srv/www/404.html",
 ];
-
-/// Files of the repository whose examples have to be among these.
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/configuration.md"];
 
 #[test]
 fn every_example_boots_and_answers() {
@@ -79,26 +76,53 @@ fn examples_of_later_versions_have_only_errors_that_say_so() {
 /// So that a document cannot show what does not work.
 #[test]
 fn the_documents_show_these_examples() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let known = examples();
-    for document in DOCUMENTS {
-        let text = fs::read_to_string(root.join(document)).unwrap();
-        let blocks = table::blocks(&text).into_iter();
-        let blocks = blocks
-            .filter(|block| block.kind == "toml" && !block.text.starts_with("[dependencies]"));
-        let mut count = 0;
-        for block in blocks {
-            let is_known = known.iter().any(|example| example.text == block.text);
+    let mut count = 0;
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        let document = document.display();
+        for block in table::blocks(&text) {
+            if block.kind != "toml" {
+                assert!(
+                    !block.text.lines().any(is_of_a_configuration),
+                    "{document} has a configuration file that is not marked as toml:\n{}",
+                    block.text
+                );
+                continue;
+            }
+            if block.text.starts_with("[dependencies]") {
+                continue;
+            }
             assert!(
-                is_known,
+                known.iter().any(|example| example.text == block.text),
                 "{document} has an example that is not in crates/cli/tests/examples.md; \
                  write it there too, with its requests:\n{}",
                 block.text
             );
             count += 1;
         }
-        assert!(count >= 3, "{document}: {count}");
     }
+    assert!(count >= 10, "{count}");
+}
+
+fn is_of_a_configuration(line: &str) -> bool {
+    let beginnings = ["[site", "[[site", "[upstream", "[defaults", "to = \""];
+    beginnings
+        .iter()
+        .any(|beginning| line.starts_with(beginning))
+}
+
+/// The documents for users: `README.md` and the pages of `docs`.
+fn documents() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut documents = vec![root.join("README.md")];
+    for entry in fs::read_dir(root.join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "md") {
+            documents.push(path);
+        }
+    }
+    documents
 }
 
 fn folder_with_pages() -> Folder {
@@ -152,6 +176,7 @@ fn boot(example: &Example) -> usize {
     let running = Running::announcing(&folder, &["--config", &file], scheme);
     let place = Place {
         plain: running.address("http://"),
+        is_proxied: example.text.contains("proxy_protocol = true"),
         secure: is_secure.then(|| {
             let authority = config(Path::new(&folder.file("etc/certs/ca.pem")), None);
             (running.address("https://"), authority)
@@ -191,11 +216,23 @@ fn installed(example: &Example, folder: &Folder, upstreams: &[(String, Upstream)
         ("trusted_proxies", "127.0.0.1"),
     ] {
         let is_needed = key != "listen_tls" || !example.certificate.is_empty();
-        if is_needed {
+        if let Some(written) = written(&text, key) {
+            // In place of the first text in its line.
+            let own = written.split('"').nth(1).expect("a text");
+            let installed = written.replacen(own, value, 1);
+            text = text.replacen(&written, &installed, 1);
+        } else if is_needed {
             top += &format!("{key} = [\"{value}\"]\n");
         }
     }
     top + &text
+}
+
+/// The line of a key at the top of an example.
+fn written(text: &str, key: &str) -> Option<String> {
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.starts_with(&format!("{key} = ")));
+    line.map(str::to_owned)
 }
 
 /// The upstream's answer: its URL, the request line and the fields that it received, a line each.

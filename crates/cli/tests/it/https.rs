@@ -110,7 +110,7 @@ impl Running {
         let mut lines = self.announced.lines().map(str::trim);
         let url = lines.find_map(|line| {
             let url = line.strip_prefix("listening on")?.trim();
-            url.strip_prefix(scheme)
+            url.strip_prefix(scheme)?.split(' ').next()
         });
         url.expect("the start message has the address")
             .parse()

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::Reader;
 use super::own::{Own, OwnSettings};
 use super::tree::Tree;
-use crate::method::Method;
+use crate::method::{Method, Methods};
 use crate::model::{Route, RouteKey};
 use crate::pattern::{PathEnd, PathPattern};
 use crate::settings::{Action, Proxy};
@@ -15,8 +15,8 @@ type IsWritten = fn(&OwnSettings) -> (bool, bool);
 
 /// The keys that ask who the client is.
 const ACCESS: [(&str, IsWritten); 2] = [
-    ("allow", |own| written(&own.allow)),
-    ("deny", |own| written(&own.deny)),
+    ("allow", |own| written(own, |own| &own.allow)),
+    ("deny", |own| written(own, |own| &own.deny)),
 ];
 
 /// A key with GET takes HEAD too, unless a key with the same path names HEAD.
@@ -41,7 +41,7 @@ impl Reader<'_> {
     /// Two routes that match the same requests with equal rank. The first of `own` is the site itself.
     pub(super) fn same_routes(&mut self, own: &[OwnSettings]) {
         // Another route `/` stands for a site that has no action.
-        let is_route = |(at, own): &(usize, &OwnSettings)| *at > 0 || own.action.is_some();
+        let is_route = |(at, own): &(usize, &OwnSettings)| *at > 0 || own.has_action();
         let routes = own.iter().enumerate().filter(is_route);
         let mut routes: Vec<&OwnSettings> = routes.map(|(_, route)| route).collect();
         let by_path =
@@ -208,12 +208,22 @@ impl Reader<'_> {
     }
 }
 
-fn written<T: Clone>(own: &Own<T>) -> (bool, bool) {
-    (own.is_written(), own.value().is_some())
+/// A block `when` protects its route, but does not stand for a rule of a route around it.
+fn written<T: Clone>(own: &OwnSettings, key: fn(&OwnSettings) -> &Own<T>) -> (bool, bool) {
+    let presets = own.presets.iter().rev().map(|(_, preset)| key(preset));
+    let last = std::iter::once(key(own))
+        .chain(presets)
+        .find(|own| own.is_written());
+    let is_in_block = own
+        .blocks
+        .iter()
+        .any(|block| key(&block.own).value().is_some());
+    let has_value = last.is_some_and(|own| own.value().is_some());
+    (last.is_some(), has_value || is_in_block)
 }
 
 /// Whether `route` takes some request that it shares with `protected`, because no third route comes before it for all of
-/// them. Two others may share a path and what is below it.
+/// them. Two others may share a path and what is below it, or the methods.
 fn is_reached(
     route: &RouteKey,
     protected: &RouteKey,
@@ -227,13 +237,23 @@ fn is_reached(
         PathEnd::Subtree => &[PathEnd::Exact, PathEnd::Below][..],
         _ => std::slice::from_ref(&shared.path.end),
     };
-    ends.iter().any(|end| {
+    let methods: Vec<Option<Methods>> = match shared.methods {
+        None => vec![None],
+        Some(methods) => methods
+            .iter()
+            .map(|one| Some([one].into_iter().collect()))
+            .collect(),
+    };
+    let parts = ends
+        .iter()
+        .flat_map(|end| methods.iter().map(move |methods| (end, methods)));
+    parts.into_iter().any(|(end, methods)| {
         let part = RouteKey {
             path: PathPattern {
                 end: end.clone(),
                 ..shared.path.clone()
             },
-            ..shared.clone()
+            methods: *methods,
         };
         let mut others = tree.enclosing(&part).into_iter();
         !others.any(|other| own[other].key.value.by_rank(route).is_lt())

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
-use super::own::{OwnAction, OwnMap, OwnSettings};
+use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
 use super::tree::Tree;
 use crate::model::{Placed, Route, RouteKey};
+use crate::network::Network;
 use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
 
 /// Values that routes share, by the levels that say them: 0 is `defaults`.
@@ -15,23 +16,44 @@ pub(super) struct Shared {
     headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
-    proxies: HashMap<[Option<usize>; 4], Arc<Proxy>>,
+    proxies: HashMap<[Option<usize>; 5], Arc<Proxy>>,
 }
 
 impl Shared {
-    /// Keeps what comes from `defaults` alone.
+    /// Keeps what comes from `defaults` and presets alone.
     fn forget_site(&mut self) {
-        let is_kept = |levels: &Vec<usize>| levels.iter().all(|level| *level == 0);
-        self.headers.retain(|levels, _| is_kept(levels));
-        self.request_headers.retain(|levels, _| is_kept(levels));
-        self.errors.retain(|levels, _| is_kept(levels));
+        let is_kept = |level: &usize| *level == 0 || *level >= PRESETS;
+        let are_kept = |levels: &Vec<usize>| levels.iter().all(is_kept);
+        self.headers.retain(|levels, _| are_kept(levels));
+        self.request_headers.retain(|levels, _| are_kept(levels));
+        self.errors.retain(|levels, _| are_kept(levels));
         self.proxies
-            .retain(|levels, _| levels.iter().flatten().all(|level| *level == 0));
+            .retain(|levels, _| levels.iter().flatten().all(is_kept));
     }
 }
 
-/// The levels of a route: their numbers, and what they say. The route itself is the last one.
-type Levels<'a> = Vec<(usize, &'a OwnSettings)>;
+/// The levels of a route: their numbers, and what they say. The route itself is the last one, or the outermost of the
+/// blocks `when` that apply.
+#[derive(Clone, Default)]
+pub(super) struct Levels<'a>(Vec<(LevelNumber, &'a OwnSettings)>);
+
+impl<'a> Levels<'a> {
+    /// Adds a level, and its presets before it.
+    pub(super) fn push(&mut self, number: LevelNumber, own: &'a OwnSettings) {
+        for (number, preset) in &own.presets {
+            self.push(*number, preset);
+        }
+        self.0.push((number, own));
+    }
+}
+
+impl<'a> std::ops::Deref for Levels<'a> {
+    type Target = [(LevelNumber, &'a OwnSettings)];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
 
 impl Reader<'_> {
     /// The routes of a site by rank, and what is said of other responses. The first of `own` is the site itself, which
@@ -53,15 +75,22 @@ impl Reader<'_> {
         for at in order {
             let enclosing = tree.enclosing(&own[at].key.value);
             let enclosing = enclosing.into_iter().filter(|&other| other != at);
-            let of_site = enclosing.map(|other| (other + 1, &own[other]));
-            let mut levels: Levels<'_> = vec![(0, defaults)];
-            levels.extend(of_site);
-            levels.push((at + 1, &own[at]));
+            let of_site: Vec<usize> = enclosing.chain([at]).collect();
+            let mut levels = Levels::default();
+            levels.push(0, defaults);
+            for &level in &of_site {
+                levels.push(level + 1, &own[level]);
+            }
             match self.resolve(&levels, shared) {
-                Resolved::Action(action) => routes.push(Route {
-                    key: own[at].key.clone(),
-                    settings: settings(action, &levels, shared),
-                }),
+                Resolved::Action(action) => {
+                    let innermost_first = of_site.iter().rev().map(|&level| &own[level]);
+                    let variants = self.variants(&levels, innermost_first, shared);
+                    routes.push(Route {
+                        key: own[at].key.clone(),
+                        settings: settings(action, &levels, shared),
+                        variants,
+                    });
+                }
                 Resolved::Wrong => {}
                 Resolved::None if !is_whole => {}
                 // A site may have nothing but the routes below it.
@@ -74,7 +103,9 @@ impl Reader<'_> {
                 ),
             }
         }
-        let levels = vec![(0, defaults), (1, &own[0])];
+        let mut levels = Levels::default();
+        levels.push(0, defaults);
+        levels.push(1, &own[0]);
         let unrouted = Unrouted {
             headers: merged(&levels, |own| &own.headers, &mut shared.headers),
             errors: merged(&levels, |own| &own.errors, &mut shared.errors),
@@ -83,7 +114,7 @@ impl Reader<'_> {
         (routes, unrouted)
     }
 
-    fn resolve(&mut self, levels: &Levels<'_>, shared: &mut Shared) -> Resolved {
+    pub(super) fn resolve(&mut self, levels: &Levels<'_>, shared: &mut Shared) -> Resolved {
         let with_action = levels.iter().rposition(|(_, own)| own.action.is_some());
         let (Some(at), Some((_, own))) = (with_action, levels.last()) else {
             return Resolved::None;
@@ -95,7 +126,7 @@ impl Reader<'_> {
             OwnAction::Wrong => return Resolved::Wrong,
             OwnAction::To(to) => {
                 let value = Action::Proxy(proxy(to, at, levels, shared));
-                return Resolved::Action(Placed::new(value, to.span.clone()));
+                return Resolved::Action(Placed::new(value, to.url.span.clone()));
             }
             OwnAction::Redirect(redirect) => {
                 let value = Action::Redirect(Arc::clone(&redirect.value));
@@ -120,7 +151,7 @@ impl Reader<'_> {
     }
 }
 
-enum Resolved {
+pub(super) enum Resolved {
     Action(Placed<Action>),
     /// The action is wrong, and has its diagnostic.
     Wrong,
@@ -129,7 +160,7 @@ enum Resolved {
 
 /// The upstream that the level `at` says, with its options: those of this level and of the levels below it, and before
 /// them those of levels above every action. What is said between belongs to the action that is replaced.
-fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
+fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
     let first = levels.iter().position(|(_, own)| own.action.is_some());
     let above = &levels[..first.unwrap_or(at)];
     let options = || above.iter().chain(&levels[at..]);
@@ -142,25 +173,33 @@ fn proxy(to: &Placed<String>, at: usize, levels: &Levels<'_>, shared: &mut Share
         last(|own| own.path.is_written()),
         last(|own| own.host.is_written()),
         last(|own| own.raw_path.is_written()),
+        last(|own| own.buffer_request.is_written()),
     ];
     let new = || {
         let mut proxy = Proxy {
-            to: to.clone(),
+            to: to.url.clone(),
             path: None,
             host: None,
             raw_path: None,
+            buffer_request: None,
+            proxy_protocol: to.proxy_protocol.clone(),
         };
         for (_, own) in options() {
             own.path.apply(&mut proxy.path);
             own.host.apply(&mut proxy.host);
             own.raw_path.apply(&mut proxy.raw_path);
+            own.buffer_request.apply(&mut proxy.buffer_request);
         }
         Arc::new(proxy)
     };
     Arc::clone(shared.proxies.entry(key).or_insert_with(new))
 }
 
-fn settings(action: Placed<Action>, levels: &Levels<'_>, shared: &mut Shared) -> Settings {
+pub(super) fn settings(
+    action: Placed<Action>,
+    levels: &Levels<'_>,
+    shared: &mut Shared,
+) -> Settings {
     let mut settings = Settings {
         action,
         allow: None,
@@ -175,19 +214,48 @@ fn settings(action: Placed<Action>, levels: &Levels<'_>, shared: &mut Shared) ->
             &mut shared.request_headers,
         ),
         errors: merged(levels, |own| &own.errors, &mut shared.errors),
+        replace_errors: None,
         request_trailers: None,
     };
-    for (_, own) in levels {
-        own.allow.apply(&mut settings.allow);
-        own.deny.apply(&mut settings.deny);
+    for (number, own) in levels.iter() {
+        // Those of a block are demanded in addition.
+        let is_block = (BLOCKS..PRESETS).contains(number);
+        match (&own.allow, &mut settings.allow) {
+            (Own::Value(further), Some(allow)) if is_block => *allow = intersection(allow, further),
+            (own, allow) => own.apply(allow),
+        }
+        match (&own.deny, &mut settings.deny) {
+            (Own::Value(further), Some(deny)) if is_block => *deny = union(deny, further),
+            (own, deny) => own.apply(deny),
+        }
         own.methods.apply(&mut settings.methods);
         own.body_max.apply(&mut settings.body_max);
         own.connect.apply(&mut settings.timeouts.connect);
         own.response.apply(&mut settings.timeouts.response);
         own.idle.apply(&mut settings.timeouts.idle);
+        own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
     }
     settings
+}
+
+type Networks = Arc<Placed<Vec<Network>>>;
+
+/// The clients that both lists allow. Its place is that of the second.
+fn intersection(a: &Networks, b: &Networks) -> Networks {
+    let with_all = |network: &Network| {
+        let network = *network;
+        let others = a.value.iter();
+        others.filter_map(move |other| network.intersection(*other))
+    };
+    let both = b.value.iter().flat_map(with_all).collect();
+    Arc::new(Placed::new(both, b.span.clone()))
+}
+
+/// The clients of both lists. Its place is that of the second.
+fn union(a: &Networks, b: &Networks) -> Networks {
+    let all = a.value.iter().chain(&b.value).copied().collect();
+    Arc::new(Placed::new(all, b.span.clone()))
 }
 
 /// The values of a map, merged by key.
@@ -197,7 +265,7 @@ fn merged<K: Ord + Clone, V>(
     shared: &mut HashMap<Vec<usize>, Arc<[Arc<V>]>>,
 ) -> Arc<[Arc<V>]> {
     let mut maps: Vec<(usize, &OwnMap<K, V>)> = Vec::new();
-    for (level, own) in levels {
+    for (level, own) in levels.iter() {
         let map = map(own);
         if map.is_removed {
             maps.clear();

@@ -33,16 +33,13 @@ impl Reader<'_> {
         let (name, span) = (entry.name, entry.key());
         // `certificate` for `cert`.
         let longer = |key: &&Key| key.name.len() > 3 && name.starts_with(key.name);
-        if matches!(scope, Scope::Tls | Scope::Certificate)
+        if matches!(scope, Scope::Tls | Scope::Certificate | Scope::Listener)
             && let Some(key) = keys::of(scope).find(longer)
         {
             let message = format!("unknown key `{name}` in {}", place(scope));
-            return self.error(
-                "unknown-key",
-                span,
-                message,
-                format!("write `{}`", key.name),
-            );
+            let label = format!("write `{}`", key.name);
+            self.error("unknown-key", span.clone(), message, label);
+            return self.repair(span, key.name);
         }
         if let Some((server, label)) = suggestion::foreign(name) {
             return self.error(
@@ -84,7 +81,14 @@ impl Reader<'_> {
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
             Some(
-                Scope::Timeout | Scope::Respond | Scope::Defaults | Scope::Tls | Scope::Certificate,
+                Scope::Timeout
+                | Scope::Respond
+                | Scope::Defaults
+                | Scope::Tls
+                | Scope::Certificate
+                | Scope::Preset
+                | Scope::When
+                | Scope::Listener,
             )
             | None => {
                 self.misspelt_key(scope, name, span);
@@ -103,7 +107,10 @@ impl Reader<'_> {
             None => "remove it".to_owned(),
         };
         let message = format!("unknown key `{name}` in {}", place(scope));
-        self.error("unknown-key", span, message, label);
+        self.error("unknown-key", span.clone(), message, label);
+        if let Some(meant) = suggestion::certain(name, names.into_iter()) {
+            self.repair(span, meant);
+        }
     }
 
     fn at_top(&mut self, name: &str, span: Span) {
@@ -133,6 +140,7 @@ fn place(scope: Scope) -> String {
         Scope::Site => "a site".to_owned(),
         Scope::Route => "a route".to_owned(),
         Scope::Upstream => "an upstream".to_owned(),
+        Scope::Preset => "a preset".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),
     }
 }

@@ -1,14 +1,26 @@
 //! What a route says itself, before it inherits.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::condition::Conditions;
 use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
 use crate::settings::{
-    ErrorPage, FieldRule, ForwardedHost, Redirect, Respond, StatusPattern, TimeLimit,
+    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, Respond, StatusPattern, TimeLimit,
 };
 use crate::template::Template;
+
+/// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes
+/// of a site.
+pub(super) type LevelNumber = usize;
+
+/// The first number of blocks `when`.
+pub(super) const BLOCKS: LevelNumber = 1 << 30;
+
+/// The first number of presets, which sites share.
+pub(super) const PRESETS: LevelNumber = 1 << 31;
 
 /// A value that a level may say.
 #[derive(Debug, Clone, Default)]
@@ -53,12 +65,14 @@ pub(super) struct OwnSettings {
     pub(super) path: Own<Arc<Placed<Template>>>,
     pub(super) host: Own<Placed<ForwardedHost>>,
     pub(super) raw_path: Own<Placed<bool>>,
+    pub(super) buffer_request: Own<Placed<u64>>,
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
     pub(super) deny: Own<Arc<Placed<Vec<Network>>>>,
     pub(super) methods: Own<Placed<Methods>>,
     pub(super) body_max: Own<Placed<u64>>,
+    pub(super) replace_errors: Own<Placed<bool>>,
     pub(super) request_trailers: Own<Placed<bool>>,
     pub(super) connect: Own<Placed<TimeLimit>>,
     pub(super) response: Own<Placed<TimeLimit>>,
@@ -66,6 +80,19 @@ pub(super) struct OwnSettings {
     pub(super) headers: OwnMap<String, FieldRule>,
     pub(super) request_headers: OwnMap<String, FieldRule>,
     pub(super) errors: OwnMap<StatusPattern, ErrorPage>,
+    /// Presets, which come before all of it.
+    pub(super) presets: Vec<(LevelNumber, Rc<OwnSettings>)>,
+    /// Blocks `when` in their order.
+    pub(super) blocks: Vec<Block>,
+    /// Those of `blocks`.
+    pub(super) conditions: Arc<[Placed<Conditions>]>,
+}
+
+/// What a block `when` says beside its conditions.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) number: LevelNumber,
+    pub(super) own: OwnSettings,
 }
 
 /// An action.
@@ -73,9 +100,25 @@ pub(super) struct OwnSettings {
 pub(super) enum OwnAction {
     /// It is wrong, so what lies below it has none.
     Wrong,
-    To(Placed<String>),
+    To(OwnTarget),
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
+}
+
+/// The upstream of a `to`, with what `upstream` says of it.
+#[derive(Debug, Clone)]
+pub(super) struct OwnTarget {
+    pub(super) url: Placed<String>,
+    pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
+}
+
+impl From<Placed<String>> for OwnTarget {
+    fn from(url: Placed<String>) -> OwnTarget {
+        OwnTarget {
+            url,
+            proxy_protocol: None,
+        }
+    }
 }
 
 /// A map that is merged by its keys.
@@ -110,11 +153,13 @@ impl OwnSettings {
             path: Own::default(),
             host: Own::default(),
             raw_path: Own::default(),
+            buffer_request: Own::default(),
             option: None,
             allow: Own::default(),
             deny: Own::default(),
             methods: Own::default(),
             body_max: Own::default(),
+            replace_errors: Own::default(),
             request_trailers: Own::default(),
             connect: Own::default(),
             response: Own::default(),
@@ -122,6 +167,14 @@ impl OwnSettings {
             headers: OwnMap::default(),
             request_headers: OwnMap::default(),
             errors: OwnMap::default(),
+            presets: Vec::new(),
+            blocks: Vec::new(),
+            conditions: Arc::default(),
         }
+    }
+
+    /// Whether it says an action, itself or by a preset.
+    pub(super) fn has_action(&self) -> bool {
+        self.action.is_some() || self.presets.iter().any(|(_, preset)| preset.has_action())
     }
 }

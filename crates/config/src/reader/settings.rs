@@ -10,7 +10,7 @@ use super::target::Upstreams;
 use super::template::Place;
 use super::value::Text;
 use super::{Entry, Reader, entries};
-use crate::keys::Scope;
+use crate::keys::{BUFFER_MAX, Scope};
 use crate::method::{Method, Methods};
 use crate::model::Placed;
 use crate::network::Network;
@@ -55,10 +55,15 @@ impl Reader<'_> {
                 own.option.get_or_insert(("raw_path", entry.key()));
                 own.raw_path = self.own_boolean(value);
             }
+            "buffer_request" => {
+                own.option.get_or_insert(("buffer_request", entry.key()));
+                own.buffer_request = self.own(value, |reader| reader.buffer_request(value));
+            }
             "allow" => own.allow = self.own(value, |reader| reader.networks(value)),
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
             "methods" => own.methods = self.own(value, |reader| reader.methods(value)),
             "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
+            "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
             "timeout" => self.timeouts(value, own),
             "headers" => own.headers = self.fields(value, &own.key.value.path, None),
@@ -67,6 +72,8 @@ impl Reader<'_> {
                 own.request_headers = self.fields(value, path, Some("host"));
             }
             "errors" => own.errors = self.error_pages(value),
+            "use" => self.uses(value, own, upstreams),
+            "when" => self.blocks(value, own, upstreams),
             _ => {}
         }
     }
@@ -182,8 +189,16 @@ impl Reader<'_> {
 
     fn methods(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<Methods>> {
         let before = self.diagnostics.len();
+        let texts = self.texts(value, "\"GET\"");
+        let methods = self.methods_of(texts)?;
+        (self.diagnostics.len() == before).then(|| Placed::new(methods, value.span()))
+    }
+
+    /// The methods of these names; HEAD is among them where GET is.
+    pub(super) fn methods_of(&mut self, texts: Vec<Text>) -> Option<Methods> {
+        let before = self.diagnostics.len();
         let mut methods = Methods::default();
-        for text in self.texts(value, "\"GET\"") {
+        for text in texts {
             match Method::parse(&text.value) {
                 Some(method) => methods.insert(method),
                 None => self.unknown_method(text.written(), text.span.clone()),
@@ -195,7 +210,7 @@ impl Reader<'_> {
         if methods.contains(Method::Get) {
             methods.insert(Method::Head);
         }
-        Some(Placed::new(methods, value.span()))
+        Some(methods)
     }
 
     fn body_max(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
@@ -205,6 +220,25 @@ impl Reader<'_> {
                     "size",
                     "0 would refuse all content",
                     "write false for no limit, or a size above 0",
+                )),
+                bytes => Ok(bytes),
+            }
+        })?;
+        Some(Placed::new(bytes, value.span()))
+    }
+
+    fn buffer_request(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
+        let bytes = self.unit_value(value, "size", "\"1m\"", |text| {
+            match units::parse_size(text)? {
+                0 => Err(ValueError::new(
+                    "size",
+                    "0 would refuse all content",
+                    "write false, so that content flows, or a size above 0",
+                )),
+                bytes if bytes > BUFFER_MAX => Err(ValueError::new(
+                    "size",
+                    "a core holds at most 64 MiB of content for all requests",
+                    "write \"64m\" or less; without `buffer_request`, content of any size flows",
                 )),
                 bytes => Ok(bytes),
             }
@@ -263,6 +297,10 @@ impl Reader<'_> {
             let label = label.unwrap_or_else(|| format!("write {example}"));
             let message = format!("the {what} has no unit");
             self.error("unit-missing", value.span(), message, label);
+            // A duration may be in seconds or in milliseconds.
+            if let (Some(size), false) = (units::size_text(number.as_str()), what == "duration") {
+                self.repair(value.span(), format!("\"{size}\""));
+            }
             return None;
         }
         let text = self.text(value, example)?;
@@ -270,7 +308,7 @@ impl Reader<'_> {
     }
 
     /// The value of a text, or its error.
-    fn parsed<T>(
+    pub(super) fn parsed<T>(
         &mut self,
         text: &Text,
         parse: impl Fn(&str) -> Result<T, ValueError>,

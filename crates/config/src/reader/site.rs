@@ -88,10 +88,11 @@ impl Reader<'_> {
         let written = self.document.slice(&span).replace(['"', '\''], "");
         self.error(
             "host-quotes",
-            span,
+            span.clone(),
             "a host name with dots needs quotes",
             format!("write `\"{written}\"`"),
         );
+        self.repair(span, format!("\"{written}\""));
         true
     }
 

@@ -143,11 +143,9 @@ impl Reader<'_> {
             Some((path, name)) if is_setting(name) => format!("\"{path}\".{name}"),
             _ => format!("\"{key}\""),
         };
-        self.error(
-            "path-quotes",
-            span.start..span.start + key.len(),
-            "a path needs quotes",
-            format!("write `{repaired}`"),
-        );
+        let span = span.start..span.start + key.len();
+        let label = format!("write `{repaired}`");
+        self.error("path-quotes", span.clone(), "a path needs quotes", label);
+        self.repair(span, repaired);
     }
 }

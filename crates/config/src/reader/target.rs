@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::own::OwnTarget;
 use super::value::Text;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
 use crate::model::{Placed, Span};
+use crate::settings::ProxyProtocol;
 use crate::suggestion;
 
 const URL: &str = "\"http://127.0.0.1:3000\"";
@@ -22,7 +24,7 @@ pub(super) struct Upstreams {
 struct Upstream {
     name: Span,
     /// `None` if it is wrong.
-    url: Option<Placed<String>>,
+    target: Option<OwnTarget>,
     is_used: bool,
 }
 
@@ -38,7 +40,7 @@ impl Reader<'_> {
         for entry in entries(table) {
             let upstream = Upstream {
                 name: entry.key(),
-                url: self.upstream(&entry),
+                target: self.upstream(&entry),
                 is_used: false,
             };
             upstreams.by_name.insert(entry.name.to_owned(), upstream);
@@ -46,8 +48,8 @@ impl Reader<'_> {
         upstreams
     }
 
-    /// The URL of an upstream with a name.
-    fn upstream(&mut self, entry: &Entry<'_, '_>) -> Option<Placed<String>> {
+    /// An upstream with a name.
+    fn upstream(&mut self, entry: &Entry<'_, '_>) -> Option<OwnTarget> {
         let DeValue::Table(table) = entry.value.get_ref() else {
             let label = match entry.name {
                 "server" | "servers" | "url" | "to" => {
@@ -60,14 +62,19 @@ impl Reader<'_> {
             self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
             return None;
         };
-        let mut url = None;
+        let (mut url, mut proxy_protocol) = (None, None);
         let mut has_servers = false;
         for entry in entries(table) {
             if self.key(Scope::Upstream, &entry).is_none() {
                 continue;
             }
-            has_servers = true;
-            url = self.one_server(entry.value);
+            match entry.name {
+                "servers" => {
+                    has_servers = true;
+                    url = self.one_server(entry.value);
+                }
+                _ => proxy_protocol = self.proxy_version(entry.value),
+            }
         }
         if !has_servers {
             self.error(
@@ -77,7 +84,24 @@ impl Reader<'_> {
                 format!("write servers = [{URL}]"),
             );
         }
-        url
+        Some(OwnTarget {
+            url: url?,
+            proxy_protocol,
+        })
+    }
+
+    fn proxy_version(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<ProxyProtocol>> {
+        let text = self.text(value, "\"v1\" or \"v2\"")?;
+        let version = match text.value.as_str() {
+            "v1" => ProxyProtocol::V1,
+            "v2" => ProxyProtocol::V2,
+            _ => {
+                let message = format!("`{}` is no version of the PROXY protocol", text.written());
+                self.error("value", text.span, message, "write \"v1\" or \"v2\"");
+                return None;
+            }
+        };
+        Some(Placed::new(version, text.span))
     }
 
     fn one_server(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<String>> {
@@ -104,18 +128,18 @@ impl Reader<'_> {
         self.url(url)
     }
 
-    /// The URL that a `to` means.
+    /// The upstream that a `to` means.
     pub(super) fn target(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         upstreams: &mut Upstreams,
-    ) -> Option<Placed<String>> {
+    ) -> Option<OwnTarget> {
         match value.get_ref() {
             DeValue::Table(_) => {
                 self.not_yet(value.span(), "a weight");
                 None
             }
-            DeValue::Array(_) => self.one_server(value),
+            DeValue::Array(_) => self.one_server(value).map(OwnTarget::from),
             _ => {
                 let text = self.text(value, URL)?;
                 self.url_or_name(text, upstreams)
@@ -123,7 +147,7 @@ impl Reader<'_> {
         }
     }
 
-    fn url_or_name(&mut self, text: Text, upstreams: &mut Upstreams) -> Option<Placed<String>> {
+    fn url_or_name(&mut self, text: Text, upstreams: &mut Upstreams) -> Option<OwnTarget> {
         if let Some(repaired) = repaired(&text.value) {
             // It may be the value of a variable.
             let label = match text.value == text.written() {
@@ -135,12 +159,11 @@ impl Reader<'_> {
             return None;
         }
         if is_url(&text.value) {
-            return self.url(text);
+            return self.url(text).map(OwnTarget::from);
         }
         if let Some(upstream) = upstreams.by_name.get_mut(&text.value) {
             upstream.is_used = true;
-            let url = upstream.url.as_ref()?;
-            return Some(url.clone());
+            return upstream.target.clone();
         }
         let is_address = text.value.contains([':', '.']) || text.value == "localhost";
         if is_address {
@@ -153,6 +176,9 @@ impl Reader<'_> {
                 ),
                 format!("write \"http://{}\"", text.written()),
             );
+            if is_clear_text(text.written()) {
+                self.repair(text.span, format!("\"http://{}\"", text.value));
+            }
             return None;
         }
         let names = upstreams.by_name.keys().map(String::as_str);
@@ -190,12 +216,12 @@ impl Reader<'_> {
                 path.trim_end_matches('/')
             ),
         };
-        self.error(
-            "url-with-path",
-            text.part(start..text.value.len()),
-            "the URL of an upstream has no path",
-            label,
-        );
+        let part = text.part(start..text.value.len());
+        let message = "the URL of an upstream has no path";
+        self.error("url-with-path", part.clone(), message, label);
+        if self.document.slice(&part) == "/" {
+            self.repair(part, "");
+        }
         None
     }
 
@@ -225,6 +251,12 @@ fn repaired(text: &str) -> Option<String> {
             .starts_with(':')
             .then(|| format!("http://127.0.0.1{text}")),
     }
+}
+
+/// Whether a host and a port are without a variable, and not those of HTTPS.
+fn is_clear_text(text: &str) -> bool {
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
+    text.bytes().all(is_of_host) && !text.ends_with("443")
 }
 
 fn is_url(text: &str) -> bool {

@@ -77,11 +77,13 @@ impl Reader<'_> {
             return Some(placeholder);
         }
         if name == "rest" {
+            self.has_path_placeholder = true;
             return Some(rest(pattern));
         }
         let is_this =
             |segment: &Segment| matches!(segment, Segment::Parameter(other) if **other == *name);
         if let Some(segment) = pattern.segments.iter().position(is_this) {
+            self.has_path_placeholder = true;
             let name = name.into();
             return Some(Placeholder::Parameter { name, segment });
         }

@@ -12,8 +12,6 @@ use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Configuration, Placed, RouteKey, Tls};
 
-const ADDRESS: &str = "\":80\"";
-
 /// The only version of the language.
 const VERSION: &str = "1";
 
@@ -24,8 +22,8 @@ pub(super) struct Defaults {
     pub(super) settings: OwnSettings,
 }
 
-impl Reader<'_> {
-    pub(super) fn top(&mut self, table: &DeTable<'_>) -> Configuration {
+impl<'a> Reader<'a> {
+    pub(super) fn top(&mut self, table: &DeTable<'a>) -> Configuration {
         let mut configuration = Configuration::default();
         let entries = entries(table);
         let find = |name| {
@@ -33,6 +31,7 @@ impl Reader<'_> {
                 .iter()
                 .find(|entry: &&Entry<'_, '_>| entry.name == name)
         };
+        self.presets(find("preset"));
         let mut upstreams = self.upstreams(find("upstream"));
         let defaults = self.defaults(find("defaults"), &mut upstreams);
         for entry in &entries {
@@ -42,8 +41,8 @@ impl Reader<'_> {
             let value = entry.value;
             match entry.name {
                 "config_version" => self.version(value),
-                "listen" => configuration.listen = Some(self.places(value, ADDRESS)),
-                "listen_tls" => configuration.listen_tls = Some(self.places(value, ADDRESS)),
+                "listen" => configuration.listen = Some(self.listeners(value)),
+                "listen_tls" => configuration.listen_tls = Some(self.listeners(value)),
                 "trusted_proxies" => {
                     let networks = self.placed_networks(value);
                     configuration.trusted_proxies = networks.unwrap_or_default();
@@ -55,18 +54,17 @@ impl Reader<'_> {
         }
         configuration.certificates.append(&mut self.certificates);
         self.address_in_use(&configuration);
+        self.unused_presets(&mut upstreams);
         if self.diagnostics.is_empty() {
+            self.proxies_without_trust(&configuration);
             self.unused(&upstreams);
             self.nothing_to_serve(&configuration);
         }
         configuration
     }
+}
 
-    fn places(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Placed<String>> {
-        let texts = self.texts(value, example);
-        texts.into_iter().map(super::value::Text::placed).collect()
-    }
-
+impl Reader<'_> {
     fn version(&mut self, value: &Spanned<DeValue<'_>>) {
         let version = match value.get_ref() {
             DeValue::Integer(version) => version.as_str().to_owned(),
@@ -162,7 +160,8 @@ impl Reader<'_> {
     fn address_in_use(&mut self, configuration: &Configuration) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         let listeners = [&configuration.listen, &configuration.listen_tls];
-        for address in listeners.into_iter().flatten().flatten() {
+        for listener in listeners.into_iter().flatten().flatten() {
+            let address = &listener.value.address;
             let has_any_port = address.value.ends_with(":0");
             match seen.get(address.value.as_str()) {
                 Some(first) if !has_any_port => {

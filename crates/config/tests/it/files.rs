@@ -3,7 +3,7 @@
 /// All keys of this version, each on its line; tables are parted by empty lines.
 pub(crate) const ALL_KEYS: &str = r#"config_version = 1
 listen = [":80"]
-listen_tls = [":443"]
+listen_tls = [":443", { address = ":8443", proxy_protocol = true }]
 trusted_proxies = ["10.0.0.0/8", "unix"]
 certificates = ["certs/*.pem", { cert = "own.pem", key = "own.key" }]
 defaults.tls = true
@@ -55,6 +55,7 @@ to = "app"
 path = "/base{rest}"
 host = "upstream"
 raw_path = false
+buffer_request = "1m"
 allow = ["10.0.0.0/8", "192.0.2.7"]
 deny = ["10.1.0.0/16"]
 methods = ["GET", "POST"]
@@ -64,6 +65,7 @@ timeout = { connect = "4s", response = "5m", idle = "forever" }
 headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }
 request_headers.X-Forwarded-Path = "{path}"
 errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
+replace_errors = true
 "/img*" = "unix:/run/img.sock"
 "/v1".path = "/v2{rest}"
 "=/health".allow = false
@@ -85,6 +87,7 @@ timeout.response = false
 
 [upstream.app]
 servers = ["https://app.internal"]
+proxy_protocol = "v2"
 "#;
 
 /// One application.
@@ -127,5 +130,27 @@ canonical_for = ["www.new.example"]
 servers = ["http://10.0.0.1:3000"]
 "#;
 
+/// Presets, and variants of routes.
+pub(crate) const VARIANTS: &str = r#"defaults.use = ["common"]
+
+[preset.common]
+headers.X-Frame-Options = "DENY"
+timeout.idle = "5m"
+
+[preset.private]
+allow = ["10.0.0.0/8"]
+path = "{rest}"
+
+[site."shop.example"]
+to = "http://127.0.0.1:3000"
+"/admin".use = "private"
+"/api" = { to = "http://127.0.0.1:4000", when = [{ header.X-Canary = true, to = "http://127.0.0.1:4001" }] }
+"/live" = { when = [{ websocket = true, cookie.beta = "!~^(no|off)$", to = "http://127.0.0.1:4002" }, { grpc = false, method = ["GET", "POST"], query = { v = "2*", w = false }, respond = 426 }] }
+
+[[site."shop.example".when]]
+client = ["!10.0.0.0/8", "!unix"]
+respond = { status = 503, headers.Retry-After = "600" }
+"#;
+
 /// All of them.
-pub(crate) const ALL: [&str; 5] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED];
+pub(crate) const ALL: [&str; 6] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED, VARIANTS];

@@ -2,12 +2,15 @@
 
 mod access;
 mod files;
+mod format;
 mod inheritance;
 mod many;
 mod mistakes;
 mod mutants;
 mod naive;
 mod order;
+mod repairs;
 mod schema;
 mod sites;
 mod support;
+mod variants;

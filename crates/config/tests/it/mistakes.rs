@@ -41,7 +41,8 @@ fn planned_keys_are_not_yet() {
             Scope::Limits => format!("limits.{} = true\n", key.name),
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
-            Scope::Certificate => continue,
+            Scope::Certificate | Scope::Preset | Scope::When => continue,
+            Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {
                 format!(
                     "[upstream.app]\nservers = [\"http://h:1\"]\n{} = true\n",
@@ -76,6 +77,6 @@ fn diagnostics_show_the_line_or_are_lines_of_json() {
                     --> blitz.toml:2:1\n  |\n2 | too = \"http://h:1\"\n  | ^^^ did you mean `to`?\n";
     assert_eq!(render(&document, &diagnostics, false), expected);
     assert!(render(&document, &diagnostics, true).contains("\u{1b}["));
-    let expected = r#"{"code":"unknown-key","end":{"column":4,"line":2},"file":"blitz.toml","label":"did you mean `to`?","message":"unknown key `too` in a site","severity":"error","start":{"column":1,"line":2}}"#;
+    let expected = r#"{"code":"unknown-key","edits":[{"end":{"column":4,"line":2},"start":{"column":1,"line":2},"text":"to"}],"end":{"column":4,"line":2},"file":"blitz.toml","label":"did you mean `to`?","message":"unknown key `too` in a site","severity":"error","start":{"column":1,"line":2}}"#;
     assert_eq!(to_json(&document, &diagnostics), format!("{expected}\n"));
 }

@@ -300,7 +300,10 @@ fn the_documents_name_all_keys() {
             words.any(|word| word == key.name)
         };
         assert!(rows.iter().any(is_named), "{} of {:?}", key.name, key.scope);
-        let is_table = matches!(key.kind, Kind::Table(_) | Kind::Sites | Kind::Upstreams);
+        let is_table = matches!(
+            key.kind,
+            Kind::Table(_) | Kind::Sites | Kind::Upstreams | Kind::Presets
+        );
         assert!(
             is_table || key.scope != Scope::Top || !key.default.is_empty(),
             "{}",

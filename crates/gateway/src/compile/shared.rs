@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use blitz_config::{Methods, Placed, Settings};
+use blitz_config::{Level, Methods, Placed, Settings};
 use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages};
 
 use super::ReadFile;
-use crate::rules::{Rules, timeouts};
+use crate::rules::{Rules, is_on, timeouts};
 use crate::target::{Target, TargetError};
+use crate::variants::Block;
 
 /// A problem and its remedy.
 type Problem = (String, String);
@@ -22,6 +23,8 @@ pub(super) struct Shared<'a, 'f> {
     targets: HashMap<&'a str, Arc<Target>>,
     by_settings: HashMap<Demands, Option<Arc<Rules>>>,
     distinct: HashSet<Arc<Rules>>,
+    /// By the address of the conditions.
+    blocks: HashMap<usize, Arc<[Block]>>,
 }
 
 /// The settings that rules are made of: addresses of what levels of a file share, and small values.
@@ -30,6 +33,7 @@ pub(super) struct Demands {
     addresses: [usize; 5],
     methods: Option<Methods>,
     body_max: Option<u64>,
+    replaces_errors: bool,
     timeouts: RequestOptions,
 }
 
@@ -45,6 +49,7 @@ impl Demands {
             ],
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_max: settings.body_max.as_ref().map(|bytes| bytes.value),
+            replaces_errors: is_on(&settings.replace_errors),
             timeouts: timeouts(settings),
         }
     }
@@ -62,6 +67,7 @@ impl<'a, 'f> Shared<'a, 'f> {
             targets: HashMap::new(),
             by_settings: HashMap::new(),
             distinct: HashSet::new(),
+            blocks: HashMap::new(),
         }
     }
 
@@ -79,6 +85,18 @@ impl<'a, 'f> Shared<'a, 'f> {
         let target = Arc::new(url.parse()?);
         self.targets.insert(url, Arc::clone(&target));
         Ok(target)
+    }
+
+    /// The blocks `when` of a level. The configuration has checked their regular expressions.
+    pub(super) fn blocks(&mut self, level: &'a Level) -> Arc<[Block]> {
+        let made = self.blocks.entry(address(level));
+        let make = || {
+            level
+                .iter()
+                .filter_map(|block| Block::new(block).ok())
+                .collect()
+        };
+        Arc::clone(made.or_insert_with(make))
     }
 
     /// The rules that were made for the same settings.

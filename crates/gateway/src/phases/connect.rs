@@ -34,7 +34,7 @@ pub(super) async fn pick<E>(
     loop {
         match pick {
             Pick::Upstream(upstream) => {
-                request.record.upstream = Some(upstream);
+                request.go_to(upstream);
                 return Ok(());
             }
             Pick::Unresolved(failure) => {

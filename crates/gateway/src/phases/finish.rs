@@ -169,6 +169,9 @@ fn respond_rejected(
     if matches!(rejection, Rejection::Method | Rejection::LastHop) {
         head.fields.append(Name::Allow, ALLOWED);
     }
+    if rejection == Rejection::NoBufferRoom {
+        head.fields.append(Name::RetryAfter, RETRY_AFTER);
+    }
     if request.head.method == Method::Connect {
         // The bytes that follow belong to another protocol.
         head.fields.append(Name::Connection, "close");

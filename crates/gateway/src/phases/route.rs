@@ -7,6 +7,7 @@ use crate::route::Route;
 use crate::rules::client_of;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
+use crate::variants::Subject;
 
 /// The route of the site that matches; `None` is the fallback.
 ///
@@ -26,14 +27,23 @@ pub(super) fn route<'a, E>(
             false => Err((Rejection::UnknownPath, None)),
         };
     };
-    let rules = route.rules.as_deref();
-    let checked = match rules {
+    let route = match &route.variants {
+        None => route,
+        Some(_) => variant(gateway, route, exchange),
+    };
+    let checked = match route.rules.as_deref() {
         None if !site.has_access_rules() => limit_content(exchange, gateway.options.body_bytes_max),
         _ => check(gateway, site, route, exchange),
     };
     checked
         .map(|()| Some(route))
         .map_err(|rejection| (rejection, Some(route)))
+}
+
+#[inline(never)]
+fn variant<'a, E>(gateway: &GatewayService<E>, route: &'a Route, exchange: &Exchange) -> &'a Route {
+    let trusted = &gateway.options.trusted_proxies;
+    route.variant(&Subject::of(&exchange.request, &exchange.peer, trusted))
 }
 
 #[inline(never)]

@@ -199,7 +199,8 @@ impl Facts<'_> {
             }
             Placeholder::RequestId => head.fields.get(Name::XRequestId).map(Into::into),
             Placeholder::Header(name) => self.field(name),
-            Placeholder::Cookie(name) => self.cookie(name).map(Into::into),
+            // Of equal names the first counts.
+            Placeholder::Cookie(name) => cookies(&head.fields, name).next().map(Into::into),
         }
     }
 
@@ -223,14 +224,17 @@ impl Facts<'_> {
         }
         Some(all)
     }
+}
 
-    /// RFC 6265, section 4.2.1. Of equal names the first counts.
-    fn cookie(&self, name: &str) -> Option<&[u8]> {
-        let lines = self.head.fields.get_all(Name::Cookie);
-        let mut pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
-        pairs.find_map(|pair| {
-            let pair = pair.trim_ascii().strip_prefix(name.as_bytes())?;
-            pair.strip_prefix(b"=")
-        })
-    }
+/// The values of the cookies with a name (RFC 6265, section 4.2.1).
+pub(crate) fn cookies<'a, 'n>(
+    fields: &'a Fields,
+    name: &'n str,
+) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+    let lines = fields.get_all(Name::Cookie);
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let pair = pair.trim_ascii().strip_prefix(name.as_bytes())?;
+        pair.strip_prefix(b"=")
+    })
 }

@@ -62,7 +62,7 @@ fn targets(mut state: u64) -> impl Iterator<Item = String> {
             target.push_str(SEGMENTS[random(SEGMENTS.len())]);
         }
         if random(4) == 0 {
-            target.push_str("?q=/../admin;x");
+            target.push_str(["?q=/../admin;x", "?clos%65d"][random(2)]);
         }
         Some(target)
     })
@@ -107,6 +107,20 @@ scenarios! {
             "/pre*".path = "/new{{rest}}"
             "/raw".raw_path = true
             "POST /b" = {{ respond = 204 }}
+            "=/b/b" = {{ when = [{{ header.x-side = "!left", redirect = "302 /right" }}] }}
+            [[site."a.example".when]]
+            header.x-side = "left"
+            query.closed = true
+            respond = 503
+            [[site."a.example".when]]
+            header.x-side = "~^r.*t$"
+            deny = ["127.0.0.0/8"]
+            [[site."a.example"."/api".when]]
+            method = "POST"
+            path = "/posted{{rest}}"
+            [[site."a.example"."/admin".when]]
+            client = "!10.0.0.0/8"
+            allow = ["unix"]
         "#, upstream.url());
         let (sites, proxy) = started(io, &text);
         let peer = peer();
@@ -114,7 +128,8 @@ scenarios! {
         let mut outcomes = [0; 5];
         for (number, target) in targets(0x9e37_79b9).take(requests()).enumerate() {
             let method = if number % 5 == 0 { "POST" } else { "GET" };
-            client.send(format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"));
+            let side = ["", "", "left", "right", "root"][number % 7 % 5];
+            client.send(format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\nX-Side: {side}\r\nContent-Length: 0\r\n\r\n"));
             let response = client.response();
             let Ok(mut head) = RequestHead::parse(method, &target) else {
                 assert_eq!(response.status, 400, "{method} {target}");
@@ -123,6 +138,7 @@ scenarios! {
                 continue;
             };
             head.set_authority("a.example");
+            head.fields.try_append("X-Side", side).unwrap();
             let explanation = explain(&sites, &mut head, &peer, &TrustedProxies::default());
             let context = || format!("{method} {target}: {:?}, {} {}", explanation.outcome, response.status, response.text());
             match &explanation.outcome {

@@ -32,17 +32,17 @@ pub(crate) fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy 
     Proxy::start(sites.into_iter().fold(gateway, Gateway::site), &[])
 }
 
-fn gateway(io: IoChoice, text: &str) -> Proxy {
+pub(crate) fn gateway(io: IoChoice, text: &str) -> Proxy {
     gateway_with(io, Options::default(), text)
 }
 
 /// Sends a request with these lines of fields.
-fn ask(client: &mut Client, line: &str, fields: &str) -> Response {
+pub(crate) fn ask(client: &mut Client, line: &str, fields: &str) -> Response {
     client.send(format!("{line} HTTP/1.1\r\n{fields}\r\n"));
     client.response()
 }
 
-const HOST: &str = "Host: a.example:8080\r\n";
+pub(crate) const HOST: &str = "Host: a.example:8080\r\n";
 
 scenarios! {
     fn a_route_redirects_or_responds(io) {
@@ -403,6 +403,49 @@ scenarios! {
         assert_eq!(get("/c", "text/html").text(), "");
         let response = get("/secret", "*/*");
         assert_eq!((response.status, response.field("x-site")), (403, Some("a")));
+    }
+
+    fn pages_replace_errors_of_the_upstream(io) {
+        let upstream = blitz_testing::Upstream::start(|request| {
+            let path = request.line.split(' ').nth(1).unwrap_or_default();
+            let status = path.rsplit('/').next().unwrap_or_default();
+            let length = if status == "500" { 6 } else { 100_000 };
+            let fields = "Content-Type: text/x\r\nContent-Encoding: x\r\nETag: \"a\"\r\nSet-Cookie: a=b\r\n";
+            let content = "broken".repeat(length / 6 + 1);
+            let content = &content[..length];
+            format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n{content}").into_bytes()
+        });
+        let proxy = gateway(io, &format!(r#"
+            [site."a.example"]
+            to = "{}"
+            headers.X-Site = "a"
+            errors = {{ 404 = "404.html", 5xx = "down.json" }}
+            replace_errors = true
+            "/own".replace_errors = false
+            "/built-in".errors.5xx = false
+        "#, upstream.url()));
+        let mut client = proxy.client();
+        for (line, status, text) in [
+            ("GET /500", 500, Some("{\"down\":true}")),
+            ("GET /503", 503, Some("{\"down\":true}")),
+            ("GET /404", 404, Some("<h1>not here</h1>")),
+            ("GET /403", 403, None),
+            ("GET /200", 200, None),
+            ("GET /own/500", 500, None),
+            ("GET /built-in/500", 500, None),
+        ] {
+            client.send(format!("{line} HTTP/1.1\r\n{HOST}Accept: text/html\r\n\r\n"));
+            let response = client.response();
+            assert_eq!(response.status, status, "{line}");
+            assert_eq!((response.field("x-site"), response.field("set-cookie")), (Some("a"), Some("a=b")), "{line}");
+            match text {
+                Some(text) => {
+                    assert_eq!(response.text(), text, "{line}");
+                    assert_eq!((response.field("etag"), response.field("content-encoding")), (None, None), "{line}");
+                }
+                None => assert!(response.text().starts_with("broken"), "{line}"),
+            }
+        }
     }
 
     fn each_route_has_its_own_time(io) {

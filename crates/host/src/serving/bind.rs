@@ -254,6 +254,7 @@ pub(super) fn missing_datagrams(
 /// Where HTTP/3 is served, if it is.
 fn datagrams_address(config: &ListenerConfig) -> Option<SocketAddr> {
     match config.address {
+        Address::Tcp(_) if config.proxy_protocol => None,
         Address::Tcp(address) if config.http3 && config.tls.is_some() => Some(address),
         _ => None,
     }

@@ -10,7 +10,9 @@ use std::sync::mpsc::Sender;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use blitz_http::{Address, DatagramListener, Drain, Listener, ServeOptions, Service, core_local};
+use blitz_http::{
+    Address, DatagramListener, Drain, Listener, ProxyRule, ServeOptions, Service, core_local,
+};
 
 use super::bind::BoundConfig;
 use super::error::{StartError, ended_early, not_opened};
@@ -100,14 +102,27 @@ impl<S: Service> CoreListeners<S> {
     ) -> Result<Vec<ServingFuture>, StartError> {
         let failed = |error| StartError::Listen(config.address.clone(), error);
         let listener = Listener::bind(&config.address).map_err(failed)?;
-        let datagrams = datagrams.as_ref().map(DatagramListener::of_core);
+        let datagrams = datagrams.as_ref().filter(|_| !config.proxy_protocol);
+        let datagrams = datagrams.map(DatagramListener::of_core);
         let datagrams = datagrams.transpose().map_err(failed)?;
         let udp_port = datagrams.as_ref().map(|datagrams| datagrams.local().port());
         let is_tcp = matches!(config.address, Address::Tcp(_));
         let options = Rc::new(ServeOptions {
             tls: config.tls.clone(),
+            proxy_protocol: config
+                .proxy_protocol
+                .then(|| trusted_proxies(&self.options)),
             multiplexed_only: config.http2_only,
-            alt_svc: config.alt_svc.value(udp_port).filter(|_| is_tcp),
+            // A proxy in front would pass them on, or have access rules that an upgrade bypasses.
+            alt_svc: config
+                .alt_svc
+                .value(udp_port)
+                .filter(|_| is_tcp && !config.proxy_protocol),
+            h2c_upgrade: self
+                .options
+                .h2c_upgrade
+                .clone()
+                .filter(|_| !config.proxy_protocol),
             drain: drain.clone(),
             ..self.options.clone()
         });
@@ -123,6 +138,12 @@ impl<S: Service> CoreListeners<S> {
         serving.push(Box::pin(blitz_http::serve(listener, service, options)));
         Ok(serving)
     }
+}
+
+/// Which proxies may send a PROXY header: without a rule, none.
+fn trusted_proxies(options: &ServeOptions) -> Rc<ProxyRule> {
+    let rule = options.proxy_protocol.clone();
+    rule.unwrap_or_else(|| Rc::new(|_| false))
 }
 
 impl<S: Service> Listeners for CoreListeners<S> {

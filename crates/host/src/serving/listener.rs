@@ -13,6 +13,9 @@ pub struct ListenerConfig {
     pub tls: Option<TlsSlot>,
     /// Clear text accepts only HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     pub http2_only: bool,
+    /// Connections begin with a header of the PROXY protocol, which only trusted proxies may send. Datagrams have none, so
+    /// that such a listener serves no HTTP/3. It neither sends `Alt-Svc` nor switches to HTTP/2 with `Upgrade`.
+    pub proxy_protocol: bool,
     /// With TLS: HTTP/3 is served at the same port over UDP. If that port cannot be bound, the start warns; if it
     /// is in use, after 5 s. HTTP/3 then begins when it can be bound.
     pub http3: bool,
@@ -95,6 +98,7 @@ impl ListenerConfig {
             (
                 is_secure,
                 config.http2_only,
+                config.proxy_protocol,
                 config.http3,
                 config.alt_svc.clone(),
             )
@@ -110,6 +114,7 @@ impl From<Address> for ListenerConfig {
             address,
             tls: None,
             http2_only: false,
+            proxy_protocol: false,
             http3: false,
             alt_svc: AltSvc::default(),
         }

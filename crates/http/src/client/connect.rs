@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_proto::Limits;
 use blitz_reactor::{Address, Socket, read_clock};
 
+use super::proxy_header::ProxyHeader;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::tls::{self, AlpnOffer, TlsConnector};
@@ -25,9 +26,10 @@ pub struct ConnectTimings {
     pub is_resumed: bool,
 }
 
-/// A new connection, after the TLS handshake if there is a connector.
+/// A new connection, after the TLS handshake if there is a connector. It begins with the header, if there is one.
 pub(crate) async fn connect(
     address: &Address,
+    header: Option<&ProxyHeader>,
     connector: Option<&Rc<TlsConnector>>,
     offer: AlpnOffer,
     limits: &Limits,
@@ -42,6 +44,9 @@ pub(crate) async fn connect(
         is_resumed: false,
     };
     socket.set_window(limits.stream_buffer_bytes_max);
+    if let Some(header) = header {
+        socket.send(header.encoded());
+    }
     let Some(connector) = connector else {
         return Ok((Transport::Plain(socket), timings));
     };

@@ -178,7 +178,7 @@ async fn connect_stream(
     let limits = &options.client.limits;
     let connector = options.tls.as_ref().map(|tls| tls.connector(handshakes));
     let offer = AlpnOffer::Only(options.protocol);
-    let (transport, timings) = connect(address, connector.as_ref(), offer, limits).await?;
+    let (transport, timings) = connect(address, None, connector.as_ref(), offer, limits).await?;
     if connector.is_some() && transport.protocol() != options.protocol {
         transport.finish();
         let error = TlsError::NoApplicationProtocol;
@@ -231,7 +231,7 @@ fn multiplex(
 
 type Shared = multiplexed::Shared<multiplexed::Client>;
 
-/// What the connections of this core with the same options share.
+/// The state that the connections of this core with the same options share.
 fn shared_by_core(options: &Rc<ClientOptions>) -> Rc<Shared> {
     SHARED.with_borrow_mut(|all| {
         all.retain(|shared| shared.strong_count() > 0);

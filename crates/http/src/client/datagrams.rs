@@ -112,7 +112,7 @@ fn endpoint(options: &ConnectOptions, to: SocketAddr) -> io::Result<Rc<KeptEndpo
         {
             return Ok(kept);
         }
-        // What connections share goes beyond their endpoint.
+        // The state that connections share outlives their endpoint.
         let shared = known().next().map(|kept| Rc::clone(&kept.shared));
         let kept = KeptEndpoint::open(&options.client, shared, to.is_ipv6())?;
         all.push(Rc::downgrade(&kept));

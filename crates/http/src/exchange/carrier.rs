@@ -43,7 +43,7 @@ pub(crate) trait OpenCarrier: Carrier {
     /// Requests that may begin now.
     fn requests_available(&self) -> usize;
 
-    /// Reserves the place of the request that begins next; `false` if there is none.
+    /// Reserves the slot of the request that begins next; `false` if there is none.
     fn reserve(&self) -> bool;
 
     /// Whether requests may begin, now or later.

@@ -176,7 +176,7 @@ pub(crate) struct Transmission {
     pub(crate) half_closed: Option<Instant>,
     /// The peer may not send at the moment: memory is short, or unread content has used up the window.
     pub(crate) is_held_back: bool,
-    /// What the connection has received for all its streams.
+    /// The content that the connection has received for all its streams.
     pub(crate) received: ReceivedContent,
 }
 
@@ -233,7 +233,7 @@ impl<F: ServerFraming> Side<F> for ServerSide {
 
     fn reader_gone(framing: &mut F, id: F::Id) {
         if let Some(exchange) = framing.exchange(id) {
-            // What ended early stays on record: it may decide the response.
+            // An early end stays on record: it may decide the response.
             if matches!(exchange.receiving.body, Body::Open) {
                 exchange.receiving.body = Body::Unwanted;
             }

@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
     TimedOut(Deadline),
 }
 
-/// What is left to do with an exchange that has ended.
+/// The last step of an exchange that has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conclusion {
     /// The response was sent; some of the request may still come.

@@ -25,7 +25,7 @@ impl ReceivedContent {
 /// sender is not to blame for a slow reader.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// What the head declared, or 0.
+    /// The length that the head declared, or 0.
     bytes_declared: u64,
     pub(crate) bytes: u64,
     waited: Duration,

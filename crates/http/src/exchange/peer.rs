@@ -5,17 +5,17 @@ use std::rc::Rc;
 
 use crate::tls::TlsInfo;
 
-/// Who is at the other end of the connection that a request came in on.
+/// The other end of the connection that a request came in on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Address of the client, also on a listener for both families as IPv4 or IPv6; `None` on a unix socket. Over HTTP/3
-    /// the last one that was validated when the request began.
+    /// Address of the client, also on a listener for both families as IPv4 or IPv6; `None` on a unix socket. Behind a
+    /// PROXY header the client that it tells. Over HTTP/3 the last one that was validated when the request began.
     pub remote: Option<SocketAddr>,
     /// Address of the listener; its IP may be unspecified. `None` on a unix socket.
     pub listener: Option<SocketAddr>,
     /// Whether the connection is encrypted.
     pub scheme: Scheme,
-    /// What the TLS handshake has established; `None` in clear text.
+    /// The results of the TLS handshake; `None` in clear text.
     pub tls: Option<Rc<TlsInfo>>,
 }
 

@@ -77,7 +77,7 @@ impl RecvBody {
         Ok(())
     }
 
-    /// What the head declared, whatever was read since.
+    /// The length that the head declared, however much was read since.
     #[inline]
     #[must_use]
     pub fn length(&self) -> BodyLength {
@@ -185,7 +185,7 @@ impl RecvBody {
         }
     }
 
-    /// What is left is discarded.
+    /// The rest is discarded.
     fn drop_source(&mut self) {
         if let Some(source) = self.source.take() {
             source.connection.drop_reader(source.id);

@@ -97,7 +97,7 @@ fn respond<F: ServerFraming>(
     }
 }
 
-/// What the line of a refusal tells.
+/// The content of the log line of a refusal.
 pub(crate) struct LoggedRefusal<'a> {
     /// As far as it was received.
     pub(crate) request: Option<&'a RequestHead>,

@@ -12,11 +12,11 @@ use super::respond::Started;
 use super::send_body::SendBody;
 use crate::error::BodyError;
 
-/// Takes the answer to one request; exactly one final response can be given.
+/// Takes the response to one request; exactly one final response can be given.
 ///
-/// Framing (`Content-Length`, `Transfer-Encoding`, `Connection`) is this layer's: such fields in a
-/// head are ignored and the given length decides. `Date`, and `Server` if the options name one,
-/// are added where missing. Dropping it without an answer makes the answer a 500.
+/// Framing (`Content-Length`, `Transfer-Encoding`, `Connection`) is this layer's: such fields in a head
+/// are ignored and the given length decides. `Date`, and `Server` if the options name one, are added
+/// where missing. Dropping it without a response sends a 500.
 pub struct Responder {
     /// `None` once a response was given.
     handle: Option<Handle<dyn ServerOps>>,
@@ -67,8 +67,8 @@ impl Responder {
         handle.is_some_and(|handle| handle.connection.accepts_problem(handle.id))
     }
 
-    /// Sends the head of the answer; the content follows through the returned body. With
-    /// [`BodyLength::Empty`] the answer is complete.
+    /// Sends the head of the response; the content follows through the returned body. With
+    /// [`BodyLength::Empty`] the response is complete.
     ///
     /// # Panics
     /// If the status is informational: see [`Responder::informational`] and
@@ -85,7 +85,7 @@ impl Responder {
         }
     }
 
-    /// Sends a complete answer: the quickest way for content that is at hand.
+    /// Sends a complete response: the quickest way for content that is at hand.
     ///
     /// # Panics
     /// If the status is informational.
@@ -120,7 +120,7 @@ impl Responder {
         }
     }
 
-    /// Ends the exchange without an answer: the connection is reset.
+    /// Ends the exchange without a response: the connection is reset.
     pub fn abort(mut self) {
         if let Some(Handle { connection, id }) = self.handle.take() {
             connection.abort(id);

@@ -14,7 +14,7 @@ use crate::error::ClientError;
 use crate::options::RequestOptions;
 use crate::recycle::Pooled;
 
-/// What a server answers: interim responses, then the final one.
+/// The responses of a server to one request: interim ones, then the final one.
 ///
 /// Dropping it cancels the request, and closes the connection or resets the stream.
 pub struct ResponseStream {

@@ -60,7 +60,7 @@ pub(super) fn writer_dropped<F: Framing>(framing: &mut F, id: F::Id) {
     }
 }
 
-/// What becomes of a message of which something was sent.
+/// The outcome of a message of which a part was sent.
 #[inline]
 pub(crate) fn conclude_sent<F: Framing>(
     framing: &mut F,

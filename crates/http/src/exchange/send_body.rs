@@ -23,8 +23,7 @@ pub struct SendBody {
 enum Sink {
     /// The message has no content, or it is finished.
     Done,
-    /// The peer takes no content that the caller still believes it has to give: the answer to
-    /// HEAD, a 304.
+    /// The peer takes no content that the caller still believes it has to give: the response to HEAD, a 304.
     Discard,
     /// The peer is gone.
     Closed,
@@ -53,8 +52,8 @@ impl SendBody {
         }
     }
 
-    /// Whether content would only be thrown away, so that making it can be spared: in answers to
-    /// HEAD, with 204 and 304, and once finished.
+    /// Whether content would only be thrown away, so that making it can be spared: in responses to HEAD, with 204 and
+    /// 304, and once finished.
     #[must_use]
     pub fn is_discarding(&self) -> bool {
         matches!(self.sink, Sink::Done | Sink::Discard)

@@ -1,4 +1,4 @@
-//! One request and the means to answer it.
+//! One request and the means to respond to it.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -15,13 +15,13 @@ use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
 use crate::refused::RefusedRequest;
 
-/// Answers requests. One value serves all connections of a core.
+/// Responds to requests. One value serves all connections of a core.
 pub trait Service: 'static {
     /// Takes one exchange. The future is dropped when the client goes away or a deadline passes;
     /// what must survive that belongs into a task of its own.
     ///
-    /// The exchange lasts until the future is done and the answer is complete, so the answer may
-    /// be finished by another task. A future that ends without an answer under way makes it a 500.
+    /// The exchange lasts until the future is done and the response is complete, so another task may
+    /// finish the response. A future that ends before its response has begun makes it a 500.
     fn call(self: &Rc<Self>, exchange: Exchange) -> impl Future<Output = ()> + 'static;
 }
 
@@ -61,7 +61,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Answers a request with 503 because the core holds too many large heads.
+    /// Responds to a request with 503 because the core holds too many large heads.
     #[cold]
     pub(crate) fn refuse_head(self, options: &ServeOptions) {
         let refusal = Refusal::heads_memory();

@@ -229,13 +229,14 @@ impl Upstream {
     }
 
     fn start(&self, conn: Rc<Conn<Client>>, transport: Transport, first: Option<Slice>) {
-        self.0.active.set(self.0.active.get() + 1);
+        self.acquire_active();
         let in_use = &self.0.in_use;
         in_use.connections.borrow_mut().push(Rc::clone(&conn));
         blitz_reactor::spawn_now(|| run(self.clone(), conn, transport, first));
     }
 
     async fn connect_shared(&self) -> Result<Connection, ClientError> {
+        self.check_room_for_client()?;
         let connecting = Connecting::begin(self);
         let (transport, lifetime) = match self.open(AlpnOffer::All).await {
             Ok(opened) => opened,

@@ -12,8 +12,8 @@ use crate::exchange::Service;
 use crate::tls::{ReadOutcome, Tls, TlsError, log_client_failure};
 use crate::transport::Transport;
 
-/// The answer to clear-text HTTP on a TLS port. The client may not support TLS, so the answer is
-/// the simplest HTTP/1.1 response.
+/// The response to clear-text HTTP on a TLS port. The client may not support TLS, so this is the simplest response of
+/// HTTP/1.1.
 const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain\r\n\
     Content-Length: 83\r\n\
@@ -99,9 +99,10 @@ impl<S: Service> Acceptor<S> {
         let parked = std::mem::take(&mut self.connections.borrow_mut()[key].parked_state);
         let transport = match parked {
             ParkedState::Tls(parked) => parked.unpark(socket),
-            ParkedState::Nothing | ParkedState::Fresh | ParkedState::Multiplexed(_) => {
-                Transport::Plain(socket)
-            }
+            ParkedState::Nothing
+            | ParkedState::Fresh
+            | ParkedState::ProxyHeader(_)
+            | ParkedState::Multiplexed(_) => Transport::Plain(socket),
         };
         match (transport, cause) {
             (Transport::Plain(socket), Cause::Received(first)) => {

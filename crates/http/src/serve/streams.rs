@@ -14,7 +14,7 @@ use crate::exchange::Service;
 use crate::input::Input;
 use crate::transport::Transport;
 
-/// The answer to `Upgrade: h2c` (RFC 7540, section 3.2).
+/// The response to `Upgrade: h2c` (RFC 7540, section 3.2).
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\n\
     Connection: Upgrade\r\n\
     Upgrade: h2c\r\n\

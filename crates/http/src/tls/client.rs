@@ -229,7 +229,7 @@ impl UpstreamTls {
         }
     }
 
-    /// What a connection of QUIC of this core begins with, and the name for its tokens.
+    /// The configuration of a new connection of QUIC of this core, and the name for its tokens.
     pub(crate) fn datagrams(&self, handshakes: Handshakes) -> (quinn_proto::ClientConfig, String) {
         let tls = self.slot.0.current.load();
         let (config, tokens) = datagrams_of_core(&tls, handshakes);

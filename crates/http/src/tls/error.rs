@@ -35,7 +35,7 @@ pub enum TlsError {
     Internal,
 }
 
-/// What is wrong with a peer's certificate.
+/// The fault of a peer's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateProblem {
     /// The peer sent no certificate, but one is required.

@@ -126,7 +126,7 @@ impl crypto::ClientConfig for QuicClientTls {
     }
 }
 
-/// What is known of a handshake that is not complete.
+/// The known facts about a handshake that is not complete.
 struct Unfinished {
     /// The server name that the client sends.
     name: Option<Box<str>>,
@@ -373,7 +373,7 @@ fn failed(code: TransportErrorCode, reason: &str) -> TransportError {
 /// Codes from this one on carry the number of an alert (RFC 9001, section 4.8).
 const CRYPTO_ERROR: u64 = 0x100;
 
-/// What a failed handshake is counted as.
+/// The error that a failed handshake is counted as.
 pub(crate) fn failure_of(reason: &ConnectionError) -> TlsError {
     let alert_of = |code: TransportErrorCode| {
         let number = u64::from(code).checked_sub(CRYPTO_ERROR)?;

@@ -77,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Processes `input`: the unconsumed bytes of the previous call, and one more record. Content
-    /// is decrypted in place; TLS's own answers are appended to `out`.
+    /// Processes `input`: the unconsumed bytes of the previous call, and one more record. Content is decrypted in
+    /// place; TLS's own messages are appended to `out`.
     pub(super) fn process(&mut self, input: &mut [u8], out: &mut Vec<u8>) -> Processed {
         let mut done = Processed::default();
         loop {

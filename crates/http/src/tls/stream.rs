@@ -204,7 +204,7 @@ impl Tls {
         self.record_failure(error, &error, socket);
     }
 
-    /// Processes received bytes and sends TLS's own answers.
+    /// Processes received bytes and sends TLS's own messages.
     pub(super) fn receive(&mut self, mut slice: Slice, socket: &Socket) {
         let mut out = Buffer::take();
         while self.end == ReceiveState::Open && !slice.is_empty() {

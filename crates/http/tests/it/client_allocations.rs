@@ -1,4 +1,4 @@
-//! What a request of a client allocates on a warm connection, in every version. The server is in the same process, so
+//! The allocations of a client's request on a warm connection, in every version. The server is in the same process, so
 //! that it is counted as well.
 
 use blitz_http::{

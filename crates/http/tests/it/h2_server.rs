@@ -81,7 +81,7 @@ fn a_preface_is_recognised_wherever_it_is_split() {
     });
 }
 
-/// Many requests that arrive at once are started in several turns, and all are answered.
+/// Many requests that arrive at once are started in several turns, and all get a response.
 #[test]
 fn a_core_starts_a_bounded_number_of_requests_per_turn() {
     on_each_driver(|io| {
@@ -577,7 +577,7 @@ fn a_body_that_waits_behind_others_of_its_connection_is_not_too_slow() {
         client.send(echo, b"abc", true);
         assert_eq!(client.answer(echo).content, b"abc");
         assert_eq!(server.counters().body_timeouts, 0);
-        // What comes for one of two streams is not enough for both.
+        // The bytes for one of two streams are not enough for both.
         let trickling = client.request(Method::Post, "/whole", BodyLength::Unknown);
         let waiting = client.request(Method::Post, "/whole", BodyLength::Known(3));
         for _ in 0..10 {

@@ -210,7 +210,7 @@ fn large_heads_are_bounded_and_others_are_served() {
             client.flush();
         }
         assert!(sent < 100_000, "{sent} bytes were sent");
-        // When a later request is answered, the server has received all earlier heads.
+        // When a later request has its response, the server has received all earlier heads.
         for client in &mut clients {
             assert_eq!(client.get("/hello").content, b"hello");
         }

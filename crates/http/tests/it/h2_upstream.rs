@@ -580,7 +580,7 @@ fn an_idle_connection_answers_pings_and_closes_after_goaway() {
             let (stream, _) = peer.head();
             peer.answer(stream, Status::OK, "");
             std::thread::sleep(Duration::from_millis(50));
-            // Answered without an open request.
+            // Its pings are acknowledged without an open request.
             peer.machine.drain(&mut peer.out);
             peer.expect_end();
         };

@@ -1,4 +1,5 @@
-//! What a request over HTTP/3 allocates on a warm connection, with the QUIC library. Only the server is counted, so the client is another process.
+//! The allocations of a request over HTTP/3 on a warm connection, with the QUIC library. Only the server is counted, so
+//! the client is another process.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -76,7 +77,7 @@ impl Process {
         }
     }
 
-    /// Has all requests of a round sent and answered.
+    /// Has all requests of a round sent, and their responses received.
     fn round(&mut self, kind: &str) {
         writeln!(self.input, "{kind}").unwrap();
         loop {

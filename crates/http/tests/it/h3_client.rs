@@ -47,7 +47,7 @@ pub(crate) fn with_peer<S>(
     let (address, thread) = peer.play(script);
     run(io, async {
         client(address, options(Protocol::Http3, Some(&tls))).await;
-        // What was queued last leaves.
+        // The bytes that were queued last leave.
         pause().await;
     });
     thread.join().unwrap();

@@ -113,7 +113,8 @@ fn an_abandoned_attempt_to_connect_leaves_nothing_behind() {
     });
 }
 
-/// A server answers a request with these bytes; the error that it gets, and the code of the client's reset or close.
+/// A server responds to a request with these bytes. The error of the request, and the code of the client's reset or
+/// close.
 fn answered(bytes: &'static [u8]) {
     on_each_driver(|io| {
         let script = async move |endpoint: quinn::Endpoint| {

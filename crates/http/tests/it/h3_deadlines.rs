@@ -114,7 +114,7 @@ fn content_that_waits_behind_others_of_its_connection_is_not_too_slow() {
         late.response().await.expect(200, "hello");
         assert_eq!(server.counters().body_timeouts, 0);
         assert_eq!(server.counters().header_timeouts, 0);
-        // What comes for one of two streams is not enough for both.
+        // The bytes for one of two streams are not enough for both.
         let mut trickling = client.exchange(request("POST", "/whole")).await;
         let mut waiting = client.exchange(request("POST", "/whole")).await;
         let trickle = async {

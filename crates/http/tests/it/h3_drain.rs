@@ -75,7 +75,7 @@ fn goaway_is_sent_twice_and_later_requests_are_rejected() {
     });
 }
 
-/// What a client still sends behind its response is discarded for 30 s, but not while its connection drains.
+/// Bytes of a client behind its response are discarded for 30 s, but not while its connection drains.
 #[test]
 fn an_upload_that_was_answered_early_does_not_hold_up_a_drain() {
     let options = || {

@@ -41,7 +41,7 @@ fn requests_arrive_in_pieces_of_any_size() {
     });
 }
 
-/// A service that does not wait for the end of the request answers before it.
+/// A service that does not wait for the end of the request responds before it.
 #[test]
 fn a_response_does_not_wait_for_the_end_of_the_request() {
     with_server(async |server| {
@@ -86,7 +86,7 @@ fn content_of_another_length_than_declared_is_malformed() {
     });
 }
 
-/// What arrives behind the response is no longer wanted, and its length is wrong all the same.
+/// Bytes that arrive behind the response are no longer wanted, and their length is wrong all the same.
 #[test]
 fn content_that_is_discarded_has_the_declared_length_as_well() {
     with_server(async |server| {
@@ -288,7 +288,7 @@ fn the_server_opens_its_control_stream_with_settings() {
     });
 }
 
-/// What a client sends on a new control stream, and the code that the connection is closed with.
+/// The bytes of a client on a new control stream, and the code that the connection is closed with.
 fn violations_of_control_streams() -> [(&'static str, Vec<u8>, u64); 15] {
     let behind = |frames: &[Vec<u8>]| [frame(SETTINGS, []), frames.concat()].concat();
     [
@@ -544,7 +544,7 @@ fn a_stream_that_waits_for_instructions_can_be_reset() {
     });
 }
 
-/// The rest of an answered request is awaited for a moment only.
+/// The server waits only a moment for the rest of a request behind its response.
 fn discards_shortly() -> ServeOptions {
     limits(|limits| limits.quic.discard_timeout = Duration::from_millis(100))
 }
@@ -556,7 +556,7 @@ fn plain_connect_is_answered_by_the_service() {
         let head = headers(&[(":method", "CONNECT"), (":authority", "a.example:443")]);
         let mut exchange = client.exchange(&head).await;
         exchange.response().await.expect(404, "nothing here");
-        // What the client would send belongs to a tunnel that does not exist.
+        // Later bytes of the client would belong to a tunnel that does not exist.
         assert_eq!(exchange.stop_code().await, Some(0x100));
         client.hello().await;
     });

@@ -100,7 +100,7 @@ fn requests_have_the_new_address_of_a_client_once_it_is_validated() {
         let client = server.connect().await;
         let before = client.get("/address").await.content;
         let after = client.quic.move_to([127, 0, 0, 3]).to_string();
-        // Its first datagram is large enough to be heard, and no answer has arrived there.
+        // Its first datagram is large enough to be accepted, and no reply has arrived there.
         let first = client.post("/address", pattern(1, 4_000)).await;
         assert_eq!(first.content, before);
         let start = Instant::now();

@@ -17,7 +17,7 @@ fn options() -> ServeOptions {
     limits(|limits| limits.concurrent_streams_max = STREAMS_MAX as u32)
 }
 
-/// Opens as many streams as the server allows, with a request that is not answered in full.
+/// Opens as many streams as the server allows, with a request that gets no complete response.
 async fn open_quiet(client: &RawClient) -> Vec<(quinn::SendStream, quinn::RecvStream)> {
     let mut open = Vec::new();
     let wait = Duration::from_millis(200);

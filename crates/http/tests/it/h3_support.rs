@@ -333,7 +333,7 @@ pub(crate) fn reset_code(error: &StreamError) -> u64 {
     }
 }
 
-/// Bytes that differ at every place and for every seed.
+/// Bytes that differ at every offset and for every seed.
 pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     std::iter::repeat_with(|| {

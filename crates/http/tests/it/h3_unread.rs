@@ -66,7 +66,7 @@ fn uploads_that_are_answered_early_leave_room_for_requests() {
     });
 }
 
-/// What is left of a response counts more than the end of its request.
+/// The rest of a response counts more than the end of its request.
 #[test]
 fn a_response_that_its_client_takes_slowly_is_whole_behind_a_large_upload() {
     with_options(small_windows, async |server| {
@@ -242,7 +242,7 @@ fn small_pieces_that_nobody_reads_are_held_back() {
     });
 }
 
-/// What connections hold beyond their windows is limited for all of them together.
+/// The memory of connections beyond their windows is limited for all of them together.
 #[test]
 fn small_pieces_on_many_connections_are_limited_together() {
     let options = || limits(|limits| limits.core_buffer_bytes_max = 512 * 1024);
@@ -307,7 +307,7 @@ fn idle_connections_keep_little_room_for_frames_while_memory_is_wanted() {
             let client = RawClient::connect(server).await;
             for _ in 0..3 {
                 let mut exchange = client.exchange(request("POST", "/never")).await;
-                // More than 1,024 places, of 56 bytes each.
+                // More than 1,024 slots, of 56 bytes each.
                 for _ in 0..1_100 {
                     exchange.write(data([b'x'; 8])).await;
                     pause(1).await;

@@ -114,7 +114,7 @@ fn streams_that_are_not_read_do_not_stop_others() {
     });
 }
 
-/// What connections held is free when they are gone.
+/// The memory of connections is free when they are gone.
 #[test]
 fn nothing_is_left_of_connections_that_are_gone() {
     with_server(async |server| {

@@ -48,6 +48,7 @@ mod keep_alive;
 mod lingering;
 mod pieces;
 mod pool;
+mod proxy_protocol;
 mod refusals;
 mod tls_certificate_choice;
 mod tls_client;

@@ -232,7 +232,7 @@ pub(crate) async fn answer(mut exchange: Exchange) {
         "/blocks" => blocks(exchange).await,
         "/urgent" => urgent(exchange).await,
         "/busy" => {
-            // What comes meanwhile waits in the buffers of sockets, and then comes at once.
+            // Bytes that arrive meanwhile wait in the buffers of sockets, and then come at once.
             thread::sleep(Duration::from_millis(100));
             say(exchange, "hello");
         }

@@ -65,7 +65,7 @@ fn a_dot_at_the_end_of_the_server_name_changes_nothing() {
         let (server, _) = start(io, tls);
         let client = authority.client_of(&[&rustls::version::TLS12], None);
         for (name, pair) in [("www.example.com", &named), ("a.example.com", &wildcard)] {
-            // rustls sends no dot, so that it takes the place of another character.
+            // rustls sends no dot at the end, so the test replaces another character by it.
             let mut stream = client.connect_as(server.address, &format!("{name}x"));
             let mut hello = Vec::new();
             stream.conn.write_tls(&mut hello).unwrap();

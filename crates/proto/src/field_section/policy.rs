@@ -51,7 +51,7 @@ fn value_problem(value: &[u8]) -> Option<ErrorKind> {
 }
 
 /// Whether a message that breaks this rule is malformed in the sense of RFC 9113, section 8.1.1;
-/// otherwise its sender deserves an answer with the status of the rule.
+/// otherwise its sender gets a response with the status of the rule.
 pub(crate) fn is_malformed(kind: ErrorKind) -> bool {
     use ErrorKind as K;
     !matches!(

@@ -271,7 +271,7 @@ impl Section {
         })
     }
 
-    /// A refused request is still answered and logged as what it seems to be.
+    /// A refused request still gets a response and a log line, by what it seems to be.
     #[cold]
     fn keep_refused(&self, head: &mut RequestHead) {
         let fields = &head.fields;

@@ -32,7 +32,7 @@ pub struct Client {
     has_content: bool,
     /// Both sides keep the connection, and no event so far forbids its reuse.
     keep_alive: bool,
-    /// What the server announced with its last final response.
+    /// The timeout that the server announced with its last final response.
     keep_alive_timeout_s: Option<u32>,
     /// The current exchange is the last one.
     draining: bool,
@@ -142,7 +142,7 @@ impl Client {
     /// its first byte: present the same one until it is complete, likewise `trailers`.
     ///
     /// # Errors
-    /// The violated rule, also for bytes that answer no request. The caller must close the connection.
+    /// The violated rule, also for bytes that belong to no request. The caller must close the connection.
     pub fn handle_input(
         &mut self,
         input: &[u8],

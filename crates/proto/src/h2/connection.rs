@@ -299,8 +299,8 @@ impl Connection {
         }
     }
 
-    /// Whether a request was refused because its header block was too long to be decoded. Later header
-    /// blocks are ignored; the caller answers and then calls [`Connection::announce_lost_block`].
+    /// Whether a request was refused because its header block was too long to be decoded. Later header blocks are
+    /// ignored; the caller responds and then calls [`Connection::announce_lost_block`].
     #[must_use]
     pub fn has_lost_block(&self) -> bool {
         self.has_lost_block

@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// What is to be sent on the control stream, beginning with its type; the caller removes what it has sent.
+    /// The bytes to send on the control stream, beginning with its type. The caller removes the bytes that it has sent.
     pub fn control_output(&mut self) -> &mut Vec<u8> {
         &mut self.control_output
     }
@@ -204,7 +204,7 @@ impl Connection {
         let step = match self.streams.remove(&stream.0) {
             Some(mut state) => {
                 let step = self.request_input(stream.0, &mut state, input, has_fin, now, received);
-                // What comes behind trailers is checked as well.
+                // Bytes behind trailers are checked as well.
                 let is_read =
                     has_fin && step.as_ref().is_ok_and(|step| step.consumed == input.len());
                 if !state.is_closed() || !is_read {
@@ -412,7 +412,7 @@ impl Connection {
             + self.decoder_output.capacity()
     }
 
-    /// What the peer has caused this end to send, and gives no credit for, is bounded.
+    /// The bytes that the peer makes this end send, and for which it gives no credit, are bounded.
     fn check_owed(&self) -> Result<(), ErrorKind> {
         match self.control_output.len() + self.decoder_output.len() <= OWED_BYTES_MAX {
             true => Ok(()),

@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::flood::{EventCounts, ResetCounts};
 use crate::limits::Limits;
 
-/// What is counted.
+/// The kinds of events that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flood {
     /// GOAWAY, MAX_PUSH_ID and CANCEL_PUSH.

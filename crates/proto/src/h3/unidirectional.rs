@@ -3,7 +3,7 @@
 use super::frame::{Header, Partial};
 use crate::field_compression::integer;
 
-/// What a stream of the peer is for.
+/// The purpose of a stream of the peer.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// Its type has not arrived.

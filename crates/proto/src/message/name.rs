@@ -308,8 +308,8 @@ impl NamePattern {
 
     /// Whether the lines begin with the name, in any case, and a colon; always false for `Other`.
     ///
-    /// This runs for every received field, so it uses few instructions. It misses names at the very
-    /// end of the input, and it may match control characters in place of other characters.
+    /// This runs for every received field, so it uses few instructions. It misses names at the very end
+    /// of the input, and it may match control characters instead of other characters.
     #[inline]
     pub(crate) fn is_prefix_of(&self, lines: &[u8]) -> bool {
         let starts = |chunk| scan::matches(chunk, &self.start);

@@ -1,4 +1,4 @@
-//! What is known of the request line and the host of a refused request, for logs.
+//! The known parts of the request line and the host of a refused request, for logs.
 
 use super::{Method, Name, RequestHead, RequestTarget, TargetForm, is_token};
 

@@ -97,7 +97,7 @@ fn cancels_of_a_busy_proxy_are_no_attack() {
         // 250 requests a second.
         server.now += Duration::from_millis(4);
         let id = odd(count);
-        // Two in five are cancelled before they are answered.
+        // Two in five are cancelled before they get a response.
         if count % 5 < 2 {
             server.receive(&headers(EH, id, POST));
             server.receive(&frame(RST_STREAM, 0, id, [0, 0, 0, 8]));

@@ -263,7 +263,7 @@ impl Run {
         format!("{text} [{}]", lines(&head.fields))
     }
 
-    /// Answers a complete message with an empty 200, so that streams close.
+    /// Responds to a complete message with an empty 200, so that streams close.
     fn end(&mut self, stream: StreamId, end: bool) {
         if end {
             self.event(&format!("{stream} end"));

@@ -1,4 +1,4 @@
-//! Answers of the client's end that keep one request from ending a connection that others share.
+//! Reactions of the client's end that keep one request from ending a connection that others share.
 
 use blitz_proto::h2::{Code, Event, Received, StreamId, WasReset};
 use blitz_proto::{Limits, Method, RequestHead};

@@ -30,7 +30,7 @@ pub(crate) struct End {
     pub(crate) now: Duration,
     /// Whether received content is released at once, so that windows reopen.
     pub(crate) releases: bool,
-    /// Requests that are complete and not answered yet.
+    /// Requests that are complete and have no response yet.
     pub(crate) complete: Vec<StreamId>,
     /// Refused requests and their statuses.
     pub(crate) refused: Vec<(StreamId, Status)>,
@@ -194,7 +194,7 @@ impl End {
         }
     }
 
-    /// Answers every complete request: with its content, or with a greeting if it has none.
+    /// Responds to every complete request: with its content, or with a greeting if it has none.
     pub(crate) fn answer(&mut self) {
         for (stream, status) in std::mem::take(&mut self.refused) {
             self.respond(stream, &ResponseHead::new(status), Vec::new(), None);

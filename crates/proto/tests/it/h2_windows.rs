@@ -89,7 +89,7 @@ fn announced_windows_shrink_with_their_caps() {
     );
 }
 
-/// Sends a request that the server answers with more content than any window.
+/// Sends a request; the server responds with more content than any window.
 fn answering(client: &mut End, server: &mut End) -> StreamId {
     let stream = client.get("/");
     let to_server = client.take_out();

@@ -24,7 +24,7 @@ fn settled() -> (End, End) {
     (client, server)
 }
 
-/// What one end has written to a stream arrives at the other.
+/// The bytes that one end has written to a stream arrive at the other.
 #[test]
 fn our_ends_understand_each_other() {
     let (mut client, mut server) = settled();

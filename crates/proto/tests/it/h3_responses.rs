@@ -1,4 +1,4 @@
-//! What a client of HTTP/3 makes of responses, and of what else a server sends.
+//! How a client of HTTP/3 reads responses and other input of a server.
 
 use blitz_proto::Limits;
 

@@ -292,12 +292,12 @@ impl End {
     }
 }
 
-/// What a server says to these arrivals, which come whole and byte by byte.
+/// The events and output of a server for these arrivals, which come whole and byte by byte.
 pub(crate) fn server(arrivals: &[Arrival]) -> String {
     said(|| End::server(&Limits::default()), arrivals)
 }
 
-/// What a client says that has sent a request on stream 0.
+/// The events and output of a client that has sent a request on stream 0.
 pub(crate) fn client(arrivals: &[Arrival]) -> String {
     let begin = || {
         let mut end = End::client(&Limits::default());
@@ -307,7 +307,8 @@ pub(crate) fn client(arrivals: &[Arrival]) -> String {
     said(begin, arrivals)
 }
 
-/// What a server says to these arrivals as they are. In pieces it would report content before a fault.
+/// The events and output of a server for these arrivals as they are. In pieces it would report content
+/// before a fault.
 pub(crate) fn server_at_once(arrivals: &[Arrival]) -> String {
     let mut end = End::server(&Limits::default());
     arrivals.iter().for_each(|arrival| end.arrive(arrival));

@@ -27,5 +27,6 @@ mod limits_are_enforced;
 mod message_limits;
 mod odd_responses;
 mod paths_are_normalised;
+mod proxy_headers;
 mod qpack_follows_its_rfc;
 mod server_commands;

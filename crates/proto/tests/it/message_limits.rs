@@ -23,7 +23,7 @@ fn request(crumbs: &[String], others: usize) -> RequestHead {
     head
 }
 
-/// What a server of HTTP/2 and one of HTTP/3 make of it: the status of a refusal, or the number of fields, the cookie,
+/// The result of a server of HTTP/2 and of one of HTTP/3: the status of a refusal, or the number of fields, the cookie,
 /// and the bytes of text that the head holds.
 fn received(head: &RequestHead) -> [Result<(usize, String, usize), String>; 2] {
     let (mut client, mut server) = pair();

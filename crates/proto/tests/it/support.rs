@@ -10,8 +10,8 @@ use blitz_proto::{
 
 /// The events of a server that receives `raw`; panics if they depend on how the input is cut.
 ///
-/// Every complete request is answered with an empty 200, so that pipelined ones follow, except for
-/// requests to upgrade: input after those is held.
+/// Every complete request gets an empty 200, so that pipelined ones follow. Requests to upgrade get
+/// none: input after those is held.
 pub(crate) fn requests(raw: &[u8]) -> String {
     requests_with(raw, &Limits::default())
 }
@@ -166,7 +166,7 @@ impl ServerRun {
         }
     }
 
-    /// A refused request can still be answered, and then nothing more is heard.
+    /// A refused request can still get a response, and then no more input is read.
     fn refused(&mut self) {
         assert!(!self.server.keep_alive());
         let rest = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n";

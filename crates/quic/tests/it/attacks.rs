@@ -238,7 +238,7 @@ fn garbage_harms_nobody() {
     });
 }
 
-/// Each is answered with Version Negotiation, which must not stop what connections have to send.
+/// Each of them gets Version Negotiation, which must not stop the datagrams of connections.
 #[test]
 fn unknown_versions_do_not_stop_others() {
     both_drivers(|io| {

@@ -28,7 +28,7 @@ thread_local! {
     static EVENTS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Answered with the client's address.
+/// The request for the client's address.
 pub(crate) const ADDRESS: &[u8] = b"my address?";
 
 /// Content of a stream that waits to be sent.

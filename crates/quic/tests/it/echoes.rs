@@ -100,11 +100,11 @@ fn a_panic_within_a_connection_ends_only_that_connection() {
             echo(&neighbour, b"before").await;
             for panic in [PANIC, PANIC_OUTSIDE] {
                 let connection = connect(&endpoint, server.address).await;
-                // Until the handshake is confirmed, its packets have long headers, which no reset answers.
+                // Until the handshake is confirmed, its packets have long headers, to which no reset is sent.
                 echo(&connection, b"confirmed").await;
                 let (mut send, _receive) = connection.open_bi().await.unwrap();
                 send.write_all(panic).await.unwrap();
-                // Its packets are for an unknown connection now, which is answered with a stateless reset.
+                // Its packets are for an unknown connection now, and get a stateless reset.
                 let _ = send.write_all(&pattern(1, 50_000)).await;
                 let end = connection.closed().await;
                 assert!(matches!(end, ConnectionError::Reset), "{end:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clients::socket;
 
-/// What the relay does with a datagram.
+/// The fate of a datagram at the relay.
 pub(crate) struct Rules {
     /// The hosts that datagrams to the server are sent from, by their numbers: each from all of them, in order.
     pub(crate) from: Vec<usize>,

@@ -28,7 +28,7 @@ pub(crate) struct Server {
     counts: Receiver<Counters>,
 }
 
-/// What the endpoints of all cores have counted.
+/// The counts of the endpoints of all cores.
 pub(crate) struct Total {
     pub(crate) quic: Vec<Counters>,
     pub(crate) reactor: blitz_reactor::Counters,

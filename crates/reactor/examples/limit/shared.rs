@@ -1,4 +1,4 @@
-//! The parts that the limits of answering and of relaying share: ring, buffers, signals, sockets.
+//! The parts that the limits of responding and of relaying share: ring, buffers, signals, sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

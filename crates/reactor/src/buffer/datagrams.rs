@@ -1,4 +1,4 @@
-//! The core's memory for received datagrams: buffers, each for one train.
+//! The core's memory for received datagrams: buffers, each for one batch.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,14 +9,14 @@ use std::slice;
 
 use crate::driver::Mapping;
 
-/// Most trains that are received and not dropped. The kernel's buffer keeps the rest, so this also bounds
+/// Most batches that are received and not dropped. The kernel's buffer keeps the rest, so this also bounds
 /// what one turn receives.
 pub(crate) const DATAGRAM_BUFFERS: u16 = 64;
 
-/// Bytes that the driver writes in front of a train.
+/// Bytes that the driver writes in front of a batch.
 pub(crate) const DATAGRAM_HEAD_BYTES: usize = 176;
 
-/// Bytes that one receive can fill: that and the largest train.
+/// Bytes that one receive can fill: that and the largest batch.
 pub(crate) const DATAGRAM_BUFFER_BYTES: usize = DATAGRAM_HEAD_BYTES + 64 * 1024;
 
 /// The distance between two buffers: an odd number of cache lines, as in the pool.

@@ -32,11 +32,11 @@ const LARGE_STRIDE: usize = LARGE_BYTES + 64;
 /// are only lent while half of that is available.
 const LARGE_MAX: u16 = 512;
 
-/// Bytes that belong to no share: a quarter of the pool. Only rations use them.
+/// Bytes that belong to no share: a quarter of the pool. Only small receives (rations) use them.
 const RESERVE_BYTES: usize = BUFFERS_MAX as usize * BUFFER_BYTES / 4;
 
-/// A ration: bytes that every socket may receive at a time even when shares are smaller. Rations are
-/// copied and occupy no buffer of the pool, so that thousands of stalled streams leave buffers for new
+/// The bytes of a small receive (a ration), which every socket may have at a time even when shares are smaller. Small
+/// receives are copied and occupy no buffer of the pool, so that thousands of stalled streams leave buffers for new
 /// connections.
 pub(crate) const RATION_BYTES: usize = 1024;
 
@@ -165,7 +165,7 @@ impl Pool {
         }
     }
 
-    /// Whether shares are smaller than a ration, so that sockets receive rations.
+    /// Whether shares are smaller than a small receive, so that sockets have small receives only.
     pub(crate) fn is_rationed(&self) -> bool {
         self.fair_share() < RATION_BYTES
     }

@@ -36,7 +36,7 @@ struct Copy {
     pool: Rc<Pool>,
 }
 
-/// What a copy occupies beside its bytes: two allocations, and its place in a queue. Single bytes that
+/// The bytes that a copy occupies beside its content: two allocations, and its entry in a queue. Single bytes that
 /// cannot be joined count for what they cost.
 const COPY_OVERHEAD_BYTES: usize = 96;
 
@@ -185,7 +185,7 @@ impl Slice {
         Slice::of_copy(pool, Buffer::from(bytes))
     }
 
-    /// A ration: a copy, which occupies no buffer of the pool.
+    /// The bytes of a small receive: a copy, which occupies no buffer of the pool.
     pub(crate) fn ration(pool: &Rc<Pool>, bytes: &[u8]) -> Slice {
         Slice::of_copy(pool, Buffer::from(bytes.to_vec()))
     }

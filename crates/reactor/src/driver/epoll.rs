@@ -624,7 +624,7 @@ impl Readiness {
     }
 }
 
-/// What the edges of a UDP socket are marked with.
+/// The mark of the edges of a UDP socket.
 fn datagrams_data(socket: SocketKey) -> u64 {
     DATAGRAMS | u64::from(socket.generation()) << 32 | u64::from(socket.index())
 }

@@ -30,7 +30,7 @@ pub(crate) enum Event {
         received: ReceivedTrain,
         more: bool,
     },
-    /// Of the train that was sent with this slot.
+    /// Of the batch that was sent with this slot.
     TrainSent {
         slot: u32,
         result: Result<usize, i32>,
@@ -39,7 +39,7 @@ pub(crate) enum Event {
 
 /// The result of a receive of datagrams.
 pub(crate) enum ReceivedTrain {
-    /// A train behind what [`parse_train`](super::parse_train) reads.
+    /// A batch behind what [`parse_train`](super::parse_train) reads.
     Train(DatagramBuffer),
     /// Nothing was received: the operation was cancelled, no buffer was free, or the socket had an error,
     /// which does not end it.

@@ -489,7 +489,7 @@ impl Sim {
         });
     }
 
-    /// Sends every datagram of a train. Never inlined, as [`turn`](Self::turn).
+    /// Sends every datagram of a batch. Never inlined, as [`turn`](Self::turn).
     #[inline(never)]
     pub(super) fn send_datagrams(&mut self, handle: Handle, slot: u32, train: &SentTrain) {
         let mut network = self.network.borrow_mut();
@@ -521,7 +521,7 @@ impl Sim {
         self.reports.push_back(Event::TrainSent { slot, result });
     }
 
-    /// A train is always sent at once.
+    /// A batch is always sent at once.
     pub(super) fn cancel_train(&mut self, _slot: u32) {}
 
     pub(super) fn close_datagrams(&mut self, handle: Handle) {

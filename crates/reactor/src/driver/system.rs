@@ -225,7 +225,7 @@ pub(crate) fn reserve(address: &Address) -> io::Result<Reserved> {
 /// An address with the actual port, and what keeps it until the cores listen.
 pub(crate) type Reserved = (Address, Keeper);
 
-/// What keeps an address until the cores listen.
+/// The holder of an address until the cores listen.
 #[derive(Debug)]
 pub(crate) enum Keeper {
     /// A socket with the port, which does not listen.

@@ -408,7 +408,7 @@ impl Uring {
             (0, _) => Received::End,
             (error, _) => match -error {
                 libc::ENOBUFS => {
-                    // If only rations are left, the pool would not lend more.
+                    // If only small receives are left, the pool would not lend more.
                     if !pool.is_rationed() {
                         self.buffers.grow_if_empty();
                         self.large_buffers.grow_if_empty();

@@ -67,6 +67,10 @@ impl Sockets<'_> {
         entry.peer
     }
 
+    pub(super) fn set_peer(&mut self, key: SocketKey, address: SocketAddr) {
+        self.table.entry(key).peer = Some(address);
+    }
+
     pub(super) fn local(&mut self, key: SocketKey) -> Option<SocketAddr> {
         let handle = self.table.entry(key).handle;
         self.table.driver.local(handle)
@@ -105,7 +109,7 @@ impl Sockets<'_> {
                 if !is_pending && receiving.is_more_likely() && receiving.wants_large() {
                     self.receive_now(key);
                     let receiving = &self.table.entry(key).receiving;
-                    // What was received, or the end, which the next call finds; not more than once.
+                    // The next call finds the received bytes, or the end; not more than once.
                     if receiving.is_readable() {
                         return self.poll_receive(key, cx);
                     }

@@ -1,4 +1,4 @@
-//! The UDP sockets of a core, and the trains that they send.
+//! The UDP sockets of a core, and the batches that they send.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,29 +17,29 @@ use crate::driver::{
     Bound, BoundGroup, Destination, Driver, Handle, ReceivedTrain, SentTrain, is_train_refused,
 };
 
-/// Most sent trains whose memory is kept for later ones.
+/// Most sent batches whose memory is kept for later ones.
 const FREE_MAX: usize = 256;
 
 /// Most content buffers that are kept, and their capacity.
 const CONTENTS_MAX: usize = 64;
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
-/// Trains that one socket sends at a time; the others wait in the socket, and for the next turn.
+/// Batches that one socket sends at a time; the others wait in the socket, and for the next turn.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// Datagrams of one train that every kernel takes, and bytes that fit into a packet of each family.
+/// Datagrams of one batch that every kernel takes, and bytes that fit into a packet of each family.
 const SEGMENTS_MAX: usize = 64;
 const TRAIN_BYTES_MAX: usize = 65_487;
 
-/// How long datagrams are sent singly after the kernel has refused a train and taken its parts.
+/// How long datagrams are sent singly after the kernel has refused a batch and taken its parts.
 const SINGLY_TIME: Duration = Duration::from_secs(10);
 
-/// Trains that a socket holds in the core's buffers. Further ones are copied, so that a socket that nobody
+/// Batches that a socket holds in the core's buffers. Further ones are copied, so that a socket that nobody
 /// reads leaves buffers to others; a turn later it stops receiving, until fewer than [`RESUME_BELOW`] are left.
 const UNREAD_MAX: usize = 48;
 const RESUME_BELOW: usize = 24;
 
-/// Most trains that wait for their reader when another core forwards one.
+/// Most batches that wait for their reader when another core forwards one.
 const FORWARDED_MAX: usize = 64;
 
 /// The UDP sockets of one core.
@@ -48,14 +48,14 @@ pub(crate) struct DatagramTable {
     slab: Slab<DatagramEntry>,
     /// Sockets without a pending receive.
     to_receive: Vec<SocketKey>,
-    /// Sockets that had [`UNREAD_MAX`] trains or more at a receive of the last turn.
+    /// Sockets that had [`UNREAD_MAX`] batches or more at a receive of the last turn.
     unread: Vec<SocketKey>,
-    /// Sockets whose waiting trains start to be sent at the end of the turn.
+    /// Sockets whose waiting batches start to be sent at the end of the turn.
     to_send: Vec<SocketKey>,
-    /// Trains that the driver sends, by slot.
+    /// Batches that the driver sends, by slot.
     sending: Vec<Option<(SocketKey, Outgoing)>>,
     vacant: Vec<u32>,
-    /// Memory of sent trains. Boxed, because the kernel has pointers into those in use.
+    /// Memory of sent batches. Boxed, because the kernel has pointers into those in use.
     #[allow(
         clippy::vec_box,
         reason = "a box moves from here to a train that is sent and back"
@@ -65,10 +65,10 @@ pub(crate) struct DatagramTable {
     contents: Vec<Vec<u8>>,
 }
 
-/// A train that waits or is being sent.
+/// A batch that waits or is being sent.
 struct Outgoing {
     train: Box<SentTrain>,
-    /// It is a part of a train that the kernel has refused.
+    /// It is a part of a batch that the kernel has refused.
     was_refused: bool,
 }
 
@@ -80,7 +80,7 @@ struct DatagramEntry {
     is_receiving: bool,
     /// It receives nothing until its reader has read.
     is_paused: bool,
-    /// What the kernel had dropped at the last receive.
+    /// The number of datagrams that the kernel had dropped at the last receive.
     dropped: u32,
     waiting: VecDeque<Outgoing>,
     /// It is in the list of sockets to send.
@@ -90,7 +90,7 @@ struct DatagramEntry {
     unsent_bytes: usize,
     writer: Option<Waker>,
     wake_at: usize,
-    /// Until then, trains are sent singly.
+    /// Until then, batches are sent singly.
     singly_until: Option<Instant>,
     /// The handle was dropped.
     is_closing: bool,
@@ -130,7 +130,7 @@ impl DatagramTable {
             .expect("a handle refers to a live socket")
     }
 
-    /// A train, in the memory of an earlier one.
+    /// A batch, in the memory of an earlier one.
     fn train(&mut self, destination: Destination, content: Vec<u8>) -> Box<SentTrain> {
         match self.free.pop() {
             Some(mut train) => {
@@ -148,7 +148,7 @@ impl DatagramTable {
         copy
     }
 
-    /// Adds a train to those that wait.
+    /// Adds a batch to those that wait.
     fn queue(&mut self, key: SocketKey, destination: Destination, content: Vec<u8>) {
         let train = self.train(destination, content);
         let entry = self.entry(key);
@@ -160,7 +160,7 @@ impl DatagramTable {
         self.list(key);
     }
 
-    /// Puts the datagrams of a train that the kernel has refused before all that wait.
+    /// Puts the datagrams of a batch that the kernel has refused before all that wait.
     fn queue_singly(&mut self, key: SocketKey, refused: Box<SentTrain>) {
         let destination = Destination {
             segment_bytes: None,
@@ -179,7 +179,7 @@ impl DatagramTable {
         self.list(key);
     }
 
-    /// Lists a socket that has trains to send, unless as many are in flight as may be.
+    /// Lists a socket that has batches to send, unless as many are in flight as may be.
     fn list(&mut self, key: SocketKey) {
         let entry = self.entry(key);
         let may_send = !entry.waiting.is_empty() && entry.in_flight < IN_FLIGHT_MAX;
@@ -188,7 +188,7 @@ impl DatagramTable {
         }
     }
 
-    /// Keeps the memory of a train.
+    /// Keeps the memory of a batch.
     fn recycle(&mut self, mut train: Box<SentTrain>) {
         self.keep(mem::take(&mut train.content));
         if self.free.len() < FREE_MAX {
@@ -421,7 +421,7 @@ impl Sockets<'_> {
 
     fn start_receives_of_datagrams(&mut self) {
         let table = &mut *self.table;
-        // Without a buffer they wait until a train is dropped, which happens within a turn.
+        // Without a buffer they wait until a batch is dropped, which happens within a turn.
         if !table.driver.has_datagram_buffers() {
             return;
         }
@@ -538,7 +538,7 @@ impl Sockets<'_> {
                 counters.trains_sent.add(1);
                 counters.datagrams_sent.add(count);
                 counters.sent_bytes.add(bytes as u64);
-                // So the train was refused for being one, and not for its addresses.
+                // So the batch was refused for being one, and not for its addresses.
                 if was_refused {
                     entry.singly_until = Some(self.core.clock.now() + SINGLY_TIME);
                 }
@@ -557,7 +557,7 @@ impl Sockets<'_> {
         self.remove_datagrams_if_done(key);
     }
 
-    /// Takes a train that another core has received.
+    /// Takes a batch that another core has received.
     pub(crate) fn take_forwarded(&mut self, forwarded: Forwarded) {
         let (local, train) = forwarded.into_train();
         let datagrams = &mut self.table.datagrams;

@@ -1,7 +1,7 @@
-//! UDP sockets: trains of datagrams, received and sent.
+//! UDP sockets: batches of datagrams, received and sent.
 //!
-//! A train is what the kernel moves at once: datagrams of one sender (GRO) or to one receiver (GSO), all of the
-//! same size except the last, which may be shorter.
+//! A batch ([`Train`]) is the unit that the kernel moves at once: datagrams of one sender (GRO) or to one receiver
+//! (GSO), all of the same size except the last, which may be shorter.
 
 use std::future::poll_fn;
 use std::io;
@@ -177,7 +177,7 @@ impl Train {
         }
     }
 
-    /// The datagrams one by one; a train without bytes is one empty datagram.
+    /// The datagrams one by one; a batch without bytes is one empty datagram.
     pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         let bytes = self.bytes();
         let empty = bytes.is_empty().then_some(&[][..]);
@@ -218,7 +218,7 @@ pub struct Datagrams {
     /// The ECN bits of all datagrams.
     pub ecn: Option<Ecn>,
     /// All datagrams, one behind the other. The kernel sends at most 64 of them, and 65,487 bytes, at once;
-    /// more are sent as several trains.
+    /// more are sent as several batches.
     pub content: Vec<u8>,
     /// Bytes of each datagram but the last; `None` for a single datagram.
     pub segment_bytes: Option<u16>,
@@ -246,7 +246,7 @@ impl DatagramSocket {
         self.local
     }
 
-    /// The next train. For one task at a time.
+    /// The next batch. For one task at a time.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Train> {
         core::with(|core| core.sockets().poll_receive_train(self.key, Some(cx)))
     }
@@ -267,7 +267,7 @@ impl DatagramSocket {
     }
 
     /// Queues datagrams, which are sent at the end of the turn. Those that the kernel refuses count as lost; a
-    /// train that it refuses is sent singly, and for a while later ones as well.
+    /// batch that it refuses is sent singly, and for a while later ones as well.
     pub fn send(&self, datagrams: Datagrams) {
         core::with(|core| core.sockets().send_datagrams(self.key, datagrams));
     }
@@ -294,7 +294,7 @@ impl DatagramSocket {
         poll_fn(|cx| self.poll_send_room(cx, below)).await;
     }
 
-    /// Gives datagrams of a train, by their numbers, to the socket of another core that has the same local
+    /// Gives datagrams of a batch, by their numbers, to the socket of another core that has the same local
     /// address. False if that core has ended or has many of them already: then they are lost. They are also
     /// lost if that core has no such socket, or its reader is slow.
     pub fn forward(&self, core: usize, train: &Train, datagrams: Range<usize>) -> bool {
@@ -309,7 +309,7 @@ impl Drop for DatagramSocket {
     }
 }
 
-/// A train on its way to another core.
+/// A batch on its way to another core.
 pub(crate) struct Forwarded {
     /// Of the socket.
     local: SocketAddr,
@@ -325,7 +325,7 @@ struct ForwardedTrain {
 }
 
 impl Forwarded {
-    /// With some bytes of a train.
+    /// With some bytes of a batch.
     pub(super) fn new(local: SocketAddr, train: &Train, content: &[u8]) -> Forwarded {
         Forwarded {
             local,
@@ -344,7 +344,7 @@ impl Forwarded {
         self.train.content.len()
     }
 
-    /// The address of the socket, and the train.
+    /// The address of the socket, and the batch.
     pub(super) fn into_train(self) -> (SocketAddr, Train) {
         let ForwardedTrain {
             content,

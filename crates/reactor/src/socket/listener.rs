@@ -126,7 +126,7 @@ impl Listener {
         &self.address
     }
 
-    /// From now on attempts to connect over TCP are not answered, and those to a unix socket fail. Connections that wait
+    /// From now on attempts to connect over TCP get no reply, and those to a unix socket fail. Connections that wait
     /// can still be accepted, so that none is reset when the listener is dropped.
     pub fn refuse_new(&self) {
         core::with(|core| {
@@ -187,7 +187,7 @@ impl Drop for Listener {
     }
 }
 
-/// What accepting has come to.
+/// The result of accepting.
 enum Accepted {
     Socket(Socket),
     /// A connection waits, and the core has as many sockets as it may.

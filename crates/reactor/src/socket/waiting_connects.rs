@@ -78,7 +78,7 @@ impl WaitingConnects {
     }
 }
 
-/// A place among those that wait. Dropping it gives it up.
+/// An entry in the queue of those that wait. Dropping it leaves the queue.
 struct Place(u64);
 
 impl Place {

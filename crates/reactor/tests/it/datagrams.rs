@@ -1,4 +1,4 @@
-//! UDP sockets: trains, addresses, ECN, and what goes wrong with datagrams.
+//! UDP sockets: batches, addresses, ECN, and faults of datagrams.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,7 +204,7 @@ fn a_socket_for_both_families_shows_ipv4_addresses_as_such() {
     on_both_drivers(|| async {
         let both = DatagramSocket::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
         let (four, port) = (loopback(), both.local().port());
-        // Another address of this machine than the kernel would choose for the answer.
+        // Another address of this machine than the kernel would choose for the reply.
         let address = IpAddr::from([127, 0, 0, 9]);
         four.send(Datagrams {
             ecn: Some(Ecn::Ect0),
@@ -318,7 +318,7 @@ fn a_reader_that_is_slower_than_its_sender_bounds_what_is_received() {
             drop(train);
             read += 1;
             waiting_max = waiting_max.max(counters().trains_received - read);
-            // What comes meanwhile is received in the next turn.
+            // Datagrams that arrive meanwhile are received in the next turn.
             if read < 400 {
                 thread::sleep(Duration::from_micros(500));
                 yield_now().await;

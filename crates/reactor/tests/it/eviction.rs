@@ -26,7 +26,7 @@ fn at_the_limit(body: impl AsyncFn()) {
     }
 }
 
-/// What happened to the parked sockets, by their tags. After the first eviction it sends these bytes.
+/// The ends of the parked sockets, by their tags. After the first eviction it sends these bytes.
 #[derive(Default)]
 struct Ends {
     causes: RefCell<Vec<(u64, bool)>>,

@@ -12,7 +12,7 @@ use blitz_reactor::{
 
 use crate::{anywhere, config, listen, on_both_drivers, pattern};
 
-/// Receives and keeps slices until not even rations are left.
+/// Receives and keeps slices until not even small receives are left.
 async fn receive_until_exhausted(holder: &Socket) -> Vec<Slice> {
     let mut held = Vec::new();
     loop {
@@ -186,8 +186,8 @@ fn a_thousand_stalled_connections_leave_room_for_a_new_one() {
     });
 }
 
-/// The same when each connection has forwarded bytes to a peer that does not read, as in a gateway: rations
-/// come from a reserve.
+/// The same when each connection has forwarded bytes to a peer that does not read, as in a gateway: small receives come
+/// from a reserve.
 #[test]
 fn stalled_connections_of_a_gateway_leave_room_for_a_new_one() {
     on_both_drivers(|| async {
@@ -212,8 +212,8 @@ fn stalled_connections_of_a_gateway_leave_room_for_a_new_one() {
     });
 }
 
-/// Receives that were started with much free memory complete with little: then sockets receive rations only,
-/// and a new connection is served.
+/// Receives that were started with much free memory complete with little: then sockets have small receives only, and a
+/// new connection is served.
 #[test]
 fn a_burst_on_waiting_connections_leaves_room_for_a_new_one() {
     on_both_drivers(|| async {

@@ -170,7 +170,8 @@ fn receives_are_not_large_while_memory_is_scarce() {
     });
 }
 
-/// What has arrived stays readable when no large buffer is free, which epoll does not report again.
+/// Bytes that have arrived stay readable when no large buffer is free, which epoll does not report
+/// again.
 #[test]
 fn a_receive_that_finds_no_large_buffer_is_followed_by_usual_ones() {
     on_both_drivers(|| async {

@@ -40,7 +40,7 @@ fn io_uring_that_is_chosen_and_would_kill_is_an_error() {
     }
 }
 
-/// Docker's profile: the kernel answers EPERM.
+/// Docker's profile: the kernel returns EPERM.
 #[test]
 fn filters_that_do_not_kill_are_left_to_the_driver() {
     let ran = run_filtered(
@@ -125,7 +125,7 @@ fn a_process_with_a_filter() {
     println!("outcome: served");
 }
 
-/// Answers the system call `call` of this thread, and of those that it starts, with `action`.
+/// Applies `action` to the system call `call` of this thread, and of those that it starts.
 fn install(call: u32, action: u32) {
     let instruction = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,

@@ -28,7 +28,7 @@ const NEWEST: u8 = 0x80;
 /// Bytes of the frame header before a length of one byte, or of two.
 const LENGTH_AT: usize = 1;
 
-/// What is left to insert for a client.
+/// The insertions that are left for a client.
 pub(super) struct Dynamic {
     random: Random,
     /// The stream of instructions, once `h3` has opened it.

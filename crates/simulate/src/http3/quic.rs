@@ -21,7 +21,7 @@ use super::dynamic::Dynamic;
 use crate::ledger::Pulse;
 use crate::random::Random;
 
-/// Datagrams of one train.
+/// Datagrams of one batch.
 const SEGMENTS_MAX: usize = 10;
 
 /// Bytes of a connection ID.
@@ -421,7 +421,7 @@ fn endpoint(random: &mut Random) -> Endpoint {
     Endpoint::new(Arc::new(config), None, true, None)
 }
 
-/// Sends the datagrams of a train.
+/// Sends the datagrams of a batch.
 fn send(socket: &PeerSocket, transmit: &Transmit, content: &[u8]) {
     let content = &content[..transmit.size];
     let ecn = transmit.ecn.map_or(0, |ecn| ecn as u8);

@@ -16,7 +16,7 @@ pub(super) struct Both {
     receive: Receiver,
 }
 
-/// What the client sends on a stream. Dropping it resets what has not ended.
+/// The client's side of a stream, on which it sends. Dropping it resets a message that has not ended.
 pub(super) struct Sender {
     quic: Quic,
     id: StreamId,
@@ -41,7 +41,7 @@ impl Writing {
     }
 }
 
-/// What the gateway sends on a stream. Dropping it stops what has not ended.
+/// The gateway's side of a stream. Dropping it stops a message that has not ended.
 pub(super) struct Receiver {
     quic: Quic,
     id: StreamId,
@@ -105,7 +105,7 @@ impl quic::OpenStreams<Bytes> for Quic {
 }
 
 impl Quic {
-    /// What is written instead of a request's head.
+    /// The bytes that are written instead of a request's head.
     fn refer(&self, head: WriteBuf<Bytes>) -> Writing {
         let mut head = Some(head);
         let referring = self.dynamic(|dynamic| Some(dynamic.refer(self, head.take()?)));
@@ -200,7 +200,7 @@ impl quic::SendStream<Bytes> for Sender {
     fn reset(&mut self, code: u64) {
         self.has_ended = true;
         let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
-        // What the gateway has stopped or has received completely is not reset.
+        // A stream that the gateway has stopped or has received completely is not reset.
         let _ = self.quic.with(|quic| quic.send_stream(self.id).reset(code));
     }
 
@@ -278,7 +278,7 @@ impl quic::RecvStream for Receiver {
     fn stop_sending(&mut self, code: u64) {
         self.has_ended = true;
         let code = VarInt::from_u64(code).unwrap_or(VarInt::MAX);
-        // What has ended is not stopped.
+        // A stream that has ended is not stopped.
         let _ = self.quic.with(|quic| quic.recv_stream(self.id).stop(code));
     }
 

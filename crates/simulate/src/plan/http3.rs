@@ -211,7 +211,7 @@ fn network(random: &mut Random, conditions: &mut Conditions) {
     let per_mille = |random: &mut Random, max: u64| random.within(0..=max) as u16;
     conditions.datagram_delay_us = range(random, 10..=delay_max_us);
     if random.chance(300) {
-        // Nothing changes its place.
+        // No datagram overtakes another.
         let delay = *conditions.datagram_delay_us.end();
         conditions.datagram_delay_us = delay..=delay;
     }

@@ -26,14 +26,14 @@ const IDLE_CONNECTIONS: usize = 8_192;
 /// The configurations of a run, from the first to the last.
 #[derive(Debug, Clone)]
 pub(crate) struct Reloads {
-    /// What the gateway begins with.
+    /// The first targets of the gateway.
     pub(crate) first: Vec<usize>,
     pub(crate) then: Vec<Configuration>,
     /// The upstream of a client that sends one request after the other: all of them use the same connection.
     pub(crate) steady: Option<usize>,
 }
 
-/// What the gateway changes to.
+/// A configuration that the gateway changes to.
 #[derive(Debug, Clone)]
 pub(crate) struct Configuration {
     /// From the start of the clients.

@@ -19,7 +19,8 @@ pub(super) struct Account {
     window: i64,
     owed: u32,
     pub(super) initial: i64,
-    /// What each SETTINGS frame that is not yet acknowledged takes from the windows of streams.
+    /// The bytes by which each SETTINGS frame that is not yet acknowledged reduces the windows of
+    /// streams.
     unacknowledged: VecDeque<i64>,
     /// The initial window that was announced last.
     announced: i64,

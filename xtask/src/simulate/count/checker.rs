@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread;
 
 use super::profile::{Place, Profile, add};
+use crate::dist::PROFILE;
 
 /// The counts of a request.
 pub(super) const NAMES: [&str; 6] = [
@@ -92,7 +93,11 @@ impl Checker {
         let built = Command::new(env!("CARGO"))
             .args([
                 "build",
-                "--release",
+                "--profile",
+                PROFILE,
+                // Revisions that have no such profile build their releases so.
+                "--config",
+                "profile.dist.inherits=\"release\"",
                 "--quiet",
                 "--package",
                 "blitz-simulate",
@@ -104,7 +109,7 @@ impl Checker {
             return Err("the checker does not build".to_owned());
         }
         Ok(Checker {
-            program: target.join("release/blitz-simulate"),
+            program: target.join(PROFILE).join("blitz-simulate"),
         })
     }
 

@@ -1,4 +1,4 @@
-//! What callgrind has written: the instructions of each function, by source file, and the calls of some functions.
+//! The output of callgrind: the instructions of each function, by source file, and the calls of some functions.
 
 use std::collections::HashMap;
 use std::hash::Hash;

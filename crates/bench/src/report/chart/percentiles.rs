@@ -122,12 +122,12 @@ fn latency_scale(carried: &[&NamedDistribution], scale: LatencyScale) -> Option<
     })
 }
 
-/// The place of a percentile: 1 for 0.9, 2 for 0.99.
+/// The position of a percentile: 1 for 0.9, 2 for 0.99.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
 
-/// The place of the last percentile that the samples carry: ten of them lie beyond it.
+/// The position of the last percentile that the samples carry: ten of them lie beyond it.
 fn nines_carried(distribution: &Distribution) -> f64 {
     (distribution.count as f64 / 10.0).max(1.0).log10()
 }

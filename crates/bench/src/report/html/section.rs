@@ -1,4 +1,4 @@
-//! A section of a page: its answers, its charts, the tables behind them, and the systems.
+//! A section of a page: its conclusions, its charts, the tables behind them, and the systems.
 
 use std::fmt::Write;
 

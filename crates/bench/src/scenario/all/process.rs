@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A benchmark that takes longer hangs.
 const STEP_MAX: Duration = Duration::from_secs(6 * 3600);
 
-/// What `blitz bench` prints when a goal is missed, as the last line of its errors.
+/// The last line of the errors of `blitz bench` when a goal is missed.
 const GOAL_MISSED: &str = "a goal is missed";
 
 /// Starts benchmarks.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The longest time of a step: a year.
 const SECONDS_MAX: f64 = 365.0 * 24.0 * 60.0 * 60.0;
 
-/// What a run belongs to. Results of another revision, binary or plan are not continued.
+/// The identity of a run. Results of another revision, binary or plan are not continued.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Key {
     pub(super) revision: String,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::size::ContentSize;
 use crate::peer::CONTENT_FOLDER;
 
-/// A prime number of bytes: a block at a wrong place differs, whatever power of two its size is.
+/// A prime number of bytes: a block at a wrong offset differs, whatever power of two its size is.
 const PATTERN_BYTES: usize = 262_139;
 /// Where the contents of uploads and the files of nginx repeat.
 const LINE_BYTES: usize = 64;

@@ -39,7 +39,7 @@ const RATE_CELLS: &[Cell] = &[
 /// The panels of the curves.
 const PERCENTILES: [(&str, Figure); 3] = [("p50", P50), ("p99", P99), ("p99.9", P999)];
 
-/// What all runs have shown.
+/// The findings of all runs.
 pub(super) struct Findings<'a>(&'a [MeasuredGroup]);
 
 impl<'a> Findings<'a> {

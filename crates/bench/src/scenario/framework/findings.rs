@@ -36,7 +36,7 @@ const CELLS: &[Cell] = &[
 /// The parts whose cost is compared in words.
 const COMPARED: [Group; 4] = [Group::Latency, Group::Requests, Group::One, Group::Churn];
 
-/// What all runs have shown.
+/// The findings of all runs.
 pub(super) struct Findings {
     pub(super) measured: Vec<(Group, Measured)>,
     pub(super) in_process: Option<InProcess>,

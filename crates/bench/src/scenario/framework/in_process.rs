@@ -9,7 +9,7 @@ use crate::output;
 use crate::process::{SERVER_CORE, output_within};
 use crate::programs::{Example, Programs};
 
-/// What one process may take.
+/// The time limit of one process.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// Nanoseconds of one call, as the example prints them.

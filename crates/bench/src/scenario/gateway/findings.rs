@@ -37,7 +37,7 @@ const CELLS: &[Cell] = &[
     Cell::RESIDENT,
 ];
 
-/// What all runs have shown.
+/// The findings of all runs.
 pub(super) struct Findings<'a>(&'a [OnProtocol]);
 
 impl<'a> Findings<'a> {

@@ -143,7 +143,7 @@ fn added_table(cases: &[&Measured]) -> Table {
     }
 }
 
-/// What each proxy adds, against the number of clients.
+/// The time that each proxy adds, against the number of clients.
 fn added_curves(cases: &[(u32, &Measured)]) -> CurveSet {
     let panels = ADDED.map(|(figure, title)| {
         let curves = PROXIES.into_iter().map(|proxy| Curve {
@@ -186,7 +186,7 @@ fn point(clients: u32, added: Option<Median>) -> CurvePoint {
     }
 }
 
-/// What the proxies add, in one sentence, and how the event loops compare with the others.
+/// The time that the proxies add, in one sentence, and how the event loops compare with the others.
 fn conclusions(case: &Measured) -> Vec<Conclusion> {
     let added = PROXIES.into_iter().filter_map(|proxy| {
         let added = added_us(case, proxy, &P50)?;

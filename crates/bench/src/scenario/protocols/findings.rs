@@ -13,7 +13,7 @@ use crate::study::{
 const QUESTION: &str = "Which version of HTTP answers more requests in a second, for a new client and for one that has \
                         been connected for a while?";
 
-/// What all runs have shown.
+/// The findings of all runs.
 pub(super) struct Findings<'a>(&'a [OnNetwork]);
 
 impl<'a> Findings<'a> {
@@ -167,7 +167,7 @@ fn verdict(series: &Series, name: &str) -> Conclusion {
     )
 }
 
-/// What the cited comparison has seen, with its own clients.
+/// The result of the cited comparison, which had its own clients.
 fn claim(series: &Series, name: &str) -> Option<String> {
     let (http3, http2) = (Client::GoHttp3.name(), Client::GoHttp2.name());
     let figure = &series.workload.figure;
@@ -181,7 +181,7 @@ fn claim(series: &Series, name: &str) -> Option<String> {
     ))
 }
 
-/// What the connections of a cold client do to the comparison.
+/// The effect of a cold client's connections on the comparison.
 fn explanation(series: &Series, name: &str) -> Conclusion {
     let text = match series.http3_to(Client::Http2Dialing) {
         Some(comparison) => format!(
@@ -230,7 +230,7 @@ fn section_of(network: &OnNetwork, mode: Mode, version: &str) -> Section {
     section
 }
 
-/// What the links do to a comparison of TCP with QUIC.
+/// The effect of the links on a comparison of TCP with QUIC.
 fn congestion_text(network: &OnNetwork) -> Option<String> {
     match (network.tcp.as_str(), network.obstacle()) {
         ("", _) => None,
@@ -297,7 +297,7 @@ mod tests {
     use crate::load_result::LoadResult;
     use crate::study::{Measured, MeasuredSubject, Run, Watch};
 
-    /// Seven rounds in which a client answers so many requests per second, with a little noise.
+    /// Seven rounds in which a client gets so many responses per second, with a little noise.
     fn rounds(rate: f64) -> Vec<Run> {
         let noise = [1.0, 0.99, 1.01, 1.0, 0.98, 1.02, 1.0];
         let runs = noise.iter().map(|factor| {

@@ -75,7 +75,7 @@ impl OnNetwork {
 /// That of QUIC in Blitz.
 const OF_QUIC: &str = "cubic";
 
-/// What the rows say if TCP and QUIC have different congestion controls. Then their comparison has no verdict.
+/// The note in the rows if TCP and QUIC have different congestion controls. Then their comparison has no verdict.
 pub(super) fn congestion_note(tcp: &str) -> Option<String> {
     let is_other = !tcp.is_empty() && tcp != OF_QUIC;
     is_other.then(|| format!("TCP: {tcp}, QUIC: {OF_QUIC}"))

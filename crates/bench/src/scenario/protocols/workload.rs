@@ -8,7 +8,7 @@ use crate::study::{
     Subject, Version, WHOLE_TIME, Watched,
 };
 
-/// What a client requests.
+/// The requests of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Workload {
     pub(super) name: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Workload {
     pub(super) may_fail: bool,
     /// Whether it runs over links without `--only`.
     pub(super) is_usual_over_links: bool,
-    /// What differs over links.
+    /// The differences over links.
     on_links: OnLinks,
 }
 
@@ -212,7 +212,7 @@ pub(super) const WORKLOADS: &[Workload] = &[
         paths: Paths::Sizes(&[(61_440, 1), (40_960, 12), (15_360, 25), (4_096, 32)]),
         requests: 70,
         in_flight: 70,
-        // What browsers open to a host.
+        // As many as browsers open to a host.
         http1_connections: Some(6),
         modes: &[Mode::Cold],
         figure: WHOLE_TIME,
@@ -437,7 +437,7 @@ impl Workload {
         clients
     }
 
-    /// What Go's clients support.
+    /// Whether Go's clients support it: one path and no flags.
     fn has_one_path(&self) -> bool {
         self.flags.is_empty() && matches!(self.paths, Paths::Fixed([_]))
     }

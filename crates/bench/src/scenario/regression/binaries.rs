@@ -211,7 +211,7 @@ fn start(
     Server::start_pinned(name, core, &command, address)
 }
 
-/// What a binary says about its version. The error is a reason for people.
+/// The version that a binary prints. The error is a reason for people.
 fn revision(binary: &Path) -> Result<String, String> {
     let shown = binary.display();
     let output = Command::new(binary).arg("--version").output();

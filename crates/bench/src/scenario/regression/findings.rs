@@ -117,7 +117,7 @@ impl<'a> Findings<'a> {
         conclusions
     }
 
-    /// What other programs say about the machine.
+    /// The verdict of other programs about the machine.
     fn controls(&self) -> Option<Conclusion> {
         let found = self.comparison.with(Finding::ControlChanged);
         let most = found.first()?;

@@ -26,7 +26,7 @@ pub(super) struct Compared {
     pub(super) finding: Finding,
 }
 
-/// What a comparison shows.
+/// The finding of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Significantly worse, by more than the threshold.

@@ -19,7 +19,7 @@ pub(super) struct Saved {
     pub(super) processor: Option<String>,
     /// Why its figures prove nothing; empty for a valid result.
     pub(super) invalid: Vec<String>,
-    /// What makes loads of the generator the same: names and values. Empty for other results.
+    /// The facts in which loads of the generator must agree: names and values. Empty for other results.
     pub(super) load: Vec<(&'static str, String)>,
     pub(super) series: Vec<Series>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Series {
     pub(super) values: Vec<f64>,
 }
 
-/// What makes figures of two results the same.
+/// The identity of a figure in two results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     /// The load.

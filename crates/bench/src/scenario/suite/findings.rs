@@ -25,7 +25,7 @@ const CELLS: &[Cell] = &[
 const CAPACITY: &[Figure] = &[REQUESTS_PER_SECOND, SERVER_US];
 const LATENCY: &[Figure] = &[P50, P99, P999, SERVER_US];
 
-/// What all runs have shown.
+/// The findings of all runs.
 pub(super) struct Findings<'a> {
     pub(super) plan: &'a Plan,
     pub(super) capacity: &'a [Measured],

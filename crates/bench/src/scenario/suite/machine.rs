@@ -1,4 +1,4 @@
-//! What to look at first if figures are lower than expected: facts of the machine, and remedies.
+//! The first facts to check if figures are lower than expected: facts of the machine, and remedies.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ const PORTS: [u16; 2] = [8080, 8443];
 pub(super) struct MachineFacts {
     settings: Vec<(String, String)>,
     advice: Vec<String>,
-    /// What `--tune` has changed, in words.
+    /// The changes that `--tune` has made, in words.
     pub(super) changes: Vec<String>,
     memory: Option<(f64, f64)>,
     io_uring: Option<String>,

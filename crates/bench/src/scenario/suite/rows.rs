@@ -11,7 +11,7 @@ use crate::study::{Case, Length, Load, Requests, Subject, Version};
 pub(super) struct Row {
     pub(super) path: &'static str,
     pub(super) version: Version,
-    /// Whether nginx and HAProxy answer the same.
+    /// Whether nginx and HAProxy send the same response.
     pub(super) has_peers: bool,
     /// Whether it is measured at a constant rate as well.
     pub(super) has_latency: bool,

@@ -120,7 +120,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The servers that answer a row.
+    /// The servers that are measured in a row.
     pub(super) fn servers(&self, row: &Row) -> Vec<&RunningServer> {
         let has_tls = row.version != Version::Http1;
         let answers = |server: &&RunningServer| {
@@ -130,7 +130,7 @@ impl Stage {
         self.servers.iter().filter(answers).collect()
     }
 
-    /// The servers that cannot answer a row with peers, with the reasons.
+    /// The servers that cannot be measured in a row with peers, with the reasons.
     pub(super) fn not_run(&self, row: &Row) -> Vec<NotRun> {
         if !row.has_peers {
             return Vec::new();

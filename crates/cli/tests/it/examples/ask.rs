@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -30,6 +30,8 @@ pub(super) enum Version {
 /// The listeners, and whom clients trust.
 pub(super) struct Place {
     pub(super) plain: SocketAddr,
+    /// Whether connections in clear text begin with a PROXY header.
+    pub(super) is_proxied: bool,
     pub(super) secure: Option<(SocketAddr, Arc<ClientConfig>)>,
 }
 
@@ -128,7 +130,12 @@ pub(super) fn block_on<F: Future>(client: F) -> F::Output {
 pub(super) async fn ask(place: &Place, version: Version, row: &Row) -> Answer {
     let host = row.url.host().unwrap();
     if row.url.scheme_str() != Some("https") {
-        let stream = TcpStream::connect(place.plain).await.unwrap();
+        let mut stream = TcpStream::connect(place.plain).await.unwrap();
+        if place.is_proxied {
+            let client = row.option("from").unwrap_or("192.0.2.1");
+            let header = format!("PROXY TCP4 {client} 192.0.2.2 4660 80\r\n");
+            stream.write_all(header.as_bytes()).await.unwrap();
+        }
         return over_stream(stream, version, request(row, version)).await;
     }
     let (address, config) = place.secure.as_ref().expect("a listener with TLS");

@@ -128,7 +128,7 @@ pub(super) fn examples() -> Vec<Example> {
     examples
 }
 
-/// The fenced blocks that have a kind.
+/// The fenced blocks; the kind of some is empty.
 pub(super) fn blocks(text: &str) -> Vec<Block> {
     let (mut blocks, mut title) = (Vec::new(), "");
     let mut lines = text.lines();
@@ -141,13 +141,11 @@ pub(super) fn blocks(text: &str) -> Vec<Block> {
         };
         let content = lines.by_ref().take_while(|line| *line != "```");
         let text: String = content.map(|line| format!("{line}\n")).collect();
-        if !kind.is_empty() {
-            blocks.push(Block {
-                title: title.to_owned(),
-                kind: kind.to_owned(),
-                text,
-            });
-        }
+        blocks.push(Block {
+            title: title.to_owned(),
+            kind: kind.to_owned(),
+            text,
+        });
     }
     blocks
 }

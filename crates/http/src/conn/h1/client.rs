@@ -47,13 +47,13 @@ pub(crate) struct Client {
     is_heard: bool,
     /// When the wait for the final head began: with the request or the last 102.
     wait_start: Option<Instant>,
-    /// What the machine's time is counted from.
+    /// The start of the machine's time.
     clock_start: Option<Instant>,
     /// How the connection ended, until that is passed to its lease.
     end: Option<End>,
 }
 
-/// What takes a connection back after its exchange.
+/// The owner, which takes a connection back after its exchange.
 #[derive(Default)]
 enum Owner {
     /// Nothing: it closes.
@@ -64,7 +64,7 @@ enum Owner {
     Handles(Rc<Waiters>),
 }
 
-/// What becomes of a connection after its exchange.
+/// The fate of a connection after its exchange.
 enum End {
     /// Another request may use it, within the time that the server keeps it open.
     Reusable(Transport, IdleLimit),
@@ -428,7 +428,7 @@ impl Driver<Client> {
             socket.expect_to_send_first();
         }
         self.exchange.begin_body(BodyLength::Unknown);
-        // Trailers have no place behind a length.
+        // No trailers can follow content with a length.
         let has_content = match length {
             BodyLength::Empty | BodyLength::Known(0) | BodyLength::NothingButTrailers => false,
             BodyLength::Known(_) | BodyLength::Unknown => true,
@@ -554,7 +554,7 @@ impl Driver<Client> {
         }
     }
 
-    /// What it means that the connection ended instead of a response head.
+    /// The error when the connection ended instead of a response head.
     fn response_ended(&mut self, is_reset: bool) -> ClientError {
         if let Some(error) = self.socket.as_ref().and_then(Transport::failure) {
             return ClientError::Tls(error);

@@ -60,10 +60,10 @@ pub(crate) trait Role: Sized {
     fn send_failed(driver: &mut Driver<Self>);
 }
 
-/// What one step of the machine yields.
+/// The result of one step of the machine.
 pub(super) enum Step {
     NeedMore,
-    /// What is left is for the next exchange, or undecided.
+    /// The rest of the input is for the next exchange, or undecided.
     Paused,
     Head(BodyLength),
     Data(Slice),

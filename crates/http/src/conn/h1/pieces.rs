@@ -29,7 +29,7 @@ fn received<R: Role>(role: R, pieces: &[&[u8]]) -> Driver<R> {
     driver
 }
 
-/// What happens until more bytes are wanted.
+/// The events until more bytes are wanted.
 fn events<R: Role>(
     mut driver: Driver<R>,
     head: impl Fn(&mut Driver<R>, BodyLength, &mut String),
@@ -53,7 +53,7 @@ fn events<R: Role>(
                 answer(&mut driver);
             }
             Ok(Step::NeedMore | Step::Paused) => {
-                // What follows an upgrade or the last exchange stays, and nothing else.
+                // Only bytes behind an upgrade or the last exchange stay.
                 let _ = write!(text, "{} left", driver.input.bytes());
                 return text;
             }
@@ -62,7 +62,7 @@ fn events<R: Role>(
     }
 }
 
-/// Answers the request, unless that would be a tunnel, so that the next one can come.
+/// Responds to the request, unless that would be a tunnel, so that the next one can come.
 fn answer(driver: &mut Driver<Server>) {
     driver.exchange.receiving.body = Body::Done;
     if !driver.role.machine.upgrade_requested() {

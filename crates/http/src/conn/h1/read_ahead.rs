@@ -18,7 +18,7 @@ impl Driver<Server> {
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
         let bytes_max = self.role.options.limits.pipelined_bytes_max;
         if self.input.is_empty() {
-            // What closed the window was taken since.
+            // The bytes that closed the window were taken since.
             match self.exchange.receiving.body {
                 Body::Done => self.restore_window(),
                 _ => self.widen_window(),

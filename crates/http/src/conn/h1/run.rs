@@ -26,7 +26,7 @@ use crate::transport::Transport;
 /// Requests run before the connection yields to other tasks.
 const BURST_REQUESTS_MAX: u32 = 16;
 
-/// What happens to the connection next.
+/// The next state of the connection.
 pub(crate) enum Disposition {
     /// It is idle and can be parked.
     Park(Transport),
@@ -94,7 +94,7 @@ pub(crate) async fn run_exchanges<S: Service>(
     }
 }
 
-/// What came instead of, or as, the next request.
+/// The event that came instead of, or as, the next request.
 pub(super) enum Arrived {
     Request(Pooled<RequestHead>, BodyLength),
     /// A request that continues with HTTP/2.
@@ -105,7 +105,7 @@ pub(super) enum Arrived {
     Refused(Refusal),
 }
 
-/// What follows an exchange on its connection.
+/// The next step of a connection after an exchange.
 enum Next {
     Request,
     Idle(Transport),
@@ -328,7 +328,7 @@ impl Driver<Server> {
             return self.finish();
         }
         self.detach_handles();
-        // What waits in the socket itself brings it back from being parked at once.
+        // Bytes that wait in the socket itself wake the parked connection at once.
         if !is_drained {
             return Next::Request;
         }

@@ -18,12 +18,12 @@ pub(crate) struct Switch {
     pub(crate) transport: Transport,
     pub(crate) request: Pooled<RequestHead>,
     pub(crate) settings: UpgradeSettings,
-    /// What came after the request.
+    /// The bytes behind the request.
     pub(crate) input: Input,
 }
 
 impl Driver<Server> {
-    /// Switches to HTTP/2 if the listener allows it, or has the request answered over HTTP/1.1.
+    /// Switches to HTTP/2 if the listener allows it, or has the response sent over HTTP/1.1.
     #[cold]
     pub(super) fn try_switch(
         &mut self,

@@ -43,7 +43,7 @@ pub(crate) struct Client {
     window_used_up: Option<(Instant, u64)>,
     /// It got no requests when one was to be placed last.
     rested: bool,
-    /// What is counted of this connection in [`PooledStreams`].
+    /// The share of this connection in [`PooledStreams`].
     pub(super) counted: Counted,
     /// When it last changed what the windows of its streams begin with.
     pub(super) window_changed: Option<Instant>,
@@ -344,7 +344,7 @@ impl Driver<Client> {
 }
 
 impl Driver<Client> {
-    /// Ready if a server has not answered a PING in time; sends PING to one that is silent for too long.
+    /// Ready if a server has not acknowledged a PING in time; sends PING to one that is silent for too long.
     pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         match self.role.liveness.next {

@@ -27,14 +27,14 @@ const BURST_REQUESTS_MAX: usize = 40;
 /// for each step of the machine.
 const BURST_WORK_MAX: usize = 16 * 1024;
 const STEP_WORK: usize = 32;
-/// What a refused or reset stream costs: an eighth of a turn, so that abuse exhausts its own turn.
+/// The cost of a refused or reset stream: an eighth of a turn, so that abuse exhausts its own turn.
 const LOST_WORK: usize = BURST_WORK_MAX / 8;
 
 /// A connection whose oldest queued byte has waited for this long is not parked.
 const STALL_NOTED_AFTER: Duration = Duration::from_secs(1);
 
-/// Queued bytes above which nothing more is received: a peer that reads nothing must not fill the queue
-/// with answers to its PINGs.
+/// Queued bytes above which nothing more is received: a peer that reads nothing must not fill the queue with
+/// acknowledgements of its PINGs.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
 /// Streams for which an idle connection keeps memory.
@@ -56,7 +56,7 @@ pub(crate) fn may_begin_like_http2(first: &[u8]) -> bool {
     first.len() < 3 && PREFACE.starts_with(first)
 }
 
-/// What happens to the connection next.
+/// The next state of the connection.
 pub(crate) enum Disposition {
     /// It has no streams and can be parked.
     Park(Transport),

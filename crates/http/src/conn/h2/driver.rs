@@ -29,7 +29,7 @@ pub(crate) struct Driver<R: Role> {
     pub(super) role: R,
     /// `None` while parked, and once closed.
     pub(super) socket: Option<Transport>,
-    /// What is left of it while parked, if that is more than the socket.
+    /// The state of a parked connection beside its socket, if there is any.
     parked: Option<ParkedTransport>,
     /// The time as the machine knows it.
     pub(super) now: Duration,
@@ -121,7 +121,7 @@ pub(crate) trait Role: Sized + 'static {
     fn resumed(&mut self) {}
     /// Bytes have come.
     fn bytes_received(&mut self) {}
-    /// A frame has come that is more than an answer to PING.
+    /// A frame has come that is more than an acknowledgement of PING.
     fn progressed(&mut self) {}
     /// The peer's SETTINGS were received, or will never be.
     fn settings_known(&mut self) {}
@@ -158,7 +158,7 @@ pub(crate) trait Role: Sized + 'static {
         false
     }
 
-    /// Ready when the peer has not answered a PING in time.
+    /// Ready when the peer has not acknowledged a PING in time.
     fn poll_silence(_: &mut Driver<Self>, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
@@ -186,7 +186,7 @@ pub(crate) trait Role: Sized + 'static {
     fn shrink(&mut self) {}
 }
 
-/// What the connections of a listener share, or those of a pool.
+/// The state that the connections of a listener share, or those of a pool.
 pub(crate) struct Shared<R: Role> {
     pub(super) options: Rc<R::Options>,
     pub(super) role: R::Shared,

@@ -14,7 +14,7 @@ use crate::exchange::{Body, ExchangeState, Fill, Framing, ReceivedContent, Sent,
 use crate::input::KEPT_MIN;
 use crate::recycle::Pooled;
 
-/// What became of content that has arrived.
+/// The fate of content that has arrived.
 enum Pushed {
     /// It has no reader.
     Unwanted,
@@ -177,7 +177,7 @@ impl<R: Role> Framing for Driver<R> {
         let Some(stream) = self.stream(id) else {
             return Poll::Ready(Err(BodyError::Cancelled));
         };
-        // What came before a failure comes first: some servers reset tunnels that are at their end.
+        // Content before a failure comes first: some servers reset tunnels that are at their end.
         if let Some(slice) = stream.parts.pop_front() {
             self.release(id, slice.len());
             return Poll::Ready(Ok(Fill::Data(slice)));

@@ -192,7 +192,7 @@ impl<R: Role> Driver<R> {
                 break;
             };
             let sent = self.send_queued(stream);
-            // What goes wrong is noted in the exchange.
+            // A failure is noted in the exchange.
             let _ = conclude_sent(self, stream, &sent);
         }
         self.flush();

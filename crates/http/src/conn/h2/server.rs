@@ -34,7 +34,7 @@ use crate::transport::Transport;
 
 pub(crate) struct Server {
     peer: Rc<Peer>,
-    /// Streams that are answered and not yet received to their end, with the time for it.
+    /// Streams whose response is sent and whose request is not yet received to its end, with the time for it.
     lingering: DueStreams<Discarded<StreamId>>,
     /// When the connection was first parked after its last stream.
     idle_since: Option<Instant>,
@@ -141,7 +141,7 @@ impl Conn<Server> {
             state.exchange.begin_body(length);
             state.exchange.accepts_problem = accepts_problem(&head.fields) == Some(true);
         }
-        // What comes behind CONNECT belongs to the tunnel, if there will be one.
+        // Bytes behind CONNECT belong to the tunnel, if there will be one.
         let has_content = !is_done && !state.is_connect;
         driver.insert_stream(stream, state);
         driver.make_room();
@@ -266,8 +266,8 @@ impl Driver<Server> {
         next.map(|(discarded, due)| (discarded.id, due))
     }
 
-    /// Keeps a place for another stream while any is only lingering: for clients such as Firefox a stream
-    /// is over with its response, and they would open more than they may.
+    /// Keeps a stream free for another request while any is only lingering: for clients such as Firefox a stream is
+    /// over with its response, and they would open more than they may.
     fn make_room(&mut self) {
         let streams_max = self.limits().concurrent_streams_max as usize;
         if self.machine.stream_count() >= streams_max
@@ -277,8 +277,8 @@ impl Driver<Server> {
         }
     }
 
-    /// Answers a request whose header block was too long to be decoded, and announces that it is the
-    /// last one. The response has no content, because the method is unknown.
+    /// Responds to a request whose header block was too long to be decoded, and announces that it is the last one. The
+    /// response has no content, because the method is unknown.
     #[cold]
     fn refuse_lost_head(&mut self, stream: StreamId, refusal: Refusal) {
         let options = Rc::clone(&self.shared.options);

@@ -1,4 +1,4 @@
-//! What a connection may hold of its peer's content while the core is short of memory (rule 4).
+//! The limit of a connection for its peer's content while the core is short of memory (rule 4).
 //!
 //! Windows are given back smaller the less is left, so that peers send less. What they may send
 //! already can still be more than there is room for, with many connections. A client's connection
@@ -37,7 +37,7 @@ const GROWTH_PART: usize = 16;
 /// on an idle core: then there is hardly more than the reserve.
 const SHED_PART: usize = 64;
 
-/// What the connections of a pool have open and hold together.
+/// The open streams of the connections of a pool, and the bytes that they hold together.
 #[derive(Default)]
 pub(crate) struct PooledStreams {
     open: Cell<usize>,
@@ -46,7 +46,7 @@ pub(crate) struct PooledStreams {
     connections: RefCell<Vec<Weak<Conn<Client>>>>,
 }
 
-/// What is counted there of one connection.
+/// The share of one connection in these counts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counted {
     open: usize,
@@ -77,8 +77,8 @@ impl PooledStreams {
 }
 
 impl Shared<Client> {
-    /// What the window of the next stream to an upstream is to begin with, if it is `now` at
-    /// present. It becomes larger again only once four times as much fits.
+    /// The first window of the next stream to an upstream, if it is `now` at present. It becomes larger again only once
+    /// four times as much fits.
     #[inline]
     fn first_window(&self, now: usize) -> usize {
         let limits = self.limits();

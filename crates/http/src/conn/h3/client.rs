@@ -36,8 +36,8 @@ pub(crate) struct Client {
     tls: Option<Rc<TlsInfo>>,
     /// Tasks that wait to begin a request.
     waiters: Rc<Waiters>,
-    /// Streams for the next requests. The server learns of a stream when something is sent on it, and the library says
-    /// only so how many streams the server allows.
+    /// Streams for the next requests. The server learns of a stream when something is sent on it. Opening streams is
+    /// the only way to learn from the library how many streams the server allows.
     opened: VecDeque<quinn_proto::StreamId>,
     /// Requests that are about to begin.
     reserved: usize,
@@ -88,7 +88,7 @@ impl Driver<Client> {
         self.role.opened.len().saturating_sub(self.role.reserved)
     }
 
-    /// Sends the head of a request whose place was reserved; whether content follows.
+    /// Sends the head of a request whose stream was reserved. Returns whether content follows.
     fn start_request(
         &mut self,
         head: &RequestHead,
@@ -218,8 +218,8 @@ impl Role for Client {
         driver.settle_soon();
     }
 
-    /// The server sends its response without the rest of the request (RFC 9114, section 4.1). RFC 9000, section 3.5:
-    /// the answer is a reset with the same code, unless all was sent.
+    /// The server sends its response without the rest of the request (RFC 9114, section 4.1). RFC 9000, section 3.5: a
+    /// reset with the same code follows, unless all was sent.
     fn stopped(driver: &mut Driver<Client>, id: StreamId, code: Code, _: Option<Event>) {
         let Some(stream) = driver.streams.get_mut(&id) else {
             return driver.reset_sending(id, code);
@@ -244,7 +244,7 @@ impl Role for Client {
 
     fn loss(_: &Driver<Client>, _: StreamId, error: Error, code: Code) -> (ResetReason, Code) {
         match error.kind() {
-            // What is left of the request is of no more use.
+            // The rest of the request is of no more use.
             ErrorKind::PeerReset => (ResetReason::Reset, Code::REQUEST_CANCELLED),
             ErrorKind::PeerRefused => (ResetReason::Refused, Code::REQUEST_CANCELLED),
             _ => (ResetReason::Malformed(error), code),

@@ -32,7 +32,7 @@ impl<R: Role> Conn<R> {
 }
 
 impl<R: Role> Driver<R> {
-    /// Writes what is due beside the requests, and sets the next deadline.
+    /// Writes the due bytes of the streams beside the requests, and sets the next deadline.
     pub(super) fn settle(&mut self) {
         self.flush_own();
         R::before_sending(self);
@@ -147,7 +147,8 @@ impl<R: Role> Driver<R> {
         self.fail_streams(reason);
     }
 
-    /// Removes a stream whose exchange is over. What is incomplete is reset or stopped, with `code` if given.
+    /// Removes a stream whose exchange is over. A direction that is incomplete is reset or stopped, with `code` if
+    /// given.
     pub(super) fn close_stream(&mut self, id: StreamId, code: Option<Code>) {
         self.machine.forget(id);
         let Some(mut stream) = self.streams.remove(&id) else {
@@ -164,15 +165,15 @@ impl<R: Role> Driver<R> {
         if !stream.is_finished {
             self.reset(id, code.unwrap_or(Code::REQUEST_CANCELLED));
         } else if !stream.has_fin || code.is_some() {
-            // Only what the peer sends is left, or nothing but the end: QUIC has to know that nobody waits for it.
+            // Only bytes of the peer are left, or only its end: QUIC has to know that nobody waits for them.
             self.stop(id, code.unwrap_or(Code::NO_ERROR));
         }
     }
 
-    /// Stops what the peer sends on a stream.
+    /// Stops the peer's direction of a stream.
     pub(super) fn stop(&self, id: StreamId, code: Code) {
         self.quic(|quic| {
-            // What has ended already is not stopped.
+            // A stream that has ended already is not stopped.
             let _ = quic.recv_stream(stream_of(id)).stop(var_int(code.0));
         });
     }

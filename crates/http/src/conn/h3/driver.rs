@@ -32,7 +32,7 @@ pub(crate) struct Driver<R: Role> {
     pub(super) streams: Streams<StreamId, RequestStream>,
     /// Our streams beside the requests: control, and QPACK's decoder.
     pub(super) own: [Option<quinn_proto::StreamId>; 2],
-    /// Encoded and not yet written; a head goes with the content behind it.
+    /// Encoded bytes that are not yet written; a head leaves with the content behind it.
     pub(super) out: Vec<u8>,
     /// Bytes that all streams have queued.
     pub(super) unsent: usize,
@@ -42,9 +42,9 @@ pub(crate) struct Driver<R: Role> {
     pub(super) schedule: Schedule<StreamId>,
     /// Streams whose messages were sent completely, and not acknowledged completely.
     pub(super) unacknowledged: Vec<StreamId>,
-    /// When a message was last acknowledged, QUIC last took more of one, or the first of them was complete.
+    /// The latest of these times: a message was acknowledged, QUIC took more of one, the first of them became complete.
     pub(super) acknowledged_at: Instant,
-    /// Since when there was nothing to do.
+    /// The time since which there is nothing to do.
     pub(super) idle_since: Option<Instant>,
     /// When PING is due, so that the peer's and our idle timeout do not end a connection with requests.
     pub(super) ping: Option<Instant>,
@@ -58,13 +58,13 @@ pub(crate) struct Driver<R: Role> {
 /// A stream with a request, beside its state in the machine.
 pub(crate) struct RequestStream {
     pub(super) state: Box<Stream>,
-    /// Read from QUIC, and not yet taken by the machine.
+    /// Pieces that were read from QUIC, and that the machine has not taken yet.
     pub(super) input: Pieces,
-    /// The offset behind it; the maximum if QUIC holds nothing more of it, whatever comes.
+    /// The offset behind these pieces; the maximum if QUIC holds nothing more of the stream, whatever arrives.
     pub(super) read_to: u64,
-    /// Nothing comes behind it.
+    /// The stream ends behind these pieces.
     pub(super) has_fin: bool,
-    /// The machine knows that.
+    /// The machine has taken this end.
     pub(super) is_fin_taken: bool,
     /// The machine waits for instructions of QPACK, and is to be called again without more input.
     pub(super) is_blocked: bool,
@@ -72,7 +72,7 @@ pub(crate) struct RequestStream {
     pub(super) awaits_head: bool,
     /// All of our message was given to QUIC.
     pub(super) is_finished: bool,
-    /// Where the rest of a request began that is discarded after its response.
+    /// The offset from which the rest of a request is discarded after its response.
     pub(super) discards_from: u64,
     pub(super) priority: Priority,
 }
@@ -119,14 +119,14 @@ impl Pieces {
     }
 }
 
-/// What the peer may send before it is read.
+/// The bytes that the peer may send before they are read.
 pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
-    /// What QUIC takes for the window: what was granted and is not taken back yet comes on top.
+    /// The window that QUIC has: `bytes`, and above it the credit that was granted and is not taken back yet.
     pub(super) granted: usize,
-    /// Memory beyond it that content takes which waits for its reader, as far as all connections share it.
+    /// Memory beyond the window, which unread content takes, as far as all connections share it.
     pub(super) beyond: usize,
-    /// Bytes that were read since the last look at the clock, frames that came, and when that was.
+    /// Bytes that were read and frames that came since the last look at the clock, and the time of that look.
     pub(super) read: usize,
     pub(super) frames: usize,
     pub(super) since: Instant,
@@ -134,7 +134,7 @@ pub(super) struct ReceiveWindow {
     pub(super) is_used_up: bool,
 }
 
-/// What the connections of a listener share, or those to servers with the same options.
+/// The state that the connections of a listener share, or those to servers with the same options.
 pub(crate) struct Shared<R: Role> {
     pub(super) options: Rc<R::Options>,
     pub(super) role: R::Shared,
@@ -142,7 +142,7 @@ pub(crate) struct Shared<R: Role> {
     /// The start of the machines' time: the first time that one of them read the clock.
     epoch: OnceCell<Instant>,
     pub(super) spare: SpareStreams,
-    /// Bytes by which the windows of all connections have grown, and what is held beyond them.
+    /// The growth of the windows of all connections, and the memory that is held beyond them, in bytes.
     pub(super) windows_grown: Cell<usize>,
 }
 
@@ -244,7 +244,7 @@ impl<R: Role> Link for Conn<R> {
 }
 
 impl RequestStream {
-    /// The response was sent, and what is left of the request is discarded.
+    /// Whether the response was sent, so that the rest of the request is discarded.
     pub(super) fn is_discarded(&self) -> bool {
         self.state.is_lingering && self.is_finished
     }
@@ -300,7 +300,7 @@ impl<R: Role> Driver<R> {
         self.unacknowledged.retain(|other| *other != id);
         self.quic(|quic| {
             let code = var_int(code.0);
-            // What has ended already is not reset.
+            // A stream that has ended already is not reset.
             let _ = quic.send_stream(stream_of(id)).reset(code);
         });
     }

@@ -1,6 +1,6 @@
-//! The memory of unread streams, as `quinn-proto` 0.11 keeps it: content stays in its datagram until it is read, but
-//! frames that are small parts of their datagrams, or very many, are merged. Their content is copied into one
-//! allocation then, which lasts until all of it was read, also what lies behind a gap.
+//! The memory of unread streams, as `quinn-proto` 0.11 keeps it. Content stays in its datagram until it is read. Frames
+//! that are small parts of their datagrams, or very many, are merged: their content is copied into one allocation,
+//! which lasts until all of it was read, including content behind a gap.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,26 +17,26 @@ pub(super) const MERGED_ABOVE: usize = 2_048;
 /// It merges earlier if the datagrams of a stream have this much more than its content, and 1.5 times as much.
 const WASTE_MAX: u64 = 32 * 1024;
 
-/// Merged content of this length, and of this part of the stream's, is not copied again.
+/// Merged content that has this length, or this part of the stream's content, is not copied again.
 const KEPT_BYTES: u64 = 128;
 const KEPT_PARTS: u64 = 1_024;
 
-/// A frame is small, and a stream has many, if QUIC takes long to find a place for it: it goes through all of the stream
-/// for each 32 KiB of datagrams that have hardly any content.
+/// The size below which a frame is small, and the number of frames from which a stream has many. QUIC takes long to
+/// sort a small frame in among many: it walks the whole stream for each 32 KiB of datagrams with hardly any content.
 const SMALL_FRAME_BYTES: u64 = 256;
 pub(super) const MANY_FRAMES: usize = 128;
 
 /// Marks the numbers of allocations with merged content; the others are those of datagrams.
 const MERGED: u32 = 1 << 31;
 
-/// The unread part of a stream: each frame and each piece that is read does here what it does in the library, in the
-/// same order, because both decide what is merged.
+/// The unread part of a stream. Each frame, and each piece that is read, has the same effect here as in the library, in
+/// the same order, because both decide which frames are merged.
 #[derive(Default)]
 pub(super) struct StreamInput {
     come_to: u64,
     pub(super) read_to: u64,
     pub(super) held: BinaryHeap<Held>,
-    /// Bytes of all of them, also of those that came twice.
+    /// Bytes of all of them, including duplicates.
     held_bytes: u64,
     /// Bytes of their datagrams, as QUIC counts them: again for each frame.
     occupied: u64,
@@ -50,13 +50,13 @@ pub(super) struct Held {
     offset: u64,
     bytes: u64,
     allocation: u32,
-    /// Bytes of its datagram as QUIC counts them, or of its content if QUIC has found that to be most of it.
+    /// Bytes of its datagram as QUIC counts them, or of its content if QUIC has found that the content is most of it.
     occupied: u32,
     /// QUIC copies it only if it is short.
     is_kept: bool,
 }
 
-/// In the order of QUIC: the greatest is read first, which has the lowest offset and is the longest there.
+/// In the order of QUIC: the greatest frame is read first. It has the lowest offset, and is the longest one there.
 impl Ord for Held {
     fn cmp(&self, other: &Held) -> Ordering {
         let by_offset = other.offset.cmp(&self.offset);
@@ -78,14 +78,14 @@ impl PartialEq for Held {
 
 impl Eq for Held {}
 
-/// What QUIC holds for all streams.
+/// The memory that QUIC holds for all streams.
 #[derive(Default)]
 pub(super) struct HeldMemory {
-    /// Datagrams and merged content of which something is unread, by their numbers.
+    /// Datagrams and merged content with unread parts, by their numbers.
     pub(super) allocations: Streams<u32, Allocation>,
     /// Bytes of these.
     pub(super) bytes: u64,
-    /// Those of merged content that was read since.
+    /// Bytes of merged content in these that were read since.
     read_bytes: u64,
     pub(super) frames: u64,
     /// The last number of merged content.
@@ -110,12 +110,12 @@ impl StreamInput {
         }
     }
 
-    /// Content that has come and is unread: neither what came twice, nor the gaps before what came.
+    /// The unread content, without duplicates and gaps.
     pub(super) fn content(&self) -> u64 {
         self.held_bytes.min(self.come_to - self.read_to)
     }
 
-    /// Whether QUIC holds nothing of it, and no empty frame has come from beyond a gap.
+    /// Whether QUIC holds nothing of the stream, and no empty frame has come from beyond a gap.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.come_to == self.read_to
     }
@@ -157,8 +157,8 @@ impl StreamInput {
         self.held.push(held);
     }
 
-    /// A piece of at most so many bytes is read; returns its length. Without one, a gap is next. What came twice is
-    /// dropped before it.
+    /// Reads a piece of at most so many bytes, and returns its length; `None` if a gap is next. Duplicates before the
+    /// piece are dropped.
     pub(super) fn next(&mut self, bytes_max: u64, memory: &mut HeldMemory) -> Option<u64> {
         loop {
             let mut next = self.held.peek_mut()?;
@@ -254,13 +254,13 @@ impl StreamInput {
     }
 }
 
-/// Whether so much more is held than there is content that QUIC merges it.
+/// Whether QUIC merges the content because so much more memory than content is held.
 fn wastes(occupied: u64, content: u64) -> bool {
     occupied - content > WASTE_MAX.max(content * 3 / 2)
 }
 
-/// Whether QUIC merges nothing of these frames of a stream of which it held nothing, and which was read until
-/// `read_to`. Then the offset behind them, if none of them came twice or before another.
+/// The offset behind these frames of a stream, if QUIC merges none of them, and none was a duplicate or came before
+/// another. The stream was read until `read_to`, and QUIC held nothing of it.
 pub(super) fn end_if_unmerged<'a>(
     read_to: u64,
     frames: impl Iterator<Item = &'a StreamFrame>,
@@ -291,12 +291,12 @@ impl HeldMemory {
         allocation.frames += frames;
     }
 
-    /// Bytes without those that were read.
+    /// Bytes that are held, without those that were read.
     pub(super) fn unread_bytes(&self) -> u64 {
         self.bytes - self.read_bytes
     }
 
-    /// A part of a frame was read, or has come twice.
+    /// Notes that a part of a frame was read, or was a duplicate.
     fn note_read(&mut self, held: &Held, bytes: u64) {
         if held.allocation & MERGED != 0 {
             self.read_bytes += bytes;
@@ -309,7 +309,7 @@ impl HeldMemory {
         self.merged
     }
 
-    /// A frame, or what is left of it, is no longer held.
+    /// Releases a frame, or the rest of it.
     pub(super) fn release(&mut self, held: &Held) {
         self.frames -= 1;
         self.note_read(held, held.bytes);

@@ -1,4 +1,4 @@
-//! What the connections of a listener share.
+//! The state that the connections of a listener share.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,21 +21,21 @@ const IDLE_NOTED: usize = 256;
 /// The part of [`Shared`] that only listeners have.
 pub(crate) struct Listener {
     pub(super) address: SocketAddr,
-    /// Starts an exchange: there is none if the request was answered before.
+    /// Starts an exchange; without one if the request has a response already.
     pub(super) start: Box<StartExchange>,
     /// Open connections.
     pub(super) connections: RefCell<Slab<Weak<Conn<Server>>>>,
-    /// Connections that had been idle longest when it was looked, the longest last.
+    /// The connections that had been idle longest at the last look, the longest last.
     pub(super) idle: RefCell<Vec<Weak<Conn<Server>>>>,
     /// Woken when the last connection is gone.
     pub(super) empty: RefCell<Option<Waker>>,
-    /// New connections are told to go at once.
+    /// New connections get GOAWAY at once.
     pub(super) is_draining: Cell<bool>,
 }
 
 pub(super) type StartExchange = dyn Fn(&Rc<Conn<Server>>, StreamId, Option<Exchange>);
 
-/// What the connections of a listener share; it serves them with `service`.
+/// The state that the connections of a listener share; it serves them with `service`.
 pub(crate) fn shared<S: Service>(
     service: Rc<S>,
     options: Rc<ServeOptions>,
@@ -75,7 +75,7 @@ impl Shared<Server> {
         !noted.is_empty()
     }
 
-    /// Tells all clients to go, and new ones at once.
+    /// Sends GOAWAY to all clients, and to new ones at once.
     pub(crate) fn drain_all(&self) {
         self.role.is_draining.set(true);
         let all: Vec<Rc<Conn<Server>>> = {

@@ -1,4 +1,4 @@
-//! What peers send: messages, and the streams beside them.
+//! Receiving from peers: messages, and the streams beside them.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -27,8 +27,8 @@ const PIECES_OF_HEAD: usize = 2;
 const PIECES_OF_CONTENT: usize = 24;
 const FILL_BYTES_MAX: usize = 32 * 1024;
 
-/// Bytes of a piece, which waits here for its reader and is no longer held back by a window. Only merged content could
-/// have more: no datagram has.
+/// Bytes of a piece that waits here for its reader, where no window limits it any more. Only merged content could be
+/// longer: no datagram is.
 const PIECE_BYTES_MAX: usize = 2 * 1024;
 
 /// A peer that acknowledges late does not get a larger window for it.
@@ -78,7 +78,7 @@ impl<R: Role> Driver<R> {
         let receiving = &mut request.state.exchange.receiving;
         match receiving.body {
             Body::Unwanted => self.discard_arrived(id),
-            // The reader finds out itself what it is.
+            // The reader learns the kind of the input itself.
             _ if receiving.reader.is_some() => {
                 wake(&mut receiving.reader);
                 Ok(())
@@ -109,7 +109,7 @@ impl<R: Role> Driver<R> {
         Ok(())
     }
 
-    /// Reads and drops what has come of a request without a reader; after the response up to a limit.
+    /// Reads and drops the arrived bytes of a request without a reader; after the response up to a limit.
     pub(super) fn discard_arrived(&mut self, id: StreamId) -> Result<(), Error> {
         let bytes_max = self.limits().discard_unannounced_bytes_max as u64;
         loop {
@@ -120,7 +120,7 @@ impl<R: Role> Driver<R> {
                 && stream.read_to != u64::MAX
                 && stream.read_to - stream.discards_from > bytes_max;
             if is_excess {
-                // A response that is still on its way is not cut off for it.
+                // The rest of a response is not cut off for it.
                 if stream.is_finished {
                     self.close_stream(id, None);
                 }
@@ -168,7 +168,7 @@ impl<R: Role> Driver<R> {
             return Ok(());
         }
         let coming = self.unread.before_reading(id, before);
-        // A piece that waits here would keep all that it was merged with.
+        // A merged piece that waits here would keep its whole allocation.
         let copies = coming.is_merged;
         let mut tried = 0;
         let mut reset = None;
@@ -199,7 +199,7 @@ impl<R: Role> Driver<R> {
                     }
                 }
             }
-            // The endpoint sends whatever is due.
+            // The endpoint sends the due datagrams.
             let _ = chunks.finalize();
         });
         let range = before..stream.read_to;
@@ -233,7 +233,7 @@ impl<R: Role> Driver<R> {
         Ok(())
     }
 
-    /// The peer wants nothing more of what we send on a stream.
+    /// The peer stops our direction of a stream.
     pub(super) fn handle_stopped(&mut self, id: StreamId, code: Code) -> Result<(), Error> {
         let now = self.shared.now();
         let event = self.machine.handle_stopped(id, code, now)?;
@@ -285,7 +285,7 @@ impl<R: Role> Driver<R> {
             Event::Refused { error } => {
                 stream.awaits_head = false;
                 R::refused(self, id, error, &received);
-                // What is left of the request is read with the same memory.
+                // The rest of the request is read with the same memory.
                 drop(received);
                 R::discard_refused(self, id);
             }
@@ -374,7 +374,7 @@ impl<R: Role> Driver<R> {
         Ok(())
     }
 
-    /// Gives the machine what came beside the requests; without bytes, the stream has ended.
+    /// Passes input of a stream beside the requests to the machine; without bytes, the stream has ended.
     fn take_beside(&mut self, id: StreamId, mut bytes: &[u8]) -> Result<(), Error> {
         let shared = Rc::clone(&self.shared);
         let has_fin = bytes.is_empty();
@@ -402,8 +402,8 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Lets a peer send more while its content is read as fast as it comes, and less while the core is short of
-    /// memory. Content in small frames is no reason: so many of them might wait as the window has room for.
+    /// Lets a peer send more while its content is read as fast as it comes, and less while the core is short of memory.
+    /// Content in small frames does not count: as many of them might wait as the window has room for.
     fn note_read(&mut self, bytes: usize) {
         self.take_back(bytes);
         let window = &mut self.window;
@@ -427,8 +427,9 @@ impl<R: Role> Driver<R> {
         self.set_window(wanted);
     }
 
-    /// Takes back credit beyond the window for content that was read. QUIC would take back all at once as well, but grant
-    /// the same again if the window grew before that is done, so that the credit of a client would grow without end.
+    /// Takes back credit beyond the window for content that was read. QUIC would take back all of it at once. But it
+    /// would grant the same credit again if the window grew before that is done, so the credit of a client would grow
+    /// without end.
     fn take_back(&mut self, read: usize) {
         let window = &mut self.window;
         let excess = window.granted.saturating_sub(window.bytes);
@@ -439,8 +440,8 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Changes the window, as far as the memory allows: a quarter is left for what is held beyond windows. A smaller one
-    /// counts at once, but nobody can take back credit (RFC 9000, section 4.1) before it is used.
+    /// Changes the window, as far as the memory allows: a quarter is reserved for memory beyond windows. A smaller
+    /// window counts at once, but credit cannot be taken back (RFC 9000, section 4.1) before it is used.
     pub(super) fn set_window(&mut self, wanted: usize) {
         let limits = self.limits();
         let first = limits.quic.window_bytes_min;
@@ -502,7 +503,7 @@ impl<R: Role> Driver<R> {
         };
         let content = filled.unwrap_or_else(|error| {
             if let Some(state) = self.stream(id) {
-                // The reader was not told that it is complete, if it was.
+                // The reader does not know yet that the message is complete, if it is.
                 state.exchange.receiving.body = Body::Open;
             }
             self.fail(error);
@@ -539,7 +540,7 @@ impl<R: Role> Driver<R> {
 
 impl RequestStream {
     /// Whether its reader gets more. RFC 9114, section 4.1: "Receipt of an invalid sequence of frames MUST be treated
-    /// as a connection error of type H3_FRAME_UNEXPECTED", for which what is behind trailers is read as well.
+    /// as a connection error of type H3_FRAME_UNEXPECTED". Bytes behind trailers are therefore read as well.
     fn may_have_more(&self) -> bool {
         match self.state.exchange.receiving.body {
             Body::Open => true,
@@ -587,7 +588,7 @@ impl<R: Role> Framing for Driver<R> {
         }
         match self.poll_next_part(id) {
             Poll::Ready(Ok(Fill::Data(content))) => Some(content),
-            // The reader finds out itself what it is.
+            // The reader learns the kind of the input itself.
             _ => None,
         }
     }

@@ -31,7 +31,7 @@ pub(crate) trait Role: Sized + 'static {
     /// The address of the peer has changed.
     fn migrated(_: &Conn<Self>, _: &Connection<Http3<Self>>) {}
 
-    /// Closes the connection that can best be done without. False if there is none.
+    /// Closes the most dispensable connection. False if there is none.
     fn evict(_: &Shared<Self>) -> bool {
         false
     }
@@ -45,7 +45,7 @@ pub(crate) trait Role: Sized + 'static {
     /// The peer has opened streams.
     fn all_opened(_: &mut Driver<Self>) {}
 
-    /// All that has come is handled.
+    /// All received input was handled.
     fn before_sending(_: &mut Driver<Self>) {}
 
     /// The peer allows more streams.
@@ -63,25 +63,25 @@ pub(crate) trait Role: Sized + 'static {
     /// The machine has refused a request; `received` has the fields before the fault.
     fn refused(_: &mut Driver<Self>, _: StreamId, _: Error, _: &Received) {}
 
-    /// What is left of a refused request is read.
+    /// The rest of a refused request is read.
     fn discard_refused(_: &mut Driver<Self>, _: StreamId) {}
 
-    /// A head has come in part.
+    /// A part of a head has arrived.
     fn head_incomplete(_: &mut Driver<Self>) {}
 
-    /// What came beside the requests was read.
+    /// Input beside the requests was read.
     fn beside_read(_: &mut Driver<Self>) {}
 
     /// The peer accepts no requests from this stream on.
     fn go_away(_: &mut Driver<Self>, _: StreamId) {}
 
-    /// The peer wants nothing more of what we send on a stream; `event` is what that means to the machine.
+    /// The peer stops our direction of a stream; `event` is the meaning of that to the machine.
     fn stopped(driver: &mut Driver<Self>, id: StreamId, code: Code, event: Option<Event>);
 
     /// Whether the exchange of a stream has handles, which end it when it has failed.
     fn has_handles(stream: &RequestStream) -> bool;
 
-    /// Why a stream was lost, with the code to end what is left of it with. The peer has reset it with `code`, or
+    /// The reason why a stream was lost, and the code that ends the rest of it. The peer has reset it with `code`, or
     /// has violated a rule that has this code.
     fn loss(driver: &Driver<Self>, id: StreamId, error: Error, code: Code) -> (ResetReason, Code);
 
@@ -91,10 +91,10 @@ pub(crate) trait Role: Sized + 'static {
     /// The peer has all of a message.
     fn message_acknowledged(_: &mut Driver<Self>) {}
 
-    /// Something that a stream had queued was sent.
+    /// A part of the queued bytes of a stream was sent.
     fn queued_sent(_: &mut Driver<Self>, _: StreamId) {}
 
-    /// Whether a connection gives memory and its window back while it has no requests.
+    /// Whether a connection gives back memory and its window while it has no requests.
     const SHRINKS_WHEN_IDLE: bool;
 
     fn shrink_to(&mut self, _streams: usize) {}
@@ -110,13 +110,13 @@ pub(crate) trait Role: Sized + 'static {
     /// One of these deadlines has passed.
     fn deadline(_: &mut Driver<Self>, _now: Instant) {}
 
-    /// A connection without requests takes memory that others want: the peer is asked to leave.
+    /// A connection without requests takes memory that others need: the peer is asked to leave.
     fn retire_idle(driver: &mut Driver<Self>);
 
     /// Notes that the connection is ended because the peer violates a rule.
     fn note_end(driver: &Driver<Self>, rule: &'static str);
 
-    /// Why the streams end for which the peer has broken a rule of the connection.
+    /// The reason why streams end after the peer has violated a rule of the connection.
     fn reason_of(error: Error) -> ResetReason;
 
     /// The connection is no longer open.

@@ -40,7 +40,7 @@ impl<R: Role> Driver<R> {
         Poll::Pending
     }
 
-    /// Some of what streams had queued is gone.
+    /// Notes that queued bytes of streams are gone.
     pub(super) fn note_unsent(&mut self, bytes: usize) {
         self.unsent -= bytes;
         for id in std::mem::take(&mut self.awaiting_memory) {
@@ -80,18 +80,18 @@ impl<R: Role> Driver<R> {
         if framed? {
             self.end_after(id);
         }
-        // Heads without content end before: their message is complete although some of it may be queued.
+        // The message of a head without content is complete, although some of it may be queued.
         Ok(self.write(id, Chunk::from("")))
     }
 
-    /// The stream ends behind what is queued.
+    /// Ends the stream behind its queued bytes.
     pub(super) fn end_after(&mut self, id: StreamId) {
         if let Some(state) = self.stream(id) {
             state.sending.end = Ending::Plain;
         }
     }
 
-    /// Writes what was encoded for a stream, and content behind it.
+    /// Writes the encoded bytes of a stream, and content behind them.
     pub(super) fn write(&mut self, id: StreamId, mut content: Chunk) -> Sent {
         let slice_bytes_min = self.limits().slice_bytes_min;
         if content.len() <= COPIED_MAX {
@@ -151,8 +151,8 @@ impl<R: Role> Driver<R> {
         Sent::Open
     }
 
-    /// All of a message was given to QUIC, which reports its acknowledgement if it `is_awaited`: not if the peer
-    /// has stopped the stream.
+    /// All of a message was given to QUIC. QUIC reports the acknowledgement if it `is_awaited`: not if the peer has
+    /// stopped the stream.
     fn message_finished(&mut self, id: StreamId, is_awaited: bool) -> Sent {
         if self.unacknowledged.is_empty() {
             self.acknowledged_at = blitz_reactor::now();
@@ -163,7 +163,7 @@ impl<R: Role> Driver<R> {
         Sent::Complete
     }
 
-    /// QUIC takes more of a stream, or of any: it names them in no useful order.
+    /// QUIC takes more of a stream, or of any stream: it names them in no useful order.
     pub(super) fn writable(&mut self, stream: quinn_proto::StreamId) {
         self.acknowledged_at = blitz_reactor::now();
         if let Some(quic) = &self.quic {
@@ -181,7 +181,7 @@ impl<R: Role> Driver<R> {
         self.send_in_turns();
     }
 
-    /// Writes pieces of what streams have queued, each stream in its turn, until QUIC takes no more.
+    /// Writes pieces of the queued bytes of streams, each stream in its turn, until QUIC takes no more.
     fn send_in_turns(&mut self) {
         let mut refused = Vec::new();
         while let Some(turn) = self.schedule.next_turn() {
@@ -193,14 +193,14 @@ impl<R: Role> Driver<R> {
                 refused.push(turn);
                 continue;
             }
-            // It takes other streams, so it is the peer that takes no more of these: they are reported.
+            // QUIC takes other streams, so the peers of these take no more: QUIC will report them.
             refused.clear();
             if let Some(stream) = self.streams.get(&id)
                 && !stream.state.sending.queue.is_empty()
             {
                 self.schedule.add(id, stream.priority);
             }
-            // What goes wrong is noted in the exchange.
+            // A failure is noted in the exchange.
             let _ = conclude_sent(self, id, &Ok(sent));
             R::queued_sent(self, id);
         }
@@ -211,7 +211,7 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Writes a piece of what a stream has queued; how many bytes that were.
+    /// Writes a piece of the queued bytes of a stream. Returns its length as well.
     fn send_piece(&mut self, id: StreamId) -> Option<(Sent, usize)> {
         let quic = self.quic.as_ref()?;
         let stream = self.streams.get_mut(&id)?;
@@ -257,7 +257,7 @@ impl<R: Role> Driver<R> {
         Some((outcome, sent))
     }
 
-    /// Opens the streams beside the requests, and writes what is due on them.
+    /// Opens the streams beside the requests, and writes their due bytes.
     pub(super) fn flush_own(&mut self) {
         let Some(quic) = &self.quic else { return };
         for at in 0..self.own.len() {
@@ -297,8 +297,8 @@ impl<R: Role> Driver<R> {
     }
 }
 
-/// Writes until all is written, or until QUIC says that it takes no more: only then it reports when it does. Nothing
-/// more is to be sent on a stream that the peer has stopped, so that all counts as written.
+/// Writes until all is written, or until QUIC takes no more: only then QUIC reports when it takes more. On a stream
+/// that the peer has stopped, nothing more is sent, so all bytes count as written.
 fn write_some(stream: &mut SendStream<'_>, bytes: &[u8]) -> usize {
     let mut written = 0;
     while written < bytes.len() {

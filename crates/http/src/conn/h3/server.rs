@@ -35,7 +35,7 @@ use crate::tls::{TlsInfo, failure_of, log_client_failure, server_name};
 
 /// The state of a client's connection that connections to servers do not have.
 pub(crate) struct Server {
-    /// Where it is in the list of connections, while it is open.
+    /// Its key in the list of connections, while it is open.
     key: usize,
     pub(super) peer: Rc<Peer>,
     /// Requests at a time that the client may have.
@@ -46,15 +46,15 @@ pub(crate) struct Server {
     pub(super) last_response: Option<Instant>,
     /// Streams whose heads have not come completely.
     pub(super) heads: DueStreams<StreamId>,
-    /// Streams that are answered and not yet received to their end.
+    /// Streams whose response is sent and whose request is not yet received to its end.
     pub(super) lingering: DueStreams<Discarded<StreamId>>,
-    /// Streams that are answered, with the rest of the response queued.
+    /// Streams whose response is complete, with the rest of it queued.
     pub(super) unsent_rests: DueStreams<StreamId>,
     /// The memory of incomplete heads, if it is much.
     pub(super) partial_charge: HeadCharge,
     /// When the second GOAWAY is due.
     pub(super) final_goaway: Option<Instant>,
-    /// When a connection without requests may be closed after that: not before it was sent.
+    /// The earliest time after that at which a connection without requests may be closed: not before GOAWAY was sent.
     pub(super) closes_from: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl Request {
 }
 
 impl Conn<Server> {
-    /// `None` if the request was refused because its head is too large for what the core holds.
+    /// `None` if the request was refused because the core has no memory for its head.
     pub(super) fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
         let Request {
             stream,
@@ -89,7 +89,7 @@ impl Conn<Server> {
         let peer = Rc::clone(&driver.role.peer);
         let is_connect = head.method == Method::Connect;
         let is_done = has_ended || length == BodyLength::Empty;
-        // It may have been lost since: then the handles say so.
+        // It may have been lost since: then the handles report that.
         if let Some(state) = driver.stream(stream) {
             state.is_connect = is_connect;
             if !is_done {
@@ -102,7 +102,7 @@ impl Conn<Server> {
         let is_charged = head.charge(driver.limits());
         drop(driver);
         let id = ExchangeId::from(stream);
-        // What comes behind CONNECT belongs to the tunnel, if there will be one.
+        // Bytes behind CONNECT belong to the tunnel, if there will be one.
         let body = match is_done {
             true => RecvBody::complete(length),
             false if is_connect => RecvBody::empty(),
@@ -276,11 +276,11 @@ impl Role for Server {
         let is_sending = |stream: &RequestStream| !stream.is_finished;
         match event {
             Some(Event::Reset { error, code }) => driver.lose_stream(id, error, code),
-            // To the machine the message is complete, and some of it waits here.
+            // The machine has the whole message, and some of it waits here.
             _ if driver.streams.get(&id).is_some_and(is_sending) => {
                 driver.lose(id, &ResetReason::Reset, code);
             }
-            // RFC 9000, section 3.5: the answer is a reset, unless all was acknowledged.
+            // RFC 9000, section 3.5: a reset follows, unless all was acknowledged.
             _ => driver.reset_sending(id, Code::NO_ERROR),
         }
     }
@@ -374,7 +374,7 @@ impl WithTasks for Driver<Server> {
         match conclude(self, id, outcome) {
             Conclusion::Complete | Conclusion::Refused => self.end_or_linger(id),
             Conclusion::Gone => self.close_stream(id, None),
-            // RFC 9114, section 4.4: so ends a tunnel whose other end has failed.
+            // RFC 9114, section 4.4: a tunnel whose other end has failed ends in this way.
             Conclusion::Cancelled | Conclusion::Failed if is_tunnel => {
                 self.close_stream(id, Some(Code::CONNECT_ERROR));
             }
@@ -386,8 +386,8 @@ impl WithTasks for Driver<Server> {
 }
 
 impl Driver<Server> {
-    /// The response is complete. A request that is not is discarded for a moment, and then stopped with NO_ERROR
-    /// (RFC 9114, section 4.1). What QUIC has not taken of the response is awaited.
+    /// The response is complete. An incomplete request is discarded for a moment, and then stopped with NO_ERROR (RFC
+    /// 9114, section 4.1). The rest of the response that QUIC has not taken is awaited.
     pub(super) fn end_or_linger(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -418,7 +418,7 @@ impl Driver<Server> {
         self.make_room();
     }
 
-    /// What was queued of a response was sent, if that is so: what is left of the request has a moment more.
+    /// Notes that all queued bytes of a response were sent, if they were: the rest of the request has a moment more.
     pub(super) fn end_rest(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get(&id) else {
             return;
@@ -436,7 +436,7 @@ impl Driver<Server> {
         self.make_room();
     }
 
-    /// Lets a client that has half as many requests as it may have twice as many.
+    /// Doubles the allowed requests of a client that has half as many as it may have.
     fn allow_streams(&mut self) {
         let limit = self.limits().concurrent_streams_max;
         let open = self.streams.len() as u32;
@@ -451,9 +451,9 @@ impl Driver<Server> {
         self.quic(|quic| quic.set_max_concurrent_streams(Dir::Bi, allowed));
     }
 
-    /// QUIC counts a stream until its response is acknowledged, so that a client which waits for credit would wait a
-    /// round trip too long. The limit is one of requests that have not ended: each that has gives its credit back at
-    /// once. QUIC may then hold twice as many streams.
+    /// Returns the credit of a request when it has ended. QUIC counts a stream until its response is acknowledged, so a
+    /// client that waits for credit would wait a round trip too long. The limit counts requests that have not ended.
+    /// QUIC may then hold twice as many streams.
     fn return_credit(&self) {
         let streams_max = self.role.streams_max;
         let open = self.streams.len() as u64;
@@ -475,7 +475,7 @@ impl Driver<Server> {
         });
     }
 
-    /// Answers a request that exceeds a limit.
+    /// Responds to a request that exceeds a limit.
     pub(super) fn refuse_request(&mut self, id: StreamId, error: Error, received: &Received) {
         refuse_request(self, id, refusal_of(error), &received.request);
     }
@@ -520,7 +520,7 @@ impl ServerFraming for Driver<Server> {
         if head.fields.contains(blitz_proto::Name::Priority) {
             self.note_priority(id);
         }
-        // What is whole leaves with its content, or at once with its end.
+        // A complete message leaves with its content, or at once with its end.
         let is_tunnel = length == BodyLength::Empty && self.machine.sends_body(id);
         if !is_whole || is_tunnel {
             self.write(id, Chunk::from(""));

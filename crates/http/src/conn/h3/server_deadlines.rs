@@ -13,11 +13,11 @@ use crate::counters::{count, count_refused};
 use crate::error::Refusal;
 
 /// Time between the GOAWAY that announces the end and the one that names the last request (RFC 9114, section 5.2):
-/// requests that are on their way arrive within.
+/// requests under way arrive within it.
 const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Time after the last response in which a draining connection is not closed: the close discards what the client's
-/// QUIC has acknowledged and its application has not read (RFC 9000, section 10.2).
+/// Time after the last response in which a draining connection is not closed: the close discards bytes that the
+/// client's QUIC has acknowledged and its application has not read (RFC 9000, section 10.2).
 const READ_GRACE: Duration = Duration::from_secs(3);
 
 impl Conn<Server> {
@@ -29,12 +29,12 @@ impl Conn<Server> {
         });
     }
 
-    /// Since when it has nothing to do.
+    /// The time since which it has nothing to do.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.driver.borrow().idle_since
     }
 
-    /// Closes a connection that has nothing to do, if that is still so.
+    /// Closes a connection if it still has nothing to do.
     pub(super) fn evict(&self) -> bool {
         let mut driver = self.driver.borrow_mut();
         let is_idle = driver.idle_since.is_some() && driver.quic.is_some();
@@ -70,16 +70,16 @@ impl Driver<Server> {
         self.role.heads.next(waits)
     }
 
-    /// A limit of what [`DueStreams`](crate::conn::streams::due::DueStreams) keeps of streams behind one whose head
-    /// does not come.
+    /// Bounds the streams that [`DueStreams`](crate::conn::streams::due::DueStreams) keeps behind one whose head does
+    /// not come.
     pub(super) fn prune_heads(&mut self) {
         let streams = &self.streams;
         let waits = |id| streams.get(&id).is_some_and(|stream| stream.awaits_head);
         self.role.heads.prune(waits);
     }
 
-    /// Until when a stream may wait of which nothing has come: a frame of a later stream opens it (RFC 9000, section
-    /// 3.2), and its own may be queued behind the content of others.
+    /// The time until which a stream may wait for its first bytes: a frame of a later stream opens it (RFC 9000,
+    /// section 3.2), and its own may be queued behind the content of others.
     fn head_may_come_until(&self, id: StreamId) -> Option<Instant> {
         let stream = self.streams.get(&id)?;
         let last = self.received.last.filter(|_| stream.read_to == 0)?;
@@ -102,7 +102,7 @@ impl Driver<Server> {
         next.map(|(discarded, due)| (discarded.id, due))
     }
 
-    /// Gives a client that has as many streams as it may have the place of one that is only lingering.
+    /// Frees a stream that is only lingering for a client that has as many streams as it may have.
     pub(super) fn make_room(&mut self) {
         if self.streams.len() < self.role.streams_max as usize {
             return;
@@ -185,7 +185,7 @@ impl Driver<Server> {
         self.role.closes_from.is_some_and(|from| from <= now)
     }
 
-    /// Ends streams whose client has not taken any of the rest of the response for too long.
+    /// Ends streams whose client has taken no byte of the rest of the response for too long.
     fn end_rests(&mut self, now: Instant, stall: Duration) {
         while let Some((id, due)) = self.next_rest()
             && due <= now

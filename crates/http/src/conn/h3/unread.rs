@@ -1,4 +1,5 @@
-//! What QUIC holds of streams because nobody has read it: content that waits for its reader, or behind a gap.
+//! The bytes that QUIC holds of streams because nobody has read them: content that waits for its reader, or behind a
+//! gap.
 
 use std::collections::BinaryHeap;
 use std::mem;
@@ -17,11 +18,11 @@ use crate::conn::streams::stream::Streams;
 /// Bytes that a client can always send, so that its next requests come.
 const HEADS_ROOM: usize = 16 * 1024;
 
-/// QUIC tells the client what was read when it is this part of the window, and not before.
+/// The part of the window that must be read before QUIC grants the client new credit.
 const ANNOUNCED_PARTS: usize = 8;
 
-/// Memory of a frame beside its datagram: an entry of QUIC and one of ours, each in a heap that may have grown to twice
-/// of what it has.
+/// Memory of a frame beside its datagram: an entry of QUIC and one of ours, each in a heap whose capacity may be twice
+/// its length.
 const FRAME_BYTES: u64 = 128;
 
 /// Content for which one more frame may wait.
@@ -30,36 +31,37 @@ const FRAME_CONTENT_BYTES: u64 = 512;
 /// Frames whose memory is kept for those of the next turn.
 const FRESH_KEPT: usize = 64;
 
-/// Memory beyond its window that each connection may hold, beside what all share.
+/// Memory beyond its window that each connection may hold, beside the memory that all share.
 const EXCESS_BYTES_FREE: u64 = 32 * 1024;
 
 /// Small frames out of order among many, in [`Limits::frames_window`](blitz_proto::Limits::frames_window).
 const DISORDERED_MAX: u32 = 8_192;
 
-/// A place for a frame in a heap of QUIC.
+/// The size of a slot for a frame in a heap of QUIC.
 const PLACE_BYTES: u64 = 56;
 
-/// Fewer places of a stream are not noted.
+/// Streams with fewer slots are not noted.
 const PLACES_MIN: usize = 16;
 
-/// Bytes of heaps that QUIC keeps for an idle connection, which is drained beyond them while all connections together take
-/// more than a quarter of the memory that they share. Beyond half of it, idle ones may have nothing of it.
+/// Bytes of heaps that QUIC may keep for an idle connection. Beyond them the connection is drained while all
+/// connections together take more than a quarter of the memory that they share. Beyond half of that memory, idle
+/// connections may keep none.
 const IDLE_PLACES_BYTES_MAX: u64 = 256 * 1024;
 
 /// The unread input of a connection.
 #[derive(Default)]
 pub(super) struct Unread {
-    /// Frames that have come, in their order, and are not in `streams` yet.
+    /// Frames in the order of their arrival that are not in `streams` yet.
     fresh: Vec<StreamFrame>,
-    /// Streams of which QUIC holds something, without those that `fresh` alone is of.
+    /// Streams of which QUIC holds bytes, without those whose frames are all in `fresh`.
     streams: Streams<StreamId, StreamInput>,
     held: HeldMemory,
     /// The unread content of all streams.
     content: u64,
-    /// Small frames that came out of order among many, and since when they are counted.
+    /// Small frames that came out of order among many, and the time since which they are counted.
     disordered: u32,
     disordered_since: Option<Instant>,
-    /// Until where the open streams beside the requests were read.
+    /// The open streams beside the requests, with the offset until which each was read.
     beside: Vec<(StreamId, u64)>,
     /// Memory for the streams to come.
     spare: Vec<BinaryHeap<Held>>,
@@ -71,17 +73,17 @@ pub(super) struct Unread {
 struct Places {
     /// Of open streams that have many.
     streams: Streams<StreamId, usize>,
-    /// The most that streams have had, added up and of one.
+    /// The largest numbers of frames that streams have had: their sum, and the largest of one stream.
     sum: u64,
     most: u64,
-    /// Streams that the peer may open, each of which has one; QUIC may have as many again that have ended.
+    /// Streams that the peer may open. Each has one heap; QUIC may have as many again of streams that have ended.
     heaps: u64,
 }
 
-/// What can be read of a stream.
+/// The readable bytes of a stream.
 #[derive(Clone, Copy)]
 pub(super) struct Coming {
-    /// The offset behind the frames of it in `fresh`, if QUIC merges none of them and holds nothing else.
+    /// The offset behind the stream's frames in `fresh`, if QUIC merges none of them and holds nothing else.
     fresh_end: Option<u64>,
     /// It shares memory with other content of the stream, which may be read much later.
     pub(super) is_merged: bool,
@@ -92,7 +94,7 @@ const SPARE_MAX: usize = 32;
 const SPARE_FRAMES_MAX: usize = 16;
 
 impl Places {
-    /// A stream has had so many frames at a time.
+    /// Notes that a stream has had so many frames at a time.
     #[inline]
     fn note(&mut self, id: StreamId, frames: usize) {
         if frames <= PLACES_MIN {
@@ -107,14 +109,14 @@ impl Places {
         }
     }
 
-    /// The most that QUIC may keep.
+    /// The largest memory that QUIC may keep.
     fn bytes(&self) -> u64 {
         self.sum.min(self.heaps * self.most) * PLACE_BYTES
     }
 }
 
 impl Unread {
-    /// A frame of a stream has come that was read until `read_to`.
+    /// A frame has come of a stream that was read until `read_to`.
     fn come(&mut self, id: StreamId, frame: &StreamFrame, read_to: u64) {
         if frame.end <= read_to && !self.streams.contains_key(&id) {
             return;
@@ -132,7 +134,7 @@ impl Unread {
         self.places.note(id, stream.held.len());
     }
 
-    /// The frames of a stream that have come are in its input.
+    /// Moves the new frames of a stream into its input.
     fn take_fresh(&mut self, id: StreamId, read_to: u64) {
         let mut fresh = mem::take(&mut self.fresh);
         fresh.retain(|frame| {
@@ -172,8 +174,8 @@ impl Unread {
         }
     }
 
-    /// What was `coming` of a stream was read from one offset until another, in pieces of at most `piece_bytes`. `pieces`
-    /// counts the last one as well, which did not come.
+    /// The bytes of a stream that were `coming` were read from one offset until another, in pieces of at most
+    /// `piece_bytes`. `pieces` counts the last one as well, which did not come.
     pub(super) fn read(
         &mut self,
         id: StreamId,
@@ -232,7 +234,7 @@ impl Unread {
         self.held.bytes.max(self.content) + frames
     }
 
-    /// Gives back memory that there is nothing for.
+    /// Gives back unused memory.
     pub(super) fn shrink(&mut self) {
         self.streams.shrink_to_fit();
         self.held.allocations.shrink_to_fit();
@@ -246,7 +248,7 @@ impl Unread {
         self.beside.push((id, 0));
     }
 
-    /// A piece of any length of a stream beside the requests was read, or none, until this offset.
+    /// Notes that a piece of any length, or none, was read of a stream beside the requests, until this offset.
     pub(super) fn read_beside(&mut self, id: StreamId, read_to: Option<u64>) {
         let Some(stream) = self.beside.iter_mut().find(|(other, _)| *other == id) else {
             return;
@@ -274,7 +276,7 @@ impl<R: Role> Driver<R> {
         self.window.frames += self.unread.fresh.len() - before;
     }
 
-    /// Notes what has come. What is of a stream that was closed or stopped is not held.
+    /// Notes the new frames. Frames of a stream that was closed or stopped are not held.
     pub(super) fn note_come(&mut self, is_idle: bool) {
         self.take_frames();
         if let Some(quic) = &self.quic {
@@ -308,9 +310,9 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// Keeps the window open while content waits that nobody reads: it would stop the content of other streams
-    /// (rule 14), and even their heads, which the window is for as well. Content in many small frames gets no more
-    /// credit, because its frames take more memory than the window says.
+    /// Keeps the window open while content waits that nobody reads. A full window would stop the content of other
+    /// streams (rule 14), and even their heads, which take room in the window as well. Content in many small frames
+    /// gets no more credit, because its frames take more memory than the window counts.
     pub(super) fn keep_window_open(&mut self) {
         let used = self.unread.content as usize;
         let not_announced = self.window.bytes / ANNOUNCED_PARTS;
@@ -325,9 +327,9 @@ impl<R: Role> Driver<R> {
         self.window.is_used_up = self.window.bytes == before;
     }
 
-    /// Counts memory beyond the window, as far as the memory of all connections has room for it. Content may be beyond
-    /// it, too: a client that had a larger window before it was idle may still use all of it, because nobody can take
-    /// it back (RFC 9000, section 4.1).
+    /// Counts memory beyond the window, as far as the shared memory of all connections has room for it. Content may be
+    /// beyond the window too: a client that had a larger window before it was idle may still use all of it, because
+    /// credit cannot be taken back (RFC 9000, section 4.1).
     pub(super) fn count_beyond_window(&mut self) {
         let free = self.window.bytes as u64 + EXCESS_BYTES_FREE;
         let beyond = self.unread.memory().saturating_sub(free) as usize;
@@ -340,9 +342,9 @@ impl<R: Role> Driver<R> {
         self.shared.windows_grown.set(others + self.window.beyond);
     }
 
-    /// What a client may make QUIC hold is limited by the window, but not if it sends little content in large
-    /// datagrams or many small pieces: a datagram is held as long as a part of it is, and each piece takes memory,
-    /// however small it is.
+    /// The window limits the bytes that a client makes QUIC hold, except for a client that sends little content in
+    /// large datagrams or many small pieces: a datagram is held as long as a part of it is, and each piece takes
+    /// memory, however small it is.
     pub(super) fn holds_too_much(&self) -> bool {
         let limits = &self.limits().quic;
         let unread = &self.unread;
@@ -356,7 +358,7 @@ impl<R: Role> Driver<R> {
             || unread.memory() > room
     }
 
-    /// Whether QUIC keeps so much for an idle connection that others may need.
+    /// Whether QUIC keeps memory for an idle connection that others may need.
     pub(super) fn keeps_too_much(&self) -> bool {
         let shared = self.limits().core_buffer_bytes_max;
         let bytes_max = match self.shared.windows_grown.get() {
@@ -368,7 +370,7 @@ impl<R: Role> Driver<R> {
     }
 
     /// Whether too many small frames have come out of order within a short time, each of which costs QUIC much more
-    /// than one in order. The first of them may have come at any time.
+    /// than one in order. The first one may have come at any time.
     pub(super) fn sorts_too_much(&mut self) -> bool {
         if self.unread.disordered <= DISORDERED_MAX {
             return false;
@@ -412,7 +414,7 @@ mod tests {
         }
     }
 
-    /// Reads until an offset or a gap, and drops what came twice.
+    /// Reads until an offset or a gap, and drops duplicates.
     fn read(unread: &mut Unread, id: StreamId, read_to: u64) {
         let Some(stream) = unread.streams.get_mut(&id) else {
             return;
@@ -462,14 +464,14 @@ mod tests {
             unread.come(id, &frame(number, u64::from(number) * 2), 0);
         }
         assert_eq!(sums(&unread), (38, 19 * 1_200, 19));
-        // Out of order as they came.
+        // Out of order, as they came.
         read(&mut unread, id, 20);
         assert_eq!(sums(&unread), (18, 9 * 1_200, 9));
         unread.forget(id);
         assert_eq!(sums(&unread), (0, 0, 0));
     }
 
-    /// Of one that is always a frame behind, as readers that send on what they read are.
+    /// The input of a reader that is always a frame behind, such as one that forwards the bytes that it reads.
     #[test]
     fn uploads_in_shared_datagrams_do_not_add_up() {
         let ids = [StreamId::new(0), StreamId::new(4)];
@@ -514,7 +516,7 @@ mod tests {
         let (id, mut unread) = (StreamId::new(0), Unread::default());
         unread.come(id, &byte(500), 0);
         assert_eq!(sums(&unread), (1, 1_200, 1));
-        // What comes twice is held twice, and may have filled the gap.
+        // A duplicate is held twice, and may have filled the gap.
         unread.come(id, &byte(500), 0);
         assert_eq!(sums(&unread), (2, 1_200, 2));
         let filling = StreamFrame {
@@ -633,7 +635,7 @@ mod tests {
         assert!(unread.held.bytes > 1);
     }
 
-    /// What came twice is dropped when it is reached, and may have more merged until then.
+    /// A duplicate is dropped when it is reached, and may have more merged until then.
     #[test]
     fn what_came_twice_is_held_until_it_is_reached() {
         let (id, mut unread) = (StreamId::new(0), Unread::default());

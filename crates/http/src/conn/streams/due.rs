@@ -14,7 +14,7 @@ pub(in crate::conn) struct Discarded<Id> {
     pub(in crate::conn) until: Instant,
     /// The longest silence.
     pub(in crate::conn) silence: Duration,
-    /// The bytes that had come when it was last looked at.
+    /// The bytes that had come at the last look.
     pub(in crate::conn) bytes: u64,
 }
 
@@ -23,7 +23,7 @@ impl<Id: Copy> DueStreams<Discarded<Id>> {
         self.push(stream, stream.until.min(now + stream.silence));
     }
 
-    /// None waits longer than until then.
+    /// No stream waits beyond this time.
     pub(in crate::conn) fn hasten(&mut self, until: Instant) {
         for (stream, due) in &mut self.0 {
             stream.until = until.min(stream.until);
@@ -31,8 +31,8 @@ impl<Id: Copy> DueStreams<Discarded<Id>> {
         }
     }
 
-    /// Puts the next stream off if more of it has come than when it was last looked at, and its time is not over.
-    /// Returns whether that is so.
+    /// Puts the next stream off if more of it has come since the last look, and its time is not over. Returns whether
+    /// it did.
     pub(in crate::conn) fn renew(&mut self, bytes: u64, now: Instant) -> bool {
         let Some((stream, _)) = self.0.front().copied() else {
             return false;
@@ -53,7 +53,7 @@ impl<Id: Copy> DueStreams<Id> {
         DueStreams(VecDeque::new())
     }
 
-    /// Most are due after all others.
+    /// Adds a stream. Most are due after all others.
     pub(in crate::conn) fn push(&mut self, id: Id, due: Instant) {
         let earlier = self.0.iter().rposition(|(_, other)| *other <= due);
         self.0.insert(earlier.map_or(0, |at| at + 1), (id, due));

@@ -1,4 +1,4 @@
-//! The task of an exchange: drives the service; behind it, watches the client and the deadlines.
+//! The task of an exchange: it drives the service, and then watches the client and the deadlines.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ pub(in crate::conn) trait WithTasks: ServerFraming {
 
 type Id<C> = <<C as Link>::Framing as Framing>::Id;
 
-/// Runs an exchange; there is none if the request was answered before.
+/// Runs an exchange; there is none if the request has a response already.
 pub(in crate::conn) async fn run<C, S>(
     conn: Rc<C>,
     service: Rc<S>,

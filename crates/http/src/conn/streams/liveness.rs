@@ -1,24 +1,24 @@
 //! Whether the peer is still reachable.
 //!
-//! A dead connection would hold all requests of a core until their deadlines. So a server that is silent
-//! while requests wait is sent PING, gets no more requests until a byte arrives, and is disconnected
-//! when none does. One that answers PING and nothing else, as it may with long polls, is sent PING ever
-//! more rarely, because servers limit PINGs.
+//! A dead connection would hold all requests of a core until their deadlines. A server that is silent while requests
+//! wait therefore gets PING, gets no more requests until a byte arrives, and is disconnected when none does. A server
+//! that acknowledges PING and sends nothing else, as with long polls, gets PING ever more rarely, because servers limit
+//! PINGs.
 
 use std::time::Instant;
 
 use blitz_proto::Limits;
 
-/// How much longer the next silence may be, each time that nothing but PING was answered.
+/// The growth of the permitted silence, each time that nothing but an acknowledgement of PING arrives.
 const SILENCE_GROWTH: u32 = 4;
 /// How often it grows.
 const SILENCE_STEPS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(in crate::conn) struct Liveness {
-    /// When bytes last arrived, or when the first request began to wait since.
+    /// The time at which bytes last arrived, or a later time at which the first request began to wait.
     heard: Instant,
-    /// When PING was sent, if nothing came since.
+    /// The time at which PING was sent, if nothing has arrived since.
     pinged: Option<Instant>,
     /// Bytes arrived since a request last began to wait.
     is_heard: bool,
@@ -38,11 +38,11 @@ pub(in crate::conn) enum Next {
     Later,
 }
 
-/// What to do about a silence.
+/// The action on a silence.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::conn) enum Silence {
     Wait(Instant),
-    /// Send PING now, and wait for its answer until then.
+    /// Send PING now, and wait for its acknowledgement until then.
     Ping(Instant),
     Over,
 }
@@ -149,13 +149,12 @@ mod tests {
         }
         liveness.expect(at(6));
         assert_eq!(liveness.check(at(6), &limits()), Silence::Ping(at(26)));
-        // Nor does it lift the doubt.
+        // It does not lift the doubt either.
         liveness.expect(at(7));
         assert!(liveness.is_ping_pending());
     }
 
-    /// A gRPC server ends a connection with the fourth PING in a row that comes within five minutes
-    /// of the one before.
+    /// A gRPC server ends a connection at the fourth PING in a row that comes within five minutes of the one before.
     #[test]
     fn a_server_that_answers_nothing_but_ping_is_sent_it_ever_more_rarely() {
         let began = Instant::now();

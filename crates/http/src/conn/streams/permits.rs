@@ -1,4 +1,4 @@
-//! How many requests a client's connection may carry.
+//! The number of requests that a client's connection may carry.
 
 use std::task::{Context, Waker};
 use std::time::Instant;
@@ -37,13 +37,13 @@ impl Permits {
         self.made >= moment
     }
 
-    /// The server refused a stream while it worked on `open` others. One that refuses even the
-    /// only one gets no more on this connection.
+    /// The server refused a stream while it worked on `open` others. A server that refuses even a
+    /// single stream gets no more on this connection.
     pub(in crate::conn) fn refused(&mut self, open: usize) {
         self.limit = self.limit.min(open);
     }
 
-    /// No request is to begin any more.
+    /// No more requests begin.
     pub(in crate::conn) fn retire(&mut self) {
         self.limit = 0;
     }
@@ -52,7 +52,7 @@ impl Permits {
         self.limit == 0
     }
 
-    /// Those that are left of `available` while `open` are in use.
+    /// The free permits of `available` while `open` streams are in use.
     pub(in crate::conn) fn free(&self, open: usize, available: usize) -> usize {
         let limit = self.limit.saturating_sub(open);
         available.min(limit).saturating_sub(self.reserved)

@@ -15,7 +15,7 @@ use crate::recycle::Pooled;
 pub(in crate::conn) trait Requesting: Framing {
     fn request(&mut self, id: Self::Id) -> Option<&mut Stream>;
 
-    /// Removes a stream whose exchange is over; what of it is open is cancelled.
+    /// Removes a stream whose exchange is over, and cancels its open directions.
     fn close_request(&mut self, id: Self::Id);
 }
 
@@ -40,7 +40,7 @@ pub(in crate::conn) fn poll_head<D: Requesting>(
     Poll::Pending
 }
 
-/// What follows a head.
+/// The kind of message that follows a head.
 fn kind_of<D: Requesting>(driver: &mut D, id: D::Id, head: &ResponseHead) -> ReceivedKind {
     if head.status.is_informational() {
         return ReceivedKind::Informational;
@@ -139,15 +139,15 @@ impl Stream {
 
 #[derive(Default)]
 pub(in crate::conn) struct Response {
-    /// Received and not yet taken.
+    /// Heads that were received and not yet taken.
     pub(in crate::conn) heads: VecDeque<(Pooled<ResponseHead>, BodyLength)>,
-    /// Why no more will come.
+    /// The reason why no more will come.
     pub(in crate::conn) failed: Option<ClientError>,
     /// The final head was received.
     pub(in crate::conn) has_final: bool,
     /// Some head was received.
     pub(in crate::conn) is_heard: bool,
-    /// It was read to its end, or it has no reader.
+    /// The response was read to its end, or it has no reader.
     pub(in crate::conn) is_read: bool,
     /// The request may be the cause of the error with which the server ends the connection.
     pub(in crate::conn) is_suspect: bool,

@@ -1,4 +1,4 @@
-//! What is added to response heads, and removed from them, where each exchange has a stream.
+//! Fields that are added to response heads, and removed from them, where each exchange has a stream.
 
 use blitz_proto::{Name, ResponseHead, Status};
 

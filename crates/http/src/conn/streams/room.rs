@@ -1,4 +1,4 @@
-//! How much streams may have queued, and hold, where they share a connection (rule 4).
+//! The bytes that streams may queue and hold where they share a connection (rule 4).
 
 use std::task::{Context, Poll};
 
@@ -8,31 +8,31 @@ use blitz_reactor::FAIR_SHARE_MAX;
 use super::stream::Sending;
 use crate::exchange::note;
 
-/// Shares of a stream that a connection may have queued, and hold, while the core is short of memory.
+/// Shares of a stream that a connection may queue, and hold, while the core is short of memory.
 pub(in crate::conn) const STREAMS_WHEN_SHORT: usize = 4;
 
-/// A connection that has no more than this queued gets more however short the core of memory is.
+/// A connection with no more than this queued may queue more, however short the core of memory is.
 const UNSENT_MIN: usize = 4 * 1024;
 
-/// Less than half of the core's memory is left, by what a stream's share of it is.
+/// Whether less than half of the core's memory is left, judged by a stream's share of it.
 pub(in crate::conn) fn is_short(share: usize, limits: &Limits) -> bool {
     share < share_max(limits) / 2
 }
 
-/// What a stream may hold on an idle core, in bytes.
+/// The share of a stream on an idle core, in bytes.
 pub(in crate::conn) fn share_max(limits: &Limits) -> usize {
     limits.stream_buffer_bytes_max.min(FAIR_SHARE_MAX)
 }
 
-/// Bytes that a stream may have queued before it gets another piece, as far as that depends on it
-/// alone: half of its share is for what was received and is not yet taken (rule 4).
+/// Bytes that a stream may have queued before it gets another piece, as far as that depends on it alone. Half of its
+/// share is for bytes that were received and not yet taken (rule 4).
 pub(in crate::conn) fn usual_room(share: usize, limits: &Limits) -> usize {
     (limits.stream_buffer_bytes_max / 4).min(share)
 }
 
-/// The same on a server's connection that has `unsent` bytes queued; `None` if it has enough. When it has its share
-/// queued, each stream is down to a piece at a time; and while the core is short of memory one that has more than a few
-/// streams' worth gets nothing.
+/// The same on a server's connection that has `unsent` bytes queued; `None` if it has enough. When a connection has its
+/// share queued, each stream gets a piece at a time. While the core is short of memory, a connection with more than the
+/// shares of a few streams gets nothing.
 pub(in crate::conn) fn room_of_server(unsent: usize, limits: &Limits) -> Option<usize> {
     let share = blitz_reactor::fair_share();
     if is_short(share, limits) && unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {
@@ -45,7 +45,7 @@ pub(in crate::conn) fn room_of_server(unsent: usize, limits: &Limits) -> Option<
 }
 
 impl Sending {
-    /// Ready if there is room for another piece; else the writer is woken when there is.
+    /// Ready if there is room for another piece; else the writer is woken when there is room.
     pub(in crate::conn) fn poll_room(&mut self, room: Option<usize>, cx: &Context<'_>) -> Poll<()> {
         if room.is_some_and(|below| self.queued <= below) {
             return Poll::Ready(());

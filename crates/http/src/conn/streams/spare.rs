@@ -17,7 +17,7 @@ pub(in crate::conn) struct SpareStreams {
 }
 
 impl SpareStreams {
-    /// A stream, as good as new.
+    /// A stream without any state of its earlier use.
     pub(in crate::conn) fn take(&self) -> Box<Stream> {
         match self.streams.borrow_mut().pop() {
             Some(mut stream) => {
@@ -28,7 +28,7 @@ impl SpareStreams {
         }
     }
 
-    /// Keeps the memory of a stream that is over, without content.
+    /// Keeps the memory of a finished stream, without content.
     pub(in crate::conn) fn keep(&self, mut stream: Box<Stream>) {
         let mut streams = self.streams.borrow_mut();
         if streams.len() < SPARE_MAX && stream.fits_pool() {

@@ -14,7 +14,7 @@ use crate::exchange::{Body, ExchangeState, wake};
 use crate::recycle::Pooled;
 use crate::tls::TlsError;
 
-/// What a connection keeps for each of its streams.
+/// A connection's state of each of its streams.
 pub(in crate::conn) type Streams<Id, State> = HashMap<Id, State, BuildHasherDefault<StreamHasher>>;
 
 /// Numbers of streams ascend, and the machine bounds the number of open streams, so a peer cannot choose
@@ -46,21 +46,21 @@ pub(in crate::conn) struct Stream {
     pub(in crate::conn) parts: VecDeque<Slice>,
     pub(in crate::conn) trailers: Option<Pooled<Fields>>,
     pub(in crate::conn) sending: Sending,
-    /// What a client waits for before the body.
+    /// On a client: the response head, until the body follows.
     pub(in crate::conn) response: Response,
     /// The request is CONNECT, so that a 2xx opens a tunnel.
     pub(in crate::conn) is_connect: bool,
-    /// It is answered, and has no task any more; the rest of the request is passed over.
+    /// Its response is complete, and it has no task any more; the rest of the request is discarded.
     pub(in crate::conn) is_lingering: bool,
 }
 
 /// Content of our message that waits.
 pub(in crate::conn) struct Sending {
-    /// What no window was open for.
+    /// Bytes for which no window was open.
     pub(in crate::conn) queue: VecDeque<Chunk>,
     /// Bytes in it.
     pub(in crate::conn) queued: usize,
-    /// What follows when the queue is empty.
+    /// The end that follows when the queue is empty.
     pub(in crate::conn) end: Ending,
     /// Woken at `wake_at` bytes or less.
     pub(in crate::conn) writer: Option<Waker>,
@@ -70,9 +70,8 @@ pub(in crate::conn) struct Sending {
 }
 
 impl Sending {
-    /// Queues content. Pieces of less than
-    /// `slice_bytes_min` are copied together while they wait: each alone would occupy a receive buffer,
-    /// and a place in the queue that is larger than itself (rule 3).
+    /// Queues content. Pieces of less than `slice_bytes_min` are copied together while they wait: each alone would
+    /// occupy a receive buffer, and an entry in the queue that is larger than itself (rule 3).
     pub(in crate::conn) fn push(&mut self, chunk: Chunk, slice_bytes_min: usize) {
         if chunk.len() >= slice_bytes_min {
             return self.queue.push_back(chunk);
@@ -113,7 +112,7 @@ impl Stream {
         })
     }
 
-    /// Drops all that it holds of messages.
+    /// Drops all content of messages.
     pub(in crate::conn) fn drop_content(&mut self) {
         self.parts.clear();
         self.trailers = None;
@@ -123,8 +122,7 @@ impl Stream {
         self.response.clear();
     }
 
-    /// Makes a stream that was used before, and has no content any more, as good as new. Its timer may
-    /// go off for nothing.
+    /// Resets the state of a stream that was used before and has no content any more. Its timer may go off for nothing.
     pub(in crate::conn) fn renew(&mut self) {
         self.exchange.clear();
         self.sending.writer = None;
@@ -139,7 +137,7 @@ impl Stream {
         self.parts.capacity() + self.sending.queue.capacity() <= 16
     }
 
-    /// Takes out what was received and not taken; how many bytes that were.
+    /// Takes out the bytes that were received and not taken. Returns their number.
     pub(in crate::conn) fn drain_parts(&mut self) -> usize {
         self.parts.drain(..).map(|part| part.len()).sum()
     }

@@ -175,8 +175,8 @@ impl Connection {
         }))
     }
 
-    /// Counts a frame on a closed stream. A client sends a few that cross the server's frames; a server
-    /// may reset every stream that it has answered early, so its frames are not counted.
+    /// Counts a frame on a closed stream. A client sends a few that cross the server's frames. A server
+    /// may reset every stream to which it has responded early, so its frames are not counted.
     pub(super) fn count_stray_frame(&mut self, now: Duration) -> Result<(), ErrorKind> {
         match self.is_server() {
             true => self.floods.note(Flood::StrayFrame, now),

@@ -16,7 +16,7 @@ use crate::h3::stream::{Parsing, Receiving, Sending, Stream};
 use crate::h3::{Event, Received, Step};
 use crate::message::{BodyLength, RequestHead, ResponseHead};
 
-/// What is left of the input.
+/// The rest of the input.
 struct Rest<'i> {
     bytes: &'i [u8],
     /// Bytes that were consumed.
@@ -368,7 +368,7 @@ impl Connection {
         Ok(Event::Head { length, end })
     }
 
-    /// Has the caller answer a request whose content is not reported.
+    /// Has the caller respond to a request whose content is not reported.
     fn refuse(&self, stream: &mut Stream, end: bool, kind: ErrorKind, head: &RequestHead) -> Event {
         stream.receiving = if end {
             Receiving::Done

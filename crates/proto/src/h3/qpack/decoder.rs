@@ -28,7 +28,7 @@ pub struct Decoder {
     scratch: Vec<u8>,
 }
 
-/// What a field section begins with (RFC 9204, section 4.5.1).
+/// The prefix of a field section (RFC 9204, section 4.5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// The number of insertions that the section needs.
@@ -544,7 +544,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
     }
 }
 
-/// What a line refers to.
+/// The target of a line's reference.
 #[derive(Debug, Clone, Copy)]
 enum Reference {
     Static(u64),

@@ -23,7 +23,7 @@ struct Line {
     value_len: usize,
 }
 
-/// Fields whose values hardly change, each with its place.
+/// Fields whose values hardly change, each with its index.
 const fn place(name: LineName) -> Option<usize> {
     match name {
         LineName::Field(Name::Date) => Some(0),

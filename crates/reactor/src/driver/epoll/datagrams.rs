@@ -18,7 +18,7 @@ pub(super) struct Datagrams {
     buffers: Option<Rc<DatagramBuffers>>,
     to_receive: VecDeque<SocketKey>,
     to_send: VecDeque<Send>,
-    /// How many trains may still be received in this turn, and sent.
+    /// How many batches may still be received in this turn, and sent.
     receives_left: usize,
     sends_left: usize,
     /// Sockets that begin or cease to wait for room.
@@ -192,7 +192,7 @@ impl Datagrams {
         None
     }
 
-    /// Receives one train; `None` if there was none.
+    /// Receives one batch; `None` if there was none.
     fn try_receive(&mut self, socket: SocketKey) -> Option<Event> {
         let state = find(&mut self.sockets, socket)?;
         let fd = state.receive?;

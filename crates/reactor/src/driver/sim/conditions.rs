@@ -27,7 +27,7 @@ pub struct Conditions {
     pub datagram_lost: u16,
     /// A datagram arrives twice.
     pub datagram_twice: u16,
-    /// A train is refused, as by a device without segmentation.
+    /// A batch is refused, as by a device without segmentation.
     pub trains_refused: u16,
     /// An operation that could complete is reported up to 2 ms later.
     pub late: u16,

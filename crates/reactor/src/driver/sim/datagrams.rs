@@ -1,6 +1,6 @@
 //! Datagrams: the UDP sockets of the network.
 //!
-//! A train that is sent travels as single datagrams, which are lost, delayed, doubled and reordered one by
+//! A batch that is sent travels as single datagrams, which are lost, delayed, doubled and reordered one by
 //! one.
 
 use std::collections::VecDeque;

@@ -20,7 +20,7 @@ pub(super) enum EventKind {
     Deliver(Id),
     /// The SYN of a connecting end arrives.
     Syn(Id),
-    /// The answer to its SYN arrives: connected, or the error.
+    /// The reply to its SYN arrives: connected, or the error.
     Connected(Id, i32),
     /// A reset arrives at this end.
     Reset(Id),

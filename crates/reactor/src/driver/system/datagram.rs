@@ -1,4 +1,4 @@
-//! UDP sockets: their options, and what comes and goes with each train of datagrams.
+//! UDP sockets: their options, and the control messages of each batch of datagrams.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -10,8 +10,8 @@ use super::{RawAddress, check, get_option, local, set_nonblocking, set_option};
 use crate::buffer::{DATAGRAM_BUFFER_BYTES, DATAGRAM_HEAD_BYTES};
 use crate::driver::Handle;
 
-/// What io_uring writes in front of a received message: its `io_uring_recvmsg_out`, the address of the sender
-/// and the control messages, each with a fixed size. The other drivers write the same.
+/// The layout that io_uring writes in front of a received message: its `io_uring_recvmsg_out`, the address of the
+/// sender and the control messages, each with a fixed size. The other drivers write the same.
 const NAME_AT: usize = 16;
 /// A `sockaddr_in6` fits; a multiple of the alignment of control messages.
 const NAME_BYTES: usize = 32;
@@ -19,7 +19,7 @@ const CONTROL_AT: usize = NAME_AT + NAME_BYTES;
 /// All control messages that the socket's options ask for fit.
 const CONTROL_BYTES: usize = DATAGRAM_HEAD_BYTES - CONTROL_AT;
 
-/// Bytes of the control messages of a sent train: the local address, ECN, the segment size.
+/// Bytes of the control messages of a sent batch: the local address, ECN, the segment size.
 const SENT_CONTROL_BYTES: usize = 40 + 24 + 24;
 
 /// Wanted sizes of the kernel's buffers, which it limits to `rmem_max` and `wmem_max`.
@@ -32,7 +32,7 @@ const LENGTH_BYTES: usize = size_of::<usize>();
 /// The low bits of the traffic class (RFC 3168, section 5).
 const ECN_MASK: u8 = 0b11;
 
-/// What the kernel says of a received train.
+/// The kernel's report of a received batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TrainHead {
     pub(crate) from: SocketAddr,
@@ -172,9 +172,9 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<(OwnedFd, SocketAddr
     Ok((fd, bound.unwrap_or(address)))
 }
 
-/// Asks for what is useful: local addresses, ECN, trains, the number of dropped datagrams; no fragments, and a
-/// path MTU that the caller probes, so that forged ICMP messages do not change it. A kernel without one of
-/// these options is slower or says less.
+/// Sets the useful options: local addresses, ECN, batches, the number of dropped datagrams; no fragments, and a path
+/// MTU that the caller probes, so that forged ICMP messages do not change it. A kernel without one of these options is
+/// slower or reports less.
 fn set_datagram_options(fd: &OwnedFd, is_ipv6: bool) {
     let integers = [
         (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
@@ -234,7 +234,7 @@ pub(crate) fn receive_message() -> libc::msghdr {
     message
 }
 
-/// Receives one train into a buffer, without waiting, as io_uring does.
+/// Receives one batch into a buffer, without waiting, as io_uring does.
 ///
 /// # Errors
 /// The error number of `recvmsg(2)`.
@@ -293,7 +293,7 @@ fn write_sizes(buffer: &mut [u8], sizes: [u32; 4]) {
     }
 }
 
-/// Reads what is in front of a train; `None` if the train was cut or its sender is unknown.
+/// Reads what is in front of a batch; `None` if the batch was cut or its sender is unknown.
 pub(crate) fn parse_train(buffer: &[u8]) -> Option<TrainHead> {
     let size = |at: usize| read_u32(&buffer[at * 4..]).map_or(0, |size| size as usize);
     let (name_bytes, control_bytes, content_bytes) = (size(0), size(1), size(2));
@@ -315,7 +315,7 @@ pub(crate) fn parse_train(buffer: &[u8]) -> Option<TrainHead> {
     for (level, kind, data) in control_messages(control) {
         match (level, kind) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                // The address to answer from follows the interface.
+                // The address to reply from follows the interface.
                 let ip = data.get(4..8).and_then(|ip| <[u8; 4]>::try_from(ip).ok());
                 head.to = ip.map(|ip| IpAddr::from(Ipv4Addr::from(ip)));
             }
@@ -417,7 +417,7 @@ impl ControlMessages<'_> {
         self.len += length.next_multiple_of(LENGTH_BYTES);
     }
 
-    /// The local address: that of a received train, or that to send from.
+    /// The local address: that of a received batch, or that to send from.
     fn add_local(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => {
@@ -445,7 +445,7 @@ impl ControlMessages<'_> {
     }
 }
 
-/// A train to be sent, as the kernel takes it. It must not move between [`SentTrain::describe`] and the report
+/// A batch to be sent, as the kernel takes it. It must not move between [`SentTrain::describe`] and the report
 /// of the send.
 pub(crate) struct SentTrain {
     message: libc::msghdr,
@@ -459,7 +459,7 @@ pub(crate) struct SentTrain {
 #[repr(C, align(8))]
 struct Control([u8; SENT_CONTROL_BYTES]);
 
-/// Where a train goes.
+/// The destination of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destination {
     pub(crate) to: SocketAddr,
@@ -488,7 +488,7 @@ impl SentTrain {
         }
     }
 
-    /// The datagrams of the train; one if it has no content.
+    /// The datagrams of the batch; one if it has no content.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         let segment = self
             .destination
@@ -498,7 +498,7 @@ impl SentTrain {
         self.content.chunks(segment).chain(empty)
     }
 
-    /// Describes the train to the kernel. The pointer is valid until the next call, for as long as this value
+    /// Describes the batch to the kernel. The pointer is valid until the next call, for as long as this value
     /// stays in place.
     pub(crate) fn describe(&mut self) -> *const libc::msghdr {
         let Destination {
@@ -543,7 +543,7 @@ impl SentTrain {
     }
 }
 
-/// Sends a train without waiting.
+/// Sends a batch without waiting.
 ///
 /// # Errors
 /// The error number of `sendmsg(2)`.
@@ -558,7 +558,7 @@ pub(crate) fn send_train(fd: RawFd, message: *const libc::msghdr) -> Result<usiz
     })
 }
 
-/// Whether a send may have failed because the device or the path does not take trains (`udp(7)`,
+/// Whether a send may have failed because the device or the path does not take batches (`udp(7)`,
 /// UDP_SEGMENT). Addresses that cannot be sent from or to cause the same errors.
 pub(crate) fn is_train_refused(error: i32) -> bool {
     matches!(error, libc::EIO | libc::EINVAL)

@@ -15,7 +15,7 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// # Errors
-    /// What `mmap(2)` reports.
+    /// The error of `mmap(2)`.
     pub(crate) fn new(bytes: usize) -> io::Result<Mapping> {
         Mapping::with_flags(bytes, 0)
     }

@@ -14,8 +14,8 @@ const CORE_MASK: u16 = (1 << CORE_BITS) - 1;
 /// The first byte of a packet with a long header (RFC 9000, section 17.2).
 const LONG_HEADER: u8 = 0x80;
 
-/// What the program returns if it does not know the core: no socket has this index, so that the kernel chooses
-/// by the hash of the addresses.
+/// The result of the program if it does not know the core: no socket has this index, so that the kernel chooses by the
+/// hash of the addresses.
 const BY_HASH: u32 = u32::MAX;
 
 /// Makes connection IDs that name a core, and finds the core in them. A classic BPF program computes the same

@@ -150,10 +150,10 @@ impl Drop for UnixListener {
     }
 }
 
-/// What the name of a socket ends with that waits for its path.
+/// The end of the name of a socket that waits for its path.
 const NEW: &str = ".new";
 
-/// What the name of a lock ends with.
+/// The end of the name of a lock.
 const LOCK: &str = ".lock";
 
 /// `path` with a longer name.

@@ -24,11 +24,11 @@ const LARGE_ENTRIES: u16 = 512;
 const POSTED_AT_FIRST: usize = 256;
 const LARGE_POSTED_AT_FIRST: usize = 16;
 
-/// Rations that can be received between two turns: those of 16 buffers.
+/// Small receives (rations) between two turns: those of 16 buffers.
 const RATIONS: u16 = RATIONS_PER_BUFFER * 16;
 const RATIONS_PER_BUFFER: u16 = (BUFFER_BYTES / RATION_BYTES) as u16;
 
-/// Buffer numbers from here on are rations; the pool has fewer buffers.
+/// Buffer numbers from here on are small buffers; the pool has fewer buffers.
 const FIRST_RATION: u16 = 0x8000;
 
 /// The buffers of one size of the pool that are posted to the kernel.
@@ -213,13 +213,13 @@ impl PostTarget {
     }
 }
 
-/// Small buffers for sockets whose share is a ration. Received bytes are copied, and the buffer is posted
+/// Small buffers, for sockets whose share is a small receive. Received bytes are copied, and the buffer is posted
 /// again.
 pub(super) struct Rations {
     ring: ProvidedRing,
-    /// Buffers of the pool that are divided into rations; they are never given back.
+    /// Buffers of the pool that are divided into small ones; they are never given back.
     lent: Vec<u16>,
-    /// Rations to be posted again.
+    /// Small buffers to be posted again.
     used: Vec<u16>,
 }
 
@@ -241,19 +241,19 @@ impl Rations {
         RATIONS_GROUP
     }
 
-    /// Whether a buffer with this number is a ration.
+    /// Whether a buffer with this number is a small one.
     #[inline]
     pub(super) fn has(id: u16) -> bool {
         id >= FIRST_RATION
     }
 
-    /// The slice that the kernel has written into a ration.
+    /// The slice that the kernel has written into a small buffer.
     #[cold]
     pub(super) fn taken(&mut self, pool: &Rc<Pool>, id: u16, len: usize) -> Slice {
         let index = id - FIRST_RATION;
         assert!(len <= RATION_BYTES, "a receive cannot exceed its buffer");
-        // SAFETY: the kernel has filled `len` bytes of this ration, and writes to it again only after it
-        // is posted, which needs `self`.
+        // SAFETY: the kernel has filled `len` bytes of this small buffer, and writes to it again only after it is
+        // posted, which needs `self`.
         let bytes = unsafe { slice::from_raw_parts(self.address(pool, index).as_ptr(), len) };
         self.used.push(index);
         Slice::ration(pool, bytes)
@@ -262,16 +262,16 @@ impl Rations {
     fn address(&self, pool: &Pool, index: u16) -> NonNull<u8> {
         let buffer = self.lent[usize::from(index / RATIONS_PER_BUFFER)];
         let offset = usize::from(index % RATIONS_PER_BUFFER) * RATION_BYTES;
-        // SAFETY: RATIONS_PER_BUFFER rations fit into a buffer.
+        // SAFETY: RATIONS_PER_BUFFER small buffers fit into a buffer.
         unsafe { pool.address(buffer).add(offset) }
     }
 
-    /// The number of rations that can be received before the next refill.
+    /// The number of small receives that can complete before the next refill.
     pub(super) fn posted(&self) -> usize {
         self.lent.len() * usize::from(RATIONS_PER_BUFFER) - self.used.len()
     }
 
-    /// Posts used rations again, unless the core has reached its limit.
+    /// Posts used small buffers again, unless the core has reached its limit.
     #[inline]
     pub(super) fn refill(&mut self, pool: &Pool) {
         if !self.used.is_empty() && pool.available() > 0 {

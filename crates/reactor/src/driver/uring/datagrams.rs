@@ -42,13 +42,13 @@ impl DatagramRing {
         Ok(())
     }
 
-    /// A receive of trains until no buffer is left.
+    /// A receive of batches until no buffer is left.
     pub(super) fn receive(&self, fd: RawFd) -> squeue::Entry {
         let registered = self.0.as_ref().expect("a UDP socket registers the ring");
         opcode::RecvMsgMulti::new(Fd(fd), &raw const *registered.message, GROUP).build()
     }
 
-    /// What a completion of such a receive brings.
+    /// The result of a completion of such a receive.
     pub(super) fn received(&mut self, completion: &cqueue::Entry) -> ReceivedTrain {
         let (Some(registered), Some(id)) = (&mut self.0, cqueue::buffer_select(completion.flags()))
         else {

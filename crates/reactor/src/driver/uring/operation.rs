@@ -16,7 +16,7 @@ pub(super) enum Operation {
     Connect(SocketKey),
     Accept(u32),
     ReceiveTrains(SocketKey),
-    /// By the slot of the train.
+    /// By the slot of the batch.
     SendTrain(u32),
     /// The mailbox's eventfd is readable.
     NotifierReadable,

@@ -29,8 +29,8 @@ pub(super) fn explain(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-/// Tries a receive with a total limit on a pair of sockets (rule 1): kernels before 6.17 answer
-/// EINVAL. Its completion is consumed here.
+/// Tries a receive with a total limit on a pair of sockets (rule 1): kernels before 6.17 return EINVAL.
+/// Its completion is consumed here.
 pub(super) fn capped_multishot(ring: &IoUring, group: u16) -> io::Result<bool> {
     let (ours, theirs) = UnixStream::pair()?;
     drop(theirs);

@@ -1,0 +1,97 @@
+//! What a reload changes, as `blitz reload` and `blitz config diff` print it.
+
+use std::fmt::Write;
+
+use blitz_config::Process;
+use blitz_gateway::{Change, SiteChange, Sites, TrustedProxy, site_changes};
+
+use crate::announce::{shown, shown_as};
+use crate::config::ConfigFile;
+use crate::process;
+
+/// Settings that apply from the start of a process.
+pub(crate) struct Applied {
+    pub(crate) process: Process,
+    pub(crate) trusted_proxies: Vec<TrustedProxy>,
+}
+
+/// What the second file would change after the first one; nothing if that is nothing.
+pub(crate) fn text(
+    before: &ConfigFile,
+    after: ConfigFile,
+    applied: &Applied,
+    flags: &Process,
+) -> String {
+    let (old, new) = (listeners(before), listeners(&after));
+    let restart = restart(&after, applied, flags);
+    let before = Sites::of_file(before.sites.clone());
+    let after = Sites::of_file(after.into_sites());
+    let mut text = String::new();
+    for site in site_changes(&before, &after) {
+        text += &line(site.change, &site.host.to_string());
+        for (change, route) in &site.routes {
+            text += &format!("    {}", line(*change, route));
+        }
+        if site.change == Change::Changed && site.routes.is_empty() {
+            text += "      its hosts, or its settings for paths without a route\n";
+        }
+    }
+    let closed = old.iter().any(|listener| !new.contains(listener));
+    text += &listener_changes(&old, &new);
+    if closed {
+        text += "    connections of closed listeners have `server.drain_timeout` to end; all others stay\n";
+    }
+    text + &restart
+}
+
+/// A line for each site that was added, changed or removed.
+pub(crate) fn site_lines(changes: &[SiteChange]) -> String {
+    let lines = changes.iter();
+    let text: String = lines
+        .map(|site| line(site.change, &site.host.to_string()))
+        .collect();
+    match text.is_empty() {
+        true => "  no site has changed\n".to_owned(),
+        false => text,
+    }
+}
+
+fn line(change: Change, name: &str) -> String {
+    let sign = match change {
+        Change::Added => '+',
+        Change::Changed => '~',
+        Change::Removed => '-',
+    };
+    format!("  {sign} {name}\n")
+}
+
+/// A line for each listener that is opened or closed.
+pub(crate) fn listener_changes(before: &[String], after: &[String]) -> String {
+    let line = |sign, listener: &String| format!("  {sign} listener {listener}\n");
+    let opened = after.iter().filter(|listener| !before.contains(listener));
+    let closed = before.iter().filter(|listener| !after.contains(listener));
+    let opened: String = opened.map(|listener| line('+', listener)).collect();
+    let closed: String = closed.map(|listener| line('-', listener)).collect();
+    opened + &closed
+}
+
+/// Settings of a file that differ from those in use, and need a restart.
+pub(crate) fn restart(file: &ConfigFile, applied: &Applied, flags: &Process) -> String {
+    let wanted = flags.clone().or(file.configuration.process.clone());
+    let mut text = String::new();
+    for key in process::changed(&applied.process, &wanted) {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "  {key} has changed: a restart applies it");
+    }
+    if file.trusted_proxies != applied.trusted_proxies {
+        text += "  trusted proxies have changed: a restart applies them\n";
+    }
+    text
+}
+
+/// The listeners of a file, as they are shown.
+fn listeners(file: &ConfigFile) -> Vec<String> {
+    let secure = file.tls_listeners.iter();
+    let secure = secure.map(|listener| shown_as(listener, true));
+    file.listeners.iter().map(shown).chain(secure).collect()
+}

@@ -1,0 +1,96 @@
+//! The configuration that a process uses, for those who ask at its control socket.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use blitz_config::{Document, Process};
+
+use crate::config::ConfigFile;
+use crate::differences::{self, Applied};
+use crate::{effective, explain};
+
+/// The text of the file in use, and what the process has kept from its start. The text is read again for each question:
+/// the model would be many times as large.
+pub(crate) struct InUse {
+    path: PathBuf,
+    request_trailers: bool,
+    /// Settings of the process from flags.
+    flags: Process,
+    applied: Applied,
+    document: Mutex<Document>,
+}
+
+impl InUse {
+    pub(crate) fn new(
+        path: &Path,
+        request_trailers: bool,
+        flags: &Process,
+        process: &Process,
+        file: &ConfigFile,
+    ) -> InUse {
+        InUse {
+            path: path.to_owned(),
+            request_trailers,
+            flags: flags.clone(),
+            applied: Applied {
+                process: process.clone(),
+                trusted_proxies: file.trusted_proxies.clone(),
+            },
+            document: Mutex::new(file.document().clone()),
+        }
+    }
+
+    /// The settings of the start, which no reload changes.
+    pub(crate) fn applied(&self) -> &Applied {
+        &self.applied
+    }
+
+    /// Another text is in use.
+    pub(crate) fn replace(&self, document: Document) {
+        *self.lock() = document;
+    }
+
+    /// The effective configuration, and a tag for its version.
+    pub(crate) fn effective(&self) -> (String, String) {
+        let text = effective::text(&self.file());
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        (text, format!("\"{:016x}\"", hasher.finish()))
+    }
+
+    /// What a reload of the file, or of another one, would change; nothing if that is nothing.
+    ///
+    /// # Errors
+    /// The file cannot be read or has mistakes.
+    pub(crate) fn differences(&self, other: Option<&Path>) -> Result<String, String> {
+        let path = other.unwrap_or(&self.path);
+        let file = ConfigFile::load(path, self.request_trailers)?;
+        if let Some(problem) = file.problem() {
+            return Err(format!("{}{problem}", file.report_as_text(false)));
+        }
+        Ok(differences::text(
+            &self.file(),
+            file,
+            &self.applied,
+            &self.flags,
+        ))
+    }
+
+    /// What the configuration makes of a request.
+    ///
+    /// # Errors
+    /// The question is invalid, or no site has the host.
+    pub(crate) fn explain(&self, question: &explain::Question) -> Result<String, String> {
+        explain::answer(&self.file(), &self.applied.trusted_proxies, question)
+    }
+
+    fn file(&self) -> ConfigFile {
+        let document = self.lock().clone();
+        ConfigFile::of_document(document, &self.path, self.request_trailers)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Document> {
+        self.document.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,81 @@
+//! Listeners: `listen` and `listen_tls`.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Reader, entries};
+use crate::keys::Scope;
+use crate::model::{Configuration, Listener, Placed};
+
+const ADDRESS: &str = "\":80\"";
+
+impl Reader<'_> {
+    pub(super) fn listeners(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Placed<Listener>> {
+        let DeValue::Array(items) = value.get_ref() else {
+            let item = match value.get_ref() {
+                DeValue::String(_) | DeValue::Table(_) => self.document.slice(&value.span()),
+                _ => ADDRESS,
+            };
+            let label = format!("write [{item}]");
+            self.wrong_type(value.span(), value.get_ref(), "a list", &label);
+            return Vec::new();
+        };
+        let mut listeners = Vec::new();
+        for item in items {
+            let listener = match item.get_ref() {
+                DeValue::Table(table) => self.listener(item, table),
+                _ => self.text(item, ADDRESS).map(|text| Listener {
+                    address: text.placed(),
+                    proxy_protocol: false,
+                }),
+            };
+            listeners.extend(listener.map(|listener| Placed::new(listener, item.span())));
+        }
+        listeners
+    }
+
+    fn listener(&mut self, value: &Spanned<DeValue<'_>>, table: &DeTable<'_>) -> Option<Listener> {
+        let (mut address, mut proxy_protocol) = (None, Some(false));
+        let before = self.diagnostics.len();
+        for entry in entries(table) {
+            if self.key(Scope::Listener, &entry).is_none() {
+                continue;
+            }
+            match entry.name {
+                "address" => address = self.text(entry.value, ADDRESS),
+                _ => proxy_protocol = self.boolean(entry.value),
+            }
+        }
+        if address.is_none() && self.diagnostics.len() == before {
+            let label = "write for example { address = \":80\" }";
+            self.error(
+                "no-address",
+                value.span(),
+                "the listener has no address",
+                label,
+            );
+        }
+        Some(Listener {
+            address: address?.placed(),
+            proxy_protocol: proxy_protocol?,
+        })
+    }
+
+    /// Listeners that would close every connection.
+    pub(super) fn proxies_without_trust(&mut self, configuration: &Configuration) {
+        if !configuration.trusted_proxies.is_empty() {
+            return;
+        }
+        let listeners = [&configuration.listen, &configuration.listen_tls];
+        for listener in listeners.into_iter().flatten().flatten() {
+            if listener.value.proxy_protocol {
+                self.error(
+                    "no-trusted-proxy",
+                    listener.span.clone(),
+                    "no proxy may send the PROXY header, so that every connection would be closed",
+                    "write for example trusted_proxies = [\"10.0.0.0/8\"] at the top",
+                );
+            }
+        }
+    }
+}

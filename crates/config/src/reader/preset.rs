@@ -1,0 +1,168 @@
+//! Presets: keys of routes with a name, for `use`.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::own::{LevelNumber, OwnSettings, PRESETS};
+use super::target::Upstreams;
+use super::{Entry, Reader, entries};
+use crate::keys::Scope;
+use crate::model::{Placed, RouteKey, Span};
+use crate::pattern::PathPattern;
+use crate::suggestion;
+
+/// The presets of a file.
+#[derive(Default)]
+pub(super) struct Presets<'a> {
+    by_name: BTreeMap<String, Preset<'a>>,
+    /// How many have been read, to number them.
+    read: usize,
+}
+
+struct Preset<'a> {
+    name: Span,
+    table: Rc<DeTable<'a>>,
+    is_used: bool,
+    /// What it says for each path that it was read for: `{rest}` is what follows the path of the route that uses it.
+    /// Without such a placeholder there is one for all paths.
+    by_path: Vec<(Option<PathPattern>, LevelNumber, Rc<OwnSettings>)>,
+}
+
+impl<'a> Reader<'a> {
+    /// Notes the presets, which are read where they are used.
+    pub(super) fn presets(&mut self, entry: Option<&Entry<'_, 'a>>) {
+        let Some(entry) = entry else { return };
+        let DeValue::Table(table) = entry.value.get_ref() else {
+            let label = "write [preset.NAME], and below it keys of routes";
+            return self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", label);
+        };
+        for entry in entries(table) {
+            let DeValue::Table(table) = entry.value.get_ref() else {
+                let label = "write { headers.X-Frame-Options = \"DENY\" }, for example";
+                self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", label);
+                continue;
+            };
+            let preset = Preset {
+                name: entry.key(),
+                table: Rc::new(table.clone()),
+                is_used: false,
+                by_path: Vec::new(),
+            };
+            self.presets.by_name.insert(entry.name.to_owned(), preset);
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// `use`: the name of a preset, or a list of names.
+    pub(super) fn uses(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        own: &mut OwnSettings,
+        upstreams: &mut Upstreams,
+    ) {
+        let texts = match value.get_ref() {
+            DeValue::String(_) => self.text(value, "[\"NAME\"]").into_iter().collect(),
+            _ => self.texts(value, "\"NAME\""),
+        };
+        for text in texts {
+            let Some(preset) = self.presets.by_name.get_mut(&text.value) else {
+                let span = text.span.clone();
+                self.unknown_preset(text.written(), span);
+                continue;
+            };
+            preset.is_used = true;
+            let path = &own.key.value.path;
+            let is_of = |(of, ..): &&(Option<PathPattern>, LevelNumber, Rc<OwnSettings>)| {
+                of.as_ref().is_none_or(|of| of == path)
+            };
+            if let Some((_, number, preset)) = preset.by_path.iter().find(is_of) {
+                own.presets.push((*number, Rc::clone(preset)));
+                continue;
+            }
+            let table = Rc::clone(&preset.table);
+            let number = PRESETS + self.presets.read;
+            self.presets.read += 1;
+            let (preset, is_of_path) = self.preset(&table, path.clone(), upstreams);
+            let preset = Rc::new(preset);
+            own.presets.push((number, Rc::clone(&preset)));
+            let key = is_of_path.then(|| path.clone());
+            let known = self.presets.by_name.get_mut(&text.value);
+            known.into_iter().for_each(|known| {
+                known
+                    .by_path
+                    .push((key.clone(), number, Rc::clone(&preset)));
+            });
+        }
+    }
+
+    /// What a preset says for routes with this path, and whether the path makes a difference.
+    fn preset(
+        &mut self,
+        table: &DeTable<'_>,
+        path: PathPattern,
+        upstreams: &mut Upstreams,
+    ) -> (OwnSettings, bool) {
+        let key = RouteKey {
+            methods: None,
+            path,
+        };
+        let mut own = OwnSettings::new(Placed::new(key, 0..0));
+        let before = std::mem::replace(&mut self.has_path_placeholder, false);
+        for entry in entries(table) {
+            if self.key(Scope::Preset, &entry).is_some() {
+                self.setting(&entry, &mut own, upstreams);
+            }
+        }
+        let is_of_path = std::mem::replace(&mut self.has_path_placeholder, before);
+        (own, is_of_path)
+    }
+
+    fn unknown_preset(&mut self, name: &str, span: Span) {
+        let names = self.presets.by_name.keys().map(String::as_str);
+        let label = match suggestion::nearest(name, names) {
+            Some(other) => {
+                let place = self.document.place(self.presets.by_name[other].name.start);
+                format!("did you mean `{other}` ({place})?")
+            }
+            None => format!("add [preset.{name}]"),
+        };
+        self.error(
+            "unknown-preset",
+            span,
+            format!("no preset is named `{name}`"),
+            label,
+        );
+    }
+
+    /// Presets that no route uses have not been read, so mistakes in them would stay unknown.
+    pub(super) fn unused_presets(&mut self, upstreams: &mut Upstreams) {
+        let unused = self
+            .presets
+            .by_name
+            .iter()
+            .filter(|(_, preset)| !preset.is_used);
+        let unused: Vec<_> = unused
+            .map(|(name, preset)| (name.clone(), preset.name.clone(), Rc::clone(&preset.table)))
+            .collect();
+        for (name, span, table) in unused {
+            let before = self.diagnostics.len();
+            self.preset(&table, PathPattern::everything(), upstreams);
+            // What it names may be a parameter of routes that are still missing.
+            let mut at = 0;
+            self.diagnostics.retain(|diagnostic| {
+                at += 1;
+                at <= before || diagnostic.code != "unknown-placeholder"
+            });
+            self.warning(
+                "unused",
+                span,
+                format!("the preset `{name}` is used by no route"),
+                "remove it, or name it in a `use`",
+            );
+        }
+    }
+}

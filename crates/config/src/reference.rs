@@ -1,0 +1,248 @@
+//! The page with all keys, `docs/keys.md`, made from their table.
+
+use crate::keys::{KEYS, Key, Kind, Scope, Since};
+
+/// The tables of the page, in its order: the heading, and what stands above the keys.
+const SECTIONS: &[(Scope, &str, &str)] = &[
+    (
+        Scope::Top,
+        "Top of the file",
+        "Keys above the first table. `defaults` has `tls`, `https_redirect` and [the keys of routes](#routes).",
+    ),
+    (
+        Scope::Site,
+        "Sites",
+        "Keys of `[site.\"HOST\"]`, which also has [the keys of routes](#routes), for its route `/`.",
+    ),
+    (
+        Scope::Route,
+        "Routes",
+        "Keys of `\"/PATH\"` in a site, of a site itself, and of `defaults`. `false` takes away an inherited value, except of\n\
+         booleans, `to`, `redirect` and `respond`.",
+    ),
+    (
+        Scope::Timeout,
+        "Table timeout",
+        "Keys of `timeout` in a route.",
+    ),
+    (
+        Scope::Respond,
+        "Table respond",
+        "Keys of `respond` in a route, if it is a table.",
+    ),
+    (
+        Scope::When,
+        "Blocks when",
+        "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes.",
+    ),
+    (Scope::Upstream, "Upstreams", "Keys of `[upstream.NAME]`."),
+    (
+        Scope::Listener,
+        "Tables of listeners",
+        "Keys of a table in the lists `listen` and `listen_tls`.",
+    ),
+    (
+        Scope::Tls,
+        "Table tls",
+        "Keys of `tls` in a site, if it is a table.",
+    ),
+    (
+        Scope::Certificate,
+        "Tables of certificates",
+        "Keys of a table in the list `certificates`.",
+    ),
+    (
+        Scope::Server,
+        "Table server",
+        "Keys of `[server]`: settings of the process.",
+    ),
+    (Scope::Log, "Table log", "Keys of `[log]`."),
+    (
+        Scope::Limits,
+        "Table limits",
+        "Keys of `[limits]`: sizes are in bytes.",
+    ),
+    (
+        Scope::Control,
+        "Table control",
+        "Keys of `[control]`. `control = false` is the same as `control.socket = false`.",
+    ),
+];
+
+/// The content of `docs/keys.md`: a table for each scope.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Keys of the configuration file\n\n\
+         All keys, with their defaults. [The configuration file](configuration.md) describes the language. A key that is\n\
+         *not yet* in this version is the error `not-yet`. `cargo xtask reference` writes this page from the table in\n\
+         [keys.rs](../crates/config/src/keys.rs).\n",
+    );
+    for (scope, title, text) in SECTIONS {
+        page += &format!(
+            "\n## {title}\n\n{text}\n\n| key | value | default | meaning |\n|---|---|---|---|\n"
+        );
+        let (built, planned): (Vec<_>, Vec<_>) = KEYS
+            .iter()
+            .filter(|key| key.scope == *scope)
+            .partition(|key| key.since != Since::NotYet);
+        for key in built.into_iter().chain(planned) {
+            page += &row(key);
+        }
+    }
+    page
+}
+
+fn row(key: &Key) -> String {
+    let (value, default) = match key.since {
+        Since::Version(_) => (value(key.kind), default(key)),
+        Since::NotYet => ("*not yet*".to_owned(), String::new()),
+    };
+    let cells = [
+        format!("`{}`", key.name),
+        value,
+        default,
+        key.text.to_owned(),
+    ];
+    let cells = cells.map(|cell| match cell.is_empty() {
+        true => " ".to_owned(),
+        false => format!(" {cell} "),
+    });
+    format!("|{}|\n", cells.join("|"))
+}
+
+/// What the value of a key may be.
+fn value(kind: Kind) -> String {
+    let text = match kind {
+        Kind::Boolean => "`true` or `false`",
+        Kind::Version => "`1`",
+        Kind::Text => "text",
+        Kind::Texts => "list of texts",
+        Kind::Networks => "list of networks: `\"10.0.0.0/8\"`, `\"192.0.2.7\"`, `\"unix\"`",
+        Kind::Methods => "list of methods: `[\"GET\", \"POST\"]`",
+        Kind::Duration => "duration: `\"30s\"`, or `\"forever\"`",
+        Kind::Time => "duration: `\"30s\"`, or `\"0\"`",
+        Kind::Seconds => "duration in whole seconds: `\"30s\"`, or `\"0\"`",
+        Kind::TimeLimit => "duration: `\"30s\"`, `\"0\"` or `\"forever\"`",
+        Kind::Size => "size: `\"10m\"`",
+        Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
+        Kind::NumberTo(max) => return format!("1 to {max}"),
+        Kind::OneOf(words) => return one_of(words),
+        Kind::Socket => "path of a socket, or `false`",
+        Kind::Certificates => "list of files, or of [tables](#tables-of-certificates)",
+        Kind::Tls => "`true`, `false`, or a [table](#table-tls)",
+        Kind::Status => "200 to 599",
+        Kind::Target => "URL without a path, or the name of an upstream",
+        Kind::Servers => "list with one URL",
+        Kind::Redirect => "`\"STATUS URL\"` or `\"STATUS /path\"`",
+        Kind::Respond => "`204`, `\"503 text\"`, or a [table](#table-respond)",
+        Kind::Fields => "[changes of fields](configuration.md#routes) by their names",
+        Kind::ErrorPages => "files by statuses: `{ 404 = \"404.html\", 5xx = \"50x.html\" }`",
+        Kind::Table(scope) => return table(scope),
+        Kind::Sites => "[sites](#sites) by their hosts, or their URLs",
+        Kind::Upstreams => "[upstreams](#upstreams) by their names",
+        Kind::Listeners => "list of addresses, or of [tables](#tables-of-listeners)",
+        Kind::Presets => "[keys of routes](#routes) by names",
+        Kind::Names => "name, or list of names",
+        Kind::Blocks => "list of [blocks](#blocks-when)",
+        Kind::Matches => {
+            "by names: `\"text\"`, `\"text*\"`, `\"~regex\"`, `\"!…\"`, `true` or `false`"
+        }
+        Kind::Clients => "network, or list of networks, with `!` for all others",
+        Kind::MethodOrMethods => "method, or list of methods",
+    };
+    text.to_owned()
+}
+
+/// A link to the keys of a table.
+fn table(scope: Scope) -> String {
+    let found = SECTIONS.iter().find(|(section, ..)| *section == scope);
+    match found {
+        Some((_, title, _)) => {
+            let anchor = title.to_lowercase().replace(' ', "-");
+            format!("[table](#{anchor})")
+        }
+        None => "table".to_owned(),
+    }
+}
+
+/// A size in its largest unit.
+fn in_units(bytes: u64) -> String {
+    let units = [(1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")];
+    let unit = units
+        .into_iter()
+        .find(|(size, _)| bytes.is_multiple_of(*size));
+    unit.map_or_else(
+        || bytes.to_string(),
+        |(size, name)| format!("{}{name}", bytes / size),
+    )
+}
+
+/// `"a"`, `"b"` or `"c"`.
+fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// The default as it would be written in a file, if it is a value.
+fn default(key: &Key) -> String {
+    let default = key.default;
+    let is_quantity = matches!(
+        key.kind,
+        Kind::Duration
+            | Kind::Time
+            | Kind::Seconds
+            | Kind::TimeLimit
+            | Kind::Size
+            | Kind::SizeTo(_)
+    );
+    let begins_with_digit = default.starts_with(|first: char| first.is_ascii_digit());
+    if is_quantity && begins_with_digit {
+        return format!("`\"{default}\"`");
+    }
+    let end = match default.chars().next() {
+        Some('[') => default.find(']'),
+        Some('"') => default.rfind('"'),
+        _ => None,
+    };
+    match end {
+        Some(end) => {
+            let (value, rest) = default.split_at(end + 1);
+            format!("`{value}`{rest}")
+        }
+        None if begins_with_digit || ["true", "false"].contains(&default) => format!("`{default}`"),
+        None => default.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_a_row() {
+        let page = reference();
+        for key in KEYS {
+            assert!(page.contains(&row(key)), "{} in {:?}", key.name, key.scope);
+        }
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        assert_eq!(rows.count(), KEYS.len());
+    }
+
+    #[test]
+    fn values_and_defaults_are_those_of_a_file() {
+        let page = reference();
+        for line in [
+            "| `connect` | duration: `\"30s\"`, or `\"forever\"` | `\"4s\"` | how long connecting may take |",
+            "| `io` | `\"auto\"`, `\"uring\"` or `\"epoll\"` | `\"auto\"` | the I/O driver |",
+            "| `head_max` | size up to `\"1m\"` | `\"32k\"` | bytes of the fields of a request |",
+            "| `listen_tls` | list of addresses, or of [tables](#tables-of-listeners) | `[\":443\"]` if a site has TLS | addresses for HTTPS and HTTP/3 |",
+            "| `timeout` | [table](#table-timeout) | | how long an upstream may take |",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+        }
+    }
+}
