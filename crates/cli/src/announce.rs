@@ -45,8 +45,7 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
     text += &routes;
     let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
     // Prefers a listener for all versions of HTTP, because more clients support it.
-    let direct = || running.listeners().filter(|at| !at.proxy_protocol);
-    let plain = direct().filter(is_plain);
+    let plain = running.listeners().filter(is_plain);
     if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
         text += &running.with_sites(|sites| {
             let host = first_host(sites);
@@ -57,7 +56,8 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
             }
         });
     }
-    let secure = direct().find(|at| !is_plain(at));
+    let mut secure = running.listeners().filter(|at| !is_plain(at));
+    let secure = secure.find(|at| !at.proxy_protocol);
     if let (Some(listener), Some(tls)) = (secure, tls) {
         let command = secure_command(&listener.address, path, tls);
         text += &format!("  try           {command}\n");
@@ -139,6 +139,9 @@ fn command(listener: &ListenerConfig, host: Option<&str>, path: &str) -> String 
     };
     if let Some(host) = host {
         curl += &format!(" -H 'Host: {host}'");
+    }
+    if listener.proxy_protocol {
+        curl += " --haproxy-protocol";
     }
     match &listener.address {
         Address::Tcp(address) => format!("{curl} http://{}{path}", reachable(*address)),
