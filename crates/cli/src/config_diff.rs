@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::control_client::{self, PATIENCE};
+use crate::control_client::{self, ANSWER_TIMEOUT};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -78,7 +78,7 @@ pub(crate) fn running(control: Option<&Path>) -> Result<String, String> {
 /// # Errors
 /// The content of another response, or the problem with its remedy.
 pub(crate) fn get(control: Option<&Path>, target: &str) -> Result<String, String> {
-    let answer = control_client::ask(control, "GET", target, PATIENCE)?;
+    let answer = control_client::ask(control, "GET", target, ANSWER_TIMEOUT)?;
     match answer.status {
         200 => Ok(answer.content),
         _ => Err(format!("blitz: {}", answer.content)),
