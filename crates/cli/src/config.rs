@@ -15,7 +15,7 @@ use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
 
 use crate::watch::Watch;
-use crate::{listen, loaded_file, process, secrets, site_certificates};
+use crate::{includes, listen, loaded_file, process, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -72,11 +72,20 @@ impl ConfigFile {
     pub(crate) fn load(path: &Path, request_trailers: bool) -> Result<ConfigFile, String> {
         let path = file_in(path);
         let started = SystemTime::now();
-        let document = document(&path)?;
-        Ok(ConfigFile {
-            started,
-            ..ConfigFile::of_document(document, &path, request_trailers)
-        })
+        let mut document = document(&path)?;
+        let included = includes::load(&mut document, &path, &variables());
+        let mut file = ConfigFile::of_document(document, &path, request_trailers);
+        file.started = started;
+        file.files.extend(included.watched);
+        file.add(included.diagnostics);
+        Ok(file)
+    }
+
+    fn add(&mut self, diagnostics: Vec<Diagnostic>) {
+        // What an unreadable file would define is missing in others.
+        if !diagnostics.is_empty() {
+            self.diagnostics = diagnostics;
+        }
     }
 
     /// The same of a text that was read from this file.
@@ -168,7 +177,7 @@ impl ConfigFile {
     /// The file and the line of a value.
     pub(crate) fn line_of(&self, span: &Span) -> String {
         let (line, _) = self.document.position(span.start);
-        format!("{}:{line}", self.document.name)
+        format!("{}:{line}", self.document.name_at(span.start))
     }
 
     /// Prints the diagnostics on standard error, in colour on a terminal.

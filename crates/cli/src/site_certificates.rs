@@ -1,12 +1,13 @@
 //! The certificates that a configuration file names: their files, keys and names.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use blitz_config::{CertificateFile, Configuration, Diagnostic, Host, Placed, Span};
 use blitz_host::certificates::{self, validity_warning};
 use blitz_http::Certificate;
+
+use crate::file_pattern::{self, is_pattern, matches};
 
 /// Names of files with which other programs write a certificate, and its key beside it.
 const KEY_OF_CHAIN: (&str, &str) = ("fullchain", "privkey.pem");
@@ -49,7 +50,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn add(&mut self, pattern: &Placed<CertificateFile>) {
         let CertificateFile { file, key } = &pattern.value;
-        let is_pattern = file.contains('*') && key.is_none();
+        let is_pattern = is_pattern(file) && key.is_none();
         let files = match is_pattern {
             // A folder without the file is one that is in use no more, or not yet.
             true => matches(self.folder, file)
@@ -147,8 +148,7 @@ pub(crate) fn watched(configuration: &Configuration, folder: &Path) -> Vec<PathB
     let mut watched = Vec::new();
     for pattern in &configuration.certificates {
         let CertificateFile { file, key } = &pattern.value;
-        let star = file.split_once('*').filter(|_| key.is_none());
-        let Some((before_star, _)) = star else {
+        if !is_pattern(file) || key.is_some() {
             let file = folder.join(file);
             match key {
                 Some(key) => watched.push(folder.join(key)),
@@ -156,19 +156,11 @@ pub(crate) fn watched(configuration: &Configuration, folder: &Path) -> Vec<PathB
             }
             watched.push(file);
             continue;
-        };
-        let parent = before_star
-            .rsplit_once('/')
-            .map_or("", |(parent, _)| parent);
-        let parent = folder.join(parent);
+        }
+        watched.extend(file_pattern::watched(folder, file));
         for file in matches(folder, file) {
             watched.extend(keys_beside(&file));
-            let folders = file.ancestors().skip(1);
-            let folders = folders.take_while(|folder| folder.starts_with(&parent));
-            watched.extend(folders.map(Path::to_owned));
-            watched.push(file);
         }
-        watched.push(parent);
     }
     watched.sort_unstable();
     watched.dedup();
@@ -190,34 +182,6 @@ fn keys_beside(certificate: &Path) -> impl Iterator<Item = PathBuf> {
         is_chain.then(|| certificate.with_file_name(key)),
     ];
     beside.into_iter().flatten()
-}
-
-/// The files that a pattern names, in order: a star stands for a part of the name of a folder or of the file.
-fn matches(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let mut found = vec![folder.to_owned()];
-    for part in Path::new(pattern) {
-        let name = part.to_string_lossy();
-        found = match name.split_once('*') {
-            None => found.iter().map(|path| path.join(part)).collect(),
-            Some((before, after)) => {
-                let entries = found.iter().flat_map(|path| entries(path, before, after));
-                entries.collect()
-            }
-        };
-    }
-    found.sort();
-    found
-}
-
-fn entries(folder: &Path, before: &str, after: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_match = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.len() >= before.len() + after.len()
-            && name.starts_with(before)
-            && name.ends_with(after)
-    };
-    entries.map(|entry| entry.path()).filter(is_match).collect()
 }
 
 /// Whether a name of a certificate covers a host: a star stands for one label (RFC 9525, section 6.3).

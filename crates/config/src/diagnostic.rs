@@ -96,7 +96,7 @@ pub fn render(document: &Document, diagnostics: &[Diagnostic], is_coloured: bool
             .label(diagnostic.label.as_str());
         let snippet = Snippet::source(text)
             .line_start(line)
-            .path(document.name.as_str())
+            .path(document.name_at(diagnostic.span.start))
             .annotation(annotation);
         let title = level
             .primary_title(diagnostic.message.as_str())
@@ -135,7 +135,7 @@ pub fn to_json(document: &Document, diagnostics: &[Diagnostic]) -> String {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
             },
-            "file": document.name,
+            "file": document.name_at(diagnostic.span.start),
             "start": position(diagnostic.span.start),
             "end": position(diagnostic.span.end),
             "message": diagnostic.message,

@@ -39,7 +39,7 @@ pub use model::{
 pub use network::Network;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
-pub use reader::read;
+pub use reader::{includes, read};
 pub use reference::reference;
 pub use repair::repair;
 pub use schema::schema;

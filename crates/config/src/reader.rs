@@ -4,6 +4,7 @@ mod action;
 mod certificate;
 mod conflicts;
 mod fields;
+mod included;
 mod inherit;
 mod key;
 mod listener;
@@ -31,29 +32,43 @@ use crate::document::Document;
 use crate::environment::Environment;
 use crate::model::{CertificateFile, Configuration, Placed, Span};
 
-/// Reads a file. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
+/// Reads a document. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
 #[must_use]
 pub fn read(document: &Document, environment: &Environment) -> (Configuration, Vec<Diagnostic>) {
-    let mut reader = Reader {
-        document,
-        environment,
-        diagnostics: Vec::new(),
-        certificates: Vec::new(),
-        presets: preset::Presets::default(),
-        blocks_read: 0,
-        has_path_placeholder: false,
-    };
-    let (table, errors) = DeTable::parse_recoverable(&document.text);
-    let configuration = match reader.syntax_errors(&errors) {
+    let mut reader = Reader::new(document, environment);
+    let mut tables = Vec::new();
+    let mut flow = ControlFlow::Continue(());
+    for (start, text) in document.parts() {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        if reader.syntax_errors(&errors, start).is_break() {
+            flow = ControlFlow::Break(());
+        }
+        tables.push(included::moved(table.into_inner(), start));
+    }
+    let configuration = match flow {
         // What follows may be read otherwise than it was meant.
         ControlFlow::Break(()) => Configuration::default(),
-        ControlFlow::Continue(()) => reader.top(table.get_ref()),
+        ControlFlow::Continue(()) => reader.top(&tables),
     };
     let mut diagnostics = reader.diagnostics;
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
     diagnostics.dedup();
     (configuration, diagnostics)
 }
+
+/// The patterns of files that a file includes. Mistakes in them are diagnostics of [`read`].
+#[must_use]
+pub fn includes(document: &Document, environment: &Environment) -> Vec<Placed<String>> {
+    let (table, _) = DeTable::parse_recoverable(&document.text);
+    let entries = entries(table.get_ref());
+    let Some(include) = entries.iter().find(|entry| entry.name == "include") else {
+        return Vec::new();
+    };
+    let texts = Reader::new(document, environment).texts(include.value, INCLUDE);
+    texts.into_iter().map(value::Text::placed).collect()
+}
+
+const INCLUDE: &str = "\"sites/*.toml\"";
 
 struct Reader<'a> {
     document: &'a Document,
@@ -97,6 +112,20 @@ fn entries<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
     let mut entries: Vec<_> = table.iter().map(entry).collect();
     entries.sort_by_key(|entry| entry.key_start);
     entries
+}
+
+impl<'a> Reader<'a> {
+    fn new(document: &'a Document, environment: &'a Environment) -> Reader<'a> {
+        Reader {
+            document,
+            environment,
+            diagnostics: Vec::new(),
+            certificates: Vec::new(),
+            presets: preset::Presets::default(),
+            blocks_read: 0,
+            has_path_placeholder: false,
+        }
+    }
 }
 
 impl Reader<'_> {

@@ -11,6 +11,7 @@ mod doctor;
 mod examples;
 mod fmt;
 mod https;
+mod includes;
 mod known_truth;
 mod load;
 mod load_accounting;

@@ -291,8 +291,8 @@ impl Reader<'_> {
                 template.map(RespondBody::Text)
             }
             _ => {
-                let file = self.text(value, "\"/srv/errors/closed.html\"");
-                file.map(|text| RespondBody::File(text.placed()))
+                let file = self.file(value, "\"/srv/errors/closed.html\"");
+                file.map(RespondBody::File)
             }
         };
         let Some(body) = body else { return };

@@ -24,8 +24,8 @@ impl Reader<'_> {
         for item in items {
             let certificate = match item.get_ref() {
                 DeValue::Table(table) => self.certificate(Scope::Certificate, item, table),
-                _ => self.text(item, FILES).map(|text| CertificateFile {
-                    file: text.value,
+                _ => self.file(item, FILES).map(|file| CertificateFile {
+                    file: file.value,
                     key: None,
                 }),
             };
@@ -71,10 +71,10 @@ impl Reader<'_> {
             if self.key(scope, &entry).is_none() {
                 continue;
             }
-            let text = self.text(entry.value, FILE).map(|text| text.value);
+            let path = self.file(entry.value, FILE).map(|path| path.value);
             match entry.name {
-                "cert" => file = text,
-                _ => key = text,
+                "cert" => file = path,
+                _ => key = path,
             }
         }
         if file.is_none() && self.diagnostics.len() == before {

@@ -33,13 +33,24 @@ struct Preset<'a> {
 
 impl<'a> Reader<'a> {
     /// Notes the presets, which are read where they are used.
-    pub(super) fn presets(&mut self, entry: Option<&Entry<'_, 'a>>) {
-        let Some(entry) = entry else { return };
-        let DeValue::Table(table) = entry.value.get_ref() else {
-            let label = "write [preset.NAME], and below it keys of routes";
-            return self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", label);
-        };
-        for entry in entries(table) {
+    pub(super) fn presets(&mut self, all: &[Entry<'_, 'a>]) {
+        for entry in all {
+            let DeValue::Table(table) = entry.value.get_ref() else {
+                let label = "write [preset.NAME], and below it keys of routes";
+                self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", label);
+                continue;
+            };
+            self.add_presets(&entries(table));
+        }
+    }
+
+    fn add_presets(&mut self, entries: &[Entry<'_, 'a>]) {
+        for entry in entries {
+            if let Some(first) = self.presets.by_name.get(entry.name) {
+                let first = first.name.start;
+                self.defined_twice("preset", entry, first);
+                continue;
+            }
             let DeValue::Table(table) = entry.value.get_ref() else {
                 let label = "write { headers.X-Frame-Options = \"DENY\" }, for example";
                 self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", label);

@@ -347,8 +347,8 @@ impl Reader<'_> {
                     };
                     let file = match entry.value.get_ref() {
                         DeValue::Boolean(false) => None,
-                        _ => match self.text(entry.value, "\"/srv/errors/404.html\"") {
-                            Some(text) => Some(text.placed()),
+                        _ => match self.file(entry.value, "\"/srv/errors/404.html\"") {
+                            Some(file) => Some(file),
                             None => continue,
                         },
                     };

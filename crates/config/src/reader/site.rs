@@ -25,19 +25,24 @@ const LABEL_BYTES_MAX: usize = 63;
 impl Reader<'_> {
     pub(super) fn sites(
         &mut self,
-        value: &Spanned<DeValue<'_>>,
+        all: &[Entry<'_, '_>],
         defaults: &Defaults,
         upstreams: &mut Upstreams,
     ) -> Vec<Site> {
-        let DeValue::Table(table) = value.get_ref() else {
-            let label = "write [site.\"app.example\"]";
-            self.wrong_type(value.span(), value.get_ref(), "a table", label);
-            return Vec::new();
-        };
+        let mut tables = Vec::new();
+        for entry in all {
+            match entry.value.get_ref() {
+                DeValue::Table(table) => tables.push(table),
+                other => {
+                    let label = "write [site.\"app.example\"]";
+                    self.wrong_type(entry.value.span(), other, "a table", label);
+                }
+            }
+        }
         let mut sites = Vec::new();
         let mut hosts: HashMap<Host, usize> = HashMap::new();
         let mut shared = Shared::default();
-        for entry in entries(table) {
+        for entry in tables.into_iter().flat_map(entries) {
             if self.lacks_quotes(&entry) {
                 continue;
             }

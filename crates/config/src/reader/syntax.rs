@@ -9,12 +9,13 @@ use crate::keys::{self, Scope};
 use crate::model::Span;
 
 impl Reader<'_> {
-    /// Breaks unless the text has the tables and keys that were meant.
-    pub(super) fn syntax_errors(&mut self, errors: &[Error]) -> ControlFlow<()> {
+    /// Breaks unless the text that starts there has the tables and keys that were meant.
+    pub(super) fn syntax_errors(&mut self, errors: &[Error], start: usize) -> ControlFlow<()> {
         let mut doubled_until = 0;
         let mut flow = ControlFlow::Continue(());
         for error in errors {
             let span = error.span().unwrap_or_default();
+            let span = span.start + start..span.end + start;
             // Keys below a table that is defined twice are not mistakes of their own.
             if span.start < doubled_until {
                 continue;

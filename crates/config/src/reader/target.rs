@@ -29,23 +29,34 @@ struct Upstream {
 }
 
 impl Reader<'_> {
-    pub(super) fn upstreams(&mut self, entry: Option<&Entry<'_, '_>>) -> Upstreams {
+    /// The upstreams of all files.
+    pub(super) fn upstreams(&mut self, all: &[Entry<'_, '_>]) -> Upstreams {
         let mut upstreams = Upstreams::default();
-        let Some(entry) = entry else { return upstreams };
-        let DeValue::Table(table) = entry.value.get_ref() else {
-            let label = format!("write [upstream.app] and below it servers = [{URL}]");
-            self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
-            return upstreams;
-        };
-        for entry in entries(table) {
+        for entry in all {
+            let DeValue::Table(table) = entry.value.get_ref() else {
+                let label = format!("write [upstream.app] and below it servers = [{URL}]");
+                self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
+                continue;
+            };
+            self.add_upstreams(&entries(table), &mut upstreams);
+        }
+        upstreams
+    }
+
+    fn add_upstreams(&mut self, entries: &[Entry<'_, '_>], upstreams: &mut Upstreams) {
+        for entry in entries {
+            if let Some(first) = upstreams.by_name.get(entry.name) {
+                let first = first.name.start;
+                self.defined_twice("upstream", entry, first);
+                continue;
+            }
             let upstream = Upstream {
                 name: entry.key(),
-                target: self.upstream(&entry),
+                target: self.upstream(entry),
                 is_used: false,
             };
             upstreams.by_name.insert(entry.name.to_owned(), upstream);
         }
-        upstreams
     }
 
     /// An upstream with a name.

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::included::all_entries;
 use super::own::OwnSettings;
 use super::route_key::is_path;
 use super::target::Upstreams;
-use super::{Entry, Reader, entries};
+use super::{Entry, INCLUDE, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Configuration, Placed, RouteKey, Tls};
 
@@ -23,35 +24,40 @@ pub(super) struct Defaults {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn top(&mut self, table: &DeTable<'a>) -> Configuration {
+    /// The configuration of these files, of which the first one is the main file.
+    pub(super) fn top(&mut self, tables: &[DeTable<'a>]) -> Configuration {
         let mut configuration = Configuration::default();
-        let entries = entries(table);
-        let find = |name| {
-            entries
-                .iter()
-                .find(|entry: &&Entry<'_, '_>| entry.name == name)
+        let entries = all_entries(tables);
+        let all = |name: &str| -> Vec<Entry<'_, 'a>> {
+            let named = entries.iter().filter(|entry| entry.name == name);
+            named.copied().collect()
         };
-        self.presets(find("preset"));
-        let mut upstreams = self.upstreams(find("upstream"));
-        let defaults = self.defaults(find("defaults"), &mut upstreams);
+        self.presets(&all("preset"));
+        let mut upstreams = self.upstreams(&all("upstream"));
+        let is_of_main = |entry: &&Entry<'_, '_>| !self.document.is_included(entry.key_start);
+        let defaults = all("defaults");
+        let defaults = self.defaults(defaults.iter().find(is_of_main), &mut upstreams);
         for entry in &entries {
-            if self.key(Scope::Top, entry).is_none() {
+            if self.key(Scope::Top, entry).is_none() || !self.is_of_file(entry) {
                 continue;
             }
             let value = entry.value;
             match entry.name {
                 "config_version" => self.version(value),
+                "include" => {
+                    self.texts(value, INCLUDE);
+                }
                 "listen" => configuration.listen = Some(self.listeners(value)),
                 "listen_tls" => configuration.listen_tls = Some(self.listeners(value)),
                 "trusted_proxies" => {
                     let networks = self.placed_networks(value);
                     configuration.trusted_proxies = networks.unwrap_or_default();
                 }
-                "certificates" => configuration.certificates = self.certificates(value),
-                "site" => configuration.sites = self.sites(value, &defaults, &mut upstreams),
+                "certificates" => configuration.certificates.extend(self.certificates(value)),
                 _ => self.process(entry, &mut configuration.process),
             }
         }
+        configuration.sites = self.sites(&all("site"), &defaults, &mut upstreams);
         configuration.certificates.append(&mut self.certificates);
         self.address_in_use(&configuration);
         self.unused_presets(&mut upstreams);

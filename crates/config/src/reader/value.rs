@@ -70,6 +70,17 @@ impl Reader<'_> {
         }
     }
 
+    /// The path of a file. A relative one begins at the folder of the file that has it.
+    pub(super) fn file(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        example: &str,
+    ) -> Option<Placed<String>> {
+        let text = self.text(value, example)?;
+        let path = self.document.path_at(text.span.start, text.value);
+        Some(Placed::new(path, text.span))
+    }
+
     /// The text with its variables replaced.
     pub(super) fn expanded(&mut self, text: &str, span: Span) -> Option<Text> {
         let source = self.document.slice(&span);

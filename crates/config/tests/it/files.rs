@@ -2,6 +2,7 @@
 
 /// All keys of this version, each on its line; tables are parted by empty lines.
 pub(crate) const ALL_KEYS: &str = r#"config_version = 1
+include = ["sites/*.toml"]
 listen = [":80"]
 listen_tls = [":443", { address = ":8443", proxy_protocol = true }]
 trusted_proxies = ["10.0.0.0/8", "unix"]

@@ -3,6 +3,7 @@
 mod access;
 mod files;
 mod format;
+mod includes;
 mod inheritance;
 mod many;
 mod mistakes;

@@ -1,6 +1,6 @@
 //! The order of lines and tables changes nothing.
 
-use blitz_config::read;
+use blitz_config::{Document, read};
 use proptest::prelude::*;
 use regex::Regex;
 
@@ -8,9 +8,11 @@ use crate::files::ALL;
 use crate::support::{document, environment};
 
 /// The model as text without places, the sites by name. Nothing else may differ.
-fn meaning(text: &str) -> String {
-    let (mut configuration, diagnostics) = read(&document(text), &environment());
-    assert_eq!(diagnostics, [], "{text}");
+fn meaning(document: &Document) -> String {
+    let (mut configuration, diagnostics) = read(document, &environment());
+    assert_eq!(diagnostics, [], "{}", document.text);
+    let certificates = &mut configuration.certificates;
+    certificates.sort_by_key(|certificate| certificate.value.file.clone());
     configuration
         .sites
         .sort_by_key(|site| site.host.value.to_string());
@@ -44,7 +46,37 @@ proptest! {
             let first = usize::from(!tables[0][0].starts_with('['));
             tables[first..].sort_by_cached_key(|_| key());
             let shuffled: Vec<String> = tables.iter().map(|lines| lines.join("\n")).collect();
-            prop_assert_eq!(meaning(&(shuffled.join("\n\n") + "\n")), meaning(text));
+            let shuffled = document(&(shuffled.join("\n\n") + "\n"));
+            prop_assert_eq!(meaning(&shuffled), meaning(&document(text)));
+        }
+    }
+
+    /// Sites, upstreams and presets may stand in any file.
+    #[test]
+    fn tables_in_random_files_mean_the_same(keys in proptest::collection::vec(0..4_usize, 80)) {
+        for text in ALL {
+            let mut files = vec![String::new(); 4];
+            for (lines, file) in tables(text).iter().zip(&keys) {
+                let is_of_any = ["[site", "[[site", "[upstream", "[preset"]
+                    .iter()
+                    .any(|header| lines[0].starts_with(header));
+                // Blocks `when` belong to the file of their site.
+                let file = if is_of_any && !text.contains("[[site") { *file } else { 0 };
+                files[file] += &(lines.join("\n") + "\n\n");
+            }
+            // A site has one file.
+            let is_split = |name: &str| {
+                let header = format!("[site.\"{name}\"");
+                files.iter().filter(|file| file.contains(&header)).count() > 1
+            };
+            if ["app.example", "shop.example"].into_iter().any(is_split) {
+                continue;
+            }
+            let mut scattered = document(&files[0]);
+            for (number, file) in files.iter().enumerate().skip(1) {
+                scattered.include(format!("{number}.toml"), "", file);
+            }
+            prop_assert_eq!(meaning(&scattered), meaning(&document(text)));
         }
     }
 }
