@@ -18,6 +18,9 @@ impl Reader<'_> {
             };
             let label = format!("write [{item}]");
             self.wrong_type(value.span(), value.get_ref(), "a list", &label);
+            if let DeValue::String(_) = value.get_ref() {
+                self.repair(value.span(), format!("[{item}]"));
+            }
             return Vec::new();
         };
         let mut listeners = Vec::new();
