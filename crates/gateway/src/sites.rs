@@ -181,7 +181,12 @@ impl SiteRoutes {
         let mut readings = [Some((method, token)), upper].into_iter().flatten();
         readings.any(|(method, token)| {
             let route = self.routes.find_for(path, method, token);
-            let route = route.map(|route| route.variant(&Subject { head, client }));
+            let subject = Subject {
+                head,
+                method: (method, token),
+                client,
+            };
+            let route = route.map(|route| route.variant(&subject));
             let rules = route.and_then(|route| route.rules.as_deref());
             rules.is_some_and(|rules| !rules.admits(client))
         })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use blitz_config::{
     ClientMatch, Conditions, Match, Methods, Network, Placed, ValueMatch, combination, regex,
 };
-use blitz_http::{Fields, Peer, RequestHead};
+use blitz_http::{Fields, Method, Peer, RequestHead};
 use regex::bytes::Regex;
 
 use crate::grpc::Call;
@@ -69,6 +69,8 @@ impl Eq for Value {}
 /// The request that conditions are about.
 pub(crate) struct Subject<'a> {
     pub(crate) head: &'a RequestHead,
+    /// As [`method_of`] gives it, or as a server may take it.
+    pub(crate) method: (Method, &'a str),
     pub(crate) client: Client,
 }
 
@@ -76,6 +78,7 @@ impl<'a> Subject<'a> {
     pub(crate) fn of(head: &'a RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Subject<'a> {
         Subject {
             head,
+            method: method_of(head),
             client: client_of(&head.fields, peer, trusted),
         }
     }
@@ -159,7 +162,9 @@ impl Block {
         let head = subject.head;
         let client = self.client.as_ref();
         client.is_none_or(|wanted| is_client(subject.client, wanted))
-            && self.methods.is_none_or(|methods| takes(&methods, head))
+            && self
+                .methods
+                .is_none_or(|methods| takes(methods, subject.method))
             && self
                 .grpc
                 .is_none_or(|is_call| Call::of(head).is_some() == is_call)
@@ -193,8 +198,7 @@ fn is_client(client: Client, wanted: &ClientMatch) -> bool {
     (wanted.inside.is_empty() || is_in(&wanted.inside)) && !is_in(&wanted.outside)
 }
 
-fn takes(methods: &Methods, head: &RequestHead) -> bool {
-    let (method, token) = method_of(head);
+fn takes(methods: Methods, (method, token): (Method, &str)) -> bool {
     let name = match token {
         "" => method.as_str(),
         token => token,

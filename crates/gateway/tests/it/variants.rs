@@ -96,6 +96,7 @@ scenarios! {
             [site."a.example"]
             respond = "200 open"
             "/admin" = { when = [{ header.X-Role = "!staff", deny = ["127.0.0.0/8"] }] }
+            "/data" = { when = [{ method = "POST", deny = ["127.0.0.0/8"] }] }
         "#);
         let mut client = proxy.client();
         for (path, role, status) in [
@@ -109,6 +110,11 @@ scenarios! {
         ] {
             let response = ask(&mut client, &format!("GET {path}"), &format!("{HOST}X-Role: {role}\r\n"));
             assert_eq!(response.status, status, "{path} {role}");
+        }
+        // Some servers take `post` for POST.
+        for (method, status) in [("GET", 200), ("POST", 403), ("post", 403), ("put", 200)] {
+            let response = ask(&mut client, &format!("{method} /data"), &format!("{HOST}Content-Length: 0\r\n"));
+            assert_eq!(response.status, status, "{method}");
         }
     }
 
