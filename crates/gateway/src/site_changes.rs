@@ -125,7 +125,7 @@ mod tests {
         let before =
             site("\"/a\" = \"http://a:2\"\n\"/b\" = \"http://a:3\"\n\"/c\".host = \"upstream\"\n");
         let after = site(
-            "\"/b\" = \"http://a:4\"\n\"/c\".host = \"upstream\"\n\"GET /d\" = \"http://a:5\"\n",
+            "\"/b\" = \"http://a:4\"\n\"/c\".host = \"upstream\"\n\"POST /d\" = \"http://a:5\"\n",
         );
         let [changed] = &site_changes(&before, &after)[..] else {
             panic!("one site has changed");
@@ -134,7 +134,7 @@ mod tests {
         let routes: Vec<_> = routes
             .map(|(change, name)| format!("{}{name}", sign(*change)))
             .collect();
-        assert_eq!(routes, ["~/b", "+GET /d", "-/a"]);
+        assert_eq!(routes, ["~/b", "+POST /d", "-/a"]);
         // Its own settings, which its routes inherit.
         let other = site("allow = [\"10.0.0.0/8\"]\n");
         let changes = site_changes(&site(""), &other);
