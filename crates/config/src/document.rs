@@ -113,13 +113,6 @@ impl Document {
         (number, start, self.slice(&(start..end)))
     }
 
-    /// Where the line of an offset ends, without its line break.
-    pub(crate) fn line_end(&self, offset: usize) -> usize {
-        let rest = self.text.get(offset..).unwrap_or_default();
-        let length = rest.find(['\r', '\n']).unwrap_or(rest.len());
-        offset + rest[..length].trim_end().len()
-    }
-
     /// The number of the line of an offset among all, from 0.
     fn line(&self, offset: usize) -> usize {
         // The first line starts at 0.

@@ -63,7 +63,7 @@ impl Reader<'_> {
                 continue;
             }
             if keys::find(Scope::When, entry.name).is_some_and(|key| key.scope == Scope::When) {
-                first.get_or_insert(entry.key_start);
+                first.get_or_insert(entry.key_start..end_of(entry.value));
             }
             match entry.name {
                 "header" => {
@@ -79,11 +79,7 @@ impl Reader<'_> {
                 _ => self.setting(entry, &mut block, upstreams),
             }
         }
-        // The first condition to the end of its line.
-        let place = match first {
-            Some(start) => start..self.document.line_end(start),
-            None => all.first().map_or(span, Entry::key),
-        };
+        let place = first.unwrap_or_else(|| all.first().map_or(span, Entry::key));
         if self.diagnostics.len() != before {
             return None;
         }
@@ -261,4 +257,14 @@ impl Reader<'_> {
             settings: all,
         }))
     }
+}
+
+/// Where a value ends. A table of dotted keys has the place of its first key.
+fn end_of(value: &Spanned<DeValue<'_>>) -> usize {
+    let nested = match value.get_ref() {
+        DeValue::Table(table) => entries(table),
+        _ => Vec::new(),
+    };
+    let ends = nested.iter().map(|entry| end_of(entry.value));
+    ends.fold(value.span().end, usize::max)
 }
