@@ -21,9 +21,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         [] => PROFILE,
         [quick] if quick == "--quick" => "release",
         _ => {
-            eprintln!(
-                "xtask dist: the only argument is --quick, which builds slower code in a third of the time"
-            );
+            eprintln!("xtask dist: the only argument is --quick, which builds slower code sooner");
             return ExitCode::from(2);
         }
     };

@@ -106,10 +106,17 @@ fn format(file: &Path, arguments: &FmtArguments) -> Result<bool, String> {
 
 fn standard_input() -> Result<Document, String> {
     let mut text = String::new();
+    // One byte more tells a larger file, of which a part must not be printed.
     let read = stdin()
-        .take(config::FILE_BYTES_MAX)
+        .take(config::FILE_BYTES_MAX + 1)
         .read_to_string(&mut text);
     read.map_err(|error| format!("blitz: standard input cannot be read: {error}"))?;
+    if text.len() as u64 > config::FILE_BYTES_MAX {
+        let mebibytes = config::FILE_BYTES_MAX >> 20;
+        return Err(format!(
+            "blitz: standard input has more than {mebibytes} MiB\n  name the file in place of -"
+        ));
+    }
     Ok(Document::new("<stdin>", text))
 }
 

@@ -1,5 +1,6 @@
 //! The files that a configuration includes.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use blitz_config::{Diagnostic, Document, Environment, Placed};
@@ -20,7 +21,7 @@ pub(crate) struct Included {
 pub(crate) fn load(document: &mut Document, main: &Path, environment: &Environment) -> Included {
     let folder = main.parent().unwrap_or(Path::new(""));
     let mut included = Included::default();
-    let mut seen = vec![main.to_owned()];
+    let mut seen = HashSet::from([main.to_owned()]);
     for pattern in blitz_config::includes(document, environment) {
         let files = match is_pattern(&pattern.value) {
             true => {
@@ -32,16 +33,17 @@ pub(crate) fn load(document: &mut Document, main: &Path, environment: &Environme
             false => vec![folder.join(&pattern.value)],
         };
         for file in files {
-            if seen.contains(&file) {
+            if !seen.insert(file.clone()) {
                 continue;
             }
             if let Err(problem) = add(document, &file, folder) {
                 included.diagnostics.push(unreadable(&pattern, &problem));
             }
-            included.watched.push(file.clone());
-            seen.push(file);
+            included.watched.push(file);
         }
     }
+    included.watched.sort_unstable();
+    included.watched.dedup();
     included
 }
 

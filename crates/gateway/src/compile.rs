@@ -116,8 +116,18 @@ impl<'a> Compiler<'a, '_> {
     }
 
     fn variants(&mut self, name: &str, variants: &'a blitz_config::Variants) -> Option<Variants> {
-        let levels = variants.levels.iter();
-        let levels = levels.map(|level| self.shared.blocks(level)).collect();
+        let mut levels = Vec::with_capacity(variants.levels.len());
+        for level in &variants.levels {
+            let blocks = self.shared.blocks(level).map_err(|(block, error)| {
+                self.error(
+                    "regex",
+                    block,
+                    "a condition is no regular expression",
+                    &error.to_string(),
+                );
+            });
+            levels.push(blocks.ok()?);
+        }
         let routes = variants.settings.iter();
         let routes = routes
             .map(|settings| self.route_with(name, settings))

@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
-mod announcing;
 mod answer;
 mod compile;
 mod explain;
@@ -12,6 +11,7 @@ mod grpc;
 mod https_redirect;
 mod options;
 mod phases;
+mod proxy_header;
 mod readings;
 mod reconnecting;
 mod reloading;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
 use blitz_site::{Edit, Failure, Record, RouteName};
 
-use crate::announcing::proxy_header;
+use crate::proxy_header::proxy_header;
 use crate::reconnecting::Reconnecting;
 use crate::request_kind::RequestKind;
 use crate::rewriting::Rewriting;

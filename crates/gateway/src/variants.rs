@@ -142,7 +142,7 @@ impl Route {
 
 impl Block {
     /// # Errors
-    /// The text of a regular expression that is none; the configuration has checked them.
+    /// A text is no regular expression. The reader of the configuration reports it first.
     pub(crate) fn new(conditions: &Placed<Conditions>) -> Result<Block, regex::Error> {
         let conditions = &conditions.value;
         let all =

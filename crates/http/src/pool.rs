@@ -8,8 +8,8 @@
 //! Over TLS the server chooses the protocol. The pool expects the last choice. Before the first
 //! choice, requests wait for the first connection, since all of them may fit on it.
 
-mod announced;
 mod lease;
+mod proxy_header;
 mod shared;
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -28,7 +28,7 @@ use crate::lifetime::{Lifetime, count_retired};
 use crate::options::ClientOptions;
 use crate::tls::{AlpnOffer, Handshakes, ReadOutcome, TlsConnector, TlsKey, UpstreamTls};
 use crate::transport::{ParkedTransport, Transport};
-use announced::ClientsInUse;
+use proxy_header::ClientsInUse;
 use shared::InUse;
 
 pub(crate) use lease::Lease;

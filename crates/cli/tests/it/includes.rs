@@ -89,6 +89,13 @@ fn a_new_file_is_a_reload_of_a_watched_folder() {
     }
     // A file with a mistake changes nothing.
     fs::write(folder.file("sites/a.toml"), "[site").unwrap();
-    sleep(Duration::from_secs(3));
+    while !running.log().contains("the configuration in use stays") {
+        assert!(
+            started.elapsed() < Duration::from_secs(40),
+            "{}",
+            running.log()
+        );
+        sleep(Duration::from_millis(100));
+    }
     assert_eq!((status("a.example"), status("b.example")), (200, 200));
 }

@@ -15,11 +15,7 @@ impl Reader<'_> {
         &mut self,
         value: &Spanned<DeValue<'_>>,
     ) -> Vec<Placed<CertificateFile>> {
-        let DeValue::Array(items) = value.get_ref() else {
-            let label = format!("write [{FILES}]");
-            self.wrong_type(value.span(), value.get_ref(), "a list", &label);
-            return Vec::new();
-        };
+        let items = self.items(value, FILES, |value| matches!(value, DeValue::Table(_)));
         let mut certificates = Vec::new();
         for item in items {
             let certificate = match item.get_ref() {

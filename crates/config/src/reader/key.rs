@@ -115,6 +115,9 @@ impl Reader<'_> {
 
     fn at_top(&mut self, name: &str, span: Span) {
         let label = match self.first_header() {
+            _ if self.document.is_included(span.start) => {
+                "move this line to the top of the main file".to_owned()
+            }
             Some(line) => format!("move this line above line {line}, the first table"),
             None => "move this line to the top of the file".to_owned(),
         };

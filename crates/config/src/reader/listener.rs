@@ -11,18 +11,8 @@ const ADDRESS: &str = "\":80\"";
 
 impl Reader<'_> {
     pub(super) fn listeners(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Placed<Listener>> {
-        let DeValue::Array(items) = value.get_ref() else {
-            let item = match value.get_ref() {
-                DeValue::String(_) | DeValue::Table(_) => self.document.slice(&value.span()),
-                _ => ADDRESS,
-            };
-            let label = format!("write [{item}]");
-            self.wrong_type(value.span(), value.get_ref(), "a list", &label);
-            if let DeValue::String(_) = value.get_ref() {
-                self.repair(value.span(), format!("[{item}]"));
-            }
-            return Vec::new();
-        };
+        let is_item = |value: &DeValue<'_>| matches!(value, DeValue::String(_) | DeValue::Table(_));
+        let items = self.items(value, ADDRESS, is_item);
         let mut listeners = Vec::new();
         for item in items {
             let listener = match item.get_ref() {

@@ -1,6 +1,6 @@
 //! Presets: keys of routes with a name, for `use`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use toml::Spanned;
@@ -28,7 +28,7 @@ struct Preset<'a> {
     is_used: bool,
     /// What it says for each path that it was read for: `{rest}` is what follows the path of the route that uses it.
     /// Without such a placeholder there is one for all paths.
-    by_path: Vec<(Option<PathPattern>, LevelNumber, Rc<OwnSettings>)>,
+    by_path: HashMap<Option<PathPattern>, (LevelNumber, Rc<OwnSettings>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
                 name: entry.key(),
                 table: Rc::new(table.clone()),
                 is_used: false,
-                by_path: Vec::new(),
+                by_path: HashMap::new(),
             };
             self.presets.by_name.insert(entry.name.to_owned(), preset);
         }
@@ -86,27 +86,24 @@ impl Reader<'_> {
                 continue;
             };
             preset.is_used = true;
-            let path = &own.key.value.path;
-            let is_of = |(of, ..): &&(Option<PathPattern>, LevelNumber, Rc<OwnSettings>)| {
-                of.as_ref().is_none_or(|of| of == path)
-            };
-            if let Some((_, number, preset)) = preset.by_path.iter().find(is_of) {
+            let path = Some(own.key.value.path.clone());
+            let known = preset
+                .by_path
+                .get(&None)
+                .or_else(|| preset.by_path.get(&path));
+            if let Some((number, preset)) = known {
                 own.presets.push((*number, Rc::clone(preset)));
                 continue;
             }
             let table = Rc::clone(&preset.table);
             let number = PRESETS + self.presets.read;
             self.presets.read += 1;
-            let (preset, is_of_path) = self.preset(&table, path.clone(), upstreams);
-            let preset = Rc::new(preset);
-            own.presets.push((number, Rc::clone(&preset)));
-            let key = is_of_path.then(|| path.clone());
-            let known = self.presets.by_name.get_mut(&text.value);
-            known.into_iter().for_each(|known| {
-                known
-                    .by_path
-                    .push((key.clone(), number, Rc::clone(&preset)));
-            });
+            let (read, is_of_path) = self.preset(&table, own.key.value.path.clone(), upstreams);
+            let read = (number, Rc::new(read));
+            own.presets.push((number, Rc::clone(&read.1)));
+            if let Some(preset) = self.presets.by_name.get_mut(&text.value) {
+                preset.by_path.insert(path.filter(|_| is_of_path), read);
+            }
         }
     }
 

@@ -134,20 +134,32 @@ impl Reader<'_> {
         None
     }
 
+    /// The items of a list. A value in place of the list may be meant as its only item.
+    pub(super) fn items<'v, 'i>(
+        &mut self,
+        value: &'v Spanned<DeValue<'i>>,
+        example: &str,
+        is_item: fn(&DeValue<'_>) -> bool,
+    ) -> &'v [Spanned<DeValue<'i>>] {
+        if let DeValue::Array(items) = value.get_ref() {
+            return items;
+        }
+        let item = match is_item(value.get_ref()) {
+            true => self.document.slice(&value.span()),
+            false => example,
+        };
+        let label = format!("write [{item}]");
+        self.wrong_type(value.span(), value.get_ref(), "a list", &label);
+        if let DeValue::String(_) = value.get_ref() {
+            self.repair(value.span(), format!("[{item}]"));
+        }
+        &[]
+    }
+
     /// A list of strings.
     pub(super) fn texts(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Text> {
-        let DeValue::Array(items) = value.get_ref() else {
-            let item = match value.get_ref() {
-                DeValue::String(_) => self.document.slice(&value.span()),
-                _ => example,
-            };
-            let label = format!("write [{item}]");
-            self.wrong_type(value.span(), value.get_ref(), "a list", &label);
-            if let DeValue::String(_) = value.get_ref() {
-                self.repair(value.span(), format!("[{item}]"));
-            }
-            return Vec::new();
-        };
+        let is_item = |value: &DeValue<'_>| matches!(value, DeValue::String(_));
+        let items = self.items(value, example, is_item);
         let mut texts = Vec::new();
         for item in items {
             match item.get_ref() {

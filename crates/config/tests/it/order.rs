@@ -51,26 +51,24 @@ proptest! {
         }
     }
 
-    /// Sites, upstreams and presets may stand in any file.
+    /// Sites, upstreams and presets may stand in any file, each in one.
     #[test]
     fn tables_in_random_files_mean_the_same(keys in proptest::collection::vec(0..4_usize, 80)) {
         for text in ALL {
             let mut files = vec![String::new(); 4];
-            for (lines, file) in tables(text).iter().zip(&keys) {
-                let is_of_any = ["[site", "[[site", "[upstream", "[preset"]
-                    .iter()
-                    .any(|header| lines[0].starts_with(header));
-                // Blocks `when` belong to the file of their site.
-                let file = if is_of_any && !text.contains("[[site") { *file } else { 0 };
+            let mut owners: Vec<&str> = Vec::new();
+            for lines in tables(text) {
+                let file = match owner(lines[0]) {
+                    None => 0,
+                    Some(owner) => {
+                        let known = owners.iter().position(|known| *known == owner);
+                        keys[known.unwrap_or_else(|| {
+                            owners.push(owner);
+                            owners.len() - 1
+                        })]
+                    }
+                };
                 files[file] += &(lines.join("\n") + "\n\n");
-            }
-            // A site has one file.
-            let is_split = |name: &str| {
-                let header = format!("[site.\"{name}\"");
-                files.iter().filter(|file| file.contains(&header)).count() > 1
-            };
-            if ["app.example", "shop.example"].into_iter().any(is_split) {
-                continue;
             }
             let mut scattered = document(&files[0]);
             for (number, file) in files.iter().enumerate().skip(1) {
@@ -79,4 +77,19 @@ proptest! {
             prop_assert_eq!(meaning(&scattered), meaning(&document(text)));
         }
     }
+}
+
+/// The site, upstream or preset of a header, with its kind; `None` for what belongs to the main file.
+fn owner(header: &str) -> Option<&str> {
+    let name = header.trim_start_matches('[');
+    let kinds = ["site", "upstream", "preset"];
+    if !header.starts_with('[') || !kinds.iter().any(|kind| name.starts_with(kind)) {
+        return None;
+    }
+    // `site."a.example"."/x"` belongs to `site."a.example"`.
+    let end = match name.match_indices('"').nth(1) {
+        Some((quote, _)) => quote,
+        None => name.find(']')?,
+    };
+    name.get(..end)
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use blitz_config::{Level, Methods, Placed, Settings};
+use blitz_config::{Conditions, Level, Methods, Placed, Settings};
 use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages};
 
@@ -14,6 +14,9 @@ use crate::variants::Block;
 
 /// A problem and its remedy.
 type Problem = (String, String);
+
+/// A block whose conditions cannot be used, and why.
+type BlockError<'a> = (&'a Placed<Conditions>, regex::Error);
 
 /// What was made for the routes of a configuration. Values of settings are told apart by their addresses, which stay the
 /// same as long as the configuration is borrowed.
@@ -87,16 +90,20 @@ impl<'a, 'f> Shared<'a, 'f> {
         Ok(target)
     }
 
-    /// The blocks `when` of a level. The configuration has checked their regular expressions.
-    pub(super) fn blocks(&mut self, level: &'a Level) -> Arc<[Block]> {
-        let made = self.blocks.entry(address(level));
-        let make = || {
-            level
-                .iter()
-                .filter_map(|block| Block::new(block).ok())
-                .collect()
-        };
-        Arc::clone(made.or_insert_with(make))
+    /// The blocks `when` of a level.
+    ///
+    /// # Errors
+    /// The block with a regular expression that is none.
+    pub(super) fn blocks(&mut self, level: &'a Level) -> Result<Arc<[Block]>, BlockError<'a>> {
+        if let Some(blocks) = self.blocks.get(&address(level)) {
+            return Ok(Arc::clone(blocks));
+        }
+        let blocks = level
+            .iter()
+            .map(|block| Block::new(block).map_err(|error| (block, error)));
+        let blocks: Arc<[Block]> = blocks.collect::<Result<_, _>>()?;
+        self.blocks.insert(address(level), Arc::clone(&blocks));
+        Ok(blocks)
     }
 
     /// The rules that were made for the same settings.
