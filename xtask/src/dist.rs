@@ -13,19 +13,23 @@ use crate::tidy::repository_root;
 /// The profile of what is installed and measured.
 pub(crate) const PROFILE: &str = "dist";
 
+/// The profile of what is tested: fast code with the assertions of debug builds.
+pub(crate) const CHECKED: &str = "checked";
+
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds and checks the file, and prints its path.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let profile = match args {
         [] => PROFILE,
-        [quick] if quick == "--quick" => "release",
+        [checked] if checked == "--checked" => CHECKED,
         _ => {
-            eprintln!("xtask dist: the only argument is --quick, which builds slower code sooner");
+            eprintln!("xtask dist: the only argument is --checked, which builds code with assertions sooner");
             return ExitCode::from(2);
         }
     };
-    match build(profile).and_then(|file| verify(&file).map(|version| (file, version))) {
+    let built = build(profile, "blitz-cli", "blitz");
+    match built.and_then(|file| verify(&file).map(|version| (file, version))) {
         Ok((file, version)) => {
             let size = fs::metadata(&file).map_or(0, |data| data.len());
             println!(
@@ -42,7 +46,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-fn build(profile: &str) -> Result<PathBuf, String> {
+/// Builds a program as a static file, and returns its path. Programs of one profile share their dependencies.
+pub(crate) fn build(profile: &str, package: &str, program: &str) -> Result<PathBuf, String> {
     let root = repository_root();
     // With an explicit target the flag applies to the binary and not to the build scripts.
     let status = Command::new(env!("CARGO"))
@@ -52,7 +57,7 @@ fn build(profile: &str) -> Result<PathBuf, String> {
             profile,
             "--locked",
             "--package",
-            "blitz-cli",
+            package,
             "--target",
             TARGET,
         ])
@@ -61,10 +66,10 @@ fn build(profile: &str) -> Result<PathBuf, String> {
         .status()
         .map_err(|e| format!("cargo: {e}"))?;
     if !status.success() {
-        return Err("the release build failed".to_owned());
+        return Err(format!("{package} does not build"));
     }
     let target_dir = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    Ok(target_dir.join(TARGET).join(profile).join("blitz"))
+    Ok(target_dir.join(TARGET).join(profile).join(program))
 }
 
 /// Checks that the file names no loader and no library, then runs it in an empty root.

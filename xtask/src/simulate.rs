@@ -6,6 +6,8 @@ mod mutants;
 
 use std::process::{Command, ExitCode};
 
+use crate::dist::{self, CHECKED};
+
 /// Runs the checker with these arguments; `--mutants` runs it on sources with planted bugs, and `--count`
 /// counts the instructions of its requests with callgrind.
 pub(crate) fn run(args: &[String]) -> ExitCode {
@@ -17,25 +19,21 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
         _ => {}
     }
-    let status = Command::new(env!("CARGO"))
-        .args([
-            "run",
-            "--profile",
-            "checked",
-            "--quiet",
-            "--package",
-            "blitz-simulate",
-            "--",
-        ])
-        .args(args)
-        .status();
+    let checker = match dist::build(CHECKED, "blitz-simulate", "blitz-simulate") {
+        Ok(checker) => checker,
+        Err(error) => {
+            eprintln!("xtask simulate: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let status = Command::new(&checker).args(args).status();
     match status {
         Ok(status) => {
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             ExitCode::from(code.unwrap_or(1))
         }
         Err(error) => {
-            eprintln!("xtask: cannot run cargo: {error}");
+            eprintln!("xtask simulate: {}: {error}", checker.display());
             ExitCode::FAILURE
         }
     }

@@ -229,6 +229,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("body_max", settings.body_max.as_ref());
     list.add("replace_errors", settings.replace_errors.as_ref());
     list.add("request_trailers", settings.request_trailers.as_ref());
+    list.add("upgrade", settings.upgrade.as_deref());
     list.add("timeout.connect", settings.timeouts.connect.as_ref());
     list.add("timeout.response", settings.timeouts.response.as_ref());
     list.add("timeout.idle", settings.timeouts.idle.as_ref());

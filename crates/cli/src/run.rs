@@ -154,13 +154,16 @@ fn show_config(arguments: &RunArguments) -> ExitCode {
     let checked =
         check(arguments).and_then(|()| upgrades::apply(&arguments.to, &arguments.upgrade));
     match checked {
-        Ok(_) => show_config::print(&file_settings(arguments)),
+        Ok(targets) => show_config::print(&file_settings(arguments, &targets)),
         Err(text) => RunError { text, code: USAGE }.exit(),
     }
 }
 
 /// What a file can say of the flags.
-pub(crate) fn file_settings(arguments: &RunArguments) -> FileSettings<'_> {
+pub(crate) fn file_settings<'a>(
+    arguments: &'a RunArguments,
+    targets: &'a [Target],
+) -> FileSettings<'a> {
     let (mut listen, mut listen_tls) = (arguments.listen.clone(), arguments.listen_tls.clone());
     if has_default_listeners(arguments) {
         listen.extend(listen::local(PORT_DEFAULT).into_iter().map(Into::into));
@@ -176,7 +179,7 @@ pub(crate) fn file_settings(arguments: &RunArguments) -> FileSettings<'_> {
             .map(ToString::to_string)
             .collect(),
         certificates: arguments.tls.pairs(),
-        targets: &arguments.to,
+        targets,
         request_trailers: arguments.request_trailers,
         body_max: arguments.body_max,
         timeouts: arguments.timeouts.of_routes(),

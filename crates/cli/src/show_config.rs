@@ -33,12 +33,11 @@ pub(crate) struct FileSettings<'a> {
 }
 
 /// Flags that a file has no keys for yet.
-const WITHOUT_KEYS: [&str; 9] = [
+const WITHOUT_KEYS: [&str; 8] = [
     "client-auth",
     "client-ca",
     "client-cert-header",
     "connect-retry",
-    "upgrade",
     "upstream-ca",
     "upstream-cert",
     "upstream-idle",
@@ -177,11 +176,10 @@ impl File {
 
     fn comments(&mut self, flags: &[String]) {
         for flag in flags {
-            let remark = match flag.starts_with("--upgrade ") {
-                true => "has no key yet, and is an error beside a file",
-                false => "has no key yet: write the flag beside --config",
-            };
-            self.line(&format!("# {} {remark}", shown(flag)));
+            self.line(&format!(
+                "# {} has no key yet: write the flag beside --config",
+                shown(flag)
+            ));
         }
     }
 
@@ -202,20 +200,21 @@ impl File {
         }
         let mut targets: Vec<&Target> = settings.targets.iter().collect();
         targets.sort_by_key(|target| (!target.prefix.matches_all_paths(), target.prefix.text()));
+        let has_upgrades = targets.iter().any(|target| !target.upgrades.is_empty());
         for target in targets {
             for (key, path) in routes(target, settings.targets) {
-                let url = quoted(&url(target));
-                let path = path.map(|path| quoted(&path));
+                let mut values = vec![format!("to = {}", quoted(&url(target)))];
+                values.extend(path.map(|path| format!("path = {}", quoted(&path))));
+                // Routes inherit it.
+                values.extend(has_upgrades.then(|| upgrade(target)));
                 // The site's own route has its keys in the site.
-                match (key.as_str(), path) {
-                    ("/", None) => self.line(&format!("to = {url}")),
-                    ("/", Some(path)) => self.line(&format!("to = {url}\npath = {path}")),
-                    (key, None) => self.line(&format!("{} = {url}", quoted(key))),
-                    (key, Some(path)) => {
-                        self.line(&format!(
-                            "{} = {{ to = {url}, path = {path} }}",
-                            quoted(key)
-                        ));
+                match (key.as_str(), values.as_slice()) {
+                    ("/", values) => self.line(&values.join("\n")),
+                    (key, [_]) => {
+                        self.line(&format!("{} = {}", quoted(key), quoted(&url(target))));
+                    }
+                    (key, values) => {
+                        self.line(&format!("{} = {{ {} }}", quoted(key), values.join(", ")));
                     }
                 }
             }
@@ -259,6 +258,13 @@ fn routes(target: &Target, all: &[Target]) -> Vec<(String, Option<String>)> {
     }
 }
 
+/// The protocols that its clients may switch to.
+fn upgrade(target: &Target) -> String {
+    let others = target.upgrades.iter().map(|protocol| protocol.as_str());
+    let protocols = std::iter::once("websocket").chain(others).map(quoted);
+    format!("upgrade = [{}]", protocols.collect::<Vec<_>>().join(", "))
+}
+
 /// Its URL with the host as written, which requests without one get.
 fn url(target: &Target) -> String {
     let url = target.url();
@@ -297,7 +303,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::run;
+    use crate::{run, upgrades};
 
     #[derive(Parser)]
     struct Flags {
@@ -314,7 +320,8 @@ mod tests {
 
     fn file(flags: &[&str]) -> String {
         let (run, others) = parsed(flags);
-        text(&run::file_settings(&run), &others)
+        let targets = upgrades::apply(&run.to, &run.upgrade).expect("each has a target");
+        text(&run::file_settings(&run, &targets), &others)
     }
 
     #[test]
@@ -333,7 +340,7 @@ mod tests {
             "--to=/api=http://app/v2/",
             "--to=/img*=h2c://img:81/b/",
             "--to=/pkg.v1.=unix:/run/a.sock",
-            "--upgrade=tcp",
+            "--upgrade=/api=tcp",
             "--via",
             "--cores=2",
             "--body-max=10m",
@@ -351,16 +358,16 @@ defaults.timeout.response = "forever"
 defaults.timeout.idle = "5400000ms"
 server.cores = 2
 server.via = true
-# --upgrade tcp has no key yet, and is an error beside a file
 
 [site."*"]
 tls = true
 to = "http://127.0.0.1:3000"
-"=/api" = { to = "http://app", path = "/v2/" }
-"/api" = { to = "http://app", path = "/v2{rest}" }
-"/img/" = { to = "h2c://img:81", path = "/b{rest}" }
-"/img*" = { to = "h2c://img:81", path = "/b/{rest}" }
-"/pkg.v1.*" = "unix:/run/a.sock"
+upgrade = ["websocket"]
+"=/api" = { to = "http://app", path = "/v2/", upgrade = ["websocket", "tcp"] }
+"/api" = { to = "http://app", path = "/v2{rest}", upgrade = ["websocket", "tcp"] }
+"/img/" = { to = "h2c://img:81", path = "/b{rest}", upgrade = ["websocket"] }
+"/img*" = { to = "h2c://img:81", path = "/b/{rest}", upgrade = ["websocket"] }
+"/pkg.v1.*" = { to = "unix:/run/a.sock", upgrade = ["websocket"] }
 "#
         );
     }
@@ -408,7 +415,7 @@ to = "http://127.0.0.1:3000"
             &["--client-ca=/c/ca.pem", "--client-auth=optional"],
             &["--client-ca=/c/ca.pem", "--client-cert-header"],
             &["--connect-retry=1s"],
-            &["--upgrade=tcp"],
+            &["--to=http://h", "--upgrade=tcp"],
             &["--upstream-ca=/c/ca.pem"],
             &["--upstream-cert=/c/a.pem", "--upstream-key=/c/a.key"],
             &["--upstream-key=/c/a.key", "--upstream-cert=/c/a.pem"],
@@ -525,9 +532,11 @@ to = "http://127.0.0.1:3000"
             if run::check(&run).is_err() {
                 continue;
             }
-            let of_flags =
-                Sites::of_targets(run.to.clone(), run.redirect_https).expect("it was checked");
-            let text = text(&run::file_settings(&run), &others);
+            let Ok(targets) = upgrades::apply(&run.to, &run.upgrade) else {
+                continue;
+            };
+            let text = text(&run::file_settings(&run, &targets), &others);
+            let of_flags = Sites::of_targets(targets, run.redirect_https).expect("it was checked");
             let (of_file, trusted) = sites_of(&text);
             let proxies: TrustedProxies = run.trusted_proxies.iter().copied().collect();
             assert_eq!(trusted, proxies, "{text}");

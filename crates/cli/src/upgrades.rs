@@ -1,6 +1,7 @@
 //! `--upgrade`: the protocols that clients of a target may switch to.
 
-use blitz_gateway::{Target, UpgradeProtocol};
+use blitz_config::UpgradeProtocol;
+use blitz_gateway::Target;
 use blitz_http::Protocol;
 
 /// `[PREFIX=]PROTOCOL`.
@@ -19,7 +20,7 @@ pub(crate) fn parse(value: &str) -> Result<UpgradeArgument, String> {
         None => (None, value),
     };
     let protocol = protocol.parse::<UpgradeProtocol>();
-    let protocol = protocol.map_err(|error| format!("{}\n  {}", error.problem(), error.fix()))?;
+    let protocol = protocol.map_err(|error| error.to_string())?;
     Ok(UpgradeArgument { prefix, protocol })
 }
 

@@ -24,6 +24,7 @@ mod settings;
 mod suggestion;
 mod template;
 mod units;
+mod upgrade;
 mod variant;
 
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
@@ -51,4 +52,5 @@ pub use settings::{
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};
 pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};
+pub use upgrade::{UpgradeProtocol, Upgrades};
 pub use variant::{Level, Variants, combination};

@@ -11,6 +11,7 @@ use crate::method::Methods;
 use crate::model::Placed;
 use crate::network::Network;
 use crate::template::Template;
+use crate::upgrade::Upgrades;
 
 /// The settings of a route, what it inherits included. `None` and empty lists are the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Settings {
     pub replace_errors: Option<Placed<bool>>,
     /// Whether trailers of requests are forwarded; by default not.
     pub request_trailers: Option<Placed<bool>>,
+    /// Protocols that clients may switch to; by default WebSockets.
+    pub upgrade: Option<Arc<Placed<Upgrades>>>,
 }
 
 /// Settings of a site for responses that are not of a route: to paths without a route, and redirects to its name.

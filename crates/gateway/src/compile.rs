@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use blitz_config::{
     Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
-    Respond, RespondBody, Settings, StatusPattern, TimeLimit,
+    Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
 };
-use blitz_http::{FOREVER, ProxyVersion, Status};
+use blitz_http::{FOREVER, Protocol, ProxyVersion, Status};
 use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
@@ -18,7 +18,7 @@ use crate::rewriting::UpstreamPrefix;
 use crate::route::{self, Forward, ForwardedPath, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
-use crate::target::TargetError;
+use crate::target::{Target, TargetError};
 use crate::variants::Variants;
 use shared::{Demands, Shared};
 
@@ -187,6 +187,7 @@ impl<'a> Compiler<'a, '_> {
                     ProxyProtocol::V1 => ProxyVersion::V1,
                     ProxyProtocol::V2 => ProxyVersion::V2,
                 }),
+            upgrades: upgrades(settings, &target),
             target,
         })
     }
@@ -242,6 +243,16 @@ impl<'a> Compiler<'a, '_> {
             self.diagnostics.push(error);
         }
     }
+}
+
+/// Protocols that clients may switch to; `None` is WebSockets only.
+fn upgrades(settings: &Settings, target: &Target) -> Option<Box<Upgrades>> {
+    let mut upgrades = settings.upgrade.as_ref()?.value.clone();
+    // HTTP/2 has no `Upgrade`.
+    if target.protocol == Protocol::Http2 {
+        upgrades.others.clear();
+    }
+    (upgrades != Upgrades::default()).then(|| Box::new(upgrades))
 }
 
 /// The statuses that a page is for.

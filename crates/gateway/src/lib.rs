@@ -51,7 +51,6 @@ pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
-pub use upgrade::{UpgradeProtocol, UpgradeProtocolError};
 
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{

@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
         let proxy_protocol = route.forward.proxy_protocol;
         let proxy_header =
             proxy_protocol.map(|version| proxy_header(version, &head, &peer, trusted));
-        let kind = RequestKind::of(&head, &body, &responder, &route.target.upgrades);
+        let kind = RequestKind::of(&head, &body, &responder, route.forward.upgrades.as_deref());
         if kind.is_message_stream() {
             body.disable_min_rate();
         }

@@ -3,6 +3,7 @@
 //! Each phase calls the method of the kind that is named for the phase. Phases themselves know
 //! neither gRPC nor WebSockets.
 
+use blitz_config::Upgrades;
 use blitz_http::{
     BodyLength, Capabilities, Chunk, Fields, Method, Name, RecvBody, RequestHead, Responder,
     ResponseHead, Timer, Version,
@@ -11,7 +12,7 @@ use blitz_site::{Ended, Failure, Rejection};
 
 use crate::grpc::Call;
 use crate::translate::Translate;
-use crate::upgrade::{Upgrade, UpgradeProtocol};
+use crate::upgrade::Upgrade;
 use crate::upload::Upload;
 use crate::websocket::{InvalidKey, WebSocket};
 
@@ -22,7 +23,7 @@ pub(crate) enum RequestKind {
     Call(Call),
     /// A request for a WebSocket that the client may open.
     WebSocket(WebSocket),
-    /// A request to switch to another protocol, which the target allows.
+    /// A request to switch to another protocol, which the route allows.
     Upgrade(Box<Upgrade>),
 }
 
@@ -35,12 +36,13 @@ pub(crate) enum ResponseContent {
 }
 
 impl RequestKind {
+    /// `upgrades` of the route; `None` is WebSockets only.
     #[inline(always)]
     pub(crate) fn of(
         head: &RequestHead,
         body: &RecvBody,
         responder: &Responder,
-        upgrades: &[UpgradeProtocol],
+        upgrades: Option<&Upgrades>,
     ) -> RequestKind {
         if let Some(call) = Call::of(head) {
             return RequestKind::Call(call);
@@ -49,10 +51,12 @@ impl RequestKind {
         let has_upgrade = matches!(head.version, Version::Http10 | Version::Http11);
         let may_leave = has_upgrade || head.method == Method::Connect;
         let may_upgrade = may_leave && body.is_done() && responder.upgrade_requested();
-        match may_upgrade.then(|| WebSocket::requested(head)).flatten() {
-            Some(websocket) => RequestKind::WebSocket(websocket),
-            None if upgrades.is_empty() => RequestKind::Plain,
-            None => match Upgrade::requested(head, upgrades) {
+        let may_open_websocket = may_upgrade && upgrades.is_none_or(|allowed| allowed.websocket);
+        let websocket = may_open_websocket.then(|| WebSocket::requested(head));
+        match (websocket.flatten(), upgrades) {
+            (Some(websocket), _) => RequestKind::WebSocket(websocket),
+            (None, None) => RequestKind::Plain,
+            (None, Some(allowed)) => match Upgrade::requested(head, allowed) {
                 Some(upgrade) => RequestKind::Upgrade(Box::new(upgrade)),
                 None => RequestKind::Plain,
             },

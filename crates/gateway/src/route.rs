@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use blitz_config::Template;
+use blitz_config::{Template, Upgrades};
 use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
@@ -57,6 +57,8 @@ pub(crate) struct Forward {
     pub(crate) buffer_bytes_max: Option<u64>,
     /// Version of the PROXY header that its connections begin with; `None` is no header.
     pub(crate) proxy_protocol: Option<ProxyVersion>,
+    /// Protocols that clients may switch to; `None` is WebSockets only.
+    pub(crate) upgrades: Option<Box<Upgrades>>,
 }
 
 /// The number belongs to the snapshot, not to the configuration.
@@ -71,6 +73,7 @@ impl PartialEq for Forward {
             host,
             buffer_bytes_max,
             proxy_protocol,
+            upgrades,
         } = self;
         *target == other.target
             && *request_trailers == other.request_trailers
@@ -79,6 +82,7 @@ impl PartialEq for Forward {
             && *host == other.host
             && *buffer_bytes_max == other.buffer_bytes_max
             && *proxy_protocol == other.proxy_protocol
+            && *upgrades == other.upgrades
     }
 }
 
@@ -210,6 +214,12 @@ impl Route {
     /// A route to an upstream.
     #[must_use]
     pub fn to(target: Target) -> Route {
+        let upgrades = (!target.upgrades.is_empty()).then(|| {
+            Box::new(Upgrades {
+                others: target.upgrades.clone(),
+                ..Upgrades::default()
+            })
+        });
         Route {
             name: target.prefix.to_string().into(),
             written: None,
@@ -222,6 +232,7 @@ impl Route {
                 host: None,
                 buffer_bytes_max: None,
                 proxy_protocol: None,
+                upgrades,
             }),
             rules: None,
             variants: None,

@@ -13,9 +13,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use blitz_config::UpgradeProtocol;
 use blitz_http::{Protocol, path as request_path};
 
-use crate::upgrade::UpgradeProtocol;
 
 /// One `--to URL` or `--to PREFIX=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]

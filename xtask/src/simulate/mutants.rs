@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::dist::CHECKED;
+
 /// The folder of the patches.
 const PATCHES: &str = "crates/simulate/mutants";
 
@@ -185,7 +187,7 @@ fn check(root: &Path) -> Result<Option<String>, String> {
             "build",
             "--quiet",
             "--profile",
-            "checked",
+            CHECKED,
             "--package",
             "blitz-simulate",
         ])

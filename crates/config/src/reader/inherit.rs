@@ -216,6 +216,7 @@ pub(super) fn settings(
         errors: merged(levels, |own| &own.errors, &mut shared.errors),
         replace_errors: None,
         request_trailers: None,
+        upgrade: None,
     };
     for (number, own) in levels.iter() {
         // Those of a block are demanded in addition.
@@ -235,6 +236,7 @@ pub(super) fn settings(
         own.idle.apply(&mut settings.timeouts.idle);
         own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
+        own.upgrade.apply(&mut settings.upgrade);
     }
     settings
 }

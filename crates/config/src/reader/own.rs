@@ -11,6 +11,7 @@ use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, Respond, StatusPattern, TimeLimit,
 };
 use crate::template::Template;
+use crate::upgrade::Upgrades;
 
 /// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes
 /// of a site.
@@ -74,6 +75,7 @@ pub(super) struct OwnSettings {
     pub(super) body_max: Own<Placed<u64>>,
     pub(super) replace_errors: Own<Placed<bool>>,
     pub(super) request_trailers: Own<Placed<bool>>,
+    pub(super) upgrade: Own<Arc<Placed<Upgrades>>>,
     pub(super) connect: Own<Placed<TimeLimit>>,
     pub(super) response: Own<Placed<TimeLimit>>,
     pub(super) idle: Own<Placed<TimeLimit>>,
@@ -161,6 +163,7 @@ impl OwnSettings {
             body_max: Own::default(),
             replace_errors: Own::default(),
             request_trailers: Own::default(),
+            upgrade: Own::default(),
             connect: Own::default(),
             response: Own::default(),
             idle: Own::default(),

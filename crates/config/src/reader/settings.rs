@@ -18,6 +18,7 @@ use crate::path;
 use crate::settings::{ErrorPage, ForwardedHost, StatusPattern, TimeLimit};
 use crate::template::{Part, Placeholder, Template};
 use crate::units::{self, ValueError};
+use crate::upgrade::Upgrades;
 
 const NETWORK: &str = "\"10.0.0.0/8\"";
 
@@ -65,6 +66,7 @@ impl Reader<'_> {
             "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
             "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
+            "upgrade" => own.upgrade = self.upgrades(value),
             "timeout" => self.timeouts(value, own),
             "headers" => own.headers = self.fields(value, &own.key.value.path, None),
             "request_headers" => {
@@ -213,6 +215,21 @@ impl Reader<'_> {
         Some(methods)
     }
 
+    /// `false` is no protocol, and not the default.
+    fn upgrades(&mut self, value: &Spanned<DeValue<'_>>) -> Own<Arc<Placed<Upgrades>>> {
+        let before = self.diagnostics.len();
+        let mut upgrades = Upgrades::NONE;
+        if !matches!(value.get_ref(), DeValue::Boolean(false)) {
+            for text in self.texts(value, "\"websocket\"") {
+                self.parsed(&text, |protocol| upgrades.add(protocol));
+            }
+        }
+        match self.diagnostics.len() == before {
+            true => Own::Value(Arc::new(Placed::new(upgrades, value.span()))),
+            false => Own::Inherited,
+        }
+    }
+
     fn body_max(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
         let bytes = self.unit_value(value, "size", "\"10m\"", |text| {
             match units::parse_size(text)? {
@@ -311,7 +328,7 @@ impl Reader<'_> {
     pub(super) fn parsed<T>(
         &mut self,
         text: &Text,
-        parse: impl Fn(&str) -> Result<T, ValueError>,
+        parse: impl FnOnce(&str) -> Result<T, ValueError>,
     ) -> Option<T> {
         match parse(&text.value) {
             Ok(value) => Some(value),

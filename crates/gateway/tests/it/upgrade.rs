@@ -107,6 +107,33 @@ scenarios! {
         }
     }
 
+    fn a_route_says_which_protocols_its_clients_may_switch_to(io) {
+        let (docker, echo) = (docker("tcp"), echo());
+        let text = format!(
+            "[site.\"*\"]\nto = \"{}\"\nupgrade = [\"tcp\"]\n\"/none\".upgrade = false\n\
+             \"/chat\" = {{ to = \"{}\", upgrade = [\"WebSocket\"] }}\n",
+            docker.url(),
+            echo.url()
+        );
+        let proxy = gateway_with(io, Options::default(), &text);
+        for (path, is_allowed) in [("/exec/1/start", true), ("/none/exec/1/start", false)] {
+            let mut peer = proxy.peer();
+            peer.send(exec("tcp").replace("/exec/1/start", path));
+            let line = peer.head().unwrap().line;
+            assert_eq!(line.contains(" 101 "), is_allowed, "{path}: {line}");
+        }
+        let mut peer = proxy.peer();
+        peer.send(REQUEST);
+        assert!(peer.head().unwrap().line.contains(" 101 "));
+        // The upstream gets a plain request, and asserts that it has content.
+        let mut client = proxy.client();
+        client.send(REQUEST.replace("/chat", "/none").replace("\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n{}"));
+        let answer = client.response();
+        assert_eq!(answer.status, 200);
+        assert!(!answer.text().split(' ').any(|name| name == "upgrade"), "{}", answer.text());
+        assert_eq!(proxy.counters().tunnels, 2);
+    }
+
     fn a_switch_to_another_protocol_than_the_requested_one_is_a_bad_gateway(io) {
         let upstream = docker("vnc");
         let proxy = allowing(io, &upstream, &["tcp", "vnc"]);

@@ -15,6 +15,7 @@ use blitz_proto::h2::{Code, StreamId};
 use crate::h2::{H2Upstream, result_of};
 use crate::h2_client::Client;
 use crate::h2_peer::H2Peer;
+use crate::site_rules::gateway_with;
 use crate::support::{Peer, Proxy, Upstream, eventually, ok};
 use crate::upstream_tls::{Accepted, TlsUpstream};
 
@@ -235,6 +236,21 @@ scenarios! {
         }
         assert_eq!(two.accepted(), 1);
         assert_eq!(tls.accepted(), 1);
+    }
+
+    fn an_extended_connect_that_its_route_does_not_allow_is_refused(io) {
+        let upstream = Upstream::scripted(|_, peer| echo_h1(peer));
+        let text = format!(
+            "[site.\"*\"]\nto = \"{}\"\n\"/chat\".upgrade = [\"tcp\"]\n",
+            upstream.url()
+        );
+        let proxy = gateway_with(io, Options::default(), &text);
+        let mut client = Client::connect(proxy.address);
+        assert_eq!(client.get("/plain").content, b"plain");
+        let stream = client.send_head(&connect("/chat"), BodyLength::Unknown);
+        assert_eq!(client.answer(stream).status, Some(Status::METHOD_NOT_ALLOWED));
+        assert_eq!(client.get("/plain").content, b"plain", "its neighbours are not harmed");
+        assert!(upstream.heads().iter().all(|head| head.line.contains("/plain")));
     }
 
     fn a_tls_upstream_without_extended_connect_gets_http1(io) {
