@@ -177,6 +177,9 @@ fn head(file: &ConfigFile, site: &Site) -> String {
     if site.tls.is_on {
         let _ = writeln!(text, "tls = true\nhttps_redirect = {}", site.tls.redirects);
     }
+    for (key, value, span) in site.limits.written() {
+        let _ = writeln!(text, "limits.{key} = {value}  # {}", file.line_of(&span));
+    }
     text += &list(file, "aliases", &site.aliases);
     text += &list(file, "canonical_for", &site.canonical_for);
     text.push('\n');

@@ -23,6 +23,8 @@ pub enum Scope {
     Log,
     /// In the `limits` of the process.
     Limits,
+    /// In the `limits` of a site.
+    SiteLimits,
     /// In `control`.
     Control,
     /// In a table that is the `tls` of a site.
@@ -194,8 +196,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "aliases", Kind::Texts, "none", "other hosts with the same content"),
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
     key(Scope::Site, "https_redirect", Kind::Boolean, "true with `tls`", "whether clear text is redirected to HTTPS"),
+    key(Scope::Site, "limits", Kind::Table(Scope::SiteLimits), "those of the process", "smaller limits of its requests"),
     key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
-    planned(Scope::Site, "limits", "limits of messages"),
     planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
@@ -283,6 +285,10 @@ pub const KEYS: &[Key] = &[
     key(Scope::Limits, "trailers_max", Kind::SizeTo(HEAD_MAX), "8k", "bytes of the trailers of a request"),
     key(Scope::Limits, "upstream_fields_max", Kind::NumberTo(FIELDS_MAX), "200", "fields of an upstream's response"),
     key(Scope::Limits, "upstream_head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of an upstream's response"),
+    key(Scope::SiteLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "that of the process", "fields of a request"),
+    key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
+    key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
+    key(Scope::SiteLimits, "trailers_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the trailers of a request, where they are forwarded"),
     planned(Scope::Control, "listen", "an address for other machines"),
     key(Scope::Control, "socket", Kind::Socket, "\"/run/blitz/control.sock\"", "the socket of `blitz reload`"),
     key(Scope::Tls, "cert", Kind::Text, "", "the file with the certificate"),
@@ -318,6 +324,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::Limits => "limits",
+        Scope::SiteLimits => "site_limits",
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
@@ -395,6 +402,7 @@ mod tests {
             Scope::Server,
             Scope::Log,
             Scope::Limits,
+            Scope::SiteLimits,
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,

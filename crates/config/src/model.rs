@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::method::Methods;
 use crate::network::Network;
 use crate::pattern::PathPattern;
-use crate::process::Process;
+use crate::process::{MessageLimits, Process};
 use crate::settings::{Settings, Unrouted};
 use crate::variant::Variants;
 
@@ -75,6 +75,8 @@ pub struct Site {
     pub canonical_for: Vec<Placed<Host>>,
     /// Whether clients use TLS.
     pub tls: Tls,
+    /// Limits of its requests, which are at most those of the process.
+    pub limits: MessageLimits,
     /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
     /// What its keys say of responses that are not of a route.

@@ -177,7 +177,9 @@ macro_rules! table {
                 $name { $($key: self.$key.or(other.$key),)+ }
             }
 
-            fn written(&self) -> Vec<(&'static str, String, Span)> {
+            /// The keys of all values, with the values as a file has them and their places.
+            #[must_use]
+            pub fn written(&self) -> Vec<(&'static str, String, Span)> {
                 let mut values = Vec::new();
                 $(values.extend(self.$key.as_ref().map(|value| {
                     (stringify!($key), value.value.written(), value.span.clone())

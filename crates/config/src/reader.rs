@@ -7,6 +7,7 @@ mod fields;
 mod included;
 mod inherit;
 mod key;
+mod limits;
 mod listener;
 mod own;
 mod preset;

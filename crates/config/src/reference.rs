@@ -63,6 +63,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `[limits]`: sizes are in bytes.",
     ),
     (
+        Scope::SiteLimits,
+        "Table limits of a site",
+        "Keys of `limits` in a site, which are at most those of the process.",
+    ),
+    (
         Scope::Control,
         "Table control",
         "Keys of `[control]`. `control = false` is the same as `control.socket = false`.",

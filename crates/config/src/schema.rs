@@ -29,6 +29,7 @@ pub fn schema() -> String {
             "route": text_or(table(Scope::Route)),
             "server": table(Scope::Server),
             "site": text_or(site()),
+            "site_limits": table(Scope::SiteLimits),
             "tls": required(table(Scope::Tls), "cert"),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),

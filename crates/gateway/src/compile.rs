@@ -14,6 +14,7 @@ use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
+use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
 use crate::route::{self, Forward, ForwardedPath, Route};
 use crate::rules::{Edits, Rules};
@@ -51,6 +52,7 @@ pub fn compile(
             canonical: None,
             rules: rules.clone(),
             redirect_https: site.tls.redirects,
+            limits: RequestLimits::new(&site.limits),
         });
         sites.extend(canonical(site, rules.as_deref()));
     }
@@ -78,6 +80,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         canonical: Some(site.host.value.clone()),
         rules: None,
         redirect_https: site.tls.redirects,
+        limits: RequestLimits::new(&site.limits),
     })
 }
 

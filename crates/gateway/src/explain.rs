@@ -86,7 +86,7 @@ pub fn explain<'a>(
     let variant = matching.map(|route| route.variant(&subject));
     let outcome = match variant {
         Some(route) => outcome(site, route, head, peer, trusted),
-        None => check_scheme(site, head, peer, trusted).and(Err(Rejection::UnknownPath)),
+        None => check_head(site, head, peer, trusted).and(Err(Rejection::UnknownPath)),
     };
     let outcome = outcome.unwrap_or_else(Outcome::Rejected);
     let reading = match (&outcome, variant) {
@@ -105,17 +105,18 @@ pub fn explain<'a>(
     }
 }
 
-/// A trusted proxy may tell that the client uses TLS.
-fn check_scheme(
+/// The checks before routing. A trusted proxy may tell that the client uses TLS.
+fn check_head(
     site: &SiteRoutes,
     head: &RequestHead,
     peer: &Peer,
     trusted: &TrustedProxies,
 ) -> Result<(), Rejection> {
     match site.redirects && Facts::of(head, peer, trusted).scheme == Scheme::Http {
-        true => check_encryption(head),
-        false => Ok(()),
+        true => check_encryption(head)?,
+        false => {}
     }
+    site.check_limits(head)
 }
 
 fn outcome(
@@ -125,7 +126,7 @@ fn outcome(
     peer: &Peer,
     trusted: &TrustedProxies,
 ) -> Result<Outcome, Rejection> {
-    check_scheme(site, head, peer, trusted)?;
+    check_head(site, head, peer, trusted)?;
     let client = || client_of(&head.fields, peer, trusted);
     site.admit(route, head, client)?;
     let bytes_max = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);

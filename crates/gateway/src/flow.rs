@@ -13,6 +13,7 @@ use blitz_http::{
 };
 
 use crate::forward;
+use crate::request_limits::section_bytes;
 use crate::translate::{NotBase64, Translate};
 use fill::Filled;
 
@@ -29,8 +30,8 @@ pub(crate) struct Flow {
     left: u64,
     /// Trailers come last and leave with the end.
     trailers: Option<Pooled<Fields>>,
-    /// Trailers are left out.
-    pub(crate) drops_trailers: bool,
+    /// Bytes that the trailers may have; with 0 they are left out.
+    pub(crate) trailer_bytes_max: u32,
     pub(crate) translation: Option<Box<dyn Translate>>,
     awaits_room: bool,
 }
@@ -44,6 +45,8 @@ pub(crate) enum FlowError {
     To(SendError),
     /// The content of a request should be base64 and is not.
     NotBase64,
+    /// The trailers of a request are larger than its site takes.
+    TrailersTooLarge,
 }
 
 impl From<NotBase64> for FlowError {
@@ -62,7 +65,7 @@ impl Flow {
             to,
             left,
             trailers: None,
-            drops_trailers: false,
+            trailer_bytes_max: u32::MAX,
             translation: None,
             awaits_room: false,
         }
@@ -95,6 +98,14 @@ impl Flow {
     /// Why the message has ended early.
     pub(crate) fn failure(&self) -> Option<BodyError> {
         self.from.failure()
+    }
+
+    fn check_trailers(&self, trailers: &Fields) -> Result<(), FlowError> {
+        let is_limited = self.trailer_bytes_max != u32::MAX;
+        match is_limited && section_bytes(trailers) > self.trailer_bytes_max as usize {
+            true => Err(FlowError::TrailersTooLarge),
+            false => Ok(()),
+        }
     }
 
     /// Moves what can be moved and calls `sent` with it. Ready when there is no receiver; after a
@@ -130,8 +141,9 @@ impl Flow {
                     sent(&chunk);
                     to.queue(chunk).map_err(FlowError::To)?;
                 }
-                Some(Part::Trailers(_)) if self.drops_trailers => {}
+                Some(Part::Trailers(_)) if self.trailer_bytes_max == 0 => {}
                 Some(Part::Trailers(mut trailers)) => {
+                    self.check_trailers(&trailers)?;
                     forward::edit_trailers(&mut trailers);
                     self.trailers = Some(trailers);
                 }

@@ -18,6 +18,7 @@ mod reloading;
 mod replay;
 mod request;
 mod request_kind;
+mod request_limits;
 mod rewriting;
 mod route;
 mod routes;

@@ -86,7 +86,10 @@ impl<'a> Request<'a> {
         }
         let waits = !body.is_done() && responder.expects_continue();
         let hold = waits.then(|| blitz_http::sleep(options.continue_timeout));
-        let upload = Upload::new(body, hold);
+        let mut upload = Upload::new(body, hold);
+        if let Some(limits) = &site.limits {
+            upload.limit_trailers(limits.trailer_bytes_max);
+        }
         let name = route.route as &dyn RouteName;
         // Last, so that it is not copied.
         let record = Record::new(&head, peer, site.name(), Some(name), &gateway.observers);

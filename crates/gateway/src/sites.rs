@@ -10,6 +10,7 @@ use blitz_site::matcher::{HostTable, RouteKey};
 use blitz_site::{EndpointMaker, Rejection};
 
 use crate::readings::{is_ambiguous, readings};
+use crate::request_limits::RequestLimits;
 use crate::route::{Action, Forward, Route};
 use crate::routes::{RouteConflict, Routes, method_of};
 use crate::rules::{Client, Rules};
@@ -31,6 +32,8 @@ pub struct Site {
     pub(crate) rules: Option<Arc<Rules>>,
     /// Whether requests in clear text are redirected to HTTPS, except ACME challenges.
     pub redirect_https: bool,
+    /// Limits of its requests; `None` is those of the process.
+    pub(crate) limits: Option<RequestLimits>,
 }
 
 impl Site {
@@ -120,9 +123,21 @@ pub struct SiteRoutes {
     pub redirects: bool,
     /// Whether requests that no route matches get the gateway's fallback instead of 404.
     pub has_fallback: bool,
+    /// Limits of its requests; `None` is those of the process.
+    pub(crate) limits: Option<Box<RequestLimits>>,
 }
 
 impl SiteRoutes {
+    /// # Errors
+    /// The head is larger than the site takes.
+    #[inline]
+    pub(crate) fn check_limits(&self, head: &RequestHead) -> Result<(), Rejection> {
+        match &self.limits {
+            None => Ok(()),
+            Some(limits) => limits.check(head),
+        }
+    }
+
     /// The first of its hosts as written, or that to which these are redirected; `None` for a gateway without sites.
     #[inline]
     pub(crate) fn name(&self) -> Option<&str> {
@@ -253,6 +268,7 @@ impl Sites {
                 access_rules: Box::default(),
                 redirects,
                 has_fallback: true,
+                limits: None,
             });
         }
         let mut has_names = false;
@@ -274,6 +290,7 @@ impl Sites {
                 rules: site.rules,
                 redirects: site.redirect_https,
                 has_fallback: false,
+                limits: site.limits.map(Box::new),
             });
         }
         Ok(Sites {
@@ -360,6 +377,7 @@ mod tests {
             canonical: None,
             rules: None,
             redirect_https: false,
+            limits: None,
         }
     }
 

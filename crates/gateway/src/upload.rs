@@ -62,9 +62,14 @@ impl Upload {
         self.replay.is_complete()
     }
 
-    /// Whether the upstream gets the trailers, which it gets only where they cannot be taken for the next request.
-    pub(crate) fn forward_trailers(&mut self, are_forwarded: bool) {
-        self.flow.drops_trailers = !are_forwarded;
+    /// Lets trailers have at most so many bytes.
+    pub(crate) fn limit_trailers(&mut self, bytes_max: u32) {
+        self.flow.trailer_bytes_max = bytes_max;
+    }
+
+    /// The upstream gets no trailers: it gets them only where they cannot be taken for the next request.
+    pub(crate) fn drop_trailers(&mut self) {
+        self.flow.trailer_bytes_max = 0;
     }
 
     /// No further attempt follows.
@@ -109,6 +114,9 @@ impl Upload {
             }
             Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
             Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
+            Err(FlowError::TrailersTooLarge) => {
+                Poll::Ready(Err(Ended::Rejected(Rejection::TrailersTooLarge)))
+            }
             Err(FlowError::To(_)) => {
                 self.flow.to = None;
                 Poll::Ready(Ok(()))

@@ -37,11 +37,17 @@ pub enum Rejection {
     MethodNotAllowed,
     /// The core holds as much content of requests as it may.
     NoBufferRoom,
+    /// The request line is longer than the site takes.
+    RequestLineTooLong,
+    /// The header section is larger than the site takes.
+    HeadTooLarge,
+    /// The trailer section is larger than the site takes.
+    TrailersTooLarge,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 16] = [
+    pub const ALL: [Rejection; 19] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -58,6 +64,9 @@ impl Rejection {
         Rejection::AmbiguousPath,
         Rejection::MethodNotAllowed,
         Rejection::NoBufferRoom,
+        Rejection::RequestLineTooLong,
+        Rejection::HeadTooLarge,
+        Rejection::TrailersTooLarge,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -80,6 +89,9 @@ impl Rejection {
             Rejection::AmbiguousPath => "ambiguous-path",
             Rejection::MethodNotAllowed => "method-not-allowed",
             Rejection::NoBufferRoom => "no-buffer-room",
+            Rejection::RequestLineTooLong => "request-line-of-site",
+            Rejection::HeadTooLarge => "head-of-site",
+            Rejection::TrailersTooLarge => "trailers-of-site",
         }
     }
 
@@ -94,6 +106,10 @@ impl Rejection {
             Rejection::LastHop => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::NoBufferRoom => Status::SERVICE_UNAVAILABLE,
+            Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
+            Rejection::HeadTooLarge | Rejection::TrailersTooLarge => {
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
             Rejection::UnknownHost | Rejection::UnknownPath => Status::NOT_FOUND,
             Rejection::NoHost
             | Rejection::ConnectionOptions
@@ -126,6 +142,9 @@ impl Rejection {
             }
             Rejection::MethodNotAllowed => "this method is not allowed here",
             Rejection::NoBufferRoom => "this server holds too much content of other requests",
+            Rejection::RequestLineTooLong => "the request line is longer than this site takes",
+            Rejection::HeadTooLarge => "the fields are larger or more than this site takes",
+            Rejection::TrailersTooLarge => "the trailers are larger than this site takes",
         }
     }
 }

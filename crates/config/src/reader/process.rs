@@ -48,7 +48,7 @@ impl Reader<'_> {
     }
 
     /// Reads a value, which stays as it is if the new one is wrong.
-    fn fill(&mut self, table: &mut dyn Table, key: &Key, value: &Spanned<DeValue<'_>>) {
+    pub(super) fn fill(&mut self, table: &mut dyn Table, key: &Key, value: &Spanned<DeValue<'_>>) {
         match table.slot(key.name) {
             Some(Slot::Switch(slot)) => put(slot, self.boolean(value), value),
             Some(Slot::Number(slot)) => put(slot, self.number(value, key), value),

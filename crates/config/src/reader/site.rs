@@ -16,6 +16,7 @@ use super::tree::Tree;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Host, Placed, Route, RouteKey, Site, Span};
+use crate::process::MessageLimits;
 use crate::settings::Unrouted;
 
 /// Bytes of a host name (RFC 1035, section 2.3.4), and of a label of it.
@@ -118,6 +119,7 @@ impl Reader<'_> {
         own.push(OwnSettings::new(key));
         let (mut aliases, mut canonical_for) = (Vec::new(), Vec::new());
         let (mut tls, mut redirects) = (None, None);
+        let mut limits = MessageLimits::default();
         let before = self.diagnostics.len();
         match entry.value.get_ref() {
             DeValue::String(_) => self.short_route(entry, &mut own[0], upstreams),
@@ -131,6 +133,7 @@ impl Reader<'_> {
                             "canonical_for" => canonical_for = self.hosts(entry.value),
                             "tls" => tls = self.tls(entry.value),
                             "https_redirect" => redirects = self.boolean(entry.value),
+                            "limits" => limits = self.site_limits(entry.value),
                             _ => self.setting(&entry, &mut own[0], upstreams),
                         }
                     }
@@ -150,6 +153,7 @@ impl Reader<'_> {
             aliases,
             canonical_for,
             tls: Reader::tls_of_site(tls, redirects, defaults),
+            limits,
             routes,
             unrouted,
         })

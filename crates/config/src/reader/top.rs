@@ -60,6 +60,7 @@ impl<'a> Reader<'a> {
         configuration.sites = self.sites(&all("site"), &defaults, &mut upstreams);
         configuration.certificates.append(&mut self.certificates);
         self.address_in_use(&configuration);
+        self.limits_above_the_process(&configuration);
         self.unused_presets(&mut upstreams);
         if self.diagnostics.is_empty() {
             self.proxies_without_trust(&configuration);

@@ -22,10 +22,12 @@ pub(super) fn preflight<'a, E>(
     let redirects = site.is_some_and(|site| site.redirects);
     check_connection(gateway, redirects, exchange)?;
     // RFC 9110, section 15.5.20: over TLS, another connection may lead to a server of the host.
-    site.ok_or(match exchange.peer.tls {
+    let site = site.ok_or(match exchange.peer.tls {
         Some(_) => Rejection::Misdirected,
         None => Rejection::UnknownHost,
-    })
+    })?;
+    site.check_limits(&exchange.request)?;
+    Ok(site)
 }
 
 /// Requests that came over HTTPS according to a trusted proxy need no redirect.

@@ -187,7 +187,9 @@ pub(super) fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
             Failure::of_rule(error.kind())
         }
         FlowError::From(_) => Failure::HttpResponseIncomplete,
-        FlowError::NotBase64 => unreachable!("responses are encoded, not decoded"),
+        FlowError::NotBase64 | FlowError::TrailersTooLarge => {
+            unreachable!("these are errors of requests")
+        }
     };
     tracing::debug!(?error, "the upstream's response ended early");
     Ended::CutOff(failure)

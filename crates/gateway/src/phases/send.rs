@@ -75,9 +75,8 @@ fn has_no_content(length: BodyLength) -> bool {
 /// connection for trailers, with the requests of others on it.
 #[inline]
 fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
-    let are_forwarded = route.forward.request_trailers;
-    request.upload.forward_trailers(are_forwarded);
-    if !are_forwarded {
+    if !route.forward.request_trailers {
+        request.upload.drop_trailers();
         request.head.fields.remove(Name::Trailer);
     }
 }

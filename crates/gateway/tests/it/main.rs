@@ -51,6 +51,7 @@ mod refusal_log;
 mod reload;
 mod retries;
 mod routing;
+mod site_limits;
 mod site_rules;
 mod sites;
 mod smuggling;
