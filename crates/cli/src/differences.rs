@@ -33,7 +33,7 @@ pub(crate) fn text(
             text += &format!("    {}", line(*change, route));
         }
         if site.change == Change::Changed && site.routes.is_empty() {
-            text += "      its hosts, or its settings for paths without a route\n";
+            text += "      its hosts, its `limits`, or its settings for paths without a route\n";
         }
     }
     let closed = old.iter().any(|listener| !new.contains(listener));
