@@ -23,6 +23,7 @@ server.io = "$io"
 to = "http://127.0.0.1:$upstream"
 buffer_request = "1m"
 "/small".buffer_request = "1k"
+"/file".buffer_request = { memory = "64k", file = "1m" }
 CONF
   start "blitz-$io" "$port" "$BLITZ" run --config "$scratch/blitz.toml" --cores 1
   base="http://127.0.0.1:$port"
@@ -42,6 +43,8 @@ CONF
 
   expect 'a chunked upload' '300000 of 300000' \
     "$(get --header 'Transfer-Encoding: chunked' --data-binary "@$scratch/file" "$base/")"
+  expect 'a chunked upload through a file' '300000 of 300000' \
+    "$(get --header 'Transfer-Encoding: chunked' --data-binary "@$scratch/file" "$base/file")"
   expect 'an upload beyond the size' 413 \
     "$(get --output /dev/null --write-out '%{http_code}' --data-binary "@$scratch/file" "$base/small")"
   echo "gunicorn: $io passed"

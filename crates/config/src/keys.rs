@@ -17,6 +17,8 @@ pub enum Scope {
     Timeout,
     /// In a table that is the `respond` of a route.
     Respond,
+    /// In a table that is the `buffer_request` of a route.
+    Buffer,
     /// In `server`.
     Server,
     /// In `log`.
@@ -64,6 +66,8 @@ pub enum Kind {
     TimeLimit,
     /// A size above zero.
     Size,
+    /// A size above zero, or a table with sizes.
+    RequestBuffer,
     /// A size from one byte to this many.
     SizeTo(u64),
     /// A number from one to this one.
@@ -171,8 +175,11 @@ pub const HEAD_MAX: u64 = 1 << 20;
 /// The most fields, or lines of a cookie, of a section.
 pub const FIELDS_MAX: u64 = 10_000;
 
-/// The most content that `buffer_request` has a core hold, for one request or for all.
+/// The most content that `buffer_request` has a core hold in memory, for one request or for all.
 pub const BUFFER_MAX: u64 = 64 << 20;
+
+/// The most content that `buffer_request` has a core hold in files, for one request or for all.
+pub const BUFFER_FILE_MAX: u64 = 16 << 30;
 
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
@@ -201,7 +208,7 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
-    key(Scope::Route, "buffer_request", Kind::Size, "off", "the most content that is received before the upstream is connected to"),
+    key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
@@ -246,6 +253,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Respond, "file", Kind::Text, "none", "the file with the content"),
     key(Scope::Respond, "headers", Kind::Fields, "none", "fields"),
     key(Scope::Respond, "status", Kind::Status, "", "the status"),
+    key(Scope::Buffer, "file", Kind::Size, "none", "the most content, what is beyond `memory` in a temporary file"),
+    key(Scope::Buffer, "memory", Kind::Size, "", "the most content in memory"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URL of its server"),
     planned(Scope::Upstream, "balance", "how a server is chosen"),
@@ -321,6 +330,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Upstream => "upstream",
         Scope::Timeout => "timeout",
         Scope::Respond => "respond",
+        Scope::Buffer => "buffer_request",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::Limits => "limits",
@@ -399,6 +409,7 @@ mod tests {
             Scope::Upstream,
             Scope::Timeout,
             Scope::Respond,
+            Scope::Buffer,
             Scope::Server,
             Scope::Log,
             Scope::Limits,

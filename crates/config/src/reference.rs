@@ -31,6 +31,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `respond` in a route, if it is a table.",
     ),
     (
+        Scope::Buffer,
+        "Table buffer_request",
+        "Keys of `buffer_request` in a route, if it is a table.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes.",
@@ -130,6 +135,7 @@ fn value(kind: Kind) -> String {
         Kind::Seconds => "duration in whole seconds: `\"30s\"`, or `\"0\"`",
         Kind::TimeLimit => "duration: `\"30s\"`, `\"0\"` or `\"forever\"`",
         Kind::Size => "size: `\"10m\"`",
+        Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
         Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
         Kind::NumberTo(max) => return format!("1 to {max}"),
         Kind::OneOf(words) => return one_of(words),

@@ -17,6 +17,7 @@ pub fn schema() -> String {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Blitz",
         "definitions": {
+            "buffer_request": required(table(Scope::Buffer), "memory"),
             "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "control": table(Scope::Control),
             "defaults": table(Scope::Defaults),
@@ -112,7 +113,8 @@ fn value(kind: Kind) -> Value {
         Kind::SizeTo(_) => pattern(&format!(
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
         )),
-        Kind::Size => pattern(&format!("^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}")),
+        Kind::Size => size(),
+        Kind::RequestBuffer => any_of([size(), reference("buffer_request")]),
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
         Kind::Target => any_of([text, servers()]),
@@ -175,6 +177,12 @@ fn fields() -> Value {
         },
         "additionalProperties": false,
     })
+}
+
+fn size() -> Value {
+    pattern(&format!(
+        "^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}"
+    ))
 }
 
 fn servers() -> Value {

@@ -73,10 +73,27 @@ pub struct Proxy {
     pub host: Option<Placed<ForwardedHost>>,
     /// Whether the path is forwarded byte for byte; by default not.
     pub raw_path: Option<Placed<bool>>,
-    /// The most content of a request, in bytes, that is received before the upstream is connected to; by default it flows.
-    pub buffer_request: Option<Placed<u64>>,
+    /// How much content of a request is received before the upstream is connected to; by default it flows.
+    pub buffer_request: Option<Placed<RequestBuffer>>,
     /// The version of the PROXY header that its connections begin with. The place is in `upstream`.
     pub proxy_protocol: Option<Placed<ProxyProtocol>>,
+}
+
+/// How much content of a request is received before it is sent on, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestBuffer {
+    /// In memory.
+    pub memory: u64,
+    /// Altogether, what is beyond `memory` in a temporary file; `None` is without a file.
+    pub file: Option<u64>,
+}
+
+impl RequestBuffer {
+    /// The most content that a request may have.
+    #[must_use]
+    pub fn bytes_max(self) -> u64 {
+        self.file.unwrap_or(self.memory)
+    }
 }
 
 /// A version of the PROXY protocol.

@@ -182,7 +182,7 @@ impl<'a> Compiler<'a, '_> {
                 Some(ForwardedHost::Upstream) => Some(target.authority.as_str().into()),
                 Some(ForwardedHost::Name(name)) => Some(name.as_str().into()),
             },
-            buffer_bytes_max: proxy.buffer_request.as_ref().map(|bytes| bytes.value),
+            buffer: proxy.buffer_request.as_ref().map(|buffer| buffer.value),
             proxy_protocol: proxy
                 .proxy_protocol
                 .as_ref()

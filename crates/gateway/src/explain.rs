@@ -1,5 +1,6 @@
 //! The way of a request that is not sent: for `blitz explain`.
 
+use blitz_config::RequestBuffer;
 use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
 use blitz_site::{Rejection, apply_to_request};
@@ -152,9 +153,8 @@ fn outcome(
             })
         }
         Action::Forward(forward) => {
-            let buffer_max = forward
-                .buffer_bytes_max
-                .filter(|_| Call::of(head).is_none());
+            let buffer = forward.buffer.filter(|_| Call::of(head).is_none());
+            let buffer_max = buffer.map(RequestBuffer::bytes_max);
             if declared
                 .zip(buffer_max)
                 .is_some_and(|(length, max)| length > max)

@@ -5,6 +5,7 @@
 //! here knows a version: parts come from a [`RecvBody`] and go to a [`SendBody`].
 
 mod fill;
+mod spool;
 
 use std::task::{Context, Poll, ready};
 
@@ -47,6 +48,8 @@ pub(crate) enum FlowError {
     NotBase64,
     /// The trailers of a request are larger than its site takes.
     TrailersTooLarge,
+    /// The file with the content of a request cannot be read.
+    BufferFile,
 }
 
 impl From<NotBase64> for FlowError {
@@ -126,7 +129,10 @@ impl Flow {
                 ready!(to.poll_room(cx)).map_err(FlowError::To)?;
                 self.awaits_room = false;
             }
-            if let Some(piece) = self.filled.as_mut().and_then(|filled| filled.next()) {
+            if let Some(filled) = &mut self.filled
+                && let Some(piece) =
+                    ready!(filled.poll_next(cx)).map_err(|_| FlowError::BufferFile)?
+            {
                 sent(&piece);
                 to.queue(piece).map_err(FlowError::To)?;
                 continue;

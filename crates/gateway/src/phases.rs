@@ -100,8 +100,8 @@ fn life_of_a_request<E: Endpoint>(
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.
         let mut admitted = admit(&gateway, route, &mut request);
-        if let (Ok(()), Some(bytes_max)) = (&admitted, forward.buffer_bytes_max) {
-            admitted = buffer(&mut request, bytes_max).await;
+        if let (Ok(()), Some(max)) = (&admitted, forward.buffer) {
+            admitted = buffer(&mut request, max).await;
         }
         let admitted = match admitted {
             Ok(()) => request_policy(&gateway, route, &mut request),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use blitz_config::{Template, Upgrades};
+use blitz_config::{RequestBuffer, Template, Upgrades};
 use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
@@ -53,8 +53,8 @@ pub(crate) struct Forward {
     pub(crate) path: ForwardedPath,
     /// What it receives as the host; `None` is the client's.
     pub(crate) host: Option<Box<str>>,
-    /// The most content of a request that is received before the upstream is connected to; `None` lets it flow.
-    pub(crate) buffer_bytes_max: Option<u64>,
+    /// How much content of a request is received before the upstream is connected to; `None` lets it flow.
+    pub(crate) buffer: Option<RequestBuffer>,
     /// Version of the PROXY header that its connections begin with; `None` is no header.
     pub(crate) proxy_protocol: Option<ProxyVersion>,
     /// Protocols that clients may switch to; `None` is WebSockets only.
@@ -71,7 +71,7 @@ impl PartialEq for Forward {
             connect_timeout,
             path,
             host,
-            buffer_bytes_max,
+            buffer,
             proxy_protocol,
             upgrades,
         } = self;
@@ -80,7 +80,7 @@ impl PartialEq for Forward {
             && *connect_timeout == other.connect_timeout
             && *path == other.path
             && *host == other.host
-            && *buffer_bytes_max == other.buffer_bytes_max
+            && *buffer == other.buffer
             && *proxy_protocol == other.proxy_protocol
             && *upgrades == other.upgrades
     }
@@ -230,7 +230,7 @@ impl Route {
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
-                buffer_bytes_max: None,
+                buffer: None,
                 proxy_protocol: None,
                 upgrades,
             }),

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use blitz_config::RequestBuffer;
 use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
 use blitz_site::{Ended, Rejection};
 
@@ -114,6 +115,7 @@ impl Upload {
             }
             Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
             Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
+            Err(FlowError::BufferFile) => Poll::Ready(Err(Ended::Rejected(Rejection::NoBufferRoom))),
             Err(FlowError::TrailersTooLarge) => {
                 Poll::Ready(Err(Ended::Rejected(Rejection::TrailersTooLarge)))
             }
@@ -124,19 +126,19 @@ impl Upload {
         }
     }
 
-    /// Receives all content, at most `bytes_max`, before it is sent on. Ready when it is complete.
+    /// Receives all content before it is sent on. Ready when it is complete.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
-        bytes_max: u64,
+        max: RequestBuffer,
     ) -> Poll<Result<(), Ended>> {
         let is_known_too_large =
-            matches!(self.length(), BodyLength::Known(length) if length > bytes_max);
+            matches!(self.length(), BodyLength::Known(length) if length > max.bytes_max());
         if !is_known_too_large {
             self.end_hold();
         }
         self.flow
-            .poll_fill(cx, bytes_max)
+            .poll_fill(cx, max)
             .map_err(|error| match error {
                 FillError::From(BodyError::TooLarge) | FillError::TooLarge => {
                     Ended::Rejected(Rejection::ContentTooLarge)

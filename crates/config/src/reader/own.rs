@@ -8,7 +8,8 @@ use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
 use crate::settings::{
-    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, Respond, StatusPattern, TimeLimit,
+    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
+    StatusPattern, TimeLimit,
 };
 use crate::template::Template;
 use crate::upgrade::Upgrades;
@@ -66,7 +67,7 @@ pub(super) struct OwnSettings {
     pub(super) path: Own<Arc<Placed<Template>>>,
     pub(super) host: Own<Placed<ForwardedHost>>,
     pub(super) raw_path: Own<Placed<bool>>,
-    pub(super) buffer_request: Own<Placed<u64>>,
+    pub(super) buffer_request: Own<Placed<RequestBuffer>>,
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,

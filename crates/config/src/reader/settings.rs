@@ -10,7 +10,7 @@ use super::target::Upstreams;
 use super::template::Place;
 use super::value::Text;
 use super::{Entry, Reader, entries};
-use crate::keys::{BUFFER_MAX, Scope};
+use crate::keys::Scope;
 use crate::method::{Method, Methods};
 use crate::model::Placed;
 use crate::network::Network;
@@ -237,25 +237,6 @@ impl Reader<'_> {
                     "size",
                     "0 would refuse all content",
                     "write false for no limit, or a size above 0",
-                )),
-                bytes => Ok(bytes),
-            }
-        })?;
-        Some(Placed::new(bytes, value.span()))
-    }
-
-    fn buffer_request(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
-        let bytes = self.unit_value(value, "size", "\"1m\"", |text| {
-            match units::parse_size(text)? {
-                0 => Err(ValueError::new(
-                    "size",
-                    "0 would refuse all content",
-                    "write false, so that content flows, or a size above 0",
-                )),
-                bytes if bytes > BUFFER_MAX => Err(ValueError::new(
-                    "size",
-                    "a core holds at most 64 MiB of content for all requests",
-                    "write \"64m\" or less; without `buffer_request`, content of any size flows",
                 )),
                 bytes => Ok(bytes),
             }

@@ -1,51 +1,62 @@
-//! Content that is received completely before it is sent on. All of a core has a limit.
+//! Content that is received completely before it is sent on, in memory and perhaps in a file. All of a core has limits.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
 use std::task::{Context, Poll, ready};
 
+use blitz_config::{BUFFER_FILE_MAX, BUFFER_MAX, RequestBuffer};
 use blitz_http::{BodyError, BodyLength, Buffer, Chunk, Part, core_local};
 
 use super::Flow;
-
-/// Bytes that a core may hold for all requests that are received before they are sent on; beyond: 503.
-const HELD_BYTES_MAX: usize = blitz_config::BUFFER_MAX as usize;
+use super::spool::Spool;
 
 /// Received pieces are copied into pieces of this size: they may be small parts of large buffers.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Content that was received and not yet sent on.
+/// Smaller parts are not written to a file.
+const WRITE_BYTES_MIN: u64 = 64 * 1024;
+
+/// Content that was received and not yet sent on: first that of the file, then that in memory.
 pub(super) struct Filled {
+    spool: Option<Spool>,
     pieces: VecDeque<Chunk>,
     /// The piece that grows.
     last: Buffer,
     /// All that was received, in bytes.
     total: u64,
-    held: HeldBytes,
+    in_memory: Held,
+    in_file: Held,
 }
 
-/// Why content cannot be held.
+/// The reason why content cannot be held.
 pub(crate) enum FillError {
     /// The content failed.
     From(BodyError),
     /// It is larger than its request may have.
     TooLarge,
-    /// The core holds as much content as it may.
+    /// The core holds as much content as it may, or the file cannot be written.
     NoRoom,
 }
 
+impl From<io::Error> for FillError {
+    fn from(_: io::Error) -> FillError {
+        FillError::NoRoom
+    }
+}
+
 impl Flow {
-    /// Receives all content, at most `bytes_max`; trailers are dropped. Ready when it is complete.
+    /// Receives all content; trailers are dropped. Ready when it is complete.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
-        bytes_max: u64,
+        max: RequestBuffer,
     ) -> Poll<Result<(), FillError>> {
-        if matches!(self.from.length(), BodyLength::Known(length) if length > bytes_max) {
+        if matches!(self.from.length(), BodyLength::Known(length) if length > max.bytes_max()) {
             return Poll::Ready(Err(FillError::TooLarge));
         }
         let mut filled = self.filled.take().unwrap_or_default();
-        let polled = self.poll_into(&mut filled, cx, bytes_max);
+        let polled = self.poll_into(&mut filled, cx, max);
         self.filled = Some(filled);
         polled
     }
@@ -54,20 +65,25 @@ impl Flow {
         &mut self,
         filled: &mut Filled,
         cx: &mut Context<'_>,
-        bytes_max: u64,
+        max: RequestBuffer,
     ) -> Poll<Result<(), FillError>> {
         loop {
+            ready!(filled.poll_written(cx))?;
             match ready!(self.from.poll_next(cx)).map_err(FillError::From)? {
                 Some(Part::Data(slice)) => {
                     let bytes = slice.len() as u64;
                     self.left = self.left.saturating_sub(bytes);
-                    if filled.total + bytes > bytes_max {
+                    if filled.total + bytes > max.bytes_max() {
                         return Poll::Ready(Err(FillError::TooLarge));
                     }
-                    if !filled.held.try_add(slice.len()) {
+                    if !filled.in_memory.try_add(bytes) {
                         return Poll::Ready(Err(FillError::NoRoom));
                     }
                     filled.add(&slice);
+                    if max.file.is_some() && filled.in_memory.bytes > max.memory.max(WRITE_BYTES_MIN)
+                    {
+                        filled.write()?;
+                    }
                 }
                 Some(Part::Trailers(_)) => {}
                 None => {
@@ -82,10 +98,12 @@ impl Flow {
 impl Default for Filled {
     fn default() -> Filled {
         Filled {
+            spool: None,
             pieces: VecDeque::new(),
             last: Buffer::take(),
             total: 0,
-            held: HeldBytes(0),
+            in_memory: Held::new(Medium::Memory),
+            in_file: Held::new(Medium::File),
         }
     }
 }
@@ -98,14 +116,22 @@ impl Filled {
 
     /// Whether something has to be sent on.
     pub(super) fn has_next(&self) -> bool {
-        !self.pieces.is_empty()
+        !self.pieces.is_empty() || self.spool.as_ref().is_some_and(Spool::has_next)
     }
 
-    /// The next piece to send on.
-    pub(super) fn next(&mut self) -> Option<Chunk> {
-        let piece = self.pieces.pop_front()?;
-        self.held.remove(piece.len());
-        Some(piece)
+    /// The next piece to send on; `None` after the last.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        if let Some(spool) = &mut self.spool
+            && let Some(bytes) = ready!(spool.poll_next(cx))?
+        {
+            self.in_file.remove(bytes.len() as u64);
+            return Poll::Ready(Ok(Some(Chunk::from(bytes))));
+        }
+        let piece = self.pieces.pop_front();
+        if let Some(piece) = &piece {
+            self.in_memory.remove(piece.len() as u64);
+        }
+        Poll::Ready(Ok(piece))
     }
 
     fn add(&mut self, mut bytes: &[u8]) {
@@ -127,72 +153,131 @@ impl Filled {
             self.pieces.push_back(Chunk::from(piece));
         }
     }
+
+    /// Begins to write to the file what is in memory.
+    fn write(&mut self) -> Result<(), FillError> {
+        if !self.in_file.try_add(self.in_memory.bytes) {
+            return Err(FillError::NoRoom);
+        }
+        self.complete_last();
+        let mut bytes = Vec::with_capacity(self.in_memory.bytes as usize);
+        for piece in self.pieces.drain(..) {
+            bytes.extend_from_slice(&piece);
+        }
+        self.spool.get_or_insert_default().write(bytes);
+        Ok(())
+    }
+
+    /// Ready when nothing is being written. Content that is being written is still in memory.
+    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(spool) = &mut self.spool
+            && self.pieces.is_empty()
+            && self.last.is_empty()
+        {
+            ready!(spool.poll_written(cx))?;
+            self.in_memory.remove(self.in_memory.bytes);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Medium {
+    Memory,
+    File,
+}
+
+impl Medium {
+    /// Bytes that a core may hold for all requests that are received before they are sent on; beyond: 503.
+    fn bytes_max(self) -> u64 {
+        match self {
+            Medium::Memory => BUFFER_MAX,
+            Medium::File => BUFFER_FILE_MAX,
+        }
+    }
 }
 
 /// A part of the content that the core holds.
-struct HeldBytes(usize);
+struct Held {
+    medium: Medium,
+    bytes: u64,
+}
 
-impl HeldBytes {
-    fn try_add(&mut self, bytes: usize) -> bool {
+impl Held {
+    fn new(medium: Medium) -> Held {
+        Held { medium, bytes: 0 }
+    }
+
+    fn try_add(&mut self, bytes: u64) -> bool {
         let has_room = HELD.with_borrow_mut(|held| {
-            let has_room = *held + bytes <= HELD_BYTES_MAX;
+            let held = &mut held[self.medium as usize];
+            let has_room = *held + bytes <= self.medium.bytes_max();
             *held += if has_room { bytes } else { 0 };
             has_room
         });
-        self.0 += if has_room { bytes } else { 0 };
+        self.bytes += if has_room { bytes } else { 0 };
         has_room
     }
 
-    fn remove(&mut self, bytes: usize) {
-        self.0 -= bytes;
+    fn remove(&mut self, bytes: u64) {
+        self.bytes -= bytes;
         // While the thread ends, the count may already be gone.
-        let _ = HELD.try_with(|held| *held.borrow_mut() -= bytes);
+        let _ = HELD.try_with(|held| held.borrow_mut()[self.medium as usize] -= bytes);
     }
 }
 
-impl Drop for HeldBytes {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.remove(self.0);
+        self.remove(self.bytes);
     }
 }
 
 core_local! {
-    static HELD: RefCell<usize> = const { RefCell::new(0) };
+    /// By medium.
+    static HELD: RefCell<[u64; 2]> = const { RefCell::new([0; 2]) };
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+
+    fn held() -> [u64; 2] {
+        HELD.with_borrow(|held| *held)
+    }
 
     #[test]
     fn content_is_held_in_pieces_and_counted_until_it_is_sent() {
         let mut filled = Filled::default();
         let content: Vec<u8> = (0..PIECE_BYTES * 2 + 5).map(|at| at as u8).collect();
         for part in content.chunks(1000) {
-            assert!(filled.held.try_add(part.len()));
+            assert!(filled.in_memory.try_add(part.len() as u64));
             filled.add(part);
         }
         filled.complete_last();
-        assert_eq!(HELD.with_borrow(|held| *held), content.len());
+        assert_eq!(held(), [content.len() as u64, 0]);
         assert_eq!(filled.total(), content.len() as u64);
-        let mut sent = Vec::new();
-        while let Some(piece) = filled.next() {
+        let (mut sent, cx) = (Vec::new(), &mut Context::from_waker(Waker::noop()));
+        while let Poll::Ready(Ok(Some(piece))) = filled.poll_next(cx) {
             sent.extend_from_slice(&piece);
         }
         assert_eq!(sent, content);
-        assert_eq!(HELD.with_borrow(|held| *held), 0);
+        assert_eq!(held(), [0, 0]);
     }
 
     #[test]
     fn the_content_of_all_requests_is_limited() {
-        let mut first = Filled::default();
-        assert!(first.held.try_add(HELD_BYTES_MAX - 1));
-        let mut second = Filled::default();
-        assert!(!second.held.try_add(2));
-        assert!(second.held.try_add(1));
-        drop(first);
-        assert!(second.held.try_add(2));
-        drop(second);
-        assert_eq!(HELD.with_borrow(|held| *held), 0);
+        for medium in [Medium::Memory, Medium::File] {
+            let mut first = Held::new(medium);
+            assert!(first.try_add(medium.bytes_max() - 1));
+            let mut second = Held::new(medium);
+            assert!(!second.try_add(2));
+            assert!(second.try_add(1));
+            drop(first);
+            assert!(second.try_add(2));
+            drop(second);
+            assert_eq!(held(), [0, 0]);
+        }
     }
 }

@@ -187,7 +187,7 @@ pub(super) fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
             Failure::of_rule(error.kind())
         }
         FlowError::From(_) => Failure::HttpResponseIncomplete,
-        FlowError::NotBase64 | FlowError::TrailersTooLarge => {
+        FlowError::NotBase64 | FlowError::TrailersTooLarge | FlowError::BufferFile => {
             unreachable!("these are errors of requests")
         }
     };

@@ -79,6 +79,49 @@ scenarios! {
         assert_eq!(upstream.heads().len(), 1);
     }
 
+    fn content_beyond_the_memory_waits_in_a_file(io) {
+        let upstream = echoing();
+        let keys = "buffer_request = { memory = \"1k\", file = \"1m\" }";
+        let proxy = buffering(io, &upstream, keys);
+        let mut client = proxy.client();
+        // Numbers, so that no part can stand for another one; the last is shorter than what is written at a time.
+        let content: String = (0..100_000).map(|number: u32| format!("{number} ")).collect();
+        for content in [&content[..], &content[..200_001], &content[..10]] {
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", content.len()));
+            client.send(content);
+            let response = client.response();
+            assert!(response.text() == format!("{} {content}", content.len()), "{}", response.text().len());
+        }
+        client.send(CHUNKED);
+        for part in content.as_bytes().chunks(50_000) {
+            client.send(format!("{:x}\r\n{}\r\n", part.len(), String::from_utf8_lossy(part)));
+        }
+        client.send("0\r\n\r\n");
+        assert!(client.response().text() == format!("{} {content}", content.len()));
+        let mut client = proxy.client();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n");
+        assert_eq!(client.response().status, 413);
+    }
+
+    fn content_of_several_clients_is_in_files_of_their_own(io) {
+        let upstream = echoing();
+        let keys = "buffer_request = { memory = \"64k\", file = \"2m\" }";
+        let proxy = buffering(io, &upstream, keys);
+        let contents: Vec<String> = (0..4).map(|client| format!("{client}").repeat(300_000)).collect();
+        let mut clients: Vec<_> = contents.iter().map(|_| proxy.client()).collect();
+        for (client, content) in clients.iter_mut().zip(&contents) {
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", content.len()));
+        }
+        for part in 0..30 {
+            for (client, content) in clients.iter_mut().zip(&contents) {
+                client.send(&content[part * 10_000..][..10_000]);
+            }
+        }
+        for (client, content) in clients.iter_mut().zip(&contents) {
+            assert!(client.response().text() == format!("300000 {content}"));
+        }
+    }
+
     fn a_client_that_waits_for_100_continue_gets_it(io) {
         let upstream = echoing();
         let proxy = buffering(io, &upstream, "buffer_request = \"1k\"");
