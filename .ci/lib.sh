@@ -39,8 +39,8 @@ step() {
   tail -n 40 "$logs/$name.log" | sed 's/^/        /'
 }
 
-# side_by_side FUNCTION ITEM...: calls the function with each item, in two lanes of every other item. The lines of a
-# lane are printed when both have ended.
+# side_by_side FUNCTION ITEM...: calls the function with each item, in two lanes, each of which takes the next item that
+# none has taken. The lines of a lane are printed when both have ended.
 side_by_side() {
   local call=$1 lane folder counts
   shift
@@ -49,8 +49,9 @@ side_by_side() {
     (
       passed=0 failed=0 void=0 at=0
       for item in "$@"; do
-        [ $((at % 2)) -ne "$lane" ] || "$call" "$item"
         at=$((at + 1))
+        mkdir "$folder/$at" 2>/dev/null || continue
+        "$call" "$item"
       done
       echo "$passed $failed $void" >"$folder/$lane.counts"
     ) >"$folder/$lane.lines" 2>&1 &
@@ -132,7 +133,9 @@ run_stage() {
     outcome=passed
     echo "$revision" >"$(stage_record "$name")"
   fi
-  printf 'stage   %-18s %4d s  %s\n' "$name" $((SECONDS - start)) "$outcome"
+  local took=$((SECONDS - start)) over=''
+  [ "$took" -le $((stage_minutes[$name] * 60)) ] || over=", in more than its ${stage_minutes[$name]} min"
+  printf 'stage   %-18s %4d s  %s%s\n' "$name" "$took" "$outcome" "$over"
 }
 
 # has_passed NAME: whether the stage has passed for exactly this revision.

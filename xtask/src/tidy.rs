@@ -21,6 +21,7 @@ mod rule_citations;
 mod safety;
 mod sizes;
 mod source;
+mod stage_minutes;
 mod text;
 mod versions;
 
@@ -113,6 +114,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     document_sizes::check(&texts, &mut findings);
     rule_citations::check(&texts, &mut findings);
     mutants::check(&texts, &mut findings);
+    stage_minutes::check(&texts, &mut findings);
     exceptions.report_unused(&mut findings);
     findings.sort();
     Ok(findings)

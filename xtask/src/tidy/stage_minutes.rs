@@ -1,0 +1,70 @@
+//! The plain stages of `.ci/run` fit into a time, by the minutes that each of them declares. `.ci/run` says which stage takes
+//! longer than it declares.
+
+use super::Finding;
+use super::text::Text;
+
+/// The file that declares the stages.
+const RUN: &str = ".ci/run";
+
+/// Most minutes of all plain stages, on two idle cores and with nothing compiled.
+const MINUTES_MAX: u32 = 45;
+
+/// Adds up the minutes of the plain stages. Of two stages that run side by side the longer one counts.
+pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
+    let Some(run) = texts.iter().find(|text| text.path == RUN) else {
+        findings.push(Finding::new(RUN, 0, "is missing"));
+        return;
+    };
+    let stages: Vec<(&str, u32)> = run.content.lines().filter_map(plain_stage).collect();
+    let minutes = |name: &str| stages.iter().find(|(stage, _)| *stage == name);
+    let sum: u32 = stages.iter().map(|(_, minutes)| minutes).sum();
+    let pairs = run.content.lines().filter_map(pair);
+    let beside: u32 = pairs
+        .filter_map(|(one, other)| Some(minutes(one)?.1.min(minutes(other)?.1)))
+        .sum();
+    let total = sum.saturating_sub(beside);
+    if stages.is_empty() || total > MINUTES_MAX {
+        let message = format!(
+            "the plain stages declare {total} minutes, at most {MINUTES_MAX} are allowed: share builds and servers"
+        );
+        findings.push(Finding::new(RUN, 0, message));
+    }
+}
+
+/// `stage NAME plain MINUTES TITLE`
+fn plain_stage(line: &str) -> Option<(&str, u32)> {
+    let mut words = line.strip_prefix("stage ")?.split_whitespace();
+    let name = words.next()?;
+    let is_plain = words.next()? == "plain";
+    let minutes = words.next()?.parse().ok()?;
+    is_plain.then_some((name, minutes))
+}
+
+/// `beside[NAME]=NAME`
+fn pair(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("beside[")?.split_once("]=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(content: &str) -> Vec<String> {
+        let text = Text {
+            path: RUN.into(),
+            content: content.into(),
+        };
+        let mut findings = Vec::new();
+        check(&[text], &mut findings);
+        findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn the_longer_of_two_stages_side_by_side_counts() {
+        let run = "stage a plain 20 'one'\nstage b plain 25 'two'\nstage c plain 20 'three'\nstage d full 90 'four'\n";
+        assert!(messages(run)[0].contains("declare 65 minutes"));
+        assert!(messages(&format!("{run}beside[b]=c\n")).is_empty());
+        assert!(!messages("").is_empty(), "there are stages");
+    }
+}
