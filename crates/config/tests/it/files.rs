@@ -57,6 +57,8 @@ path = "/base{rest}"
 host = "upstream"
 raw_path = false
 buffer_request = "1m"
+limits = { fields_max = 50, head_max = "8k", request_line_max = "4k", trailers_max = "1k" }
+upgrade = ["websocket", "tcp"]
 allow = ["10.0.0.0/8", "192.0.2.7"]
 deny = ["10.1.0.0/16"]
 methods = ["GET", "POST"]
@@ -85,6 +87,8 @@ to = "${APP}"
 errors = false
 body_max = false
 timeout.response = false
+buffer_request = { memory = "1m", file = "1g" }
+upgrade = false
 
 [upstream.app]
 servers = ["https://app.internal"]
