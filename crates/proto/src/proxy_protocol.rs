@@ -48,10 +48,10 @@ pub struct ProxiedAddresses {
 /// Call [`handle_input`](Receiver::handle_input) with each piece until it returns [`Progress::Complete`]. It consumes
 /// every byte of a header, and none behind it.
 #[derive(Debug)]
-pub struct Receiver(State);
+pub struct Receiver(ReceiverState);
 
 #[derive(Debug)]
-enum State {
+enum ReceiverState {
     /// Bytes up to and including the addresses.
     Addresses {
         bytes: [u8; LINE_BYTES_MAX],
@@ -115,7 +115,7 @@ impl std::error::Error for ProxyHeaderError {}
 
 impl Default for Receiver {
     fn default() -> Receiver {
-        Receiver(State::Addresses {
+        Receiver(ReceiverState::Addresses {
             bytes: [0; LINE_BYTES_MAX],
             len: 0,
         })
@@ -129,7 +129,7 @@ impl Receiver {
     /// The connection must be closed.
     pub fn handle_input(&mut self, input: &[u8]) -> Result<Progress, ProxyHeaderError> {
         let mut consumed = 0;
-        while let State::Addresses { bytes, len } = &mut self.0 {
+        while let ReceiverState::Addresses { bytes, len } = &mut self.0 {
             let Some(byte) = input.get(consumed) else {
                 return Ok(Progress::NeedMore);
             };
@@ -137,7 +137,7 @@ impl Receiver {
             *len += 1;
             consumed += 1;
             if let Some((source, left)) = parse(&bytes[..*len])? {
-                self.0 = State::Skipping { left, source };
+                self.0 = ReceiverState::Skipping { left, source };
             }
         }
         Ok(self.skip(input, consumed))
@@ -145,7 +145,7 @@ impl Receiver {
 
     /// Skips what is left of the header behind the bytes that are consumed.
     fn skip(&mut self, input: &[u8], mut consumed: usize) -> Progress {
-        let State::Skipping { left, source } = &mut self.0 else {
+        let ReceiverState::Skipping { left, source } = &mut self.0 else {
             return Progress::NeedMore;
         };
         let skipped = (*left).min(input.len() - consumed);

@@ -14,7 +14,7 @@ use blitz_reactor::simulation::{Holdings, Stop, World};
 
 use crate::ledger::Ledger;
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
-use crate::reload::Server;
+use crate::reload::Replica;
 use crate::shrink::shrink;
 use crate::{client, reload, tls, upstream};
 
@@ -193,7 +193,7 @@ fn play(world: &World, ledger: &Rc<Ledger>) {
 }
 
 /// Starts a server of an upstream, as its upstream can be reached.
-fn serve_upstream(world: &World, ledger: &Rc<Ledger>, server: Server) {
+fn serve_upstream(world: &World, ledger: &Rc<Ledger>, server: Replica) {
     let upstream = &ledger.plan.upstreams[server.upstream];
     let (first, second) = (address(server.port()), second_address(server.port()));
     if matches!(upstream.reach, Reach::SecondAfterSilence | Reach::Silent) {

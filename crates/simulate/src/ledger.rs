@@ -8,7 +8,7 @@ use std::time::Duration;
 use blitz_reactor::simulation::World;
 
 use crate::plan::{Client, Fault, Order, Plan, Reach, Request, Version};
-use crate::reload::{Observed, Server};
+use crate::reload::{Observed, Replica};
 
 /// The time at which bytes were last sent or received on a connection.
 pub(crate) type Pulse = Rc<Cell<Duration>>;
@@ -163,7 +163,7 @@ impl Ledger {
     }
 
     /// A request has arrived at a server of an upstream.
-    pub(crate) fn arrive(&self, request: &Request, server: Server, pulse: &Pulse) {
+    pub(crate) fn arrive(&self, request: &Request, server: Replica, pulse: &Pulse) {
         self.world
             .note(|| format!("request {} arrives at {server:?}", request.id));
         if self.plan.reloads.is_some() {

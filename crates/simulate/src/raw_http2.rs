@@ -64,10 +64,10 @@ pub(crate) struct Connection {
     ledger: Rc<Ledger>,
     stream: Rc<Stream>,
     pulse: Pulse,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<PeerState>>,
 }
 
-struct State {
+struct PeerState {
     random: Random,
     is_client: bool,
     out: Vec<u8>,
@@ -132,7 +132,7 @@ impl Connection {
             settings.push((frame::MAX_CONCURRENT_STREAMS, streams_max));
         }
         frame::write_settings(&settings, &mut out);
-        let state = State {
+        let state = PeerState {
             random,
             is_client,
             out,
@@ -181,7 +181,7 @@ impl Connection {
     }
 
     /// Waits until `f` finds a value in the state.
-    async fn wait<T>(&self, mut f: impl FnMut(&mut State) -> Option<T>) -> T {
+    async fn wait<T>(&self, mut f: impl FnMut(&mut PeerState) -> Option<T>) -> T {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
             match f(&mut state) {
@@ -384,7 +384,7 @@ impl Connection {
     }
 }
 
-impl State {
+impl PeerState {
     fn wake(&mut self) {
         self.waiting.drain(..).for_each(Waker::wake);
     }

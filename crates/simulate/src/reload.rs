@@ -24,25 +24,25 @@ const HOST: &str = "gateway";
 
 /// One of the servers that an upstream can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Server {
+pub(crate) struct Replica {
     pub(crate) upstream: usize,
     pub(crate) replica: usize,
 }
 
-impl Server {
+impl Replica {
     pub(crate) fn port(self) -> u16 {
         FIRST_PORT + REPLICA_PORTS * self.replica as u16 + self.upstream as u16
     }
 
-    fn of_target(target: &Target) -> Option<Server> {
-        Server::of_url(&target.authority)
+    fn of_target(target: &Target) -> Option<Replica> {
+        Replica::of_url(&target.authority)
     }
 
     /// The server of a URL without a path.
-    fn of_url(url: &str) -> Option<Server> {
+    fn of_url(url: &str) -> Option<Replica> {
         let (_, port) = url.rsplit_once(':')?;
         let above = port.parse::<u16>().ok()?.checked_sub(FIRST_PORT)?;
-        Some(Server {
+        Some(Replica {
             upstream: usize::from(above % REPLICA_PORTS),
             replica: usize::from(above / REPLICA_PORTS),
         })
@@ -50,11 +50,11 @@ impl Server {
 }
 
 /// The servers of a plan.
-pub(crate) fn servers(plan: &Plan) -> impl Iterator<Item = Server> {
+pub(crate) fn servers(plan: &Plan) -> impl Iterator<Item = Replica> {
     let replicas = if plan.reloads.is_some() { 2 } else { 1 };
     let upstreams = 0..plan.upstreams.len();
     upstreams
-        .flat_map(move |upstream| (0..replicas).map(move |replica| Server { upstream, replica }))
+        .flat_map(move |upstream| (0..replicas).map(move |replica| Replica { upstream, replica }))
 }
 
 /// The URLs of the servers that the routes of a configuration lead to; without reloads those of the first replicas.
@@ -70,7 +70,7 @@ fn urls(plan: &Plan, replicas: Option<&[usize]>) -> Vec<String> {
             Reach::SecondAfterRefusal | Reach::SecondAfterSilence => "localhost",
             Reach::Direct | Reach::Refused | Reach::Silent => "127.0.0.1",
         };
-        let server = Server {
+        let server = Replica {
             upstream: index,
             replica: replicas.map_or(0, |replicas| replicas[index]),
         };
@@ -107,7 +107,7 @@ fn sites(plan: &Plan, configuration: &Configuration) -> Vec<Site> {
     let mut sites = compile(&configuration, &mut no_files, &mut diagnostics);
     assert_eq!(diagnostics, [], "the text is right");
     for (_, route) in sites.iter_mut().flat_map(|site| &mut site.routes) {
-        let server = route.target().and_then(Server::of_target);
+        let server = route.target().and_then(Replica::of_target);
         if server.is_some_and(|server| plan.upstreams[server.upstream].gets_trailers) {
             route.forward_request_trailers();
         }
@@ -121,8 +121,8 @@ pub(crate) struct Observed {
     /// Configurations that cores have taken, with the core and the time.
     taken: RefCell<Vec<(usize, Duration, usize)>>,
     /// Where requests have arrived.
-    arrivals: RefCell<Vec<(u64, Server)>>,
-    accepted: RefCell<BTreeMap<Server, usize>>,
+    arrivals: RefCell<Vec<(u64, Replica)>>,
+    accepted: RefCell<BTreeMap<Replica, usize>>,
     /// How often a client has begun to send a request.
     begun: Cell<usize>,
     /// The gateway's reports of requests that have ended.
@@ -136,7 +136,7 @@ struct RoutedRequest {
     id: u64,
     core: usize,
     started: Instant,
-    server: Option<Server>,
+    server: Option<Replica>,
 }
 
 impl Observed {
@@ -150,7 +150,7 @@ impl Observed {
                 id: id.and_then(|id| id.parse().ok()).unwrap_or_default(),
                 core: blitz_http::core_index(),
                 started: record.started,
-                server: upstream.and_then(|url| Server::of_url(&url)),
+                server: upstream.and_then(|url| Replica::of_url(&url)),
             };
             let mut routed = routed.lock().expect("no thread panics while it notes one");
             routed.push(request);
@@ -163,12 +163,12 @@ impl Observed {
     }
 
     /// A server has accepted a connection.
-    pub(crate) fn accept(&self, server: Server) {
+    pub(crate) fn accept(&self, server: Replica) {
         *self.accepted.borrow_mut().entry(server).or_default() += 1;
     }
 
     /// A request has arrived at a server.
-    pub(crate) fn arrive(&self, id: u64, server: Server) {
+    pub(crate) fn arrive(&self, id: u64, server: Replica) {
         self.arrivals.borrow_mut().push((id, server));
     }
 
@@ -271,7 +271,7 @@ pub(crate) fn check(world: &World, ledger: &Ledger, reloads: &RefCell<SteppedRel
         ledger.violate(format!("{left} configurations are in memory"));
     }
     if let Some(upstream) = planned.steady {
-        let server = Server {
+        let server = Replica {
             upstream,
             replica: 0,
         };
@@ -290,7 +290,7 @@ fn check_routed(world: &World, ledger: &Ledger, planned: &Reloads) {
     let origin = world.instant() - world.now();
     let turn = Duration::from_micros(*ledger.plan.conditions.turn_us.end());
     let observed = &ledger.observed;
-    let mut servers: BTreeMap<u64, Vec<Server>> = BTreeMap::new();
+    let mut servers: BTreeMap<u64, Vec<Replica>> = BTreeMap::new();
     for routed in &*observed
         .routed
         .lock()

@@ -18,7 +18,7 @@ use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
-use crate::reload::Server;
+use crate::reload::Replica;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
 
 /// A client's window for each stream until it knows better (RFC 9113, section 6.9.2).
@@ -32,7 +32,7 @@ pub(crate) async fn serve(
     ledger: Rc<Ledger>,
     acceptor: Acceptor,
     upstream: Upstream,
-    server: Server,
+    server: Replica,
 ) {
     let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
     let tls = upstream.is_secure.then(|| tls::server(upstream.version));
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
 async fn serve_connection(
     ledger: Rc<Ledger>,
     stream: Stream,
-    server: Server,
+    server: Replica,
     upstream: Upstream,
     tls: Option<Arc<ServerConfig>>,
 ) {
@@ -118,7 +118,7 @@ async fn serve_connection(
 
 async fn answer(
     ledger: Rc<Ledger>,
-    server: Server,
+    server: Replica,
     pulse: Pulse,
     mut request: HttpRequest<Incoming>,
 ) -> Result<Response<Sending>, GivenUp> {

@@ -18,7 +18,7 @@ const RETRIES_DOUBLED_MAX: u32 = 7;
 
 /// A slot for a connection, and the streams that wait for it.
 pub(super) struct Line {
-    state: RefCell<State>,
+    state: RefCell<LineState>,
     waiting: RefCell<Vec<Waker>>,
     /// Streams that wait until the server allows a request.
     turns: Turns,
@@ -39,14 +39,14 @@ pub(super) enum Attempt {
     Over,
 }
 
-enum State {
+enum LineState {
     Closed,
     Connecting,
     Open(ClientConnection),
 }
 
 /// The next step of a stream towards a connection.
-enum Step {
+enum ConnectionStep {
     Use(ClientConnection),
     /// `has_ended` if the server has closed the connection that was there.
     Connect {
@@ -57,7 +57,7 @@ enum Step {
 impl Line {
     pub(super) fn new() -> Line {
         Line {
-            state: RefCell::new(State::Closed),
+            state: RefCell::new(LineState::Closed),
             waiting: RefCell::default(),
             turns: Turns::default(),
             failures: Cell::new(0),
@@ -71,11 +71,11 @@ impl Line {
         let mut turn = None;
         while !worker.control.is_stopped() {
             let has_failed = match self.next_step(&mut has_waited).await {
-                Step::Connect { has_ended } => {
+                ConnectionStep::Connect { has_ended } => {
                     Progress::subtract(&worker.progress().connections, has_ended.into());
                     !self.connect(worker).await
                 }
-                Step::Use(connection)
+                ConnectionStep::Use(connection)
                     if (turn.is_some() || self.turns.is_free())
                         && connection.requests_available() > 0 =>
                 {
@@ -87,13 +87,13 @@ impl Line {
                         has_waited,
                     };
                 }
-                Step::Use(_) if turn.is_none() => {
+                ConnectionStep::Use(_) if turn.is_none() => {
                     worker.queued();
                     turn = Some(self.turns.take().await);
                     false
                 }
                 // If none will be taken, the connection is no longer open, and another one follows.
-                Step::Use(connection) => {
+                ConnectionStep::Use(connection) => {
                     let ready = timeout(worker.plan.timeout, connection.ready()).await;
                     if ready.is_err() {
                         let error = "the server allowed no request on its connection in time";
@@ -112,26 +112,26 @@ impl Line {
 
     /// Closes the connection; the next request has another one.
     pub(super) fn close(&self, worker: &Worker) {
-        if let State::Open(connection) = self.state.replace(State::Closed) {
+        if let LineState::Open(connection) = self.state.replace(LineState::Closed) {
             Progress::subtract(&worker.progress().connections, 1);
             connection.close();
         }
     }
 
     /// One of the streams connects, the others wait.
-    async fn next_step(&self, has_waited: &mut bool) -> Step {
+    async fn next_step(&self, has_waited: &mut bool) -> ConnectionStep {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
             match &*state {
-                State::Open(connection) if connection.is_open() => {
-                    Poll::Ready(Step::Use(connection.clone()))
+                LineState::Open(connection) if connection.is_open() => {
+                    Poll::Ready(ConnectionStep::Use(connection.clone()))
                 }
-                State::Open(_) | State::Closed => {
-                    let before = std::mem::replace(&mut *state, State::Connecting);
-                    let has_ended = matches!(before, State::Open(_));
-                    Poll::Ready(Step::Connect { has_ended })
+                LineState::Open(_) | LineState::Closed => {
+                    let before = std::mem::replace(&mut *state, LineState::Connecting);
+                    let has_ended = matches!(before, LineState::Open(_));
+                    Poll::Ready(ConnectionStep::Connect { has_ended })
                 }
-                State::Connecting => {
+                LineState::Connecting => {
                     *has_waited = true;
                     self.waiting.borrow_mut().push(cx.waker().clone());
                     Poll::Pending
@@ -149,7 +149,7 @@ impl Line {
             Ok(connection) => {
                 self.failures.set(0);
                 worker.connected(&ConnectTimes::of(&connection));
-                State::Open(connection)
+                LineState::Open(connection)
             }
             Err(error) => {
                 worker.failed_to_connect(error.to_string());
@@ -157,10 +157,10 @@ impl Line {
                 self.failures.set(failures + 1);
                 let doubled = failures.min(RETRIES_DOUBLED_MAX);
                 sleep(RETRY_FIRST * 2_u32.pow(doubled)).await;
-                State::Closed
+                LineState::Closed
             }
         };
-        let is_open = matches!(state, State::Open(_));
+        let is_open = matches!(state, LineState::Open(_));
         self.state.replace(state);
         for waiting in self.waiting.take() {
             waiting.wake();

@@ -88,8 +88,8 @@ impl crypto::ServerConfig for QuicTls {
         let config = Arc::clone(&self.config);
         let tls = ServerConnection::new(config, Version::V1, encoded);
         let state = match tls {
-            Ok(tls) => State::Handshaking(Box::new(tls.into()), None),
-            Err(_) => State::Failed,
+            Ok(tls) => SessionState::Handshaking(Box::new(tls.into()), None),
+            Err(_) => SessionState::Failed,
         };
         Box::new(QuicSession::new(state, Side::Server, self.initial))
     }
@@ -121,7 +121,7 @@ impl crypto::ClientConfig for QuicClientTls {
             server_name: self.sent_name.clone(),
             certificate: None,
         };
-        let state = State::Handshaking(Box::new(tls.into()), Some(choice));
+        let state = SessionState::Handshaking(Box::new(tls.into()), Some(choice));
         Ok(Box::new(QuicSession::new(state, Side::Client, initial)))
     }
 }
@@ -156,7 +156,7 @@ pub(crate) fn failure_with_server(
 
 /// The TLS session of one connection.
 struct QuicSession {
-    state: State,
+    state: SessionState,
     side: Side,
     /// Keys of Initial packets.
     initial: Suite,
@@ -168,7 +168,7 @@ struct QuicSession {
     error: Option<TlsError>,
 }
 
-enum State {
+enum SessionState {
     Handshaking(Box<Connection>, Option<Choice>),
     /// A server's session is of no more use: clients send no messages behind the handshake (RFC 9001, section 6). To
     /// that of a client come tickets.
@@ -178,7 +178,7 @@ enum State {
 }
 
 impl QuicSession {
-    fn new(state: State, side: Side, initial: Suite) -> QuicSession {
+    fn new(state: SessionState, side: Side, initial: Suite) -> QuicSession {
         QuicSession {
             state,
             side,
@@ -192,13 +192,13 @@ impl QuicSession {
 
     /// The handshake is complete, and nothing of it is left to be sent.
     fn establish(&mut self) {
-        let State::Handshaking(tls, choice) = std::mem::replace(&mut self.state, State::Failed)
+        let SessionState::Handshaking(tls, choice) = std::mem::replace(&mut self.state, SessionState::Failed)
         else {
             return;
         };
         let is_server = self.side.is_server();
         let info = TlsInfo::new(&tls, is_server, choice);
-        self.state = State::Established(Box::new(info), (!is_server).then_some(tls));
+        self.state = SessionState::Established(Box::new(info), (!is_server).then_some(tls));
     }
 }
 
@@ -211,15 +211,15 @@ impl crypto::Session for QuicSession {
     /// An `Rc<TlsInfo>`, once the handshake is complete; [`Unfinished`] before.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         match &self.state {
-            State::Established(info, _) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
-            State::Handshaking(_, choice) => {
+            SessionState::Established(info, _) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
+            SessionState::Handshaking(_, choice) => {
                 let choice = choice.as_ref();
                 Some(Box::new(Unfinished {
                     name: choice.and_then(|choice| choice.server_name.clone()),
                     error: self.error,
                 }))
             }
-            State::Failed => None,
+            SessionState::Failed => None,
         }
     }
 
@@ -238,22 +238,22 @@ impl crypto::Session for QuicSession {
 
     fn is_handshaking(&self) -> bool {
         match &self.state {
-            State::Handshaking(tls, _) => tls.is_handshaking(),
-            State::Established(..) => false,
-            State::Failed => true,
+            SessionState::Handshaking(tls, _) => tls.is_handshaking(),
+            SessionState::Established(..) => false,
+            SessionState::Failed => true,
         }
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
         let mut no_choice = None;
         let (tls, choice) = match &mut self.state {
-            State::Handshaking(tls, choice) => (tls, choice),
-            State::Established(_, Some(tls)) => (tls, &mut no_choice),
-            State::Established(_, None) => {
+            SessionState::Handshaking(tls, choice) => (tls, choice),
+            SessionState::Established(_, Some(tls)) => (tls, &mut no_choice),
+            SessionState::Established(_, None) => {
                 let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
                 return Err(failed(code, "a message behind the handshake"));
             }
-            State::Failed => {
+            SessionState::Failed => {
                 let code = TransportErrorCode::INTERNAL_ERROR;
                 return Err(failed(code, "no TLS session"));
             }
@@ -275,7 +275,7 @@ impl crypto::Session for QuicSession {
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let (State::Handshaking(tls, _) | State::Established(_, Some(tls))) = &self.state else {
+        let (SessionState::Handshaking(tls, _) | SessionState::Established(_, Some(tls))) = &self.state else {
             return Ok(None);
         };
         let encoded = tls.quic_transport_parameters();
@@ -284,7 +284,7 @@ impl crypto::Session for QuicSession {
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
-        let State::Handshaking(tls, _) = &mut self.state else {
+        let SessionState::Handshaking(tls, _) = &mut self.state else {
             return None;
         };
         let before = out.len();

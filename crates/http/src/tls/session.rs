@@ -129,7 +129,7 @@ impl Session {
         held: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        self.write(held, out, &mut Content(content))
+        self.write(held, out, &mut ContentRecord(content))
     }
 
     /// Appends the close_notify alert to `out`.
@@ -257,10 +257,10 @@ trait TrafficRecord {
     ) -> Result<usize, EncryptError>;
 }
 
-struct Content<'a>(&'a [u8]);
+struct ContentRecord<'a>(&'a [u8]);
 struct CloseNotify;
 
-impl TrafficRecord for Content<'_> {
+impl TrafficRecord for ContentRecord<'_> {
     fn bytes(&self) -> usize {
         self.0.len()
     }

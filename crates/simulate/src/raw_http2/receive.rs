@@ -5,7 +5,7 @@ use std::future::poll_fn;
 
 use super::frame::{self, ACK, END_HEADERS, END_STREAM, Frame};
 use super::{
-    Connection, Fields, PREFACE, SETTINGS_CHANGES_MAX, State, StreamState, WINDOW_DEFAULT,
+    Connection, Fields, PREFACE, SETTINGS_CHANGES_MAX, PeerState, StreamState, WINDOW_DEFAULT,
 };
 
 /// Bytes of one read.
@@ -90,7 +90,7 @@ impl Connection {
     }
 }
 
-impl State {
+impl PeerState {
     fn handle(&mut self, frame: &Frame) -> Result<(), String> {
         let is_block = frame.kind == frame::CONTINUATION;
         if is_block != self.receiving.block.is_some() {

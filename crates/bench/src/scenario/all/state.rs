@@ -41,7 +41,7 @@ pub(super) struct Ended {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Content {
+struct SavedRun {
     key: Key,
     ended: Vec<Ended>,
     /// The run is over; the next one begins anew.
@@ -54,7 +54,7 @@ struct Content {
 #[derive(Debug)]
 pub(super) struct State {
     file: PathBuf,
-    content: Content,
+    content: SavedRun,
 }
 
 impl State {
@@ -117,7 +117,7 @@ impl State {
 
     /// The seconds of these steps: those of the last run, or the mean of all that are known. `None` if none is.
     pub(super) fn estimate<'a>(&self, steps: impl Iterator<Item = &'a str>) -> Option<f64> {
-        let Content { ended, seconds, .. } = &self.content;
+        let SavedRun { ended, seconds, .. } = &self.content;
         let ended = ended.iter().map(|ended| ended.seconds);
         let all: Vec<f64> = ended.chain(seconds.values().copied()).collect();
         let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
@@ -139,12 +139,12 @@ impl State {
 }
 
 /// A new content if there is no file.
-fn read(file: &Path) -> Result<Content, String> {
+fn read(file: &Path) -> Result<SavedRun, String> {
     match fs::read_to_string(file) {
         Ok(text) => {
             serde_json::from_str(&text).map_err(|error| format!("no state of a run: {error}"))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SavedRun::default()),
         Err(error) => Err(error.to_string()),
     }
 }

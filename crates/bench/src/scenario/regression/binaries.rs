@@ -58,16 +58,16 @@ const CELLS: [Cell; 5] = [
 
 /// The work of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ServerWork {
     Fixed,
     Proxy,
 }
 
-impl Role {
+impl ServerWork {
     fn name(self) -> &'static str {
         match self {
-            Role::Fixed => "Fixed response",
-            Role::Proxy => "Proxy to HTTP/1.1",
+            ServerWork::Fixed => "Fixed response",
+            ServerWork::Proxy => "Proxy to HTTP/1.1",
         }
     }
 }
@@ -82,7 +82,7 @@ const LOADS: [(Version, u32, u32); 3] = [
 /// A server of one of the binaries: clear text and TLS have addresses of their own.
 struct Measurand {
     name: &'static str,
-    role: Role,
+    role: ServerWork,
     clear: Server,
     tls: Server,
 }
@@ -114,7 +114,7 @@ pub(super) fn run(
         None,
     )?;
     let mut servers = Vec::new();
-    for role in [Role::Fixed, Role::Proxy] {
+    for role in [ServerWork::Fixed, ServerWork::Proxy] {
         for (name, binary) in [(BASE, &arguments.base), (NEW, &arguments.new)] {
             servers.push(Measurand::start(name, role, binary, &tls, &backend)?);
         }
@@ -125,7 +125,7 @@ pub(super) fn run(
         link: None,
     };
     let mut measured = Vec::new();
-    for role in [Role::Fixed, Role::Proxy] {
+    for role in [ServerWork::Fixed, ServerWork::Proxy] {
         for load in LOADS {
             let case = case(role, load, &servers, &backend, plan.length());
             output::message(&format!("{}: {} …", role.name(), case.title));
@@ -165,15 +165,15 @@ impl Plan {
 impl Measurand {
     fn start(
         name: &'static str,
-        role: Role,
+        role: ServerWork,
         binary: &Path,
         tls: &TlsFiles,
         backend: &Server,
     ) -> Result<Measurand, String> {
         let to = format!("http://{}", backend.address);
         let target: &[&str] = match role {
-            Role::Fixed => &[],
-            Role::Proxy => &["--to", &to],
+            ServerWork::Fixed => &[],
+            ServerWork::Proxy => &["--to", &to],
         };
         let with = |listen| [target, &[listen]].concat();
         Ok(Measurand {
@@ -227,7 +227,7 @@ fn revision(binary: &Path) -> Result<String, String> {
 }
 
 fn case(
-    role: Role,
+    role: ServerWork,
     (version, connections, streams): (Version, u32, u32),
     servers: &[Measurand],
     backend: &Server,
@@ -262,7 +262,7 @@ fn case(
 }
 
 /// The figures of one of the binaries, as if it were a saved result.
-fn saved(name: &str, revision: &str, processor: Option<String>, all: &[(Role, Measured)]) -> Saved {
+fn saved(name: &str, revision: &str, processor: Option<String>, all: &[(ServerWork, Measured)]) -> Saved {
     let mut saved = Saved {
         name: name.to_owned(),
         revision: Some(revision.to_owned()),
@@ -293,7 +293,7 @@ fn saved(name: &str, revision: &str, processor: Option<String>, all: &[(Role, Me
 
 /// The sections of the study with its charts, and in them the tables of the verdicts.
 fn sections(
-    all: &[(Role, Measured)],
+    all: &[(ServerWork, Measured)],
     saved: [&Saved; 2],
     verdicts: &[crate::report::Section],
 ) -> Vec<crate::report::Section> {
@@ -301,7 +301,7 @@ fn sections(
         let version = saved.revision.as_deref().unwrap_or_default();
         System::run(&saved.name, "", version)
     });
-    let of = |role: Role| {
+    let of = |role: ServerWork| {
         let cases = all.iter().filter(|(of, _)| *of == role);
         let cases: Vec<&Measured> = cases.map(|(_, measured)| measured).collect();
         let explanation = [
@@ -321,7 +321,7 @@ fn sections(
         section.tables.splice(0..0, tables);
         section
     };
-    [Role::Fixed, Role::Proxy].map(of).into_iter().collect()
+    [ServerWork::Fixed, ServerWork::Proxy].map(of).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -354,7 +354,7 @@ mod tests {
             void: None,
         };
         let measured = [(
-            Role::Fixed,
+            ServerWork::Fixed,
             Measured {
                 title: "HTTP/1.1".to_owned(),
                 load: String::new(),

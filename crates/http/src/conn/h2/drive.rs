@@ -121,12 +121,12 @@ impl<R: Role> Conn<R> {
             }
             let step = self.driver.borrow_mut().step(&mut work)?;
             match step {
-                Step::Nothing => {}
-                Step::Arrived(request) => {
+                InputStep::Nothing => {}
+                InputStep::Arrived(request) => {
                     start(request);
                     started += 1;
                 }
-                Step::NeedMore => {
+                InputStep::NeedMore => {
                     if self.driver.borrow_mut().poll_receive(cx).is_pending() {
                         return Ok(());
                     }
@@ -153,7 +153,7 @@ impl<R: Role> Drop for Guard<'_, R> {
 }
 
 /// The result of a step through the input.
-enum Step<A> {
+enum InputStep<A> {
     Nothing,
     NeedMore,
     Arrived(A),
@@ -176,7 +176,7 @@ impl<R: Role> Driver<R> {
     }
 
     /// One step of the machine through what was received; adds to the `work` that was done.
-    fn step(&mut self, work: &mut usize) -> Result<Step<R::Arrived>, Error> {
+    fn step(&mut self, work: &mut usize) -> Result<InputStep<R::Arrived>, Error> {
         let shared = Rc::clone(&self.shared);
         let received = &mut *shared.received.borrow_mut();
         let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
@@ -202,14 +202,14 @@ impl<R: Role> Driver<R> {
         match step.event {
             // The machine has to process all pieces before the task waits for more (rule 8).
             Event::NeedMore if !self.input.is_empty() => {}
-            Event::NeedMore => return Ok(Step::NeedMore),
+            Event::NeedMore => return Ok(InputStep::NeedMore),
             Event::Head {
                 stream,
                 length,
                 end,
             } => {
                 if let Some(arrived) = R::head_arrived(self, stream, received, length, end) {
-                    return Ok(Step::Arrived(arrived));
+                    return Ok(InputStep::Arrived(arrived));
                 }
             }
             Event::Data { stream, end, .. } => {
@@ -228,7 +228,7 @@ impl<R: Role> Driver<R> {
             Event::GoAway { code } => R::go_away(self, code),
             Event::Pong => {}
         }
-        Ok(Step::Nothing)
+        Ok(InputStep::Nothing)
     }
 
     /// The peer reset a stream, or broke a rule on it.

@@ -35,7 +35,7 @@ const PIECE_BYTES_MAX: usize = 2 * 1024;
 const RTT_MAX: Duration = Duration::from_millis(500);
 
 /// The result of a step through the input of a stream.
-enum Step {
+enum InputStep {
     /// Content, which ends the message or not.
     Content(std::ops::Range<usize>, bool),
     /// Anything else that was handled.
@@ -101,7 +101,7 @@ impl<R: Role> Driver<R> {
             .is_some_and(|stream| stream.awaits_head)
         {
             self.refill(id, PIECES_OF_HEAD)?;
-            if let Step::Pending = self.step(id)? {
+            if let InputStep::Pending = self.step(id)? {
                 R::head_incomplete(self);
                 return Ok(());
             }
@@ -128,9 +128,9 @@ impl<R: Role> Driver<R> {
             }
             self.refill(id, PIECES_OF_CONTENT)?;
             match self.step(id)? {
-                Step::Pending => break,
-                Step::Handled => {}
-                Step::Content(range, has_ended) => {
+                InputStep::Pending => break,
+                InputStep::Handled => {}
+                InputStep::Content(range, has_ended) => {
                     if let Some(stream) = self.streams.get_mut(&id) {
                         stream.input.consume(range.end);
                         let receiving = &mut stream.state.exchange.receiving;
@@ -242,17 +242,17 @@ impl<R: Role> Driver<R> {
     }
 
     /// One step of the machine through the input of a request.
-    fn step(&mut self, id: StreamId) -> Result<Step, Error> {
+    fn step(&mut self, id: StreamId) -> Result<InputStep, Error> {
         let shared = Rc::clone(&self.shared);
         let mut received = shared.received.borrow_mut();
         let Some(stream) = self.streams.get_mut(&id) else {
-            return Ok(Step::Pending);
+            return Ok(InputStep::Pending);
         };
         let is_last = stream.has_fin && stream.input.len() <= 1;
         let bytes: &[u8] = match stream.input.front() {
             Some(front) => front,
             None if stream.is_blocked || (is_last && !stream.is_fin_taken) => &[],
-            None => return Ok(Step::Pending),
+            None => return Ok(InputStep::Pending),
         };
         let len = bytes.len();
         stream.is_blocked = false;
@@ -260,18 +260,18 @@ impl<R: Role> Driver<R> {
             .machine
             .handle_input(id, bytes, is_last, shared.now(), &mut received)?;
         if let Event::Data { range, end } = &step.event {
-            let content = Step::Content(range.clone(), *end);
+            let content = InputStep::Content(range.clone(), *end);
             stream.is_fin_taken = *end;
             return Ok(content);
         }
         stream.input.consume(step.consumed);
         stream.is_fin_taken = is_last && step.consumed == len;
         match step.event {
-            Event::NeedMore if stream.input.is_empty() => return Ok(Step::Pending),
+            Event::NeedMore if stream.input.is_empty() => return Ok(InputStep::Pending),
             Event::NeedMore | Event::Data { .. } | Event::Unwanted { .. } => {}
             Event::Blocked => {
                 stream.is_blocked = true;
-                return Ok(Step::Pending);
+                return Ok(InputStep::Pending);
             }
             Event::Head { length, end } => {
                 R::head_arrived(self, id, &mut received, length, end);
@@ -293,7 +293,7 @@ impl<R: Role> Driver<R> {
             Event::GoAway { .. } => {}
             Event::Reprioritized { stream } => self.note_priority(stream),
         }
-        Ok(Step::Handled)
+        Ok(InputStep::Handled)
     }
 
     /// The peer reset a stream, or broke a rule on it.
@@ -471,9 +471,9 @@ impl<R: Role> Driver<R> {
             }
             self.refill(id, PIECES_OF_CONTENT)?;
             match self.step(id)? {
-                Step::Pending => break,
-                Step::Handled => {}
-                Step::Content(range, has_ended) => {
+                InputStep::Pending => break,
+                InputStep::Handled => {}
+                InputStep::Content(range, has_ended) => {
                     let Some(stream) = self.streams.get_mut(&id) else {
                         break;
                     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::input::{Content, InputState};
+use super::input::{DataFrameRest, InputState};
 use super::{Connection, PING_PROBE};
 use crate::error::ErrorKind;
 use crate::h2::floods::Flood;
@@ -69,7 +69,7 @@ impl Connection {
         }
         self.announce_credit(out);
         let padding = left - len;
-        self.input.state = InputState::Content(Content {
+        self.input.state = InputState::Content(DataFrameRest {
             stream: header.stream,
             left: len,
             padding,
@@ -128,7 +128,7 @@ impl Connection {
     #[inline]
     pub(super) fn content(
         &mut self,
-        content: Content,
+        content: DataFrameRest,
         at: usize,
         rest: &mut &[u8],
         out: &mut Vec<u8>,
@@ -136,7 +136,7 @@ impl Connection {
         let len = rest.len().min(content.left);
         let padding = (rest.len() - len).min(content.padding);
         *rest = &rest[len + padding..];
-        let still = Content {
+        let still = DataFrameRest {
             left: content.left - len,
             padding: content.padding - padding,
             ..content

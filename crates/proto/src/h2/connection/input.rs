@@ -40,7 +40,7 @@ pub(super) enum InputState {
     /// The length of the padding of DATA.
     Padding(Header),
     /// Content, which is reported as it arrives.
-    Content(Content),
+    Content(DataFrameRest),
     /// Number of bytes to discard.
     Skip(usize),
     /// The connection failed: input is discarded.
@@ -49,7 +49,7 @@ pub(super) enum InputState {
 
 /// The remaining part of a DATA frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Content {
+pub(super) struct DataFrameRest {
     pub(super) stream: u32,
     pub(super) left: usize,
     pub(super) padding: usize,
