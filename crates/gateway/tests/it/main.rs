@@ -6,6 +6,7 @@
 #[macro_use]
 mod support;
 
+mod access;
 mod age;
 mod allocations;
 mod apps;

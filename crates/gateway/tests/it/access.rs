@@ -1,0 +1,234 @@
+//! Nobody leaves the `allow` and `deny` of a path by another spelling of host, method or path, by another version of HTTP,
+//! or because they stand in a preset, in a block `when` or in an included file.
+
+use std::env;
+
+use blitz_config::{Document, Environment, read};
+use blitz_gateway::{Gateway, LoadedFile, compile};
+use blitz_http::{BodyLength, RequestHead, TlsSlot};
+use blitz_testing::{Client, Upstream};
+
+use crate::h2_client;
+use crate::h3_frames::{RawClient, headers};
+use crate::h3_support::{QuicServer, block_on};
+use crate::support::Proxy;
+
+/// Requests of each version and driver; `.ci/run --full` sends more.
+const REQUESTS: usize = 1_000;
+
+const HOSTS: [&str; 5] = [
+    "localhost",
+    "LOCALHOST",
+    "localHost.",
+    "localhost:443",
+    "localhost.:8080",
+];
+
+const METHODS: [&str; 4] = ["GET", "POST", "post", "gEt"];
+
+const SIDES: [&str; 3] = ["left", "right", ""];
+
+const SEGMENTS: [&str; 22] = [
+    "admin", "adm%69n", "%61dmin", "ADMIN", "form", "f%6Frm", "when", "wh%65n", "a", "%61", "", "",
+    ".", "..", "%2e", "%2E%2e", "a%2Fadmin", "%5c", ";x", "admin;v=1", "..;", "form;a/b",
+];
+
+/// A request with a spelling of its own.
+struct Spelling {
+    method: &'static str,
+    host: &'static str,
+    side: &'static str,
+    target: String,
+    /// A line of HTTP/1.1 names the host in the target.
+    is_absolute: bool,
+}
+
+/// Spellings that follow from a seed (xorshift).
+fn spellings(mut state: u64) -> impl Iterator<Item = Spelling> {
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    std::iter::from_fn(move || {
+        let segments = (0..=random(4)).map(|_| SEGMENTS[random(SEGMENTS.len())]);
+        let mut target: String = segments.flat_map(|segment| ["/", segment]).collect();
+        if random(5) == 0 {
+            target += ["?q=/../x", "?/admin;", "?"][random(3)];
+        }
+        Some(Spelling {
+            method: METHODS[random(METHODS.len())],
+            host: HOSTS[random(HOSTS.len())],
+            side: SIDES[random(SIDES.len())],
+            target,
+            is_absolute: random(4) == 0,
+        })
+    })
+}
+
+impl Spelling {
+    /// Whether a server may read it as a request that clients of this machine may not send: path parameters are dropped,
+    /// escapes decoded, backslashes and several slashes are one slash, dot segments removed, methods have any case.
+    fn is_protected(&self) -> bool {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let without_parameters: Vec<_> = path
+            .split('/')
+            .map(|segment| segment.split(';').next().unwrap_or_default())
+            .collect();
+        let mut decoded = without_parameters.join("/").to_lowercase();
+        for (escape, plain) in [
+            ("%2f", "/"), ("%5c", "/"), ("%2e", "."), ("%61", "a"), ("%65", "e"), ("%69", "i"), ("%6f", "o"),
+        ] {
+            decoded = decoded.replace(escape, plain);
+        }
+        // Paths differ by case, but for the escapes above.
+        let is_upper = path.contains("ADMIN");
+        let mut segments: Vec<&str> = Vec::new();
+        for segment in decoded.split('/') {
+            match segment {
+                "" | "." => {}
+                ".." => drop(segments.pop()),
+                other => segments.push(other),
+            }
+        }
+        let is_post = self.method.eq_ignore_ascii_case("POST");
+        match segments.as_slice() {
+            ["admin", ..] | ["a", "admin", ..] => !is_upper,
+            ["form", ..] => is_post,
+            ["when", ..] => self.side == "right",
+            _ => false,
+        }
+    }
+
+    /// The lines of HTTP/1.1 and HTTP/1.0.
+    fn lines(&self, minor: usize) -> String {
+        let Spelling { method, host, side, target, is_absolute } = self;
+        let (target, host) = match is_absolute {
+            true => (format!("http://{host}{target}"), "other.example"),
+            false => (target.clone(), *host),
+        };
+        format!(
+            "{method} {target} HTTP/1.{minor}\r\nHost: {host}\r\nX-Side: {side}\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n"
+        )
+    }
+}
+
+/// The site is in an included file, and some of its rules are in a preset of the main file.
+fn site(gateway: Gateway, upstream: &Upstream) -> Proxy {
+    let main = "include = [\"team.toml\"]\npreset.inside.allow = [\"10.0.0.0/8\"]\n";
+    let team = format!(
+        r#"
+            [site."localhost"]
+            to = "{}"
+            "/admin".use = "inside"
+            "/a/admin".deny = ["127.0.0.0/8"]
+            "POST /form".deny = ["127.0.0.0/8"]
+            [[site."localhost"."/when".when]]
+            header.X-Side = "right"
+            deny = ["127.0.0.1"]
+        "#,
+        upstream.url()
+    );
+    let mut document = Document::new("blitz.toml", main);
+    document.include("team.toml", "", &team);
+    let (configuration, mut diagnostics) = read(&document, &Environment::default());
+    let mut no_file = |_: &str| -> Result<LoadedFile, _> { Err((String::new(), String::new())) };
+    let sites = compile(&configuration, &mut no_file, &mut diagnostics);
+    assert_eq!(diagnostics, []);
+    Proxy::start(sites.into_iter().fold(gateway, Gateway::site), &[])
+}
+
+fn reached() -> Upstream {
+    Upstream::start(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nreached".to_vec())
+}
+
+/// Compares outcomes with what they may be.
+#[derive(Default)]
+struct Outcomes {
+    refused: usize,
+    reached: usize,
+}
+
+impl Outcomes {
+    fn add(&mut self, spelling: &Spelling, status: u16) {
+        let Spelling { method, host, side, target, .. } = spelling;
+        if spelling.is_protected() {
+            assert_ne!(status, 200, "{method} {host} {target} with side {side}");
+            self.refused += 1;
+        } else {
+            self.reached += usize::from(status == 200);
+        }
+    }
+}
+
+impl Drop for Outcomes {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.refused > requests() / 20, "{} were refused", self.refused);
+            assert!(self.reached > requests() / 20, "{} were served", self.reached);
+        }
+    }
+}
+
+fn requests() -> usize {
+    let chosen = env::var("BLITZ_EXPLAINED_REQUESTS").ok();
+    chosen.map_or(REQUESTS, |number| number.parse::<usize>().expect("a number") / 4)
+}
+
+scenarios! {
+    fn access_rules_hold_over_http1(io) {
+        let upstream = reached();
+        let proxy = site(Proxy::gateway(io), &upstream);
+        for minor in [0, 1] {
+            let mut outcomes = Outcomes::default();
+            let mut client = proxy.client();
+            for spelling in spellings(0x9e37_79b9 + minor as u64).take(requests()) {
+                client.send(spelling.lines(minor));
+                let response = client.response();
+                outcomes.add(&spelling, response.status);
+                if response.status != 200 {
+                    client = Client::connect(proxy.address);
+                }
+            }
+        }
+    }
+
+    fn access_rules_hold_over_http2(io) {
+        let upstream = reached();
+        let proxy = site(Proxy::gateway(io), &upstream);
+        let mut outcomes = Outcomes::default();
+        let mut client = h2_client::Client::connect(proxy.address);
+        for spelling in spellings(0x2545_f491).take(requests()) {
+            let Ok(mut head) = RequestHead::parse(spelling.method, &spelling.target) else {
+                continue;
+            };
+            head.set_authority(spelling.host);
+            head.fields.append("x-side", spelling.side);
+            let stream = client.send_head(&head, BodyLength::Empty);
+            let answer = client.answer(stream);
+            outcomes.add(&spelling, answer.status.map_or(0, |status| status.code()));
+        }
+    }
+
+    fn access_rules_hold_over_http3(io) {
+        let upstream = reached();
+        let server = QuicServer::with(|tls: TlsSlot| site(Proxy::gateway_over_tls(io, tls), &upstream));
+        let mut outcomes = Outcomes::default();
+        block_on(async {
+            let client = RawClient::connect(&server).await;
+            for spelling in spellings(0x1234_5678).take(requests()) {
+                let head = headers(&[
+                    (":method", spelling.method),
+                    (":scheme", "https"),
+                    (":authority", spelling.host),
+                    (":path", &spelling.target),
+                    ("x-side", spelling.side),
+                ]);
+                let response = client.ask(head).await;
+                let status = response.heads.first().copied().flatten();
+                outcomes.add(&spelling, status.unwrap_or_default());
+            }
+        });
+    }
+}
