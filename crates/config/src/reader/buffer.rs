@@ -38,13 +38,13 @@ impl Reader<'_> {
         }
         let Some(memory) = memory else {
             let label = "write for example { memory = \"1m\", file = \"1g\" }";
-            self.error("size", value.span(), "`memory` is missing", label);
+            self.error("buffer-sizes", value.span(), "`memory` is missing", label);
             return None;
         };
         if let Some(file) = file.as_ref().filter(|file| file.value <= memory) {
             let label = "write a larger size, or leave it out";
             let message = "`file` is the most content altogether, and not more than `memory`";
-            self.error("size", file.span.clone(), message, label);
+            self.error("buffer-sizes", file.span.clone(), message, label);
             return None;
         }
         let file = file.map(|file| file.value);

@@ -88,7 +88,9 @@ impl Reader<'_> {
                 | Scope::Certificate
                 | Scope::Preset
                 | Scope::When
-                | Scope::Listener,
+                | Scope::Listener
+                | Scope::Buffer
+                | Scope::SiteLimits,
             )
             | None => {
                 self.misspelt_key(scope, name, span);
@@ -144,6 +146,7 @@ fn place(scope: Scope) -> String {
         Scope::Route => "a route".to_owned(),
         Scope::Upstream => "an upstream".to_owned(),
         Scope::Preset => "a preset".to_owned(),
+        Scope::SiteLimits => "`limits` of a site".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),
     }
 }

@@ -35,16 +35,19 @@ impl Reader<'_> {
                     Some((max, _)) => *max,
                     None => default(name),
                 };
-                if own > max {
-                    self.error(
-                        "limit-of-process",
-                        span,
-                        format!("`{name}` of a site is more than that of the process, {max}"),
-                        format!(
-                            "write at most {max}, or raise limits.{name} at the top of the file"
-                        ),
-                    );
+                if own <= max {
+                    continue;
                 }
+                let max = match name {
+                    "fields_max" => max.to_string(),
+                    _ => units::size_text(&max.to_string()).unwrap_or_default(),
+                };
+                self.error(
+                    "limit-of-process",
+                    span,
+                    format!("`{name}` of a site is more than that of the process, {max}"),
+                    format!("write at most {max}, or raise limits.{name} at the top of the file"),
+                );
             }
         }
     }
