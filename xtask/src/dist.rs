@@ -24,7 +24,9 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         [] => PROFILE,
         [checked] if checked == "--checked" => CHECKED,
         _ => {
-            eprintln!("xtask dist: the only argument is --checked, which builds code with assertions sooner");
+            eprintln!(
+                "xtask dist: the only argument is --checked, which builds code with assertions sooner"
+            );
             return ExitCode::from(2);
         }
     };

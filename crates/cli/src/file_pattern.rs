@@ -1,6 +1,7 @@
 //! Patterns of files: a star stands for a part of the name of a folder or of the file.
 
 use std::fs;
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Whether it stands for any number of files.
@@ -10,46 +11,69 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 
 /// The files and folders that may change what a pattern stands for: what it matches now, and the folders on the way.
 pub(crate) fn watched(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let before_star = pattern.split('*').next().unwrap_or_default();
-    let parent = before_star
-        .rsplit_once('/')
-        .map_or("", |(parent, _)| parent);
-    let parent = folder.join(parent);
-    let mut watched = Vec::new();
-    for file in matches(folder, pattern) {
-        let folders = file.ancestors().skip(1);
-        let folders = folders.take_while(|folder| folder.starts_with(&parent));
-        watched.extend(folders.map(Path::to_owned));
-        watched.push(file);
-    }
-    watched.push(parent);
+    let listing = Listing::of(folder, pattern);
+    let mut watched = listing.matches;
+    watched.extend(listing.folders);
     watched
 }
 
 /// The files and folders that a pattern names, in order.
 pub(crate) fn matches(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let mut found = vec![folder.to_owned()];
-    for part in Path::new(pattern) {
-        let name = part.to_string_lossy();
-        found = match name.split_once('*') {
-            None => found.iter().map(|path| path.join(part)).collect(),
-            Some((before, after)) => {
-                let entries = found.iter().flat_map(|path| entries(path, before, after));
-                entries.collect()
-            }
-        };
-    }
-    found.sort();
-    found
+    Listing::of(folder, pattern).matches
 }
 
-fn entries(folder: &Path, before: &str, after: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+/// The files and folders that a pattern names, and where they were looked for.
+pub(crate) struct Listing {
+    /// In order.
+    pub(crate) matches: Vec<PathBuf>,
+    /// The folders whose content counts, also those without a match.
+    folders: Vec<PathBuf>,
+    /// Folders that are there and cannot be read.
+    pub(crate) unreadable: Vec<(PathBuf, Error)>,
+}
+
+impl Listing {
+    pub(crate) fn of(folder: &Path, pattern: &str) -> Listing {
+        let mut listing = Listing {
+            matches: vec![folder.to_owned()],
+            folders: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        for part in Path::new(pattern) {
+            let name = part.to_string_lossy();
+            let found = std::mem::take(&mut listing.matches);
+            match name.split_once('*') {
+                None => listing.matches = found.iter().map(|path| path.join(part)).collect(),
+                Some((before, after)) => {
+                    for path in found {
+                        listing.list(path, before, after);
+                    }
+                }
+            }
+        }
+        listing.matches.sort();
+        listing
+    }
+
+    fn list(&mut self, folder: PathBuf, before: &str, after: &str) {
+        match entries(&folder, before, after) {
+            Ok(entries) => self.matches.extend(entries),
+            Err(error)
+                if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {}
+            Err(error) => self.unreadable.push((folder.clone(), error)),
+        }
+        self.folders.push(folder);
+    }
+}
+
+fn entries(folder: &Path, before: &str, after: &str) -> Result<Vec<PathBuf>, Error> {
+    let entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     let is_match = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.len() >= before.len() + after.len()
             && name.starts_with(before)
             && name.ends_with(after)
     };
-    entries.map(|entry| entry.path()).filter(is_match).collect()
+    let paths = entries.into_iter().map(|entry| entry.path());
+    Ok(paths.filter(is_match).collect())
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use blitz_config::{Diagnostic, Document, Environment, Placed};
 
 use crate::config;
-use crate::file_pattern::{is_pattern, matches, watched};
+use crate::file_pattern::{Listing, is_pattern, watched};
 
 /// What was found beside the texts.
 #[derive(Default)]
 pub(crate) struct Included {
-    /// Files that cannot be read.
+    /// Files and folders that cannot be read, and patterns without a file.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// All files that were read, with the folders where further ones may appear. Some may be missing.
     pub(crate) watched: Vec<PathBuf>,
@@ -21,19 +21,34 @@ pub(crate) struct Included {
 pub(crate) fn load(document: &mut Document, main: &Path, environment: &Environment) -> Included {
     let folder = main.parent().unwrap_or(Path::new(""));
     let mut included = Included::default();
-    let mut seen = HashSet::from([main.to_owned()]);
+    let mut seen = HashSet::from([main.canonicalize().unwrap_or_else(|_| main.to_owned())]);
     for pattern in blitz_config::includes(document, environment) {
         let files = match is_pattern(&pattern.value) {
             true => {
                 included.watched.extend(watched(folder, &pattern.value));
-                // A folder may have no file yet.
-                let files = matches(folder, &pattern.value).into_iter();
-                files.filter(|file| file.is_file()).collect()
+                let Listing {
+                    matches: mut files,
+                    unreadable,
+                    ..
+                } = Listing::of(folder, &pattern.value);
+                // A link that leads nowhere is a file that cannot be read.
+                files.retain(|file| !file.is_dir());
+                for (path, error) in &unreadable {
+                    let problem = format!("{}: {error}", path.display());
+                    included
+                        .diagnostics
+                        .push(self::unreadable(&pattern, &problem));
+                }
+                if files.is_empty() && unreadable.is_empty() {
+                    included.diagnostics.push(without_files(&pattern));
+                }
+                files
             }
             false => vec![folder.join(&pattern.value)],
         };
         for file in files {
-            if !seen.insert(file.clone()) {
+            // Two spellings may name the same file.
+            if !seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
                 continue;
             }
             if let Err(problem) = add(document, &file, folder) {
@@ -53,6 +68,13 @@ fn add(document: &mut Document, file: &Path, folder: &Path) -> Result<(), String
     let parent = parent.strip_prefix(folder).unwrap_or(parent);
     document.include(read.name, parent.display().to_string(), &read.text);
     Ok(())
+}
+
+/// A folder may have no file yet, or its name be another one.
+fn without_files(pattern: &Placed<String>) -> Diagnostic {
+    let problem = format!("no file has the form of {}", pattern.value);
+    let label = "correct the name of the folder, if there should be one";
+    Diagnostic::warning("include", pattern.span.clone(), problem, label)
 }
 
 /// `problem` has a remedy on its second line.

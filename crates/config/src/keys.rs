@@ -245,7 +245,7 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "sticky", "how clients stay with a server"),
     planned(Scope::Route, "symlinks", "which symbolic links are followed"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
-    key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold"),
+    key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold; `false` for none of outer levels"),
     key(Scope::Timeout, "connect", Kind::Duration, "4s", "how long connecting may take"),
     key(Scope::Timeout, "idle", Kind::Duration, "60s", "how long the content of a response may be silent"),
     key(Scope::Timeout, "response", Kind::Duration, "60s", "how long the head of a response may take"),
@@ -384,12 +384,7 @@ impl Key {
         let is_inherited = matches!(self.scope, Scope::Route | Scope::Timeout);
         let is_other = matches!(
             self.kind,
-            Kind::Boolean
-                | Kind::Target
-                | Kind::Redirect
-                | Kind::Respond
-                | Kind::Names
-                | Kind::Blocks
+            Kind::Boolean | Kind::Target | Kind::Redirect | Kind::Respond | Kind::Names
         );
         is_inherited && !is_other
     }

@@ -32,7 +32,9 @@ pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
 pub use format::format;
-pub use keys::{BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
+pub use keys::{
+    BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since,
+};
 pub use method::{Method, Methods};
 pub use model::{
     CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
@@ -46,8 +48,8 @@ pub use repair::repair;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
-    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Timeouts,
-    Unrouted,
+    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, Settings, StatusPattern,
+    TimeLimit, Timeouts, Unrouted,
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};

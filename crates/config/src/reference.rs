@@ -7,7 +7,7 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::Top,
         "Top of the file",
-        "Keys above the first table. `defaults` has `tls`, `https_redirect` and [the keys of routes](#routes).",
+        "Keys above the first table. `defaults` has `tls`, `https_redirect` and [the keys of routes](#routes) but `when`.",
     ),
     (
         Scope::Site,
@@ -38,7 +38,7 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::When,
         "Blocks when",
-        "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes.",
+        "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
     ),
     (Scope::Upstream, "Upstreams", "Keys of `[upstream.NAME]`."),
     (
@@ -153,7 +153,7 @@ fn value(kind: Kind) -> String {
         Kind::Sites => "[sites](#sites) by their hosts, or their URLs",
         Kind::Upstreams => "[upstreams](#upstreams) by their names",
         Kind::Listeners => "list of addresses, or of [tables](#tables-of-listeners)",
-        Kind::Presets => "[keys of routes](#routes) by names",
+        Kind::Presets => "[keys of routes](#routes) but `use` and `when`, by names",
         Kind::Names => "name, or list of names",
         Kind::Blocks => "list of [blocks](#blocks-when)",
         Kind::Matches => {

@@ -180,9 +180,7 @@ fn fields() -> Value {
 }
 
 fn size() -> Value {
-    pattern(&format!(
-        "^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}"
-    ))
+    pattern(&format!("^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}"))
 }
 
 fn servers() -> Value {

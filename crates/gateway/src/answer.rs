@@ -109,7 +109,7 @@ impl FixedResponse {
             }
             FixedContent::File(file) => {
                 head.fields.append(Name::ContentType, file.content_type);
-                Chunk::from(file.content.to_vec())
+                Chunk::from(file.content.clone())
             }
         };
         if let Some(edits) = &self.edits {

@@ -1,7 +1,7 @@
 //! Limits of a site for its requests. They apply once the host is known, so they are at most those of the process.
 
 use blitz_config::MessageLimits;
-use blitz_http::{Fields, RequestHead};
+use blitz_http::{Fields, Name, RequestHead};
 use blitz_site::Rejection;
 
 /// Bytes of a request line beside method and target: two spaces and the version.
@@ -26,7 +26,9 @@ impl RequestLimits {
             return None;
         }
         let number = |number: Option<u64>| {
-            number.map_or(usize::MAX, |number| usize::try_from(number).unwrap_or(usize::MAX))
+            number.map_or(usize::MAX, |number| {
+                usize::try_from(number).unwrap_or(usize::MAX)
+            })
         };
         let trailers = limits.trailers_max.as_ref().map(|bytes| bytes.value.0);
         Some(RequestLimits {
@@ -48,7 +50,11 @@ impl RequestLimits {
         if request_line + REST_OF_REQUEST_LINE > self.request_line_bytes_max {
             return Err(Rejection::RequestLineTooLong);
         }
-        let host = head.authority().map_or(0, |host| "host".len() + host.len() + REST_OF_FIELD_LINE);
+        // HTTP/2 and HTTP/3 have it beside the fields.
+        let host = head
+            .authority()
+            .filter(|_| !head.fields.contains(Name::Host));
+        let host = host.map_or(0, |host| "host".len() + host.len() + REST_OF_FIELD_LINE);
         let is_too_large = host + section_bytes(&head.fields) > self.head_bytes_max
             || head.fields.len() + usize::from(host > 0) > self.fields_max;
         match is_too_large {

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use blitz_config::UpgradeProtocol;
 use blitz_http::{Protocol, path as request_path};
 
-
 /// One `--to URL` or `--to PREFIX=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {

@@ -18,9 +18,14 @@ impl Upgrade {
         let may_switch = !allowed.others.is_empty()
             && head.version == Version::Http11
             && contains_token(&head.fields, Name::Connection, "upgrade");
-        let is_named =
-            |protocol: &&UpgradeProtocol| contains_token(&head.fields, Name::Upgrade, protocol.as_str());
-        let protocol = allowed.others.iter().filter(|_| may_switch).find(is_named)?;
+        let is_named = |protocol: &&UpgradeProtocol| {
+            contains_token(&head.fields, Name::Upgrade, protocol.as_str())
+        };
+        let protocol = allowed
+            .others
+            .iter()
+            .filter(|_| may_switch)
+            .find(is_named)?;
         Some(Upgrade(protocol.clone()))
     }
 
@@ -48,7 +53,9 @@ mod tests {
     #[test]
     fn only_allowed_protocols_of_http_1_1_with_connection_upgrade_are_requested() {
         let allowed = Upgrades {
-            others: ["tcp", "SPDY/3.1"].map(|protocol| protocol.parse().unwrap()).into(),
+            others: ["tcp", "SPDY/3.1"]
+                .map(|protocol| protocol.parse().unwrap())
+                .into(),
             ..Upgrades::default()
         };
         for (version, connection, upgrade, expected) in [

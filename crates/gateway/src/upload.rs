@@ -115,7 +115,9 @@ impl Upload {
             }
             Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
             Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
-            Err(FlowError::BufferFile) => Poll::Ready(Err(Ended::Rejected(Rejection::NoBufferRoom))),
+            Err(FlowError::BufferFile) => {
+                Poll::Ready(Err(Ended::Rejected(Rejection::NoBufferRoom)))
+            }
             Err(FlowError::TrailersTooLarge) => {
                 Poll::Ready(Err(Ended::Rejected(Rejection::TrailersTooLarge)))
             }
@@ -137,15 +139,13 @@ impl Upload {
         if !is_known_too_large {
             self.end_hold();
         }
-        self.flow
-            .poll_fill(cx, max)
-            .map_err(|error| match error {
-                FillError::From(BodyError::TooLarge) | FillError::TooLarge => {
-                    Ended::Rejected(Rejection::ContentTooLarge)
-                }
-                FillError::From(error) => Ended::RequestContent(error),
-                FillError::NoRoom => Ended::Rejected(Rejection::NoBufferRoom),
-            })
+        self.flow.poll_fill(cx, max).map_err(|error| match error {
+            FillError::From(BodyError::TooLarge) | FillError::TooLarge => {
+                Ended::Rejected(Rejection::ContentTooLarge)
+            }
+            FillError::From(error) => Ended::RequestContent(error),
+            FillError::NoRoom => Ended::Rejected(Rejection::NoBufferRoom),
+        })
     }
 
     /// Lets the content flow. Whether the client has to get the upstream's `100 Continue`.

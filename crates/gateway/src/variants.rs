@@ -167,7 +167,7 @@ impl Block {
                 .is_none_or(|methods| takes(methods, subject.method))
             && self
                 .grpc
-                .is_none_or(|is_call| Call::of(head).is_some() == is_call)
+                .is_none_or(|is_call| Call::may_be(head) == is_call)
             && self
                 .websocket
                 .is_none_or(|is_websocket| WebSocket::is_requested(head) == is_websocket)

@@ -262,7 +262,9 @@ impl<S: Service> Acceptor<S> {
             }
             Some(_) => transport.protocol().capabilities().multiplexes,
         };
-        let peer = self.peer(&transport);
+        let Some(peer) = self.peer(&transport) else {
+            return self.close_unknown(transport, key);
+        };
         if is_multiplexed {
             let conn = multiplexed::Conn::server(peer, &self.multiplexed);
             return self.start_multiplexed(conn, transport, key, first);
@@ -283,18 +285,31 @@ impl<S: Service> Acceptor<S> {
         }
     }
 
-    fn peer(&self, transport: &Transport) -> Peer {
+    /// `None` if the client has reset a connection over TCP: the kernel has forgotten its address, by which access is
+    /// decided. Only clients of unix sockets have none.
+    fn peer(&self, transport: &Transport) -> Option<Peer> {
+        let remote = transport.peer();
+        if remote.is_none() && self.listener.is_some() {
+            return None;
+        }
         let tls = transport.info().cloned();
         let scheme = match tls {
             Some(_) => Scheme::Https,
             None => self.options.scheme,
         };
-        Peer {
-            remote: transport.peer(),
+        Some(Peer {
+            remote,
             listener: self.listener,
             scheme,
             tls,
-        }
+        })
+    }
+
+    /// Closes a connection whose client is not known any more.
+    #[cold]
+    pub(super) fn close_unknown(&self, transport: Transport, key: usize) {
+        self.remove(key);
+        transport.abort();
     }
 
     fn remove(&self, key: usize) {

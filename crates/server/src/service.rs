@@ -161,11 +161,14 @@ fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> 
                 .then(|| responder.page(head.status))
                 .flatten();
             let (content_type, content) = match page {
-                Some(page) => (page.content_type, page.content.to_vec()),
-                None => problem.render(as_text),
+                Some(page) => (page.content_type, Chunk::from(page.content.clone())),
+                None => {
+                    let (content_type, content) = problem.render(as_text);
+                    (content_type, Chunk::from(content))
+                }
             };
             head.fields.set(Name::ContentType, content_type);
-            responder.send(&mut head, Chunk::from(content));
+            responder.send(&mut head, content);
         }
         Content::Stream(stream) => {
             let Some((body, sent)) = responder.start_content(&mut head, stream.length) else {

@@ -3,15 +3,15 @@
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
 
 use blitz_http::{Fields, Status, prefers_html};
+use bytes::Bytes;
 
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedFile {
-    /// Its bytes.
-    pub content: Arc<[u8]>,
+    /// Its bytes, which all responses share.
+    pub content: Bytes,
     /// Its media type.
     pub content_type: &'static str,
 }
@@ -44,7 +44,7 @@ impl LoadedFile {
             _ => "application/octet-stream",
         };
         LoadedFile {
-            content: content.into(),
+            content: Bytes::copy_from_slice(content),
             content_type,
         }
     }
@@ -81,6 +81,13 @@ impl Pages {
     /// The page for a response of the gateway's own; `None` is the one that is built in. HTML is for those who prefer it.
     pub fn find(&self, status: Status, request: &Fields) -> Option<&LoadedFile> {
         self.find_for(status, || prefers_html(request))
+    }
+
+    /// Whether there is a page for this status, also if it is the one that is built in.
+    #[must_use]
+    pub fn has(&self, status: Status) -> bool {
+        let mut all = self.0.iter();
+        all.any(|(statuses, _)| statuses.contains(&status.code()))
     }
 
     fn find_for(&self, status: Status, prefers_html: impl Fn() -> bool) -> Option<&LoadedFile> {

@@ -178,7 +178,7 @@ impl<'a> Responder<'a> {
         }
         if let Some(page) = pages.and_then(|pages| pages.find(status, request)) {
             head.fields.append(Name::ContentType, page.content_type);
-            let content = Chunk::from(page.content.to_vec());
+            let content = Chunk::from(page.content.clone());
             return self.send_own(request, head, content);
         }
         if let Some(page) = error_page::page(request, &mut head, &detail) {
@@ -226,7 +226,7 @@ impl Responder<'_> {
             let content = match self.pages.and_then(|pages| pages.find(head.status)) {
                 Some(page) => {
                     head.fields.append(Name::ContentType, page.content_type);
-                    Chunk::from(page.content.to_vec())
+                    Chunk::from(page.content.clone())
                 }
                 None => problem(&mut head, http.accepts_problem(), &error),
             };

@@ -57,7 +57,10 @@ mod tests {
         };
         let mut findings = Vec::new();
         check(&[text], &mut findings);
-        findings.into_iter().map(|finding| finding.message).collect()
+        findings
+            .into_iter()
+            .map(|finding| finding.message)
+            .collect()
     }
 
     #[test]

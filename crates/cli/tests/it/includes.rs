@@ -99,3 +99,35 @@ fn a_new_file_is_a_reload_of_a_watched_folder() {
     }
     assert_eq!((status("a.example"), status("b.example")), (200, 200));
 }
+
+/// A file with an access rule must not get lost.
+#[test]
+fn what_a_star_matches_and_cannot_be_read_is_an_error() {
+    let folder = folder();
+    let file = folder.file("blitz.toml");
+    fs::write(folder.file("sites/a.toml"), site("a.example")).unwrap();
+    std::os::unix::fs::symlink("/nowhere/b.toml", folder.file("sites/b.toml")).unwrap();
+    fs::create_dir(folder.file("sites/folder.toml")).unwrap();
+    let checked = blitz(&["check", &file]);
+    assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
+    assert!(
+        stderr(&checked).contains("sites/b.toml"),
+        "{}",
+        stderr(&checked)
+    );
+    fs::remove_file(folder.file("sites/b.toml")).unwrap();
+
+    // Each file counts once, in whatever way it is named.
+    let twice = "include = [\"sites/*.toml\", \"./sites/a.toml\", \"sites/../sites/a*.toml\"]";
+    fs::write(&file, MAIN.replace("include = [\"sites/*.toml\"]", twice)).unwrap();
+    let checked = blitz(&["check", "--deny-warnings", &file]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+
+    fs::write(&file, MAIN.replace("sites/*.toml", "sitse/*.toml")).unwrap();
+    let checked = blitz(&["check", &file]);
+    assert!(
+        stderr(&checked).contains("warning[include]"),
+        "{}",
+        stderr(&checked)
+    );
+}

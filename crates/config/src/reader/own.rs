@@ -87,6 +87,8 @@ pub(super) struct OwnSettings {
     pub(super) presets: Vec<(LevelNumber, Rc<OwnSettings>)>,
     /// Blocks `when` in their order.
     pub(super) blocks: Vec<Block>,
+    /// `when = false`: blocks of outer levels do not apply.
+    pub(super) is_without_outer_blocks: bool,
     /// Those of `blocks`.
     pub(super) conditions: Arc<[Placed<Conditions>]>,
 }
@@ -173,6 +175,7 @@ impl OwnSettings {
             errors: OwnMap::default(),
             presets: Vec::new(),
             blocks: Vec::new(),
+            is_without_outer_blocks: false,
             conditions: Arc::default(),
         }
     }

@@ -140,9 +140,14 @@ impl Reader<'_> {
         let end = rest.find([' ', '\t', '=', ']', '\n']);
         let key = &rest[..end.unwrap_or(rest.len())];
         let is_setting = |name: &str| keys::is_built(Scope::Route, name);
-        let repaired = match key.rsplit_once('.') {
-            Some((path, name)) if is_setting(name) => format!("\"{path}\".{name}"),
-            _ => format!("\"{key}\""),
+        // What follows may be a table of the setting: `/api.errors.404`.
+        let is_start = |(dot, _): &(usize, &str)| {
+            let rest = &key[dot + 1..];
+            is_setting(rest.split('.').next().unwrap_or_default())
+        };
+        let repaired = match key.match_indices('.').find(is_start) {
+            Some((dot, _)) => format!("\"{}\"{}", &key[..dot], &key[dot..]),
+            None => format!("\"{key}\""),
         };
         let span = span.start..span.start + key.len();
         let label = format!("write `{repaired}`");

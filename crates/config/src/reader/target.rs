@@ -187,7 +187,8 @@ impl Reader<'_> {
                 ),
                 format!("write \"http://{}\"", text.written()),
             );
-            if is_clear_text(text.written()) {
+            // A name with dots may be that of an upstream in another file, of which this one is a part.
+            if is_clear_text(text.written()) && text.value.contains(':') {
                 self.repair(text.span, format!("\"http://{}\"", text.value));
             }
             return None;

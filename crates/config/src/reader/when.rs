@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::inherit::{Levels, Resolved, Shared, settings};
-use super::own::{BLOCKS, Block, Own, OwnSettings};
+use super::own::{BLOCKS, Block, Own, OwnAction, OwnSettings};
 use super::target::Upstreams;
 use super::{Entry, Reader, entries};
 use crate::condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
@@ -30,7 +30,12 @@ impl Reader<'_> {
         own: &mut OwnSettings,
         upstreams: &mut Upstreams,
     ) {
-        let label = "write [[site.\"app.example\".when]] for each block";
+        if matches!(value.get_ref(), DeValue::Boolean(false)) {
+            own.is_without_outer_blocks = true;
+            return;
+        }
+        let label =
+            "write [[site.\"app.example\".when]] for each block, or false for none of outer levels";
         let DeValue::Array(items) = value.get_ref() else {
             return self.wrong_type(value.span(), value.get_ref(), "a list of tables", label);
         };
@@ -42,7 +47,38 @@ impl Reader<'_> {
             };
             conditions.extend(self.block(table, item.span(), own, upstreams));
         }
+        self.blocks_that_are_dodged(&own.blocks, &conditions);
         own.conditions = conditions.into();
+    }
+
+    /// Of the blocks of a level the first applies, so a client that meets the conditions of one that it can choose is rid of
+    /// the later ones.
+    fn blocks_that_are_dodged(&mut self, blocks: &[Block], conditions: &[Placed<Conditions>]) {
+        let forwards = |own: &OwnSettings| match own.action {
+            Some((OwnAction::Respond(_) | OwnAction::Redirect(_), _)) => false,
+            Some(_) | None => true,
+        };
+        let is_refusing = |(block, conditions): &(&Block, &Placed<Conditions>)| {
+            let own = &block.own;
+            let has_access_rules = own.allow.value().is_some() || own.deny.value().is_some();
+            has_access_rules || conditions.value.client.is_some() && !forwards(own)
+        };
+        let mut all = blocks.iter().zip(conditions);
+        let is_dodge = |one: &(&Block, &Placed<Conditions>)| {
+            !one.1.value.is_client_only() && !is_refusing(one) && forwards(&one.0.own)
+        };
+        let Some((_, dodge)) = all.find(is_dodge) else {
+            return;
+        };
+        for (block, _) in all.filter(is_refusing) {
+            let place = self.document.place(dodge.span.start);
+            self.warning(
+                "when-order",
+                block.own.key.span.clone(),
+                format!("clients that send what the block at {place} asks for are rid of this one"),
+                "of several blocks the first applies: move this one before it",
+            );
+        }
     }
 
     /// Adds a block, and returns its conditions.
@@ -221,6 +257,12 @@ impl Reader<'_> {
         own: impl Iterator<Item = &'a OwnSettings>,
         shared: &mut Shared,
     ) -> Option<Box<Variants>> {
+        let mut is_last = false;
+        let own = own.take_while(|own| {
+            let goes_on = !is_last;
+            is_last |= own.is_without_outer_blocks;
+            goes_on
+        });
         let with_blocks: Vec<&OwnSettings> = own.filter(|own| !own.blocks.is_empty()).collect();
         let innermost = with_blocks.first()?;
         let factors = with_blocks.iter().map(|own| own.blocks.len() + 1);

@@ -76,12 +76,12 @@ impl Flow {
                     if filled.total + bytes > max.bytes_max() {
                         return Poll::Ready(Err(FillError::TooLarge));
                     }
-                    if !filled.in_memory.try_add(bytes) {
-                        return Poll::Ready(Err(FillError::NoRoom));
-                    }
+                    let has_room = filled.in_memory.try_add(bytes);
                     filled.add(&slice);
-                    if max.file.is_some() && filled.in_memory.bytes > max.memory.max(WRITE_BYTES_MIN)
-                    {
+                    let is_full = max.file.is_some()
+                        && filled.in_memory.bytes > max.memory.max(WRITE_BYTES_MIN);
+                    // Clients that hold all memory must not keep others from sending.
+                    if is_full || !has_room {
                         filled.write()?;
                     }
                 }
@@ -156,11 +156,12 @@ impl Filled {
 
     /// Begins to write to the file what is in memory.
     fn write(&mut self) -> Result<(), FillError> {
-        if !self.in_file.try_add(self.in_memory.bytes) {
+        self.complete_last();
+        let length: usize = self.pieces.iter().map(|piece| piece.len()).sum();
+        if !self.in_file.try_add(length as u64) {
             return Err(FillError::NoRoom);
         }
-        self.complete_last();
-        let mut bytes = Vec::with_capacity(self.in_memory.bytes as usize);
+        let mut bytes = Vec::with_capacity(length);
         for piece in self.pieces.drain(..) {
             bytes.extend_from_slice(&piece);
         }

@@ -57,6 +57,11 @@ impl Call {
         }
     }
 
+    /// Whether a server may take the request for a call, in whatever version of HTTP it came.
+    pub(crate) fn may_be(head: &RequestHead) -> bool {
+        head.method == Method::Post && Dialect::of(&head.fields).is_some()
+    }
+
     fn of_post(head: &RequestHead) -> Option<Call> {
         let dialect = Dialect::of(&head.fields)?;
         // Clients of HTTP/1 that send this content type cannot read the trailers of a call.

@@ -1,6 +1,6 @@
 //! Phase `replace`: a page of the route goes to the client in place of the upstream's error.
 
-use blitz_http::{Chunk, Name, Response};
+use blitz_http::{Name, Response};
 use blitz_site::Responder;
 
 use crate::request::Request;
@@ -20,8 +20,23 @@ const OF_CONTENT: [Name; 8] = [
     Name::LastModified,
 ];
 
-/// Sends the page, if the route has one for this error; `false` leaves the response to be relayed. Other fields stay,
-/// such as `WWW-Authenticate`. Calls of gRPC get their own status.
+/// The same, without names of their own in our tables.
+const OTHERS_OF_CONTENT: [&str; 7] = [
+    "content-digest",
+    "content-disposition",
+    "content-location",
+    "content-md5",
+    "digest",
+    "refresh",
+    "repr-digest",
+];
+
+/// Said to clients that take no page of the route.
+const DETAIL: &str = "the upstream responded with an error";
+
+/// Sends the page, if the route has one for this error; `false` leaves the response to be relayed. Clients that take no
+/// such page get the error that is built in, never the upstream's content. Other fields stay, such as
+/// `WWW-Authenticate`. Calls of gRPC get their own status.
 #[inline]
 pub(super) fn replace_error(request: &mut Request<'_>) -> bool {
     let replaces = request.rules.is_some_and(|rules| rules.replaces_errors);
@@ -38,9 +53,9 @@ fn send_page(request: &mut Request<'_>) -> bool {
     if !is_error || request.kind.is_call() {
         return false;
     }
-    let Some(page) = rules.pages.find(status, &request.head.fields) else {
+    if !rules.pages.has(status) {
         return false;
-    };
+    }
     let (Some(responder), Some(response)) = (request.responder.take(), request.response.take())
     else {
         return false;
@@ -53,10 +68,13 @@ fn send_page(request: &mut Request<'_>) -> bool {
     for name in OF_CONTENT {
         head.fields.remove(name);
     }
-    head.fields.append(Name::ContentType, page.content_type);
+    for name in OTHERS_OF_CONTENT {
+        head.fields.remove(name);
+    }
     let responder = Responder::new(responder, &request.edits, &mut request.record.response);
+    let pages = Some(&rules.pages);
     responder
         .relaying()
-        .send(&mut head, Chunk::from(page.content.to_vec()));
+        .send_error(&request.head.fields, pages, head, DETAIL);
     true
 }

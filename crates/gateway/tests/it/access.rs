@@ -11,7 +11,8 @@ use blitz_testing::{Client, Upstream};
 use crate::h2_client;
 use crate::h3_frames::{RawClient, headers};
 use crate::h3_support::{QuicServer, block_on};
-use crate::support::Proxy;
+use crate::site_rules::gateway;
+use crate::support::{self, Proxy, eventually};
 
 /// Requests of each version and driver; `.ci/run --full` sends more.
 const REQUESTS: usize = 1_000;
@@ -29,8 +30,28 @@ const METHODS: [&str; 4] = ["GET", "POST", "post", "gEt"];
 const SIDES: [&str; 3] = ["left", "right", ""];
 
 const SEGMENTS: [&str; 22] = [
-    "admin", "adm%69n", "%61dmin", "ADMIN", "form", "f%6Frm", "when", "wh%65n", "a", "%61", "", "",
-    ".", "..", "%2e", "%2E%2e", "a%2Fadmin", "%5c", ";x", "admin;v=1", "..;", "form;a/b",
+    "admin",
+    "adm%69n",
+    "%61dmin",
+    "ADMIN",
+    "form",
+    "f%6Frm",
+    "when",
+    "wh%65n",
+    "a",
+    "%61",
+    "",
+    "",
+    ".",
+    "..",
+    "%2e",
+    "%2E%2e",
+    "a%2Fadmin",
+    "%5c",
+    ";x",
+    "admin;v=1",
+    "..;",
+    "form;a/b",
 ];
 
 /// A request with a spelling of its own.
@@ -78,7 +99,13 @@ impl Spelling {
             .collect();
         let mut decoded = without_parameters.join("/").to_lowercase();
         for (escape, plain) in [
-            ("%2f", "/"), ("%5c", "/"), ("%2e", "."), ("%61", "a"), ("%65", "e"), ("%69", "i"), ("%6f", "o"),
+            ("%2f", "/"),
+            ("%5c", "/"),
+            ("%2e", "."),
+            ("%61", "a"),
+            ("%65", "e"),
+            ("%69", "i"),
+            ("%6f", "o"),
         ] {
             decoded = decoded.replace(escape, plain);
         }
@@ -103,7 +130,13 @@ impl Spelling {
 
     /// The lines of HTTP/1.1 and HTTP/1.0.
     fn lines(&self, minor: usize) -> String {
-        let Spelling { method, host, side, target, is_absolute } = self;
+        let Spelling {
+            method,
+            host,
+            side,
+            target,
+            is_absolute,
+        } = self;
         let (target, host) = match is_absolute {
             true => (format!("http://{host}{target}"), "other.example"),
             false => (target.clone(), *host),
@@ -152,7 +185,13 @@ struct Outcomes {
 
 impl Outcomes {
     fn add(&mut self, spelling: &Spelling, status: u16) {
-        let Spelling { method, host, side, target, .. } = spelling;
+        let Spelling {
+            method,
+            host,
+            side,
+            target,
+            ..
+        } = spelling;
         if spelling.is_protected() {
             assert_ne!(status, 200, "{method} {host} {target} with side {side}");
             self.refused += 1;
@@ -165,15 +204,25 @@ impl Outcomes {
 impl Drop for Outcomes {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert!(self.refused > requests() / 20, "{} were refused", self.refused);
-            assert!(self.reached > requests() / 20, "{} were served", self.reached);
+            assert!(
+                self.refused > requests() / 20,
+                "{} were refused",
+                self.refused
+            );
+            assert!(
+                self.reached > requests() / 20,
+                "{} were served",
+                self.reached
+            );
         }
     }
 }
 
 fn requests() -> usize {
     let chosen = env::var("BLITZ_EXPLAINED_REQUESTS").ok();
-    chosen.map_or(REQUESTS, |number| number.parse::<usize>().expect("a number") / 4)
+    chosen.map_or(REQUESTS, |number| {
+        number.parse::<usize>().expect("a number") / 4
+    })
 }
 
 scenarios! {
@@ -192,6 +241,30 @@ scenarios! {
                 }
             }
         }
+    }
+
+    fn a_client_that_resets_at_once_is_not_taken_for_another_one(io) {
+        let upstream = support::Upstream::with_text("reached");
+        let text = format!(
+            "[site.\"*\"]\nto = \"{}\"\n\"/closed\" = {{ deny = [\"127.0.0.0/8\"] }}\n\
+             \"/socket\" = {{ allow = [\"unix\"] }}\n",
+            upstream.url()
+        );
+        let proxy = gateway(io, &text);
+        // A connection to the upstream is there, so that nothing delays what follows.
+        let mut client = proxy.client();
+        client.send("GET /open HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response().status, 200);
+        for number in 0..300 {
+            let path = ["/closed", "/socket", "/open"][number % 3];
+            let mut peer = proxy.peer();
+            peer.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+            peer.reset();
+        }
+        eventually("all are closed", || proxy.http_counters().connections == 1);
+        let heads = upstream.heads();
+        let is_open = |line: &str| line.contains(" /open ");
+        assert!(heads.iter().all(|head| is_open(&head.line)), "{:?}", heads.last());
     }
 
     fn access_rules_hold_over_http2(io) {

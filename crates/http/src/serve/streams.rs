@@ -61,8 +61,11 @@ impl<S: Service> Acceptor<S> {
             settings,
             input,
         } = switch;
+        let Some(peer) = self.peer(&transport) else {
+            return self.close_unknown(transport, key);
+        };
         transport.send_rarely(SWITCHING);
-        let conn = multiplexed::Conn::server(self.peer(&transport), &self.multiplexed);
+        let conn = multiplexed::Conn::server(peer, &self.multiplexed);
         let upgraded = conn.upgrade(request, &settings);
         self.spawn_multiplexed(conn, transport, key, input, Some(upgraded));
     }

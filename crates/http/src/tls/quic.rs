@@ -192,7 +192,8 @@ impl QuicSession {
 
     /// The handshake is complete, and nothing of it is left to be sent.
     fn establish(&mut self) {
-        let SessionState::Handshaking(tls, choice) = std::mem::replace(&mut self.state, SessionState::Failed)
+        let SessionState::Handshaking(tls, choice) =
+            std::mem::replace(&mut self.state, SessionState::Failed)
         else {
             return;
         };
@@ -275,7 +276,9 @@ impl crypto::Session for QuicSession {
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        let (SessionState::Handshaking(tls, _) | SessionState::Established(_, Some(tls))) = &self.state else {
+        let (SessionState::Handshaking(tls, _) | SessionState::Established(_, Some(tls))) =
+            &self.state
+        else {
             return Ok(None);
         };
         let encoded = tls.quic_transport_parameters();

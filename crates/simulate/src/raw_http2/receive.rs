@@ -5,7 +5,7 @@ use std::future::poll_fn;
 
 use super::frame::{self, ACK, END_HEADERS, END_STREAM, Frame};
 use super::{
-    Connection, Fields, PREFACE, SETTINGS_CHANGES_MAX, PeerState, StreamState, WINDOW_DEFAULT,
+    Connection, Fields, PREFACE, PeerState, SETTINGS_CHANGES_MAX, StreamState, WINDOW_DEFAULT,
 };
 
 /// Bytes of one read.

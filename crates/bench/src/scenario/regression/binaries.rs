@@ -262,7 +262,12 @@ fn case(
 }
 
 /// The figures of one of the binaries, as if it were a saved result.
-fn saved(name: &str, revision: &str, processor: Option<String>, all: &[(ServerWork, Measured)]) -> Saved {
+fn saved(
+    name: &str,
+    revision: &str,
+    processor: Option<String>,
+    all: &[(ServerWork, Measured)],
+) -> Saved {
     let mut saved = Saved {
         name: name.to_owned(),
         revision: Some(revision.to_owned()),
@@ -321,7 +326,10 @@ fn sections(
         section.tables.splice(0..0, tables);
         section
     };
-    [ServerWork::Fixed, ServerWork::Proxy].map(of).into_iter().collect()
+    [ServerWork::Fixed, ServerWork::Proxy]
+        .map(of)
+        .into_iter()
+        .collect()
 }
 
 #[cfg(test)]
