@@ -82,7 +82,7 @@ impl ConfigFile {
     }
 
     fn add(&mut self, diagnostics: Vec<Diagnostic>) {
-        // What an unreadable file would define is missing in others.
+        // Definitions of an unreadable file are missing in others.
         if !diagnostics.is_empty() {
             self.diagnostics = diagnostics;
         }
@@ -202,7 +202,7 @@ impl ConfigFile {
         (errors, self.diagnostics.len() - errors)
     }
 
-    /// What is wrong with it as a whole, if it must not be used.
+    /// The problem of the file as a whole, if it must not be used.
     pub(crate) fn problem(&self) -> Option<String> {
         let (errors, _) = self.counts();
         let plural = if errors == 1 { "error" } else { "errors" };

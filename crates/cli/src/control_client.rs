@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long an answer to a question may take, which changes nothing.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a process has answered.
+/// The response of a process.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content: String,

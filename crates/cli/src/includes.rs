@@ -8,7 +8,7 @@ use blitz_config::{Diagnostic, Document, Environment, Placed};
 use crate::config;
 use crate::file_pattern::{is_pattern, matches, watched};
 
-/// What was found beside the texts.
+/// The results of reading included files, apart from their texts.
 #[derive(Default)]
 pub(crate) struct Included {
     /// Files that cannot be read.

@@ -159,7 +159,7 @@ fn show_config(arguments: &RunArguments) -> ExitCode {
     }
 }
 
-/// What a file can say of the flags.
+/// The flags that have a key in the file.
 pub(crate) fn file_settings(arguments: &RunArguments) -> FileSettings<'_> {
     let (mut listen, mut listen_tls) = (arguments.listen.clone(), arguments.listen_tls.clone());
     if has_default_listeners(arguments) {

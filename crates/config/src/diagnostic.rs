@@ -38,7 +38,7 @@ pub struct Diagnostic {
 pub struct Edit {
     /// The part that is replaced, in bytes.
     pub span: Span,
-    /// What stands there instead.
+    /// The replacement.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a file says, with the place of each value.
+//! The model of a configuration file, with the place of each value.
 
 use std::fmt;
 use std::ops::Range;
@@ -77,7 +77,7 @@ pub struct Site {
     pub tls: Tls,
     /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
-    /// What its keys say of responses that are not of a route.
+    /// The settings for responses that belong to no route.
     pub unrouted: Unrouted,
 }
 

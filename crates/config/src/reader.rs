@@ -46,7 +46,7 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
         tables.push(included::moved(table.into_inner(), start));
     }
     let configuration = match flow {
-        // What follows may be read otherwise than it was meant.
+        // After a break the rest of the file may not mean what was intended.
         ControlFlow::Break(()) => Configuration::default(),
         ControlFlow::Continue(()) => reader.top(&tables),
     };

@@ -111,7 +111,7 @@ fn row(key: &Key) -> String {
     format!("|{}|\n", cells.join("|"))
 }
 
-/// What the value of a key may be.
+/// The allowed values of a key, for the table.
 fn value(kind: Kind) -> String {
     let text = match kind {
         Kind::Boolean => "`true` or `false`",

@@ -1,4 +1,4 @@
-//! What a misspelt or foreign word probably means.
+//! Suggestions for misspelt words and for words of other servers.
 
 /// Words of other servers in lower case, and what to write instead.
 const FOREIGN: &[(&str, &str, &str)] = &[
@@ -253,7 +253,7 @@ pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
     found.map(|(_, server, label)| (*server, *label))
 }
 
-/// What to write instead of a placeholder of another server.
+/// The replacement for a placeholder of another server.
 pub(crate) fn foreign_placeholder(name: &str) -> Option<&'static str> {
     let found = FOREIGN_PLACEHOLDERS
         .iter()

@@ -4,7 +4,7 @@ use blitz_http::{BodyLength, Buffer, Capabilities, RequestHead};
 
 /// A copy of the content sent so far, as long as it is small enough to be sent again.
 pub(crate) enum Replay {
-    /// Nothing was sent. What will be sent is not kept.
+    /// Nothing was sent. Later content is not kept.
     Unsent,
     /// Something was sent that is not kept.
     Gone,

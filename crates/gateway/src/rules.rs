@@ -1,4 +1,4 @@
-//! What a route demands of requests, and what it changes in messages.
+//! The rules of a route: its demands on requests, and its changes of messages.
 
 mod fields;
 mod template;
@@ -94,12 +94,12 @@ impl Rules {
         }
     }
 
-    /// Whether it asks who the client is.
+    /// Whether the rules depend on the client.
     pub(crate) fn has_access_rules(&self) -> bool {
         self.allow.is_some() || !self.deny.is_empty()
     }
 
-    /// Whom it admits and refuses.
+    /// The clients that are served, if others get 403, and the clients that get 403.
     pub(crate) fn access(&self) -> (Option<&[Network]>, &[Network]) {
         (self.allow.as_deref(), &self.deny)
     }

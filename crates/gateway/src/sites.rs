@@ -192,7 +192,7 @@ impl SiteRoutes {
         })
     }
 
-    /// What a server may read in place of the path, of which the rules refuse the client: empty if that is not known.
+    /// Another reading of the path by a server, for which the rules refuse the client: empty if it is unknown.
     pub(crate) fn refused_reading(
         &self,
         route: &Route,

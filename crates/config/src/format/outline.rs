@@ -10,7 +10,7 @@ pub(super) struct Outline<'a> {
     pub(super) writer: Writer<'a>,
     /// Comments of the file as a whole, at its beginning.
     pub(super) head: Lines<'a>,
-    /// What stands before all headers, and then the tables in the canonical order.
+    /// The part before all headers, followed by the tables in the canonical order.
     pub(super) sections: Vec<Section<'a>>,
     /// Comments at the end.
     pub(super) end: Lines<'a>,

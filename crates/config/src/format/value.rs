@@ -201,7 +201,7 @@ fn entries_of(table: &InlineTable) -> Vec<(Vec<&str>, &Value)> {
     entries
 }
 
-/// What stands between two items, before and behind the comma. A comment in the line of the first item stays there.
+/// The text between two items, before and after the comma. A comment in the line of the first item stays there.
 fn gap<'a>(
     indent: &str,
     between: [&'a str; 2],

@@ -158,8 +158,8 @@ pub(super) enum Resolved {
     None,
 }
 
-/// The upstream that the level `at` says, with its options: those of this level and of the levels below it, and before
-/// them those of levels above every action. What is said between belongs to the action that is replaced.
+/// The upstream of the level `at`, with its options: those of this level and of the levels below it, and before them
+/// those of levels above every action. Options between these levels belong to the action that is replaced.
 fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
     let first = levels.iter().position(|(_, own)| own.action.is_some());
     let above = &levels[..first.unwrap_or(at)];

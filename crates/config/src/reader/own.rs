@@ -1,4 +1,4 @@
-//! What a route says itself, before it inherits.
+//! The own settings of a route, before it inherits.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl<T: Clone> Own<T> {
     }
 }
 
-/// What a route, a site or `defaults` says.
+/// The own settings of a route, a site or `defaults`.
 #[derive(Debug)]
 pub(super) struct OwnSettings {
     pub(super) key: Placed<RouteKey>,
@@ -88,7 +88,7 @@ pub(super) struct OwnSettings {
     pub(super) conditions: Arc<[Placed<Conditions>]>,
 }
 
-/// What a block `when` says beside its conditions.
+/// The settings of a block `when`, without its conditions.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) number: LevelNumber,

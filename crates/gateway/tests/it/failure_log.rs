@@ -38,7 +38,7 @@ pub(crate) fn line_of(level: &str, id: &str) -> String {
     found.unwrap()
 }
 
-/// What a case does: it makes the upstream fail, and gives the upstream's URL.
+/// A case: it makes the upstream fail, and gives the upstream's URL.
 type Case = fn(IoChoice, &str) -> String;
 
 /// A request with this id, after which the connection is read to its end.

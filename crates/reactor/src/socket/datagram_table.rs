@@ -358,7 +358,7 @@ impl Sockets<'_> {
         self.remove_datagrams_if_done(key);
     }
 
-    /// Closes all UDP sockets, when the core ends. What is not sent by now is not sent any more.
+    /// Closes all UDP sockets, when the core ends. Waiting datagrams are not sent any more.
     pub(crate) fn close_all_datagrams(&mut self) {
         let table = &mut *self.table;
         for (slot, sending) in table.datagrams.sending.iter().enumerate() {
