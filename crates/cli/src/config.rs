@@ -45,7 +45,7 @@ pub(crate) fn chosen(file: Option<&Path>) -> PathBuf {
     file.map_or_else(usual, Path::to_owned)
 }
 
-/// A file and what it means.
+/// A file and its configuration.
 pub(crate) struct ConfigFile {
     document: Document,
     diagnostics: Vec<Diagnostic>,

@@ -28,7 +28,7 @@ pub(crate) const OFF: &str = "off";
 /// The changes of a reload, or the reason for which it changed nothing.
 pub(crate) type Outcome = Result<String, String>;
 
-/// Those who wait for the next reload.
+/// The requests that wait for the next reload.
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<Vec<Sender<Outcome>>>);
 

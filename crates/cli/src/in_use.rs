@@ -1,4 +1,4 @@
-//! The configuration that a process uses, for those who ask at its control socket.
+//! The configuration that a process uses, for requests at its control socket.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

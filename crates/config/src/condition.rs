@@ -1,4 +1,4 @@
-//! Conditions of a variant: what a request must have for a block `when` to apply.
+//! Conditions of a variant: the properties that a request needs for a block `when` to apply.
 
 use crate::method::Methods;
 use crate::network::Network;

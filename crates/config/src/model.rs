@@ -90,12 +90,12 @@ pub struct Tls {
     pub redirects: bool,
 }
 
-/// Requests of one path of a site, and what becomes of them.
+/// A route: requests of one path of a site, and their settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The requests that it matches. The place of the site's own route is the name of the site.
     pub key: Placed<RouteKey>,
-    /// Its settings, what it inherits included.
+    /// Its settings, including the inherited ones.
     pub settings: Settings,
     /// Its settings for requests that meet conditions; `None` without blocks `when`.
     pub variants: Option<Box<Variants>>,

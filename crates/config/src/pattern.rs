@@ -6,7 +6,7 @@ use std::fmt;
 use crate::method::Methods;
 use crate::model::RouteKey;
 
-/// The paths that a route matches, compared after normalising: segments, and what may follow them.
+/// The paths that a route matches, compared after normalising: segments, and their end.
 ///
 /// The path `/` has one segment, which is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -163,7 +163,7 @@ slots! {
     Socket: Socket,
 }
 
-/// A table of settings: its struct, and what is the same for each of its keys.
+/// A table of settings: its struct, and the common code for each of its keys.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident { $($(#[$key_doc:meta])* $key:ident: $type:ty,)+ }) => {
         $(#[$doc])*

@@ -140,7 +140,7 @@ impl Reader<'_> {
             .push(Diagnostic::error(code, span, message, label));
     }
 
-    /// Adds a change of the text to the last error, for which it is certain what was meant.
+    /// Adds a change of the text to the last error, if the intention is certain.
     fn repair(&mut self, span: Span, text: impl Into<String>) {
         let text = text.into();
         if let Some(last) = self.diagnostics.last_mut() {

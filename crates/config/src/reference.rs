@@ -2,7 +2,7 @@
 
 use crate::keys::{KEYS, Key, Kind, Scope, Since};
 
-/// The tables of the page, in its order: the heading, and what stands above the keys.
+/// The tables of the page, in its order: the heading, and the text above the keys.
 const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::Top,

@@ -1,4 +1,4 @@
-//! Settings of a route: its action, who may send requests, and what is changed in messages.
+//! Settings of a route: its action, the allowed clients and methods, and the changes of messages.
 //!
 //! Each value has the place where it is written, which may be that of an enclosing route, of the site or of
 //! `defaults`. Inherited values are shared.
@@ -12,7 +12,7 @@ use crate::model::Placed;
 use crate::network::Network;
 use crate::template::Template;
 
-/// The settings of a route, what it inherits included. `None` and empty lists are the defaults.
+/// The settings of a route, including the inherited ones. `None` and empty lists are the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The action. Its place is the value of `to`, `redirect` or `respond`.
@@ -59,7 +59,7 @@ pub enum Action {
     Respond(Arc<Respond>),
 }
 
-/// An upstream, and what of a request is changed for it.
+/// An upstream, and the changes of a request for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// Its URL, which has no path. The place is that of `to`, or of the server in `upstream`.

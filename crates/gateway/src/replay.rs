@@ -54,7 +54,7 @@ impl Replay {
         !matches!(self, Replay::Gone)
     }
 
-    /// A copy of what has to be sent again. It stays here, for further attempts.
+    /// A copy of the content to send again. It stays here, for further attempts.
     pub(crate) fn sent(&self) -> Option<Buffer> {
         match self {
             Replay::Kept(kept, _) if !kept.is_empty() => {

@@ -1,4 +1,4 @@
-//! Routes: what answers the requests of a path, and the rules for them.
+//! Routes: the action for the requests of a path, and the rules for them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) enum Action {
     Endpoint(EndpointMaker),
 }
 
-/// An upstream, and what of a request is changed for it.
+/// An upstream, and the changes of a request for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
     /// Routes to the same URL share it.

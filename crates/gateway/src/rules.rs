@@ -104,7 +104,7 @@ impl Rules {
         (self.allow.as_deref(), &self.deny)
     }
 
-    /// Whether it asks who the client is, and does so otherwise than these rules.
+    /// Whether the rules depend on the client, and differ in that from these rules.
     pub(crate) fn has_other_access_rules_than(&self, rules: Option<&Rules>) -> bool {
         let is_same = |rules: &Rules| rules.access() == self.access();
         self.has_access_rules() && !rules.is_some_and(is_same)

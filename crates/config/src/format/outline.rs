@@ -16,7 +16,7 @@ pub(super) struct Outline<'a> {
     pub(super) end: Lines<'a>,
 }
 
-/// A header and what is below it, until the next header.
+/// A header and the lines below it, until the next header.
 pub(super) struct Section<'a> {
     /// The keys of its header; none is the top of the file.
     pub(super) path: Vec<&'a str>,

@@ -32,7 +32,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// The lines of a value with what is before and behind it. Comments that have no place within it come before.
+    /// The lines of a value with the text before and behind it. Comments that have no place within it come before.
     pub(super) fn write(
         self,
         before: &str,

@@ -35,7 +35,7 @@ pub(super) enum Own<T> {
 }
 
 impl<T: Clone> Own<T> {
-    /// Replaces what was inherited.
+    /// Replaces the inherited value.
     pub(super) fn apply(&self, inherited: &mut Option<T>) {
         match self {
             Own::Inherited => {}
@@ -98,14 +98,14 @@ pub(super) struct Block {
 /// An action.
 #[derive(Debug, Clone)]
 pub(super) enum OwnAction {
-    /// It is wrong, so what lies below it has none.
+    /// It is wrong, so the levels below it have none.
     Wrong,
     To(OwnTarget),
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
 }
 
-/// The upstream of a `to`, with what `upstream` says of it.
+/// The upstream of a `to`, with its settings in `upstream`.
 #[derive(Debug, Clone)]
 pub(super) struct OwnTarget {
     pub(super) url: Placed<String>,

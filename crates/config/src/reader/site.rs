@@ -1,4 +1,4 @@
-//! Sites: their hosts, TLS, and routes with what they inherit.
+//! Sites: their hosts, TLS, and routes with inherited settings.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -62,7 +62,7 @@ pub(super) async fn switch_protocols(
 struct Directions {
     up: Flow,
     down: Flow,
-    /// The upstream takes what the client sends.
+    /// The upstream takes the client's bytes.
     is_taken: bool,
     /// Bytes from the client after the upstream's end are discarded.
     ///
