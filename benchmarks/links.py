@@ -36,8 +36,8 @@ VERSIONS = ["1.1", "2", "3"]
 CLIENTS = ["blitz load", "curl", "h2load"]
 UNKNOWN = "-"
 
-# What `blitz load` may take of the time of the fastest other client, without loss: a client that waits for what others
-# do not wait for would show in every comparison of versions.
+# The largest ratio of the times of `blitz load` and the fastest other client, without loss: a client with waits of its
+# own would distort every comparison of versions.
 SLOWER_MAX = 1.05
 
 # EX_TEMPFAIL of sysexits(3): the result is void.

@@ -1,6 +1,6 @@
-//! A client and a server of HTTP/3, whose streams are delivered in pieces and in any order. What one sends, the other
-//! accepts and understands, with resets, refusals and a drain between. Then the client's streams are mutated: the
-//! server does not panic, holds little memory, and sends nothing that an honest client does not accept.
+//! A client and a server of HTTP/3, whose streams are delivered in pieces and in any order. Each end accepts and
+//! understands the other's messages, with resets, refusals and a drain between. Then the client's streams are mutated:
+//! the server does not panic, holds little memory, and sends nothing that an honest client does not accept.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,7 +120,7 @@ struct Message {
     has_ended: bool,
 }
 
-/// What one end sends on a stream and is not delivered.
+/// Bytes that one end has sent on a stream and that are not delivered.
 #[derive(Default)]
 struct Outgoing {
     bytes: Vec<u8>,

@@ -218,7 +218,7 @@ class Peer:
         self.pings = 0
         self.sent_bytes = self.received_bytes = 0
         self.path_responses = self.retired = 0
-        # What is to be sent, and what is in flight: the time and the payload of each packet.
+        # Packets to send, and packets in flight: the time and the payload of each.
         self.queue = []
         self.queued = 0
         self.flight = {}
@@ -475,7 +475,7 @@ class Peer:
                 raise ConnectionEnded(TRANSPORT_CODES.get(code, code), quic._close_event.reason_phrase)
             if time.monotonic() > end:
                 raise TimeoutError("the handshake is not completed")
-        # What is queued now acknowledges the handshake.
+        # These datagrams acknowledge the handshake.
         for datagram, _ in quic.datagrams_to_send(time.monotonic()):
             self.send_datagram(datagram)
         space = quic._spaces[Epoch.ONE_RTT]

@@ -41,7 +41,7 @@ RELOAD_SECONDS = 1.5
 # The server.
 
 async def serve(path, driver):
-    # What was started is stopped then.
+    # SIGTERM cancels this task, which then stops the server.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
     # The summary is a line of this level.
     os.environ["UNDER_LOG"] = "info"

@@ -5,6 +5,7 @@
 
 mod calls;
 mod circles;
+mod comments;
 mod document_sizes;
 mod documents;
 mod edges;
@@ -104,6 +105,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         safety::check(source, &mut findings);
         module_layout::check(source, &mut findings);
         imports::check(source, &mut exceptions, &mut findings);
+        comments::check(source, &mut findings);
         versions::check(source, &mut exceptions, &mut findings);
     }
     circles::check(&sources, &mut exceptions, &mut findings);

@@ -154,8 +154,8 @@ fn change(setting: &Setting) -> Change {
 }
 
 impl Tuned {
-    /// The settings that another program has changed since, perhaps another benchmark that has ended. What was measured
-    /// afterwards had other values than the report says.
+    /// The settings that another program has changed since, perhaps another benchmark that has ended. Later
+    /// measurements had other values than the report says.
     pub(crate) fn changed_by_others(&self) -> Vec<String> {
         let change = |(setting, expected): &(Setting, String)| {
             let now = setting.value_now().filter(|now| now != expected)?;

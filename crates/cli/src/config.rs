@@ -45,7 +45,7 @@ pub(crate) fn chosen(file: Option<&Path>) -> PathBuf {
     file.map_or_else(usual, Path::to_owned)
 }
 
-/// A file and what it means.
+/// A file and its configuration.
 pub(crate) struct ConfigFile {
     document: Document,
     diagnostics: Vec<Diagnostic>,
@@ -82,7 +82,7 @@ impl ConfigFile {
     }
 
     fn add(&mut self, diagnostics: Vec<Diagnostic>) {
-        // What an unreadable file would define is missing in others.
+        // Definitions of an unreadable file are missing in others.
         if !diagnostics.is_empty() {
             self.diagnostics = diagnostics;
         }
@@ -202,7 +202,7 @@ impl ConfigFile {
         (errors, self.diagnostics.len() - errors)
     }
 
-    /// What is wrong with it as a whole, if it must not be used.
+    /// The problem of the file as a whole, if it must not be used.
     pub(crate) fn problem(&self) -> Option<String> {
         let (errors, _) = self.counts();
         let plural = if errors == 1 { "error" } else { "errors" };

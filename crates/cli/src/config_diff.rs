@@ -1,4 +1,4 @@
-//! `blitz config diff`: what a reload would change in a running process.
+//! `blitz config diff`: the changes that a reload would make in a running process.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -25,10 +25,10 @@ const FOLDER_MODE: u32 = 0o700;
 /// `--control`: without a socket.
 pub(crate) const OFF: &str = "off";
 
-/// What a reload has changed, or why it changed nothing.
+/// The changes of a reload, or the reason for which it changed nothing.
 pub(crate) type Outcome = Result<String, String>;
 
-/// Those who wait for the next reload.
+/// The requests that wait for the next reload.
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<Vec<Sender<Outcome>>>);
 
@@ -157,7 +157,7 @@ async fn config(State(in_use): State<Arc<InUse>>, headers: Headers) -> Response 
 
 type Pairs = Query<Vec<(String, String)>>;
 
-/// What a reload would change; nothing if that is nothing. `file` is another file than that of the process.
+/// The changes of a reload; empty if there are none. `file` is another file than that of the process.
 async fn config_diff(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Response {
     let in_use = Arc::clone(&in_use);
     let file = pairs.into_iter().find(|(name, _)| name == "file");
@@ -169,7 +169,7 @@ async fn config_diff(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> R
     }
 }
 
-/// What the configuration makes of a request: `method`, `url`, `header`, `from`, or `routes`; `format` may be `json`.
+/// Explains a request: `method`, `url`, `header`, `from`, or `routes`; `format` may be `json`.
 async fn explain(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Response {
     let in_use = Arc::clone(&in_use);
     let explained = blocking(move || in_use.explain(&Question::of_pairs(pairs)?)).await;

@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an answer to a question may take, which changes nothing.
+/// The longest wait for the response to a question, which changes nothing.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a process has answered.
+/// The response of a process.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content: String,
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
 /// Sends a request to the socket that is chosen, or to the first of the usual ones that a process listens at.
 ///
 /// # Errors
-/// There is no process, or no answer in time: the problem with its remedy.
+/// There is no process, or no response in time: the problem with its remedy.
 pub(crate) fn ask(
     chosen: Option<&Path>,
     method: &str,

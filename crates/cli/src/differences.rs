@@ -1,4 +1,4 @@
-//! What a reload changes, as `blitz reload` and `blitz config diff` print it.
+//! The changes of a reload, as `blitz reload` and `blitz config diff` print them.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub(crate) struct Applied {
     pub(crate) trusted_proxies: Vec<TrustedProxy>,
 }
 
-/// What the second file would change after the first one; nothing if that is nothing.
+/// The changes from the first file to the second; empty if there are none.
 pub(crate) fn text(
     before: &ConfigFile,
     after: ConfigFile,

@@ -138,7 +138,7 @@ fn variants(file: &ConfigFile, route: &Route) -> String {
     text
 }
 
-/// What stands above all sites.
+/// The part above all sites.
 fn top(file: &ConfigFile) -> String {
     let configuration = &file.configuration;
     let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
@@ -167,7 +167,7 @@ fn top(file: &ConfigFile) -> String {
     text
 }
 
-/// What a site has beside its routes.
+/// The settings of a site, without its routes.
 fn head(file: &ConfigFile, site: &Site) -> String {
     let mut text = format!(
         "[site.\"{}\"]  # {}\n",

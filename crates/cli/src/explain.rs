@@ -108,7 +108,7 @@ fn text(arguments: &ExplainArguments) -> Result<String, String> {
     answer(&file, &file.trusted_proxies, &question)
 }
 
-/// What a file makes of a request, behind these proxies.
+/// The explanation of a request to the sites of a file, behind these proxies.
 ///
 /// # Errors
 /// The request is invalid, or no site has the host.

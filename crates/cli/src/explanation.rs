@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 const LABEL: usize = 9;
 const VALUE: usize = 36;
 
-/// What a line is about: its label, and its key in JSON.
+/// The subject of a line: its label, and its key in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
     Site,

@@ -1,4 +1,4 @@
-//! The configuration that a process uses, for those who ask at its control socket.
+//! The configuration that a process uses, for requests at its control socket.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl InUse {
         (text, format!("\"{:016x}\"", hasher.finish()))
     }
 
-    /// What a reload of the file, or of another one, would change; nothing if that is nothing.
+    /// The changes of a reload with the file, or with another one; empty if there are none.
     ///
     /// # Errors
     /// The file cannot be read or has mistakes.
@@ -77,7 +77,7 @@ impl InUse {
         ))
     }
 
-    /// What the configuration makes of a request.
+    /// The explanation of a request.
     ///
     /// # Errors
     /// The question is invalid, or no site has the host.

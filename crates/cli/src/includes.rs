@@ -8,7 +8,7 @@ use blitz_config::{Diagnostic, Document, Environment, Placed};
 use crate::config;
 use crate::file_pattern::{Listing, is_pattern, watched};
 
-/// What was found beside the texts.
+/// The results of reading included files, apart from their texts.
 #[derive(Default)]
 pub(crate) struct Included {
     /// Files and folders that cannot be read, and patterns without a file.

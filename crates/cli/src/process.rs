@@ -49,7 +49,7 @@ pub(crate) fn watches(process: &Process) -> bool {
     value(&process.server.watch) == Some(&true)
 }
 
-/// A listener with what the settings say of HTTP/3.
+/// A listener with the settings of HTTP/3.
 pub(crate) fn listener(process: &Process, listener: ListenerConfig) -> ListenerConfig {
     let server = &process.server;
     let max_age = value(&server.alt_svc_max_age);
@@ -63,7 +63,7 @@ pub(crate) fn listener(process: &Process, listener: ListenerConfig) -> ListenerC
     }
 }
 
-/// The gateway's options with what the settings say of them.
+/// The gateway's options with the settings of the file and the flags.
 pub(crate) fn apply(process: &Process, options: &mut Options) {
     let server = &process.server;
     set(&mut options.drain_timeout, &server.drain_timeout, limit);

@@ -68,12 +68,12 @@ fn ask(chosen: Option<&Path>, timeout: Duration) -> Outcome {
 pub(crate) struct ReloadedFile {
     path: PathBuf,
     settings: ReloadSettings,
-    /// What others may ask for.
+    /// The configuration in use, which the control socket shows.
     in_use: Arc<InUse>,
     watch: Option<Watch>,
 }
 
-/// What flags say of the sites and listeners of a file.
+/// The flags that apply to the sites and listeners of a file.
 pub(crate) struct ReloadSettings {
     pub(crate) request_trailers: bool,
     pub(crate) tls: TlsArguments,

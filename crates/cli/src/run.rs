@@ -159,7 +159,7 @@ fn show_config(arguments: &RunArguments) -> ExitCode {
     }
 }
 
-/// What a file can say of the flags.
+/// The flags that have a key in the file.
 pub(crate) fn file_settings<'a>(
     arguments: &'a RunArguments,
     targets: &'a [Target],
@@ -270,7 +270,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     ended.map_err(|error| end_failure(&error))
 }
 
-/// The file of `--config`, or the usual one if there is no flag for what it says.
+/// The file of `--config`, or the usual one if no flag has a key in it.
 fn path_of_file(arguments: &RunArguments) -> Option<PathBuf> {
     let has_flags = !has_default_listeners(arguments)
         || !arguments.to.is_empty()
@@ -326,7 +326,7 @@ pub(crate) fn check(arguments: &RunArguments) -> Result<(), String> {
     })
 }
 
-/// Logs what is probably not meant.
+/// Logs settings that are probably not intended.
 fn warn(arguments: &RunArguments) {
     let warnings = with_listeners(arguments, |listeners| {
         conflicts::warnings(&arguments.to, listeners)

@@ -16,7 +16,7 @@ use clap::{Args, Command};
 use crate::run::RunArguments;
 use crate::{listen, output};
 
-/// What of the flags a file can say.
+/// The flags that have a key in the file.
 pub(crate) struct FileSettings<'a> {
     pub(crate) listen: Vec<ListenerConfig>,
     pub(crate) listen_tls: Vec<Address>,

@@ -88,7 +88,7 @@ impl TlsArguments {
         Some(self.with_clients(all))
     }
 
-    /// The same certificates with what the flags say of clients.
+    /// The same certificates with the flags about clients.
     fn with_clients(&self, certificates: Certificates) -> Certificates {
         let mode = self.client_auth.unwrap_or(ClientAuthMode::Required);
         match (&self.client_ca, mode) {

@@ -1,4 +1,4 @@
-//! What the thread that waits for signals does meanwhile: reloads, and periodic work with certificates.
+//! Periodic work of the thread that waits for signals: reloads, and checks of certificates.
 
 use blitz_gateway::Reloading;
 use blitz_host::service_manager;

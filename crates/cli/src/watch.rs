@@ -19,7 +19,7 @@ pub(crate) struct Watch {
     last: (Vec<Stamp>, Instant),
 }
 
-/// What tells a file from its next version.
+/// The stamp of a file, by which its next version is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stamp {
     Missing,

@@ -1,4 +1,4 @@
-//! Conditions of a variant: what a request must have for a block `when` to apply.
+//! Conditions of a variant: the properties that a request needs for a block `when` to apply.
 
 use crate::method::Methods;
 use crate::network::Network;
@@ -22,7 +22,7 @@ pub struct Conditions {
     pub websocket: Option<bool>,
 }
 
-/// What a field, a query parameter or a cookie must be. Of several with one name, one must match.
+/// A condition on a field, a query parameter or a cookie. If the name occurs several times, one value must match.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Match {
     /// Whether the opposite is demanded: then a request without any matches too.

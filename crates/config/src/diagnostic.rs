@@ -12,7 +12,7 @@ use crate::model::Span;
 pub enum Severity {
     /// The configuration is not used.
     Error,
-    /// The configuration is used, and probably not what was meant.
+    /// The configuration is used, and probably not the intended one.
     Warning,
 }
 
@@ -29,7 +29,7 @@ pub struct Diagnostic {
     pub message: String,
     /// The repair.
     pub label: String,
-    /// The same as changes of the text, if it is certain what was meant.
+    /// The same as changes of the text, if the intention is certain.
     pub edits: Vec<Edit>,
 }
 
@@ -38,7 +38,7 @@ pub struct Diagnostic {
 pub struct Edit {
     /// The part that is replaced, in bytes.
     pub span: Span,
-    /// What stands there instead.
+    /// The replacement.
     pub text: String,
 }
 

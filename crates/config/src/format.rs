@@ -40,7 +40,7 @@ pub fn format(document: &Document, environment: &Environment) -> Result<String, 
     }
 }
 
-/// What the reader says of a file with errors of syntax.
+/// The errors of the reader for a file with errors of syntax.
 fn mistakes(
     document: &Document,
     environment: &Environment,

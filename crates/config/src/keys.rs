@@ -41,7 +41,7 @@ pub enum Scope {
     Listener,
 }
 
-/// What a value may be.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `true` or `false`.
@@ -108,7 +108,7 @@ pub enum Kind {
     Names,
     /// Blocks with conditions.
     Blocks,
-    /// What values must be, by names.
+    /// Conditions on values, by names.
     Matches,
     /// A network, or a list of networks, with `!` for all others.
     Clients,
@@ -132,11 +132,11 @@ pub struct Key {
     pub scope: Scope,
     /// Its name.
     pub name: &'static str,
-    /// What it may be.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What applies without it, if that can be said in a few words.
+    /// The default, if it can be stated in a few words.
     pub default: &'static str,
-    /// What it means, in a line.
+    /// The description, in one line.
     pub text: &'static str,
     /// Whether this version has it.
     pub since: Since,

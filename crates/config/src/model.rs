@@ -1,4 +1,4 @@
-//! What a file says, with the place of each value.
+//! The model of a configuration file, with the place of each value.
 
 use std::fmt;
 use std::ops::Range;
@@ -79,7 +79,7 @@ pub struct Site {
     pub limits: MessageLimits,
     /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
-    /// What its keys say of responses that are not of a route.
+    /// The settings for responses that belong to no route.
     pub unrouted: Unrouted,
 }
 
@@ -92,12 +92,12 @@ pub struct Tls {
     pub redirects: bool,
 }
 
-/// Requests of one path of a site, and what becomes of them.
+/// A route: requests of one path of a site, and their settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The requests that it matches. The place of the site's own route is the name of the site.
     pub key: Placed<RouteKey>,
-    /// Its settings, what it inherits included.
+    /// Its settings, including the inherited ones.
     pub settings: Settings,
     /// Its settings for requests that meet conditions; `None` without blocks `when`.
     pub variants: Option<Box<Variants>>,

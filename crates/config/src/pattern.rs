@@ -6,14 +6,14 @@ use std::fmt;
 use crate::method::Methods;
 use crate::model::RouteKey;
 
-/// The paths that a route matches, compared after normalising: segments, and what may follow them.
+/// The paths that a route matches, compared after normalising: segments, and their end.
 ///
 /// The path `/` has one segment, which is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     /// The first segments of each path.
     pub segments: Box<[Segment]>,
-    /// What follows them.
+    /// The end of each path, after these segments.
     pub end: PathEnd,
 }
 
@@ -26,7 +26,7 @@ pub enum Segment {
     Parameter(Box<str>),
 }
 
-/// What follows the segments of a pattern.
+/// The end of a pattern: the paths that are allowed after its segments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PathEnd {
     /// Nothing: `=/a`.
@@ -211,7 +211,7 @@ impl PathPattern {
     }
 }
 
-/// What decides between two patterns at a segment, the first one first.
+/// The rank of a pattern at one segment. Patterns are ordered by their ranks, segment by segment.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Rank<'a> {
     Text(&'a str),
@@ -243,7 +243,7 @@ impl Segment {
 }
 
 impl PathEnd {
-    /// What both allow behind the same segments.
+    /// The paths that both allow after the same segments.
     fn intersection(&self, other: &PathEnd) -> Option<PathEnd> {
         match (self, other) {
             (PathEnd::Subtree, end) | (end, PathEnd::Subtree) => Some(end.clone()),

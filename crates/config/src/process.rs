@@ -163,7 +163,7 @@ slots! {
     Socket: Socket,
 }
 
-/// A table of settings: its struct, and what is the same for each of its keys.
+/// A table of settings: its struct, and the common code for each of its keys.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident { $($(#[$key_doc:meta])* $key:ident: $type:ty,)+ }) => {
         $(#[$doc])*
@@ -216,7 +216,7 @@ table! {
         alt_svc_max_age: Duration,
         /// How long running requests may take when the process or a listener stops.
         drain_timeout: TimeLimit,
-        /// What identifies this proxy in `CDN-Loop` (RFC 8586).
+        /// The name of this proxy in `CDN-Loop` (RFC 8586).
         id: String,
         /// Whether forwarded messages get `Via` (RFC 9110, section 7.6.3).
         via: bool,

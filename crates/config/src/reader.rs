@@ -48,7 +48,7 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
         tables.push(included::moved(table.into_inner(), start));
     }
     let configuration = match flow {
-        // What follows may be read otherwise than it was meant.
+        // After a break the rest of the file may not mean what was intended.
         ControlFlow::Break(()) => Configuration::default(),
         ControlFlow::Continue(()) => reader.top(&tables),
     };
@@ -142,7 +142,7 @@ impl Reader<'_> {
             .push(Diagnostic::error(code, span, message, label));
     }
 
-    /// Adds a change of the text to the last error, for which it is certain what was meant.
+    /// Adds a change of the text to the last error, if the intention is certain.
     fn repair(&mut self, span: Span, text: impl Into<String>) {
         let text = text.into();
         if let Some(last) = self.diagnostics.last_mut() {

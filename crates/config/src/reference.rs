@@ -2,7 +2,7 @@
 
 use crate::keys::{KEYS, Key, Kind, Scope, Since};
 
-/// The tables of the page, in its order: the heading, and what stands above the keys.
+/// The tables of the page, in its order: the heading, and the text above the keys.
 const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::Top,
@@ -121,7 +121,7 @@ fn row(key: &Key) -> String {
     format!("|{}|\n", cells.join("|"))
 }
 
-/// What the value of a key may be.
+/// The allowed values of a key, for the table.
 fn value(kind: Kind) -> String {
     let text = match kind {
         Kind::Boolean => "`true` or `false`",

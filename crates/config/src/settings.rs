@@ -1,7 +1,7 @@
-//! Settings of a route: its action, who may send requests, and what is changed in messages.
+//! Settings of a route: its action, the allowed clients and methods, and the changes of messages.
 //!
 //! Each value has the place where it is written, which may be that of an enclosing route, of the site or of
-//! `defaults`. What many routes inherit is shared.
+//! `defaults`. Inherited values are shared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::network::Network;
 use crate::template::Template;
 use crate::upgrade::Upgrades;
 
-/// The settings of a route, what it inherits included. `None` and empty lists are the defaults.
+/// The settings of a route, including the inherited ones. `None` and empty lists are the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What answers. Its place is the value of `to`, `redirect` or `respond`.
+    /// The action. Its place is the value of `to`, `redirect` or `respond`.
     pub action: Placed<Action>,
     /// The only clients that are served; others get 403.
     pub allow: Option<Arc<Placed<Vec<Network>>>>,
@@ -51,7 +51,7 @@ pub struct Unrouted {
     pub errors: Arc<[Arc<ErrorPage>]>,
 }
 
-/// What answers a request.
+/// The action of a route: it answers a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// `to`: an upstream.
@@ -62,7 +62,7 @@ pub enum Action {
     Respond(Arc<Respond>),
 }
 
-/// An upstream, and what of a request is changed for it.
+/// An upstream, and the changes of a request for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// Its URL, which has no path. The place is that of `to`, or of the server in `upstream`.
@@ -197,7 +197,7 @@ pub struct FieldRule {
     pub change: Placed<FieldChange>,
 }
 
-/// What becomes of a field. A value with a placeholder that has no value is removed.
+/// A change of a field. If a placeholder of the new value has no value, the field is removed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FieldChange {
     /// These lines replace those that there are.

@@ -1,6 +1,6 @@
-//! What a misspelt or foreign word probably means.
+//! Suggestions for misspelt words and for words of other servers.
 
-/// Words of other servers in lower case, and what to write instead.
+/// Words of other servers in lower case, with their replacements.
 const FOREIGN: &[(&str, &str, &str)] = &[
     ("body_limit", "other servers", "write `body_max`"),
     (
@@ -226,7 +226,7 @@ const FOREIGN_PLACEHOLDERS: &[(&str, &str)] = &[
     ("proto", "{scheme}"),
 ];
 
-/// Variables of nginx, and what to write instead. None begins with another one before it.
+/// Variables of nginx, with their replacements. None begins with another one before it.
 const FOREIGN_VARIABLES: &[(&str, &str)] = &[
     ("$request_uri", "write {path}; the query is kept"),
     ("$uri", "write {path}"),
@@ -246,14 +246,14 @@ const FOREIGN_VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The server whose word this is, and what to write instead.
+/// The server whose word this is, and the replacement.
 pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
     let word = word.to_ascii_lowercase();
     let found = FOREIGN.iter().find(|(foreign, ..)| *foreign == word);
     found.map(|(_, server, label)| (*server, *label))
 }
 
-/// What to write instead of a placeholder of another server.
+/// The replacement for a placeholder of another server.
 pub(crate) fn foreign_placeholder(name: &str) -> Option<&'static str> {
     let found = FOREIGN_PLACEHOLDERS
         .iter()
@@ -261,7 +261,7 @@ pub(crate) fn foreign_placeholder(name: &str) -> Option<&'static str> {
     found.map(|(_, ours)| *ours)
 }
 
-/// A variable of another server in a text, and what to write instead.
+/// A variable of another server in a text, and its replacement.
 pub(crate) fn foreign_variable(text: &str) -> Option<(&'static str, &'static str)> {
     let found = FOREIGN_VARIABLES
         .iter()

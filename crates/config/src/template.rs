@@ -27,8 +27,8 @@ pub struct PlainText(Box<str>);
 pub enum Placeholder {
     /// The path as received.
     Path,
-    /// What of the path follows its first `segments`, each with the slash before it, and then `bytes`, which are those
-    /// of `/img` for the route `/img*`. Empty, or it begins with a slash unless `bytes` is above 0.
+    /// The rest of the path after its first `segments`, each with the slash before it, and `bytes`, which are those of
+    /// `/img` for the route `/img*`. Empty, or it begins with a slash unless `bytes` is above 0.
     Rest {
         /// The number of segments.
         segments: usize,
@@ -91,7 +91,7 @@ impl PlainText {
         (!text.contains(['\r', '\n', '\0'])).then(|| PlainText(text.into()))
     }
 
-    /// What follows the first bytes. `None` if that is nothing.
+    /// The text after the first `start` bytes. `None` if it is empty.
     pub(crate) fn behind(&self, start: usize) -> Option<PlainText> {
         let text = self.0.get(start..).filter(|text| !text.is_empty());
         text.map(|text| PlainText(text.into()))

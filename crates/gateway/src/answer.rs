@@ -9,7 +9,7 @@ use blitz_site::{LoadedFile, apply};
 
 use crate::rules::{Edits, Facts, redirect_target, text_of};
 
-/// What is answered.
+/// A response that a route composes itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Another URL.

@@ -26,7 +26,7 @@ use shared::{Demands, Shared};
 /// Reads a file that a configuration names. An error is a problem and its remedy.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<LoadedFile, (String, String)> + 'a;
 
-/// The sites of a configuration. What cannot be used is added to the diagnostics.
+/// The sites of a configuration. Each setting that cannot be used adds a diagnostic.
 pub fn compile(
     configuration: &Configuration,
     read_file: &mut ReadFile<'_>,

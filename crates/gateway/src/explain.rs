@@ -14,7 +14,7 @@ use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
 use crate::variants::Subject;
 
-/// What a request meets.
+/// The explanation of a request: its site, its routes and its outcome.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     /// The site of its host.
@@ -25,13 +25,13 @@ pub struct Explanation<'a> {
     pub variant: Option<&'a Route>,
     /// The number of the combination of blocks `when` that apply ([`blitz_config::combination`]): 0 if none does.
     pub combination: usize,
-    /// What becomes of it.
+    /// The outcome of the request.
     pub outcome: Outcome,
     /// The other path as which servers may read that of a request that is rejected for it, if that is known.
     pub reading: Option<String>,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The gateway refuses it, or redirects it to HTTPS.

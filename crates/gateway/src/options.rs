@@ -43,8 +43,8 @@ pub struct Options {
     /// Adds `Via` to requests and responses (RFC 9110, section 7.6.3); no, because many upstreams
     /// compress nothing for proxies.
     pub via: bool,
-    /// What identifies this gateway in `CDN-Loop`, by which it finds requests that it has forwarded to
-    /// itself (RFC 8586); random. Gateways that share a name take each other's requests for their own.
+    /// The name of this gateway in `CDN-Loop`, by which it finds requests that it has forwarded to itself
+    /// (RFC 8586); random. Gateways that share a name take each other's requests for their own.
     pub loop_id: Option<LoopId>,
     /// Sends the client's certificate to upstreams in `Client-Cert` and `Client-Cert-Chain`
     /// (RFC 9440); no. The client's own fields of these names are removed in any case.

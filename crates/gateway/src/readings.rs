@@ -17,10 +17,10 @@ pub(crate) fn is_ambiguous(path: &str) -> bool {
         || path.contains(|char| char == ';' || !is_of_keys(char))
 }
 
-/// What servers may make of a path, or `None` if that is too much. They differ in what they do, and in which order: decode
-/// escapes, also twice, remove tabs and line breaks, take a decoded `?`, `#` or NUL for the end, drop the parameters of segments, take a backslash for
-/// a slash and several slashes for one, drop dots and spaces at the end of a segment, take what begins with two slashes
-/// for a reference with a host, and ignore a slash at the end.
+/// The paths as which servers may read a path, or `None` if there are too many. Servers differ in the changes, and
+/// in their order: decode escapes, also twice; remove tabs and line breaks; end the path at a decoded `?`, `#` or NUL;
+/// drop the parameters of segments; read a backslash as a slash and several slashes as one; drop dots and spaces at the
+/// end of a segment; read two slashes at the beginning as a reference with a host; ignore a slash at the end.
 pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
     const CHANGES: [fn(&str) -> String; 10] = [
         without_parameters,
@@ -69,7 +69,7 @@ pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
     Some(different)
 }
 
-/// Without dot segments (RFC 3986, section 5.2.4), of which `%2e` may be some. What leads above the root leads to it.
+/// Without dot segments (RFC 3986, section 5.2.4), also those with `%2e`. A path that leads above the root leads to it.
 fn without_dots(reading: &str, may_be_escapes: bool) -> String {
     let mut kept = Vec::new();
     let mut ends_with_dots = false;

@@ -1,4 +1,4 @@
-//! What a request knows about its failures to connect.
+//! The state of a request between its attempts to connect.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ impl Reconnecting {
     }
 }
 
-/// Whether the upstream may just be restarting. What is wrong with TLS otherwise stays wrong.
+/// Whether the upstream may just be restarting. Other errors of TLS are permanent.
 fn is_transient(error: &ClientError) -> bool {
     matches!(
         error,

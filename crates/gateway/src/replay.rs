@@ -4,7 +4,7 @@ use blitz_http::{BodyLength, Buffer, Capabilities, RequestHead};
 
 /// A copy of the content sent so far, as long as it is small enough to be sent again.
 pub(crate) enum Replay {
-    /// Nothing was sent. What will be sent is not kept.
+    /// Nothing was sent. Later content is not kept.
     Unsent,
     /// Something was sent that is not kept.
     Gone,
@@ -54,7 +54,7 @@ impl Replay {
         !matches!(self, Replay::Gone)
     }
 
-    /// A copy of what has to be sent again. It stays here, for further attempts.
+    /// A copy of the content to send again. It stays here, for further attempts.
     pub(crate) fn sent(&self) -> Option<Buffer> {
         match self {
             Replay::Kept(kept, _) if !kept.is_empty() => {

@@ -34,7 +34,7 @@ pub(crate) struct Request<'a> {
     pub(crate) rules: Option<&'a Rules>,
     /// For routes with a path of their own.
     pub(crate) rewriting: Option<Box<Rewriting<'a>>>,
-    /// What connections to the upstream begin with, if that tells the client.
+    /// The header at the beginning of connections to the upstream, if it names the client.
     proxy_header: Option<Box<ProxyHeader>>,
     /// Changes of the fields of the final response.
     pub(crate) edits: Cow<'a, [Edit]>,

@@ -16,7 +16,7 @@ use crate::upgrade::Upgrade;
 use crate::upload::Upload;
 use crate::websocket::{InvalidKey, WebSocket};
 
-/// What a request is beyond a request of HTTP.
+/// The kind of a request, if it uses a protocol within HTTP.
 pub(crate) enum RequestKind {
     Plain,
     /// A call of gRPC or gRPC-Web.

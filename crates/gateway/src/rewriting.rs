@@ -1,5 +1,5 @@
-//! What routes with the key `path` change besides the path: an upstream that knows only its own paths names them in
-//! `Location` and in cookies, where clients need theirs, and `X-Forwarded-Prefix` tells it what is missing.
+//! Changes for routes with the key `path` beside the path itself. An upstream that knows only its own paths names them
+//! in `Location` and in cookies, where clients need theirs; `X-Forwarded-Prefix` tells it the missing prefix.
 
 use blitz_config::{Part, Placeholder, Template};
 use blitz_http::path::may_be_dot_segment;
@@ -12,7 +12,7 @@ use crate::trusted::TrustedProxies;
 
 const PREFIX_FIELD: &str = "x-forwarded-prefix";
 
-/// What an upstream's paths begin with in place of the client's, if `path` is a text followed by `{rest}`.
+/// The prefix of an upstream's paths in place of the client's, if `path` is a text followed by `{rest}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UpstreamPrefix {
     /// Empty, or it begins with a slash.
@@ -44,7 +44,7 @@ impl UpstreamPrefix {
         })
     }
 
-    /// What follows it in a path that lies below it.
+    /// The rest of a path that lies below the prefix.
     fn rest<'p>(&self, path: &'p str) -> Option<&'p str> {
         let rest = path.strip_prefix(&*self.text)?;
         let ends_within_segment = self.bytes > 0 && !self.text.is_empty();
@@ -55,7 +55,7 @@ impl UpstreamPrefix {
 /// How the paths of an upstream are those of the client of a request.
 pub(crate) struct Rewriting<'a> {
     prefix: &'a UpstreamPrefix,
-    /// What the client's paths begin with in place of it.
+    /// The prefix of the client's paths in place of it.
     client_prefix: String,
     client_scheme: Scheme,
     /// Empty if the client named no host.
@@ -107,7 +107,7 @@ impl<'a> Rewriting<'a> {
         fields.append(PREFIX_FIELD, prefix);
     }
 
-    /// Rewrites `Location` and the paths of cookies. What lies elsewhere stays.
+    /// Rewrites `Location` and the paths of cookies. URLs and paths elsewhere stay.
     #[cold]
     pub(crate) fn edit_response(&self, fields: &mut Fields) {
         let location = fields.get_str(Name::Location);

@@ -1,4 +1,4 @@
-//! Routes: what answers the requests of a path, and the rules for them.
+//! Routes: the action for the requests of a path, and the rules for them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::variants::Variants;
 pub struct Route {
     /// Its paths as written, for people: `/api`, `GET /a`, `other paths`.
     pub name: Box<str>,
-    /// What answers, as written: set where the values of variables must not be shown.
+    /// The action as written: set where the values of variables must not be shown.
     pub written: Option<Box<str>>,
     pub(crate) action: Action,
     /// `None` demands and changes nothing. Routes with the same rules share them.
     pub(crate) rules: Option<Arc<Rules>>,
-    /// What it is for requests that meet conditions.
+    /// The variants for requests that meet conditions.
     pub(crate) variants: Option<Box<Variants>>,
 }
 
-/// What answers.
+/// The action of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Forward(Forward),
@@ -38,7 +38,7 @@ pub(crate) enum Action {
     Endpoint(EndpointMaker),
 }
 
-/// An upstream, and what of a request is changed for it.
+/// An upstream, and the changes of a request for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
     /// Routes to the same URL share it.
@@ -49,9 +49,9 @@ pub(crate) struct Forward {
     pub(crate) request_trailers: bool,
     /// How long connecting may take; `None` is that of the gateway.
     pub(crate) connect_timeout: Option<Duration>,
-    /// What the upstream receives in place of the path.
+    /// The path that the upstream receives.
     pub(crate) path: ForwardedPath,
-    /// What it receives as the host; `None` is the client's.
+    /// The host that the upstream receives; `None` is the client's.
     pub(crate) host: Option<Box<str>>,
     /// How much content of a request is received before the upstream is connected to; `None` lets it flow.
     pub(crate) buffer: Option<RequestBuffer>,
@@ -98,7 +98,7 @@ pub(crate) enum ForwardedPath {
     /// With placeholders.
     Template {
         template: Template,
-        /// What it begins with, if responses are rewritten.
+        /// The prefix of the upstream's paths, if responses are rewritten.
         prefix: Option<UpstreamPrefix>,
     },
 }
@@ -287,7 +287,7 @@ impl Route {
         })
     }
 
-    /// What answers, for people.
+    /// The action, for people.
     #[must_use]
     pub fn destination(&self) -> String {
         if let Some(written) = &self.written {

@@ -39,7 +39,7 @@ impl PartialEq for Routes {
 pub enum RouteConflict {
     /// They match the same requests, so that the second one would never get any.
     Same {
-        /// What both match.
+        /// The prefix that both match.
         prefix: Prefix,
         /// The upstream of the first one.
         first: String,

@@ -1,4 +1,4 @@
-//! What a route demands of requests, and what it changes in messages.
+//! The rules of a route: its demands on requests, and its changes of messages.
 
 mod fields;
 mod template;
@@ -94,17 +94,17 @@ impl Rules {
         }
     }
 
-    /// Whether it asks who the client is.
+    /// Whether the rules depend on the client.
     pub(crate) fn has_access_rules(&self) -> bool {
         self.allow.is_some() || !self.deny.is_empty()
     }
 
-    /// Whom it admits and refuses.
+    /// The clients that are served, if others get 403, and the clients that get 403.
     pub(crate) fn access(&self) -> (Option<&[Network]>, &[Network]) {
         (self.allow.as_deref(), &self.deny)
     }
 
-    /// Whether it asks who the client is, and does so otherwise than these rules.
+    /// Whether the rules depend on the client, and differ in that from these rules.
     pub(crate) fn has_other_access_rules_than(&self, rules: Option<&Rules>) -> bool {
         let is_same = |rules: &Rules| rules.access() == self.access();
         self.has_access_rules() && !rules.is_some_and(is_same)

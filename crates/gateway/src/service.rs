@@ -18,7 +18,7 @@ pub(crate) struct GatewayService<E> {
     pub(crate) upstreams: RefCell<UpstreamSet>,
     pub(crate) options: Arc<Options>,
     pub(crate) observers: Arc<Observers>,
-    /// What identifies this gateway in `CDN-Loop`, the same on all cores.
+    /// The name of this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
     /// The apps of routes that this core has used.
     pub(crate) endpoints: RefCell<Vec<(EndpointMaker, Rc<dyn Endpoint>)>>,

@@ -1,4 +1,4 @@
-//! What differs between the sites of two configurations.
+//! The differences between the sites of two configurations.
 
 use std::collections::HashMap;
 

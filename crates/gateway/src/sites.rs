@@ -38,10 +38,10 @@ pub struct Site {
 
 impl Site {
     /// Has an app answer the requests of this key, with the rules of the innermost route that encloses it; without one
-    /// with those for paths without a route. In a route with the same key it replaces what answers.
+    /// with those for paths without a route. In a route with the same key it replaces the action.
     ///
     /// # Errors
-    /// A route that the app does not inherit from matches some of its requests, and asks who the client is.
+    /// A route that the app does not inherit from matches some of its requests, and depends on the client.
     pub fn serve(&mut self, key: RouteKey, app: EndpointMaker) -> Result<(), AccessGap> {
         let enclosing = self.routes.iter().filter(|(outer, _)| outer.encloses(&key));
         let innermost = enclosing.min_by(|(a, _), (b, _)| a.cmp_rank(b));
@@ -117,7 +117,7 @@ pub struct SiteRoutes {
     /// Its routes.
     pub routes: Routes,
     pub(crate) rules: Option<Arc<Rules>>,
-    /// Those that ask who the client is, each once.
+    /// The rules that depend on the client, each once.
     pub(crate) access_rules: Box<[Arc<Rules>]>,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
@@ -144,13 +144,13 @@ impl SiteRoutes {
         self.name.as_deref()
     }
 
-    /// Whether a route asks who the client is.
+    /// Whether a route depends on the client.
     #[inline]
     pub(crate) fn has_access_rules(&self) -> bool {
         !self.access_rules.is_empty()
     }
 
-    /// Checks who asks, and how.
+    /// Checks the client and the readings of the path.
     ///
     /// # Errors
     /// The rules of the route refuse the request, or those of another route that an origin may take the path for:
@@ -207,7 +207,7 @@ impl SiteRoutes {
         })
     }
 
-    /// What a server may read in place of the path, of which the rules refuse the client: empty if that is not known.
+    /// Another reading of the path by a server, for which the rules refuse the client: empty if it is unknown.
     pub(crate) fn refused_reading(
         &self,
         route: &Route,
@@ -343,7 +343,7 @@ impl Sites {
     }
 }
 
-/// The rules that ask who the client is, in the order of the routes. Of those that ask the same there is one.
+/// The rules that depend on the client, in the order of the routes. Of those with the same condition there is one.
 fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
     let (mut known, mut demands) = (HashSet::new(), HashSet::new());
     let routes = routes.iter().flat_map(|(_, route)| route.with_variants());

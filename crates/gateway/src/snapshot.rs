@@ -1,4 +1,4 @@
-//! What a configuration says, built aside and handed to all cores: a request keeps the snapshot that it began with.
+//! A compiled configuration, built aside and handed to all cores: a request keeps the snapshot that it began with.
 //!
 //! A snapshot has no state of a core. A route holds the number of its upstream, and each core finds the state of that
 //! upstream by its identity when a request needs it first.
@@ -29,7 +29,7 @@ pub(crate) struct Snapshot {
     upstreams: Vec<UpstreamConfig>,
     /// The position of each upstream.
     numbers: HashMap<Identity, usize>,
-    /// What differs from the one that it replaces.
+    /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
     id: u64,

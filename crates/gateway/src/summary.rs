@@ -1,4 +1,4 @@
-//! A log line about what went wrong since the last one.
+//! A log line about the failures since the last one.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -5,13 +5,13 @@ use blitz_site::Failure;
 
 /// Changes content and trailers of one message on the way.
 pub(crate) trait Translate {
-    /// What is sent for a piece of content, which may end anywhere.
+    /// The bytes to send for a piece of content, which may end anywhere.
     fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64>;
 
-    /// What is sent after all content. May take the trailers.
+    /// The bytes to send after all content. May take the trailers.
     fn end(&mut self, trailers: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, NotBase64>;
 
-    /// What ends a message early in a way that its receiver understands, if that is possible.
+    /// The bytes that end a message early in a form that its receiver understands, if there is one.
     fn fail(&mut self, failure: Failure) -> Option<Chunk>;
 }
 

@@ -38,7 +38,7 @@ impl Upload {
         }
     }
 
-    /// Declared length of what goes to the upstream.
+    /// Declared length of the content for the upstream.
     pub(crate) fn length(&self) -> BodyLength {
         self.flow.length()
     }

@@ -37,7 +37,7 @@ pub(crate) struct Block {
     websocket: Option<bool>,
 }
 
-/// What the values with a name must be.
+/// A condition on the values with a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
     name: Box<str>,

@@ -21,7 +21,7 @@ pub(crate) struct WebSocket {
     key: Option<WebSocketKey>,
 }
 
-/// The client's `Sec-WebSocket-Key` is invalid, so that it has no answer.
+/// The client's `Sec-WebSocket-Key` is invalid, so that no `Sec-WebSocket-Accept` belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InvalidKey;
 
@@ -46,7 +46,7 @@ impl WebSocket {
         if self.client == UpgradeForm::ExtendedConnect {
             head.set_protocol(None);
             head.method = Method::Get;
-            // RFC 8441, section 5: the field is not used, and it would have no answer.
+            // RFC 8441, section 5: the field is not used, and no field would belong to it in the response.
             head.fields.remove(Name::SecWebSocketKey);
         }
     }
@@ -87,7 +87,7 @@ impl WebSocket {
     }
 
     /// Whether a response that opens a tunnel opens the one that was requested. The gateway checks
-    /// the answer to its own key, since the client does not see it.
+    /// the response to its own key, since the client does not see it.
     pub(crate) fn is_granted(&self, head: &ResponseHead) -> bool {
         if head.status != Status::SWITCHING_PROTOCOLS {
             return head.status.is_success();
@@ -98,7 +98,7 @@ impl WebSocket {
             .is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
         let mut accepts = head.fields.get_all(Name::SecWebSocketAccept);
         let is_proved = match (self.client, &self.key) {
-            // The client checks the answer to its own key.
+            // The client checks the response to its own key.
             (UpgradeForm::UpgradeField, _) => true,
             (UpgradeForm::ExtendedConnect, Some(key)) => {
                 accepts.next() == Some(key.accept().as_bytes()) && accepts.next().is_none()
@@ -108,7 +108,7 @@ impl WebSocket {
         is_websocket && protocols.next().is_none() && is_proved
     }
 
-    /// Makes the upstream's head the answer to an `Upgrade`. For clients of extended CONNECT the
+    /// Makes the upstream's head the response to an `Upgrade`. For clients of extended CONNECT the
     /// responder translates it.
     pub(crate) fn grant(&self, head: &mut ResponseHead) {
         head.fields.append(Name::Upgrade, "websocket");

@@ -332,7 +332,7 @@ pub fn unusable_reason(certificate: &Certificate, now: SystemTime) -> Option<Str
     (!is_usable).then(|| validity_message(certificate, &problem))
 }
 
-/// What an administrator has to know of the validity of a certificate, if it has to be replaced.
+/// The warning for the administrator if the validity of a certificate requires a replacement.
 pub fn validity_warning(certificate: &Certificate, now: SystemTime) -> Option<String> {
     let problem = certificate.validity_problem(now)?;
     Some(validity_message(certificate, &problem))

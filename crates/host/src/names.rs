@@ -70,7 +70,7 @@ pub struct ResolvedName {
     looks_up_soon: AtomicBool,
 }
 
-/// What has become of a name until a moment.
+/// The state of a name at a moment: how many look-ups have begun, and how often the addresses have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameState {
     begun: u32,

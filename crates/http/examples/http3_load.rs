@@ -13,7 +13,7 @@
 //! | `--once` | one request, whose content is printed |
 //!
 //! Connections use TLS_AES_128_GCM_SHA256 and X25519, each its own socket. Prints the requests, the failures and
-//! percentiles of the latency, or the same as an object with `--json`. Whoever measures the server reads its CPU time.
+//! percentiles of the latency, or the same as an object with `--json`. The caller reads the server's CPU time.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

@@ -89,7 +89,7 @@ struct Endpoint {
     in_use: InUse,
     /// The connections to the same address for requests with large heads, once there was one.
     for_large_heads: OnceCell<Upstream>,
-    /// What each connection begins with; with it the connections are those of one client.
+    /// The header at the beginning of each connection; with it the connections are those of one client.
     header: Option<ProxyHeader>,
     /// Connections in use of all clients, where connections are those of one client.
     of_all_clients: Rc<ClientsInUse>,

@@ -1,7 +1,7 @@
 //! The PROXY protocol, versions 1 and 2: the header in front of a connection with which a proxy tells the addresses of its
 //! client ([specification](https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt)).
 //!
-//! [`Receiver`] reads a header, [`encode`] writes one. Who may send a header is the caller's decision.
+//! [`Receiver`] reads a header, [`encode`] writes one. The caller decides which peers may send a header.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,9 +13,9 @@ const LINE_BYTES_MAX: usize = 107;
 /// certificates. They are skipped as they arrive, so a header never needs this much memory.
 pub const BINARY_BYTES_MAX: usize = 16 * 1024;
 
-/// What a header of version 1 begins with.
+/// The first bytes of a header of version 1.
 const LINE_START: &[u8] = b"PROXY ";
-/// What a header of version 2 begins with (section 2.2).
+/// The first bytes of a header of version 2 (section 2.2).
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, command, family, and the length of the rest.
 const FIXED_BYTES: usize = 16;

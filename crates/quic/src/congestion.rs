@@ -1,8 +1,7 @@
 //! Congestion control (CUBIC), which does not hold back a close.
 //!
-//! The state machine sends a close like anything else while it has bytes to send, and takes no acknowledgements once it
-//! is closed. A window that is used up would therefore hold the close back until the connection is forgotten, and the
-//! peer would learn nothing of the error.
+//! The state machine holds a close back until the congestion window has room for it, and processes no acknowledgements
+//! once it is closed. With a window that is used up, the peer would therefore never receive the close.
 
 use std::any::Any;
 use std::cell::Cell;

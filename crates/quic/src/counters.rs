@@ -73,7 +73,7 @@ counters! {
     moves_refused,
     /// Datagrams that were ignored because they were longer than QUIC permits.
     too_long,
-    /// Replies that were not sent because too much waited.
+    /// Replies that were not sent because too many bytes waited for the kernel.
     unanswered,
     /// Datagrams for connections of other cores.
     misdelivered,

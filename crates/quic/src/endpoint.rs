@@ -100,7 +100,7 @@ pub(crate) struct Shared<P: Protocol> {
     /// By their handles.
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
     pub(crate) open: Cell<usize>,
-    /// Connections that have something to do, or to be acknowledged.
+    /// Connections with work in progress, or with unacknowledged bytes.
     pub(crate) active: Cell<usize>,
     /// Bytes that connections may have sent without acknowledgement, beside the free bytes of each.
     pub(crate) reserved: Cell<u64>,
@@ -312,7 +312,7 @@ impl<P: Protocol> Shared<P> {
         self.connections.borrow().get(handle).cloned().flatten()
     }
 
-    /// Has a connection driven soon.
+    /// Lists a connection to be driven soon.
     pub(crate) fn list(&self, connection: &Connection<P>) {
         if !connection.is_listed.replace(true) {
             self.listed.borrow_mut().push_back(connection.handle.0);

@@ -1,4 +1,4 @@
-//! Secrets that the endpoints of all cores have in common.
+//! Secrets that the endpoints of all cores share.
 
 use std::error::Error;
 use std::fmt;
@@ -34,7 +34,7 @@ impl Keys {
     /// New secrets from the operating system's randomness.
     ///
     /// # Errors
-    /// There is none.
+    /// The system provides no random bytes.
     pub fn new() -> Result<Keys, KeysError> {
         let mut secret = [0; 32];
         SystemRandom::new()
@@ -43,14 +43,14 @@ impl Keys {
         Ok(Keys::from_secret(&secret))
     }
 
-    /// As [`Keys::new`], where everything follows from `secret`, so that a simulation can be repeated.
+    /// As [`Keys::new`], but derived from `secret`, so that a simulation can be repeated.
     #[cfg(feature = "simulation")]
     #[must_use]
     pub fn repeatable(secret: &[u8; 32]) -> Keys {
         Keys::from_secret(secret)
     }
 
-    /// Everything follows from one secret.
+    /// Derives all keys from one secret.
     pub(crate) fn from_secret(secret: &[u8; 32]) -> Keys {
         let secret = hmac::Key::new(HMAC_SHA256, secret);
         let steering = derive(&secret, b"connection IDs", 0);

@@ -13,7 +13,7 @@ pub(crate) use datagrams::{
     DATAGRAM_BUFFER_BYTES, DATAGRAM_BUFFERS, DATAGRAM_HEAD_BYTES, DatagramBuffer, DatagramBuffers,
 };
 pub use growable::Buffer;
-pub(crate) use growable::free_unused;
+pub(crate) use growable::free_unused_buffers;
 pub use pool::FAIR_SHARE_MAX;
 pub(crate) use pool::{BUFFER_BYTES, LARGE_BYTES, Pool, RATION_BYTES};
 pub use slice::Slice;

@@ -3,22 +3,22 @@
 mod admission;
 mod blocking;
 mod pool_future;
+mod run;
 mod task_id;
 mod tasks;
 mod waker;
 
 use std::future::{Future, poll_fn};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use crate::core;
-use tasks::run;
 
-pub use admission::{consume_admission, consume_resume, poll_admission};
 pub use blocking::blocking;
-pub(crate) use pool_future::free_unused;
+pub(crate) use pool_future::free_unused_blocks;
 pub use pool_future::{PoolFuture, PooledFuture};
+pub(crate) use run::{main_waker, run_ready};
 pub(crate) use task_id::TaskId;
-pub(crate) use tasks::{Tasks, main_waker, run_ready};
+pub(crate) use tasks::Tasks;
 
 /// Starts a task on the calling core.
 ///
@@ -42,7 +42,7 @@ pub fn spawn_now<F: Future<Output = ()> + 'static>(make: impl FnOnce() -> F) -> 
     let future = PoolFuture::with(make);
     core::with(|core| {
         let id = core.tasks.borrow_mut().insert_running(core.slot);
-        run(core, id, future).then_some(TaskKey(id))
+        run::run(core, id, future).then_some(TaskKey(id))
     })
 }
 
@@ -71,4 +71,43 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+/// Ready if the running task may start one more request that it will have to wait for. If not, the task
+/// is held back: it runs again when the budget allows it, in the order in which tasks were held back. It
+/// may also be woken and run earlier.
+///
+/// # Panics
+/// If the thread runs no reactor, or if `cx` is not that of the task itself.
+#[inline]
+pub fn poll_admission(cx: &Context<'_>) -> Poll<()> {
+    core::with(|core| {
+        let begin = core
+            .tasks
+            .borrow_mut()
+            .poll_admission(TaskId::of(cx.waker()));
+        if begin.is_pending() {
+            core.resources.counters.held_back.add(1);
+        }
+        begin
+    })
+}
+
+/// Takes one request from the budget, after [`poll_admission`] was ready.
+///
+/// # Panics
+/// If the thread runs no reactor.
+#[inline]
+pub fn consume_admission() {
+    core::with(|core| core.tasks.borrow_mut().admission.consume());
+}
+
+/// Counts a resumed socket whose request has to wait. After 16 of them in a turn, parked sockets that
+/// receive are held back until the next turn, in order.
+///
+/// # Panics
+/// If the thread runs no reactor.
+#[inline]
+pub fn consume_resume() {
+    core::with(|core| core.sockets().table.consume_resume());
 }

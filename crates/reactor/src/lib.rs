@@ -37,7 +37,10 @@ mod driver;
 mod executor;
 mod load;
 mod mailbox;
+mod memory;
+mod messages;
 mod per_core;
+mod resources;
 mod signal;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -66,9 +69,9 @@ pub use executor::{
     PoolFuture, PooledFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission,
     spawn, spawn_now, yield_now,
 };
+pub use memory::{charge, discharge, fair_share, is_memory_scarce};
 pub use per_core::{
-    Config, Cores, Pinning, block_on, charge, core_index, counters, discharge, fair_share,
-    is_memory_scarce, sockets_limit, sockets_open, start,
+    Config, Cores, Pinning, block_on, core_index, counters, sockets_limit, sockets_open, start,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{

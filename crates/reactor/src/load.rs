@@ -125,7 +125,7 @@ impl Published {
         if reserved.is_err() {
             return Err(given);
         }
-        match mailbox.post(Message::Take(Box::new(given))) {
+        match mailbox.post_by_event(Message::Take(Box::new(given))) {
             Err(Message::Take(given)) => Err(*given),
             _ => Ok(()),
         }
@@ -254,7 +254,7 @@ impl Load {
     #[cold]
     pub(crate) fn give_back(&self, given: Given) {
         if let Some(giver) = self.mailbox(given.giver) {
-            let _ = giver.post(Message::Take(Box::new(given)));
+            let _ = giver.post_by_event(Message::Take(Box::new(given)));
         }
     }
 

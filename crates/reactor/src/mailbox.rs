@@ -117,27 +117,51 @@ impl Mailbox {
         &self.notifier
     }
 
-    /// Queues a message and notifies the core.
+    /// Queues a message and wakes the core by its eventfd: for callers that have borrowed the driver of their core.
+    /// Others use [`post`](crate::messages::post).
     ///
     /// # Errors
     /// The message, if the queue is full.
-    pub(crate) fn post(&self, message: Message) -> Result<(), Message> {
-        self.messages.push(message)?;
-        self.notify();
+    pub(crate) fn post_by_event(&self, message: Message) -> Result<(), Message> {
+        let wake = self.push(message)?;
+        if wake == Wake::Needed {
+            self.notifier.notify_by_event();
+        }
         Ok(())
     }
 
-    /// Queues a batch of this size for a socket of the core; false if that has ended, or too many wait.
-    pub(crate) fn forward(&self, bytes: usize, make: impl FnOnce() -> Forwarded) -> bool {
+    /// Queues a message. The caller wakes the core if that is needed.
+    ///
+    /// # Errors
+    /// The message, if the queue is full.
+    pub(crate) fn push(&self, message: Message) -> Result<Wake, Message> {
+        self.messages.push(message)?;
+        Ok(self.note_message())
+    }
+
+    /// Queues a batch of this size for a socket of the core; `None` if that has ended, or too many wait. The caller
+    /// wakes the core if that is needed.
+    pub(crate) fn push_train(
+        &self,
+        bytes: usize,
+        make: impl FnOnce() -> Forwarded,
+    ) -> Option<Wake> {
         let before = self.trains_bytes.fetch_add(bytes, Ordering::AcqRel);
         let has_room = self.is_open() && before + bytes <= TRAINS_BYTES_MAX;
         let trains = self.trains.get_or_init(|| ArrayQueue::new(TRAINS_MAX));
         let is_queued = has_room && !trains.is_full() && trains.push(make()).is_ok();
-        match is_queued {
-            true => self.notify(),
-            false => _ = self.trains_bytes.fetch_sub(bytes, Ordering::AcqRel),
+        if !is_queued {
+            self.trains_bytes.fetch_sub(bytes, Ordering::AcqRel);
+            return None;
         }
-        is_queued
+        Some(self.note_message())
+    }
+
+    /// Notes that a wake was lost because the queue was full: the core wakes all its tasks. The caller wakes the core
+    /// if that is needed.
+    pub(crate) fn note_lost_wake(&self) -> Wake {
+        self.overflowed.store(true, Ordering::Release);
+        self.note_message()
     }
 
     /// The batches that other cores have forwarded, at most as many as the queue holds.
@@ -163,12 +187,28 @@ impl Mailbox {
         (0..MESSAGES_MAX).map_while(|_| self.messages.pop())
     }
 
-    fn notify(&self) {
-        if self.notified.swap(true, Ordering::AcqRel) {
-            return;
+    /// Notes that there is something to read.
+    fn note_message(&self) -> Wake {
+        match self.notified.swap(true, Ordering::AcqRel) {
+            true => Wake::UnderWay,
+            false => Wake::Needed,
         }
-        self.notifier.notify();
     }
+}
+
+/// Whether a core has to be woken for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Wake {
+    /// The core waits, perhaps.
+    Needed,
+    /// It was woken for an earlier message, and has not read its mailbox since.
+    UnderWay,
+}
+
+/// The mailbox of the core with this index, if one has ever been claimed.
+pub(crate) fn of_core(slot: u16) -> Option<&'static Arc<Mailbox>> {
+    MAILBOXES[usize::from(slot)].get()
 }
 
 /// Wakes the core of `ring` by its eventfd, after a message to the ring has failed.
@@ -176,16 +216,5 @@ pub(crate) fn notify_by_event(ring: RingHandle) {
     let claimed = MAILBOXES.iter().map_while(OnceLock::get);
     for mailbox in claimed.filter(|mailbox| mailbox.notifier.has_ring(ring)) {
         mailbox.notifier.notify_by_event();
-    }
-}
-
-/// Wakes a task of another core.
-pub(crate) fn post_wake(core: u16, id: TaskId) {
-    let Some(mailbox) = MAILBOXES[usize::from(core)].get() else {
-        return;
-    };
-    if mailbox.post(Message::Wake(id)).is_err() {
-        mailbox.overflowed.store(true, Ordering::Release);
-        mailbox.notify();
     }
 }

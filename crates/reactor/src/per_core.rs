@@ -11,6 +11,7 @@ use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
 use crate::load::Group;
 use crate::mailbox::{Mailbox, Message};
+use crate::messages::post;
 use crate::signal;
 use crate::socket::Lingering;
 
@@ -238,7 +239,7 @@ impl Cores {
             let job = Arc::clone(&job);
             let mut message = Message::Run(Box::new(move || job(index)));
             // A core empties a full mailbox within a turn, unless it has ended.
-            while let Err(back) = mailbox.post(message) {
+            while let Err(back) = post(mailbox, message) {
                 if !mailbox.is_open() {
                     break;
                 }
@@ -295,7 +296,7 @@ pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> 
 
 /// The index of the calling core among those that were started together.
 pub fn core_index() -> usize {
-    core::with(|core| core.index)
+    core::with(|core| core.resources.index)
 }
 
 /// The counters of the calling core.
@@ -303,30 +304,14 @@ pub fn counters() -> Counters {
     core::with(Core::read_counters)
 }
 
-/// The most bytes that one stream should hold, given the core's free receive memory (rule 4). Code that
-/// forwards content checks this limit before it takes more.
-pub fn fair_share() -> usize {
-    core::with(|core| core.pool.fair_share())
-}
-
-/// Whether less than half of the core's receive memory is available.
-pub fn is_memory_scarce() -> bool {
-    core::with(|core| core.pool.is_scarce())
-}
-
-/// Counts bytes against the calling core's memory limit, as if they had been received.
-pub fn charge(bytes: usize) {
-    core::with(|core| core.pool.charge(bytes));
-}
-
-/// Takes back a [`charge`]. Does nothing on a thread whose reactor has ended.
-pub fn discharge(bytes: usize) {
-    core::try_with(|core| core.pool.discharge(bytes));
-}
-
 /// Whether the calling core is at its limit of sockets, or was recently (rule 20), and that limit.
 pub fn sockets_limit() -> (bool, usize) {
-    core::with(|core| (core.sockets().table.is_evicting(), core.sockets_max))
+    core::with(|core| {
+        (
+            core.sockets().table.is_evicting(),
+            core.resources.sockets_max,
+        )
+    })
 }
 
 /// The number of open sockets of the calling core.

@@ -27,7 +27,7 @@ use crate::core::{Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
 use crate::driver::sim::{Network, Shared, Sim};
-use crate::executor;
+use crate::executor::main_waker;
 use crate::load::Group;
 use crate::socket::Address;
 
@@ -132,7 +132,7 @@ impl World {
         let core = Core::open_with(settings, |_, mailbox| {
             Ok(Driver::Sim(Box::new(Sim::new(&self.network, mailbox))))
         })?;
-        let waker = executor::main_waker(&core);
+        let waker = main_waker(&core);
         cores.push(Stepped {
             running: Some(Running {
                 core: Box::new(core),

@@ -2,6 +2,8 @@
 
 mod address;
 mod commands;
+mod connect;
+mod datagram_commands;
 mod datagram_table;
 mod datagrams;
 mod entry;
@@ -10,16 +12,19 @@ mod eviction;
 mod key;
 mod lingering;
 mod listener;
+mod listeners;
 mod outgoing;
+mod ownership;
 mod shortage;
 mod slab;
+mod sockets;
 mod table;
+mod train;
 mod waiting_connects;
 mod zone;
 
 use std::future::poll_fn;
 use std::io;
-use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -27,65 +32,22 @@ use std::time::{Duration, Instant};
 
 use crate::buffer::{Chunk, Slice};
 use crate::core;
-use crate::driver;
-use crate::timer::timeout;
 
 pub use address::Address;
-pub(crate) use datagrams::Forwarded;
-pub use datagrams::{DatagramGroup, DatagramSocket, Datagrams, Ecn, Train};
-pub(crate) use entry::{Action, Parking};
+pub use datagrams::{DatagramGroup, DatagramSocket};
+pub(crate) use entry::Action;
 pub(crate) use key::SocketKey;
 pub use lingering::Lingering;
 pub use listener::{Listener, Reservation};
-pub(crate) use table::{SocketTable, Sockets};
+pub(crate) use ownership::Parking;
+pub use ownership::{Cause, Parked, Resume, Socket};
+pub(crate) use sockets::Sockets;
+pub(crate) use table::SocketTable;
+pub(crate) use train::Forwarded;
+pub use train::{Datagrams, Ecn, Train};
 pub use zone::{NoInterface, parse_zoned};
 
-/// One stream socket of this core. Dropping it cancels pending operations and closes immediately,
-/// without sending the queue; [`Socket::finish`] closes gracefully.
-#[derive(Debug)]
-pub struct Socket {
-    key: SocketKey,
-    local: PhantomData<Rc<()>>,
-}
-
 impl Socket {
-    fn new(key: SocketKey) -> Socket {
-        Socket {
-            key,
-            local: PhantomData,
-        }
-    }
-
-    /// Connects to `address`. Dropping the future cancels the attempt.
-    ///
-    /// At the limit of sockets, those that have been idle longest are evicted (rule 20). While no
-    /// descriptor is left, the connection waits for one.
-    ///
-    /// # Errors
-    /// The error of `socket(2)` or `connect(2)`.
-    pub async fn connect(address: &Address) -> io::Result<Socket> {
-        let socket = waiting_connects::open(address).await?;
-        socket.connected().await
-    }
-
-    /// As [`Socket::connect`], within this time. The wait for a descriptor may take as long again: it says
-    /// nothing about the address, so it takes no time from the attempt.
-    ///
-    /// # Errors
-    /// Also `TimedOut`, or EMFILE if there was no descriptor in this time ([`LocalShortage`](crate::LocalShortage)).
-    pub async fn connect_within(address: &Address, within: Duration) -> io::Result<Socket> {
-        let Ok(opened) = timeout(within, waiting_connects::open(address)).await else {
-            return Err(driver::out_of_descriptors());
-        };
-        let connected = timeout(within, opened?.connected()).await;
-        connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    }
-
-    async fn connected(self) -> io::Result<Socket> {
-        poll_fn(|cx| core::with(|core| core.sockets().poll_connected(self.key, cx))).await?;
-        Ok(self)
-    }
-
     /// The peer's address; `None` on a unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
         core::with(|core| core.sockets().peer(self.key))
@@ -266,29 +228,6 @@ impl Drop for Socket {
         core::try_with(|core| core.sockets().close(self.key));
     }
 }
-
-/// The handler of a parked socket.
-pub trait Resume {
-    /// Called on the socket's core with the tag that was passed to [`Socket::park`].
-    fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause);
-}
-
-/// Why a parked socket is resumed.
-#[derive(Debug)]
-pub enum Cause {
-    /// The next received bytes.
-    Received(Slice),
-    /// [`Socket::recv`] will return FIN or an error.
-    Ended,
-    /// The deadline has passed.
-    Expired,
-    /// The core needs the socket's descriptor: the handler closes it (rule 20).
-    Evicted,
-}
-
-/// The key of a parked socket. Dropping the key does not affect the socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Parked(SocketKey);
 
 impl Parked {
     /// Takes the socket back, if it is still parked and not readable.

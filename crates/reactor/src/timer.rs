@@ -17,7 +17,7 @@ pub(crate) use wheel::{TimerKey, TimerTarget, Wheel};
 
 /// The time of this turn of the loop. It does not move while a task runs.
 pub fn now() -> Instant {
-    core::with(|core| core.clock.now())
+    core::with(|core| core.resources.clock.now())
 }
 
 /// The time at this moment, read from the driver's clock: for measurements within a turn.
@@ -68,9 +68,10 @@ impl Timer {
         self.at = at;
         if let Some(key) = self.key {
             core::with(|core| {
-                core.wheel
+                core.resources
+                    .wheel
                     .borrow_mut()
-                    .reset(key, core.clock.tick_after(at))
+                    .reset(key, core.resources.clock.tick_after(at))
             });
         }
     }
@@ -87,14 +88,14 @@ impl Future for Timer {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let at = self.at;
         core::with(|core| {
-            if core.clock.now() >= at {
+            if core.resources.clock.now() >= at {
                 return Poll::Ready(());
             }
-            let mut wheel = core.wheel.borrow_mut();
+            let mut wheel = core.resources.wheel.borrow_mut();
             let target = TimerTarget::Task(cx.waker().clone());
             match self.key {
                 Some(key) if wheel.retarget(key, &target) => {}
-                _ => self.key = Some(wheel.insert(core.clock.tick_after(at), target)),
+                _ => self.key = Some(wheel.insert(core.resources.clock.tick_after(at), target)),
             }
             Poll::Pending
         })
@@ -105,7 +106,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             // A core that has ended has dropped its timers.
-            core::try_with(|core| core.wheel.borrow_mut().cancel(key));
+            core::try_with(|core| core.resources.wheel.borrow_mut().cancel(key));
         }
     }
 }
@@ -123,7 +124,7 @@ impl Future for PreciseTimer {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let at = self.at;
         core::with(|core| {
-            if core.clock.now() >= at {
+            if core.resources.clock.now() >= at {
                 return Poll::Ready(());
             }
             let mut alarms = core.alarms.borrow_mut();

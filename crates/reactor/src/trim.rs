@@ -6,9 +6,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::buffer::{self, Pool};
-use crate::driver::{self, Driver};
-use crate::executor;
+use crate::buffer::{Pool, free_unused_buffers};
+use crate::driver::{Driver, trim_heap};
+use crate::executor::free_unused_blocks;
 
 /// A burst of [`Held::parts`] has at least this many at a time.
 const PARTS_MIN: usize = 512;
@@ -57,9 +57,9 @@ impl Trim {
             return false;
         }
         pool.give_back_memory();
-        buffer::free_unused();
-        executor::free_unused();
-        driver::trim_heap();
+        free_unused_buffers();
+        free_unused_blocks();
+        trim_heap();
         self.parts.restart(held.parts);
         self.copied.restart(held.copied);
         true

@@ -6,17 +6,17 @@ use std::time::Duration;
 use blitz_host::certificates::Certificates;
 use blitz_http::{IoChoice, Limits, Method, Status};
 
+use crate::app_data::States;
 use crate::error::{Error, Result};
 use crate::extract::Setup;
-use crate::handler::{DynHandler, Handler, erase};
-use crate::middleware::{DynMiddleware, Next};
+use crate::handler::{Handler, erase};
 use crate::outcome::{IntoOutcome, Outcome};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::IntoResponse;
 use crate::run::{self, Settings};
 use crate::service::Service;
-use crate::site::States;
+use crate::site::{DynHandler, DynMiddleware, Next};
 
 /// Default for the most bytes of content that extractors buffer.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,17 +1,18 @@
 //! Builds the site from the routes of an app.
 
+use std::sync::Arc;
+
 use blitz_http::{Method, Name, Status};
 
 use crate::app::{App, Draft};
+use crate::app_data::{AppData, RouteId, RoutePattern, States};
 use crate::error::{Error, Result};
 use crate::extract::Setup;
-use crate::handler::DynHandler;
-use crate::middleware::DynMiddleware;
 use crate::outcome::Outcome;
 use crate::problem::Problem;
 use crate::response::{IntoResponse, Response};
 use crate::router::{Pattern, RouterBuilder};
-use crate::site::{METHODS, MethodTable, Route, RouteId, Site, States};
+use crate::site::{DynHandler, DynMiddleware, METHODS, MethodTable, Route, Site};
 
 /// Methods in the order of `Allow`.
 const NAMED: [Method; 9] = [
@@ -31,6 +32,7 @@ pub(crate) fn site(app: App) -> Result<Site> {
     let mut routes = Routes {
         layers: app.layers,
         list: Vec::new(),
+        patterns: Vec::new(),
     };
     let mut builder = RouterBuilder::<PathRoutes>::default();
     // Last, because a route of its own on such a path has precedence.
@@ -45,7 +47,7 @@ pub(crate) fn site(app: App) -> Result<Site> {
             None => &mut path.any,
         };
         if let Some(other) = slot {
-            return Err(conflict(&draft, &routes.list[other.0 as usize].text));
+            return Err(conflict(&draft, routes.text(*other)));
         }
         let (method, nested_root) = (draft.method, draft.nested_root.clone());
         let id = routes.add(draft, &pattern);
@@ -66,9 +68,7 @@ pub(crate) fn site(app: App) -> Result<Site> {
     all.methods[Method::Get as usize] = Some(not_found);
     let server_wide = methods(&all, "*", &mut routes);
     let router = builder.build().map(|path| {
-        let text = path
-            .first()
-            .map(|id| routes.list[id.0 as usize].text.clone());
+        let text = path.first().map(|id| routes.text(id).to_owned());
         methods(&path, &text.unwrap_or_default(), &mut routes)
     });
     Ok(Site {
@@ -76,8 +76,11 @@ pub(crate) fn site(app: App) -> Result<Site> {
         routes: routes.list,
         not_found,
         server_wide,
-        states: app.states,
-        body_bytes_max: app.body_bytes_max,
+        data: Arc::new(AppData {
+            patterns: routes.patterns,
+            states: app.states,
+            body_bytes_max: app.body_bytes_max,
+        }),
     })
 }
 
@@ -98,33 +101,38 @@ impl PathRoutes {
 struct Routes {
     layers: Vec<DynMiddleware>,
     list: Vec<Route>,
+    patterns: Vec<RoutePattern>,
 }
 
 impl Routes {
     fn add(&mut self, draft: Draft, pattern: &Pattern) -> RouteId {
         let mut layers = self.layers.clone();
         layers.extend(draft.layers);
-        let param_names = pattern.names().to_vec();
-        self.push(Route {
+        let pattern = RoutePattern {
             text: draft.pattern,
-            param_names,
-            layers,
-            handler: draft.handler,
-        })
+            param_names: pattern.names().to_vec(),
+        };
+        let handler = draft.handler;
+        self.push(pattern, Route { layers, handler })
     }
 
     /// Adds a route that the app did not declare, with the app's own middleware only.
     fn add_implied(&mut self, text: &str, handler: DynHandler) -> RouteId {
-        let (text, layers) = (text.to_owned(), self.layers.clone());
-        self.push(Route {
-            text,
+        let pattern = RoutePattern {
+            text: text.to_owned(),
             param_names: Vec::new(),
-            layers,
-            handler,
-        })
+        };
+        let layers = self.layers.clone();
+        self.push(pattern, Route { layers, handler })
     }
 
-    fn push(&mut self, route: Route) -> RouteId {
+    /// The pattern of a route, as written.
+    fn text(&self, id: RouteId) -> &str {
+        &self.patterns[id.0 as usize].text
+    }
+
+    fn push(&mut self, pattern: RoutePattern, route: Route) -> RouteId {
+        self.patterns.push(pattern);
         self.list.push(route);
         RouteId(self.list.len() as u32 - 1)
     }

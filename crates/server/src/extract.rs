@@ -27,9 +27,9 @@ mod state;
 
 use std::future::Future;
 
+use crate::app_data::States;
 use crate::request::Request;
 use crate::response::Response;
-use crate::site::States;
 
 pub use crate::arena::Arena;
 pub use crate::body::{Body, ContentError};

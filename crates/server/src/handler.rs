@@ -6,6 +6,7 @@ use crate::extract::{FromBody, FromRequest, Setup};
 use crate::outcome::{IntoOutcome, Outcome};
 use crate::request::Request;
 use crate::response::IntoResponse;
+use crate::site::DynHandler;
 
 /// A function or closure that handles requests, with up to eight arguments.
 ///
@@ -31,9 +32,6 @@ pub trait Handler<Marker>: Send + Sync + 'static {
         Ok(())
     }
 }
-
-/// A handler without the type of its function.
-pub(crate) type DynHandler = Box<dyn Fn(Request) -> Outcome + Send + Sync>;
 
 /// Erases the type of a handler.
 pub(crate) fn erase<M>(handler: impl Handler<M>) -> DynHandler {

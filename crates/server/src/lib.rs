@@ -14,6 +14,7 @@
 //! request stays on the core that received it, so futures need not be `Send`.
 
 mod app;
+mod app_data;
 mod arena;
 mod body;
 mod build;
@@ -35,12 +36,12 @@ pub use app::App;
 pub use error::{Error, Result};
 pub use extract::Json;
 pub use handler::Handler;
-pub use middleware::Next;
 pub use outcome::{IntoOutcome, Outcome};
 pub use problem::Problem;
 pub use request::Request;
 pub use response::{IntoResponse, Response, StreamError, Writer};
 pub use service::{CoreService, Service};
+pub use site::Next;
 
 pub use blitz_host::certificates::Certificates;
 pub use blitz_http::{

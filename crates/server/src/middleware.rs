@@ -16,49 +16,12 @@
 //! # app.build().unwrap();
 //! ```
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use blitz_http::{Name, is_request_id, random_u64};
 
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::site::CoreSite;
 
-/// A middleware without the type of its function.
-pub(crate) type DynMiddleware = Arc<dyn Fn(Request, Next) -> Outcome + Send + Sync>;
-
-/// The rest of the chain: the following middleware, then the handler.
-pub struct Next {
-    core: Rc<CoreSite>,
-    /// The number of middleware functions that were called.
-    depth: usize,
-}
-
-impl Next {
-    pub(crate) fn start(core: Rc<CoreSite>) -> Next {
-        Next { core, depth: 0 }
-    }
-
-    /// Calls the next middleware, or the handler.
-    ///
-    /// The outcome can be awaited. Middleware that only changes the response should use [`Outcome::map`]
-    /// instead, so that a ready response stays ready.
-    pub fn run(self, request: Request) -> Outcome {
-        let core = Rc::clone(&self.core);
-        let route = core.site().route(request.route);
-        match route.layers().get(self.depth) {
-            Some(layer) => layer(
-                request,
-                Next {
-                    core: self.core,
-                    depth: self.depth + 1,
-                },
-            ),
-            None => route.call(request),
-        }
-    }
-}
+pub use crate::site::Next;
 
 /// Adds `X-Request-Id` to the request, unless it has a valid one, and copies it to the response.
 pub fn request_id() -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
 
+use crate::app_data::{CoreData, RouteId};
 use crate::body::Body;
 use crate::router::Params;
-use crate::site::{CoreSite, RouteId};
 
 /// A request: its head, the ranges of its parameters, and a body that may be incomplete.
 pub struct Request {
@@ -15,7 +15,7 @@ pub struct Request {
     pub(crate) route: RouteId,
     pub(crate) body: Option<Body>,
     pub(crate) peer: Rc<Peer>,
-    pub(crate) core: Rc<CoreSite>,
+    pub(crate) core: Rc<CoreData>,
 }
 
 impl Request {
@@ -56,7 +56,7 @@ impl Request {
 
     /// The pattern of the matched route; empty if none has matched.
     pub fn route(&self) -> &str {
-        self.core.site().route(self.route).text()
+        &self.core.pattern(self.route).text
     }
 
     /// A parameter of the route by name, still percent-encoded.
@@ -68,7 +68,7 @@ impl Request {
 
     /// Names and values of the route's parameters, still percent-encoded, in their order.
     pub fn params(&self) -> impl Iterator<Item = (&str, &str)> {
-        let names = self.core.site().route(self.route).param_names();
+        let names = &self.core.pattern(self.route).param_names;
         let values = (0..self.params.len()).filter_map(|at| self.params.get(self.path(), at));
         names.iter().map(|name| &**name).zip(values)
     }

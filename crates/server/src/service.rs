@@ -67,8 +67,8 @@ impl CoreService {
             received,
         } = exchange;
         let as_text = prefers_text(&head.fields);
-        let (route, params) = self.core.site().find(&head);
-        let core = Rc::clone(&self.core);
+        let (route, params) = self.core.site.find(&head);
+        let core = Rc::clone(&self.core.data);
         let request = Request {
             head,
             params,
@@ -77,7 +77,7 @@ impl CoreService {
             peer,
             core,
         };
-        match caught(|| dispatch(request)) {
+        match caught(|| dispatch(&self.core, request)) {
             Ok(Outcome::Ready(response)) => send(response, responder, as_text),
             Ok(Outcome::Later(handler)) => ResponseFuture::Awaited {
                 handler,

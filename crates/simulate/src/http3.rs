@@ -268,7 +268,7 @@ async fn judge(
     (ending, upload)
 }
 
-/// Sends content. What goes wrong shows in the response.
+/// Sends content. Errors show in the response.
 async fn upload(mut send: RequestStream<Sender, Bytes>, content: Sending) {
     let mut content = pin!(content);
     while let Some(frame) = poll_fn(|cx| content.as_mut().poll_frame(cx)).await {

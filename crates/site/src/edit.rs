@@ -7,11 +7,11 @@ use blitz_http::Fields;
 pub struct Edit {
     /// In lower case.
     pub name: Box<str>,
-    /// What becomes of it.
+    /// The change.
     pub change: FieldChange,
 }
 
-/// What becomes of a field.
+/// A change of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FieldChange {
     /// These lines replace those that there are; none remove it.

@@ -1,4 +1,4 @@
-//! Endpoints: what answers the requests of a route, or of a gateway without sites.
+//! Endpoints: code that responds to the requests of a route, or of a gateway without sites.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::responder::Responder;
 
 /// Answers requests on one core.
 pub trait Endpoint: 'static {
-    /// Takes one request. Returns what is left to do; the future is dropped when the client goes away or a deadline
+    /// Takes one request. Returns the rest of the work; the future is dropped when the client goes away or a deadline
     /// passes.
     fn call<'a>(self: Rc<Self>, exchange: Exchange<'a>) -> Option<PooledFuture<'a, ()>>;
 }

@@ -51,7 +51,7 @@ macro_rules! failures {
                 }
             }
 
-            /// What happened, in plain English.
+            /// The description of the failure, in plain English.
             #[must_use]
             pub fn detail(self) -> &'static str {
                 match self {

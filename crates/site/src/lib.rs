@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
-//! Sites: what framework and gateway have in common between a listener and what answers a request.
+//! Sites: the common part of framework and gateway, between a listener and the code that answers a request.
 //!
-//! Whatever answers a request does so through the [`Responder`], which makes the site's changes of the head and fills
-//! the [`Record`] of the request.
+//! Each response is sent through the [`Responder`], which makes the site's changes of the head and fills the [`Record`]
+//! of the request.
 
 mod counters;
 mod edit;

@@ -20,7 +20,7 @@ use crate::counters::{Counters, count};
 use crate::failure::Failure;
 use crate::rejection::Rejection;
 
-/// What is known of a request when it ends.
+/// The record of a request, complete when the request ends.
 #[derive(Clone)]
 pub struct Record<'a> {
     /// Time of the turn in which the gateway received the request.
@@ -54,7 +54,7 @@ pub struct Record<'a> {
     /// Content received from the client, of a tunnel as well. That for an app is what the app has read, and for a fixed
     /// response what came in one piece with the head; both are counted only if records are observed.
     pub request_bytes: u64,
-    /// What the client got.
+    /// The response to the client.
     pub response: ResponseRecord,
     /// Name of the details of a failure: the rule that the response violates, the reason for which TLS
     /// failed, or the received alert.
@@ -64,7 +64,7 @@ pub struct Record<'a> {
     observers: &'a Observers,
 }
 
-/// What a client got, and how that ended.
+/// The response to a client, and its end.
 #[derive(Debug, Clone)]
 pub struct ResponseRecord {
     /// Status that was sent to the client.
@@ -94,7 +94,7 @@ pub trait RouteName {
     fn upstream(&self) -> Option<String>;
 }
 
-/// What is told of the records of a gateway, on all cores.
+/// The receivers of the records of a gateway, on all cores.
 pub struct Observers {
     hook: Option<RecordHook>,
     told_client: ToldClient,
@@ -107,7 +107,7 @@ pub struct Observers {
 pub type ToldClient = Box<dyn Fn(&Fields, Option<SocketAddr>) -> Option<IpAddr> + Send + Sync>;
 
 impl Observers {
-    /// What is told of the records: the hook gets all of them. `dropped_lines` counts log lines that were dropped.
+    /// Observers whose hook receives all records. `dropped_lines` counts log lines that were dropped.
     pub fn new(
         hook: Option<RecordHook>,
         told_client: ToldClient,

@@ -15,7 +15,7 @@ use crate::error_page;
 use crate::pages::{LoadedFile, Pages, RequestPages};
 use crate::record::{Ended, ResponseRecord};
 
-/// Takes the answer to one request, as [`blitz_http::Responder`] does.
+/// Takes the response to one request, as [`blitz_http::Responder`] does.
 ///
 /// A final response gets the site's changes of fields, and its record the status and the length. The content of a
 /// complete response is recorded as sent.
@@ -128,7 +128,7 @@ impl<'a> Responder<'a> {
         Some(self.http.take()?.start(head, length))
     }
 
-    /// The same for an endpoint that reports at the end what it has sent.
+    /// The same for an endpoint that reports its sent bytes at the end.
     pub fn start_content(
         mut self,
         head: &mut ResponseHead,

@@ -1,5 +1,6 @@
 //! Shared by the tests of Blitz: an HTTP/1.1 client and an upstream on blocking sockets, which use no code of
-//! Blitz, so that they cannot have its errors; and tables of raw messages with the expected results.
+//! Blitz, so that they cannot have its errors; frames of HTTP/2 and HTTP/3 as bytes; and tables of raw messages with
+//! the expected results.
 //!
 //! The peers panic on unexpected input, and every wait is bounded.
 
@@ -7,6 +8,8 @@
 
 mod alone;
 mod client;
+pub mod h2;
+pub mod h3;
 mod log_lines;
 mod refusing;
 mod requests;

@@ -326,7 +326,7 @@ async def run_all(binary, *flags):
                          f"  RSS +{growth / (1 << 20):6.1f} MiB, {growth / opened / 1024:7.1f} KiB for each,"
                          f" {left >> 20} MiB afterwards  cpu {cost['cpu'] * 100:3.0f} %"
                          f"  p99 {cost['p99']:.2f} -> {cost['p99 during']:.2f} ms")
-            # What is not acknowledged: 64 MiB for all connections and 64 KiB for each, beside 4.8 KiB for each of their
+            # Unacknowledged bytes take 64 MiB for all connections and 64 KiB for each, beside 4.8 KiB for each of their
             # 100 requests.
             growth_max = GROWTH_MAX + (32 << 20) * (name == "no acknowledgements")
             if growth > growth_max:

@@ -66,7 +66,7 @@ impl Drop for Turn<'_> {
             .position(|place| Rc::ptr_eq(place, &self.place));
         own.and_then(|own| places.remove(own));
         drop(places);
-        // Whoever is first looks whether a request is allowed.
+        // The first in the queue tests whether a request is allowed.
         self.turns.give(1);
     }
 }

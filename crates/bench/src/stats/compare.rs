@@ -1,7 +1,7 @@
 //! Whether two systems differ, from runs in the same rounds.
 //!
-//! Everything is computed with the logarithms of the ratios of each round. What a round does to both systems
-//! cancels out, and a ratio and its inverse weigh alike.
+//! Everything is computed with the logarithms of the ratios of each round. An effect of the
+//! round on both systems cancels out, and a ratio and its inverse weigh alike.
 //!
 //! The test is the exact signed-rank test of Wilcoxon at 4.5 %. It assumes nothing about the shape of the
 //! noise, and few outliers do not deceive it. The ratio and the interval belong to it: a difference is

@@ -307,7 +307,7 @@ fn tcp_has_the_congestion_control_of_quic() {
     let Some(link) = start("delay=1ms", 1) else {
         return;
     };
-    // Whatever the machine uses, and whether namespaces may choose it or not.
+    // The default of the machine does not matter, nor whether namespaces may choose.
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     if available.unwrap_or_default().contains("cubic") {
         assert_eq!(link.link.congestion_control().unwrap(), "cubic");

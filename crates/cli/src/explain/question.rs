@@ -9,7 +9,7 @@ use crate::check::Format;
 /// The client of a question that names none.
 pub(super) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What is asked of a configuration.
+/// The request to explain, or the site whose routes are to be listed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(super) method: String,

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::https::Folder;
 use crate::{blitz, stderr, stdout};
 
-/// What bash proposes for the last of these words.
+/// The completions of bash for the last of these words.
 fn proposed(script: &str, words: &[&str]) -> Vec<String> {
     let last = words.len() - 1;
     let (word, before) = (words[last], words[last - 1]);

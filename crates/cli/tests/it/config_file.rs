@@ -407,7 +407,7 @@ fn the_usual_file_is_found() {
     );
 }
 
-/// What a command prints on both outputs, with a variable that the files use.
+/// Both outputs of a command, with a variable that the files use.
 fn blitz_with_host(host: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));
     let output = command
@@ -486,7 +486,7 @@ fn lines(text: &str, expected: &[&str]) {
     }
 }
 
-/// What is explained of a request over TLS to a trusted proxy, for a site that redirects clear text.
+/// The explanation of a request over TLS to a trusted proxy, for a site that redirects clear text.
 fn text_of_told(folder: &Folder) -> String {
     folder.certificate("t.example");
     let file = folder.file("told.toml");

@@ -251,7 +251,7 @@ fn echo(url: &str, request: &blitz_testing::Request) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What differs from the row.
+/// The differences from the row.
 fn differences(row: &Row, answer: &Answer, place: &Place) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |name: &str, is: Option<&str>, expected: &str| {

@@ -94,7 +94,7 @@ impl Place {
         self.link.server_address()
     }
 
-    /// What a program on the client's side prints.
+    /// The output of a program on the client's side.
     fn output(&self, command: &mut Command) -> String {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = self.link.spawn_client(command).unwrap();
@@ -209,7 +209,7 @@ fn tools() -> PathBuf {
     binary.ancestors().nth(2).unwrap().join("tools")
 }
 
-/// What is wrong with the times of a version and a size.
+/// Describes the disagreement about the times of a version and a size, if there is one.
 fn disagreement(place: &Place, version: &str, work: (usize, usize)) -> Option<String> {
     let programs: &[Program] = match version {
         "3" => &[Program::BlitzLoad, Program::Curl],

@@ -174,7 +174,7 @@ fn a_stall_counts_for_every_request_that_it_kept_from_being_sent() {
     let late = |times: &Value| 1.0 - share_below(times, 100.0);
     assert!((0.20..0.30).contains(&late(&times["latency"])), "{times}");
     assert!(quantile_ms(&times["latency"], 0.99) > 850.0);
-    // What was sent during the stall are two requests only.
+    // Only two requests were sent during the stall.
     assert!(late(&times["service"]) < 0.02);
 }
 

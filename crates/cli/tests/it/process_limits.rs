@@ -1,4 +1,4 @@
-//! What the process may use: open files and processors.
+//! The limits of the process: open files and processors.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -10,13 +10,13 @@ pub(super) struct Outline<'a> {
     pub(super) writer: Writer<'a>,
     /// Comments of the file as a whole, at its beginning.
     pub(super) head: Lines<'a>,
-    /// What stands before all headers, and then the tables in the canonical order.
+    /// The part before all headers, followed by the tables in the canonical order.
     pub(super) sections: Vec<Section<'a>>,
     /// Comments at the end.
     pub(super) end: Lines<'a>,
 }
 
-/// A header and what is below it, until the next header.
+/// A header and the lines below it, until the next header.
 pub(super) struct Section<'a> {
     /// The keys of its header; none is the top of the file.
     pub(super) path: Vec<&'a str>,

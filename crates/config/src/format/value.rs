@@ -32,7 +32,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// The lines of a value with what is before and behind it. Comments that have no place within it come before.
+    /// The lines of a value with the text before and behind it. Comments that have no place within it come before.
     pub(super) fn write(
         self,
         before: &str,
@@ -201,7 +201,7 @@ fn entries_of(table: &InlineTable) -> Vec<(Vec<&str>, &Value)> {
     entries
 }
 
-/// What stands between two items, before and behind the comma. A comment in the line of the first item stays there.
+/// The text between two items, before and after the comma. A comment in the line of the first item stays there.
 fn gap<'a>(
     indent: &str,
     between: [&'a str; 2],

@@ -90,7 +90,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Scheme and host of a target, and what follows them.
+    /// Scheme and host of a target, and the rest of it.
     fn origin(
         &mut self,
         text: &Text,

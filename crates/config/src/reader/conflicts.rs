@@ -13,7 +13,7 @@ use crate::settings::{Action, Proxy};
 /// Whether a key is written, and whether it has a value.
 type IsWritten = fn(&OwnSettings) -> (bool, bool);
 
-/// The keys that ask who the client is.
+/// The keys whose rules depend on the client.
 const ACCESS: [(&str, IsWritten); 2] = [
     ("allow", |own| written(own, |own| &own.allow)),
     ("deny", |own| written(own, |own| &own.deny)),

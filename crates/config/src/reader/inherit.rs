@@ -1,4 +1,4 @@
-//! Routes with what they inherit: from `defaults`, the site, and enclosing routes, the least specific first.
+//! Routes with inherited settings: from `defaults`, the site, and enclosing routes, the least specific first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Keeps what comes from `defaults` and presets alone.
+    /// Keeps the settings of `defaults` and presets alone.
     fn forget_site(&mut self) {
         let is_kept = |level: &usize| *level == 0 || *level >= PRESETS;
         let are_kept = |levels: &Vec<usize>| levels.iter().all(is_kept);
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-/// The levels of a route: their numbers, and what they say. The route itself is the last one, or the outermost of the
+/// The levels of a route: their numbers and own settings. The route itself is the last one, or the outermost of the
 /// blocks `when` that apply.
 #[derive(Clone, Default)]
 pub(super) struct Levels<'a>(Vec<(LevelNumber, &'a OwnSettings)>);
@@ -56,7 +56,7 @@ impl<'a> std::ops::Deref for Levels<'a> {
 }
 
 impl Reader<'_> {
-    /// The routes of a site by rank, and what is said of other responses. The first of `own` is the site itself, which
+    /// The routes of a site by rank, and the settings for other responses. The first of `own` is the site itself, which
     /// need not be a route.
     pub(super) fn inherit(
         &mut self,
@@ -158,8 +158,8 @@ pub(super) enum Resolved {
     None,
 }
 
-/// The upstream that the level `at` says, with its options: those of this level and of the levels below it, and before
-/// them those of levels above every action. What is said between belongs to the action that is replaced.
+/// The upstream of the level `at`, with its options: those of this level and of the levels below it, and before them
+/// those of levels above every action. Options between these levels belong to the action that is replaced.
 fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
     let first = levels.iter().position(|(_, own)| own.action.is_some());
     let above = &levels[..first.unwrap_or(at)];

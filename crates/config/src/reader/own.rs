@@ -1,4 +1,4 @@
-//! What a route says itself, before it inherits.
+//! The own settings of a route, before it inherits.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) enum Own<T> {
 }
 
 impl<T: Clone> Own<T> {
-    /// Replaces what was inherited.
+    /// Replaces the inherited value.
     pub(super) fn apply(&self, inherited: &mut Option<T>) {
         match self {
             Own::Inherited => {}
@@ -58,7 +58,7 @@ impl<T: Clone> Own<T> {
     }
 }
 
-/// What a route, a site or `defaults` says.
+/// The own settings of a route, a site or `defaults`.
 #[derive(Debug)]
 pub(super) struct OwnSettings {
     pub(super) key: Placed<RouteKey>,
@@ -93,7 +93,7 @@ pub(super) struct OwnSettings {
     pub(super) conditions: Arc<[Placed<Conditions>]>,
 }
 
-/// What a block `when` says beside its conditions.
+/// The settings of a block `when`, without its conditions.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) number: LevelNumber,
@@ -103,14 +103,14 @@ pub(super) struct Block {
 /// An action.
 #[derive(Debug, Clone)]
 pub(super) enum OwnAction {
-    /// It is wrong, so what lies below it has none.
+    /// It is wrong, so the levels below it have none.
     Wrong,
     To(OwnTarget),
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
 }
 
-/// The upstream of a `to`, with what `upstream` says of it.
+/// The upstream of a `to`, with its settings in `upstream`.
 #[derive(Debug, Clone)]
 pub(super) struct OwnTarget {
     pub(super) url: Placed<String>,

@@ -26,8 +26,8 @@ struct Preset<'a> {
     name: Span,
     table: Rc<DeTable<'a>>,
     is_used: bool,
-    /// What it says for each path that it was read for: `{rest}` is what follows the path of the route that uses it.
-    /// Without such a placeholder there is one for all paths.
+    /// The settings for each path of a route that uses the preset, because `{rest}` depends on that path. Without this
+    /// placeholder there is one entry, for all paths.
     by_path: HashMap<Option<PathPattern>, (LevelNumber, Rc<OwnSettings>)>,
 }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a preset says for routes with this path, and whether the path makes a difference.
+    /// The settings of a preset for routes with this path, and whether they depend on the path.
     fn preset(
         &mut self,
         table: &DeTable<'_>,
@@ -159,7 +159,7 @@ impl Reader<'_> {
         for (name, span, table) in unused {
             let before = self.diagnostics.len();
             self.preset(&table, PathPattern::everything(), upstreams);
-            // What it names may be a parameter of routes that are still missing.
+            // An unknown placeholder may be a parameter of a route that is still missing.
             let mut at = 0;
             self.diagnostics.retain(|diagnostic| {
                 at += 1;

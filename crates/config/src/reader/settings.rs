@@ -114,7 +114,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What an upstream receives as the path.
+    /// The path that an upstream receives.
     fn upstream_path(
         &mut self,
         value: &Spanned<DeValue<'_>>,

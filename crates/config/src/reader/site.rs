@@ -1,4 +1,4 @@
-//! Sites: their hosts, TLS, and routes with what they inherit.
+//! Sites: their hosts, TLS, and routes with inherited settings.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -253,7 +253,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is wrong with a host in lower case that may have a port, and the repair.
+/// The problem of a host in lower case that may have a port, and the repair.
 pub(super) fn authority_problem(authority: &str) -> Option<(&'static str, &'static str)> {
     const PORT: (&str, &str) = ("write a number from 1 to 65535", "the port is invalid");
     let (host, port) = match authority.rsplit_once(':') {
@@ -280,7 +280,7 @@ pub(super) fn authority_problem(authority: &str) -> Option<(&'static str, &'stat
     host_problem(host)
 }
 
-/// What is wrong with a host name in lower case, and the repair.
+/// The problem of a host name in lower case, and the repair.
 fn host_problem(name: &str) -> Option<(&'static str, &'static str)> {
     let host = name.strip_prefix("*.").unwrap_or(name);
     if host.contains("://") || host.contains('/') {

@@ -1,4 +1,4 @@
-//! Errors of TOML, and what was meant where that is clear.
+//! Errors of TOML, with the intended text where that is clear.
 
 use std::ops::ControlFlow;
 

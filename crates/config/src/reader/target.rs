@@ -251,7 +251,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is meant by a socket or a port in the form of another server.
+/// The correct form of a socket or a port that is written as for another server.
 fn repaired(text: &str) -> Option<String> {
     let of_socket = ["unix://", "http://unix:", "https://unix:"]
         .into_iter()

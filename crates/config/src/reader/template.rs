@@ -133,7 +133,7 @@ impl Reader<'_> {
     }
 }
 
-/// What follows the path of a route.
+/// The placeholder for the rest of the path after the path of a route.
 fn rest(pattern: &PathPattern) -> Placeholder {
     let bytes = match &pattern.end {
         PathEnd::Prefix(text) => 1 + text.len(),

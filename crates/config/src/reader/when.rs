@@ -134,7 +134,7 @@ impl Reader<'_> {
         Some(Placed::new(conditions, place))
     }
 
-    /// A client could choose whether an access rule applies, by what it sends.
+    /// A client could choose whether an access rule applies, by its request.
     fn access_when(&mut self, all: &[Entry<'_, '_>], block: &OwnSettings) -> Option<()> {
         let removed = [
             ("allow", matches!(block.allow, Own::Removed)),

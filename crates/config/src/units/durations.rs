@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// What humantime 2.4 makes of the same texts.
+    /// The expected values are those of humantime 2.4.
     #[test]
     fn sums_are_for_command_lines_only() {
         for (text, milliseconds) in [

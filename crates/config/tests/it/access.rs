@@ -11,7 +11,7 @@ use proptest::sample::{select, subsequence};
 use crate::naive::{KEYS, Key, METHODS, paths};
 use crate::support::environment;
 
-/// What a route says: nothing, networks, or `false`.
+/// The settings of a route: none, networks, or `false`.
 const ALLOW: [&str; 3] = ["", "allow = [\"10.0.0.0/8\"]", "allow = false"];
 
 proptest! {

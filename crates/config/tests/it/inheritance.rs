@@ -1,4 +1,4 @@
-//! What routes inherit, against a reference that tries all requests.
+//! The inheritance of routes, against a reference that tries all requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use proptest::sample::subsequence;
 use crate::naive::{KEYS, Key};
 use crate::support::environment;
 
-/// What a level says: `Some(None)` is `false`.
+/// The settings of a level: `Some(None)` is `false`.
 #[derive(Debug, Clone, Default)]
 struct Says {
     action: Option<String>,

@@ -35,7 +35,7 @@ fn certain_mistakes_are_repaired() {
     }
 }
 
-/// What a repair says is where the mistake was.
+/// Each description of a repair names the place of the mistake.
 #[test]
 fn each_repair_is_named() {
     let text = "[site.\"a.example\"]\ntoo = \"h:1\"\n";

@@ -1,4 +1,4 @@
-//! What valid files mean.
+//! The meaning of valid files.
 
 use blitz_config::{Action, Host, Site};
 

@@ -1,4 +1,4 @@
-//! What routes have in common is made once, so that thousands of them need the memory and the time of a few.
+//! Values that several routes share are made once: thousands of routes need the memory and the time of a few.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ type Problem = (String, String);
 /// A block whose conditions cannot be used, and why.
 type BlockError<'a> = (&'a Placed<Conditions>, regex::Error);
 
-/// What was made for the routes of a configuration. Values of settings are told apart by their addresses, which stay the
-/// same as long as the configuration is borrowed.
+/// The values that the routes of a configuration share. Values of settings are told apart by their addresses, which
+/// stay the same as long as the configuration is borrowed.
 pub(super) struct Shared<'a, 'f> {
     read_file: &'a mut ReadFile<'f>,
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,

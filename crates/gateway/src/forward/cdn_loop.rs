@@ -11,8 +11,8 @@ use super::quoted::split;
 /// Longest identifier.
 const LOOP_ID_BYTES_MAX: usize = 64;
 
-/// What identifies this gateway in `CDN-Loop`: a `cdn-id` (RFC 8586, section 2), that is a token, or a
-/// host with an optional port.
+/// The name of this gateway in `CDN-Loop`: a `cdn-id` (RFC 8586, section 2), which is a token, or a host with
+/// an optional port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopId(Arc<str>);
 

@@ -11,7 +11,7 @@ use super::quoted::{is_closed, split};
 /// rather than of proxies.
 pub(super) const CHAIN_MAX: usize = 64;
 
-/// What a proxy wrote about a request that it received. Other parameters are not kept.
+/// An element of `Forwarded`, with which a proxy describes the received request. Other parameters are not kept.
 pub(super) struct Element {
     /// The proxy's client; `None` if its address is hidden or unknown.
     pub(super) node: Option<IpAddr>,

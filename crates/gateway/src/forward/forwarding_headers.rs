@@ -24,7 +24,7 @@ pub(crate) struct ForwardedClient<'a> {
     pub(crate) length: BodyLength,
     /// Host and port to send if the client named none.
     pub(crate) default_authority: &'a str,
-    /// What identifies this gateway in `CDN-Loop`.
+    /// The name of this gateway in `CDN-Loop`.
     pub(crate) loop_id: &'a LoopId,
     /// Whether the upstream gets `Via`.
     pub(crate) sends_via: bool,

@@ -27,7 +27,7 @@ const X_FORWARDED: NameSet = set_of(&[
     Name::XForwardedProto,
 ]);
 
-/// What a client requested of the outermost trusted proxy.
+/// The scheme, host and port that a client requested of the outermost trusted proxy.
 pub(crate) struct ProxyFacts {
     pub(crate) scheme: Scheme,
     /// As the proxy named it, with or without its port; empty if nobody named one.
@@ -127,7 +127,7 @@ fn tells_scheme(name: FieldName<'_>) -> bool {
     name.known() == Name::Other && (is_scheme_name(text) || NAMES.iter().any(is))
 }
 
-/// What the fields say.
+/// The content of the forwarding fields.
 struct Told<'a> {
     /// Members of `X-Forwarded-For`, as they are and as addresses.
     addresses: Vec<(&'a [u8], Option<IpAddr>)>,
@@ -253,7 +253,7 @@ impl<'a> Told<'a> {
         };
         for (at, (node, element)) in hops.into_iter().enumerate() {
             push_forwarded_for(&mut list, node);
-            // What is left of the client's address was written by the client.
+            // The rest of the client's address was written by the client.
             if at == self.client {
                 push_host(&mut list, &facts.authority());
                 push_proto(&mut list, facts.scheme);

@@ -26,7 +26,7 @@ pub(crate) struct Call {
     is_translated: bool,
 }
 
-/// What the client of a call sends.
+/// The protocol that the client of a call uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// gRPC, which needs trailers.

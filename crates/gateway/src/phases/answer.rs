@@ -12,7 +12,7 @@ use crate::rules::Facts;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
-/// Sends the answer of the route, with its fields.
+/// Sends the response of the route, with its fields.
 #[inline(never)]
 pub(super) fn respond_answer<E>(
     gateway: &GatewayService<E>,

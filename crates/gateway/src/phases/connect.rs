@@ -162,7 +162,7 @@ fn note_failure(balancer: &Balancer, upstream: &Upstream, error: &ClientError) {
     }
 }
 
-/// What an error says about an address.
+/// The health of an address, as an error shows it.
 #[derive(Debug, PartialEq, Eq)]
 enum Health {
     /// Its connections work, but this request needs another kind of them.

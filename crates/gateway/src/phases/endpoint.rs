@@ -16,7 +16,7 @@ use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
 /// Passes a request that no route matches to the fallback, if nobody observes records: the counters are the same
-/// without one. Returns what is left to do.
+/// without one. Returns the rest of the work.
 #[inline]
 pub(super) fn pass_unobserved<E: Endpoint>(
     gateway: &GatewayService<E>,

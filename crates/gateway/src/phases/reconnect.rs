@@ -1,4 +1,4 @@
-//! Phase `reconnect`: what a request waits for if no address of its upstream can be connected to.
+//! Phase `reconnect`: the waits of a request while no address of its upstream can be connected to.
 //!
 //! It is not sent by then, or may be sent again, so that waiting costs nothing but time.
 

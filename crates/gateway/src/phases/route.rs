@@ -1,4 +1,4 @@
-//! Phase `route`: the route of the request, and what it demands of the request.
+//! Phase `route`: the route of the request, and its demands on the request.
 
 use blitz_http::Exchange;
 use blitz_site::Rejection;

@@ -62,9 +62,9 @@ pub(super) async fn switch_protocols(
 struct Directions {
     up: Flow,
     down: Flow,
-    /// The upstream takes what the client sends.
+    /// The upstream takes the client's bytes.
     is_taken: bool,
-    /// What the client sends after the upstream's end is discarded.
+    /// Bytes from the client after the upstream's end are discarded.
     ///
     /// RFC 9110, section 9.3.6: "When either side has closed, the intermediary MUST attempt to send any
     /// outstanding data that came from the closed side to the other side, close both connections, and
@@ -125,7 +125,7 @@ impl Directions {
         })
     }
 
-    /// Ends both directions. What the upstream has not taken is discarded.
+    /// Ends both directions. Bytes that the upstream has not taken are discarded.
     fn close(&mut self) {
         if let Some(to) = self.up.to.take() {
             to.close();

@@ -10,7 +10,7 @@ use blitz_site::matcher::host_of;
 use crate::forward::{ProxyFacts, told_client};
 use crate::trusted::TrustedProxies;
 
-/// What placeholders say of a request.
+/// The facts about a request, as placeholders name them.
 pub(crate) struct Facts<'a> {
     pub(crate) head: &'a RequestHead,
     /// `None` for a unix socket, and if it is unknown.
@@ -123,13 +123,13 @@ fn is_of_path_text(byte: u8) -> bool {
     is_unreserved(byte) || b"!$&'()*+,;=:@/%".contains(&byte)
 }
 
-/// What may stand in a URI, and what clients send there nevertheless.
+/// Whether the byte may stand in a URI, or clients send it there nevertheless.
 fn is_of_uri(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"<>".contains(&byte)
 }
 
 impl<'a> Facts<'a> {
-    /// What is said of a request that came over this connection.
+    /// The facts about a request from this connection.
     pub(crate) fn of(head: &'a RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Facts<'a> {
         let told = ProxyFacts::of(head, peer, trusted);
         Facts {
@@ -143,7 +143,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Who sent a request.
+/// The client of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
     /// An address, which a trusted proxy may have told.
@@ -154,7 +154,7 @@ pub(crate) enum Client {
     Unknown,
 }
 
-/// Who sent a request. What a trusted proxy tells of its client, but nobody can read, is never the proxy itself.
+/// The client of a request. If the text of a trusted proxy about its client is unreadable, the client is not the proxy.
 pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> Client {
     let is_told = |name| fields.contains(name);
     match (told_client(fields, peer.remote, trusted), peer.remote) {
@@ -204,7 +204,7 @@ impl Facts<'_> {
         }
     }
 
-    /// What of the path, as it was received, follows these segments and bytes of the normalised path.
+    /// The rest of the path, as received, after these segments and bytes of the normalised path.
     fn rest(&self, segments: usize, bytes: usize) -> &[u8] {
         let (matched, sent) = (self.head.path(), self.head.sent_path());
         let start = rest_start(matched, segments, bytes);

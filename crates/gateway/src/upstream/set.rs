@@ -12,7 +12,7 @@ use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, Upstream
 use super::balancer::{Balancer, Connector};
 use crate::target::{Origin, Target};
 
-/// What makes two targets the same upstream.
+/// The identity of an upstream: two targets with the same identity are the same upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     origin: Origin,

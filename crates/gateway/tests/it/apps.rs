@@ -35,7 +35,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the tests compare: request, site, route, status and bytes.
+    /// The compared facts: request, site, route, status and bytes.
     fn facts(&self) -> (&str, Option<&str>, Option<&str>, Option<u16>, u64) {
         let (site, route) = (self.site.as_deref(), self.route.as_deref());
         (&self.request, site, route, self.status, self.bytes)
@@ -305,7 +305,7 @@ scenarios! {
             ("/app/none", "text/html", 404, &*page),
             ("/app/fails", "text/html", 500, &*page),
             ("/app/none", "application/json", 404, "{\"status\":404,\"title\":\"Not Found\"}"),
-            // What an app says is not replaced.
+            // Error responses of an app are not replaced.
             ("/app/missing", "text/html", 404, "404 Not Found: no user 7\n"),
             ("/app/hello", "text/html", 200, "hello from the app"),
         ] {

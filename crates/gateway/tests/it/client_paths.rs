@@ -84,7 +84,7 @@ const CASES: [(&str, &str, &str, &str); 15] = [
         "//a.example/named/y",
         "/v2/x ",
     ),
-    // What their paths are for clients is unknown.
+    // The client's paths are unknown for these.
     ("/query/x", "/GET/y", "/GET/y", "/GET/x "),
     ("/fixed", "/v2/y", "/v2/y", "/v2 "),
     ("/other", "/v2/y", "/v2/y", "/other "),

@@ -6,27 +6,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use blitz_proto::h2::hpack::{Decoder, Encoder};
+use blitz_testing::h2::{Frame, PREFACE, frame, read_frame};
 
 use crate::support::{Proxy, SOON};
 
 /// A received field: name, value, and whether it is never indexed.
 type Field = (String, String, bool);
-
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-/// The next frame of HTTP/2: kind, stream, payload.
-fn next_frame(stream: &mut impl Read) -> Option<(u8, u8, Vec<u8>)> {
-    let mut header = [0; 9];
-    stream.read_exact(&mut header).ok()?;
-    let length = usize::from(header[1]) << 8 | usize::from(header[2]);
-    let mut payload = vec![0; length];
-    stream.read_exact(&mut payload).ok()?;
-    Some((header[3], header[8], payload))
-}
 
 scenarios! {
     fn secret_fields_stay_out_of_the_shared_hpack_table(io) {
@@ -36,11 +21,11 @@ scenarios! {
         thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             stream.set_read_timeout(Some(SOON)).unwrap();
-            let mut preface = [0; 24];
+            let mut preface = [0; PREFACE.len()];
             stream.read_exact(&mut preface).unwrap();
-            stream.write_all(&frame(4, 0, 0, &[])).unwrap();
+            stream.write_all(&frame(4, 0, 0, [])).unwrap();
             let mut decoder = Decoder::new(4096);
-            while let Some((kind, number, payload)) = next_frame(&mut stream) {
+            while let Ok(Frame { kind, stream: number, payload, .. }) = read_frame(&mut stream) {
                 match kind {
                     1 => {
                         let mut fields = Vec::new();
@@ -51,18 +36,18 @@ scenarios! {
                         decoder.decode(&payload, note).unwrap();
                         sender.send(fields).unwrap();
                         // 204.
-                        stream.write_all(&frame(1, 5, number, &[0x89])).unwrap();
+                        stream.write_all(&frame(1, 5, number, [0x89])).unwrap();
                     }
                     4 if payload.is_empty() => {}
-                    4 => stream.write_all(&frame(4, 1, 0, &[])).unwrap(),
+                    4 => stream.write_all(&frame(4, 1, 0, [])).unwrap(),
                     _ => {}
                 }
             }
         });
         let proxy = Proxy::to(io, &[&url]);
         let mut client = proxy.peer();
-        client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        client.send(frame(4, 0, 0, &[]));
+        client.send(PREFACE);
+        client.send(frame(4, 0, 0, []));
         let mut encoder = Encoder::new(4096);
         for number in [1, 3, 5, 7] {
             let mut block = Vec::new();

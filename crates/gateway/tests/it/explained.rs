@@ -1,4 +1,4 @@
-//! What a request meets, what `explain` says of it, and what the upstream receives are the same.
+//! The outcome of a request, its explanation by `explain`, and the request that the upstream receives agree.
 
 use std::env;
 
@@ -158,7 +158,7 @@ scenarios! {
                 Outcome::Forwarded { target: sent, .. } => {
                     assert_eq!((response.status, response.text()), (200, sent.as_str()), "{}", context());
                     outcomes[3] += 1;
-                    // What a route composes, or forwards byte for byte, is its own affair.
+                    // A path that a route composes, or forwards byte for byte, is not checked.
                     if matches!(explanation.routes[0].0.name.as_ref(), "/" | "/admin" | "/a/admin") {
                         check_servlet(sent, &context());
                     }
@@ -221,8 +221,8 @@ scenarios! {
     }
 }
 
-/// What a servlet container makes of a path that the gateway has forwarded: never a protected one. Its path parameters
-/// are dropped, then it is decoded, slashes are merged, and dot segments are removed.
+/// Checks that a servlet container does not read a forwarded path as a protected one. A container drops path
+/// parameters, decodes the path, merges slashes, and removes dot segments.
 fn check_servlet(sent: &str, context: &str) {
     let path = sent.split('?').next().unwrap_or_default();
     let without: Vec<_> = path

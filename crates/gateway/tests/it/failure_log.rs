@@ -10,6 +10,8 @@ use std::time::Duration;
 use blitz_gateway::{Failure, Options};
 use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
 use blitz_proto::h2::Code;
+use blitz_testing::h2::kind::{GOAWAY, HEADERS};
+use blitz_testing::h2::{PREFACE, frame as h2_frame};
 use blitz_testing::{keep_log_lines, log_lines, refusing_address, silent_address};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
 use rustls::ServerConfig;
@@ -38,7 +40,7 @@ pub(crate) fn line_of(level: &str, id: &str) -> String {
     found.unwrap()
 }
 
-/// What a case does: it makes the upstream fail, and gives the upstream's URL.
+/// A case: it makes the upstream fail, and gives the upstream's URL.
 type Case = fn(IoChoice, &str) -> String;
 
 /// A request with this id, after which the connection is read to its end.
@@ -78,21 +80,11 @@ fn silent() -> Upstream {
     })
 }
 
-fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
 /// The HTTP/2 upstream sends these bytes as soon as it has a request.
 fn h2_upstream_sends(bytes: Vec<u8>) -> String {
-    const HEADERS: u8 = 1;
     let upstream = Upstream::scripted(move |_, peer| {
-        peer.send(h2_frame(4, 0, 0, &[]));
-        peer.exactly("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len());
+        peer.send(h2_frame(4, 0, 0, []));
+        peer.exactly(PREFACE.len());
         while next_frame(peer).is_some_and(|kind| kind != HEADERS) {}
         peer.send(&bytes);
         peer.rest();
@@ -114,7 +106,7 @@ fn flood(io: IoChoice, id: &str, count: usize, frame: &[u8]) -> String {
 /// A response has begun before the flood.
 fn flood_in_response(io: IoChoice, id: &str, count: usize, frame: &[u8]) -> String {
     const STATUS_200: u8 = 0x88;
-    let mut bytes = h2_frame(1, 4, 1, &[STATUS_200]);
+    let mut bytes = h2_frame(1, 4, 1, [STATUS_200]);
     bytes.extend(frame.repeat(count));
     post(io, h2_upstream_sends(bytes), id)
 }
@@ -332,7 +324,7 @@ const CASES: &[(Failure, Case)] = &[
     (Failure::RequestHeadTooLarge, |io, id| {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             // SETTINGS_MAX_HEADER_LIST_SIZE of 256.
-            peer.out.extend(h2_frame(4, 0, 0, &[0, 6, 0, 0, 1, 0]));
+            peer.out.extend(h2_frame(4, 0, 0, [0, 6, 0, 0, 1, 0]));
             while let Some((stream, _)) = peer.next() {
                 peer.answer(stream, Status::OK, "small enough");
             }
@@ -352,8 +344,7 @@ const CASES: &[(Failure, Case)] = &[
         url
     }),
     (Failure::RequestUnprocessed, |io, id| {
-        const GOAWAY: u8 = 7;
-        post(io, h2_upstream_sends(h2_frame(GOAWAY, 0, 0, &[0; 8])), id)
+        post(io, h2_upstream_sends(h2_frame(GOAWAY, 0, 0, [0; 8])), id)
     }),
     (Failure::DrainEnded, |io, id| {
         let (arrived, arrives) = mpsc::channel();
@@ -443,37 +434,37 @@ const CASES: &[(Failure, Case)] = &[
         url
     }),
     (Failure::ContinuationFlood, |io, id| {
-        let mut bytes = h2_frame(1, 0, 1, &[0x88]);
-        bytes.extend(h2_frame(9, 0, 1, &[0x88]).repeat(100));
+        let mut bytes = h2_frame(1, 0, 1, [0x88]);
+        bytes.extend(h2_frame(9, 0, 1, [0x88]).repeat(100));
         post(io, h2_upstream_sends(bytes), id)
     }),
     (Failure::SettingsFlood, |io, id| {
-        flood(io, id, 200, &h2_frame(4, 0, 0, &[]))
+        flood(io, id, 200, &h2_frame(4, 0, 0, []))
     }),
     (Failure::PingFlood, |io, id| {
-        flood(io, id, 2_000, &h2_frame(6, 0, 0, &[0; 8]))
+        flood(io, id, 2_000, &h2_frame(6, 0, 0, [0; 8]))
     }),
     (Failure::PingAckFlood, |io, id| {
-        flood(io, id, 2_000, &h2_frame(6, 1, 0, &[0; 8]))
+        flood(io, id, 2_000, &h2_frame(6, 1, 0, [0; 8]))
     }),
     (Failure::GoAwayFlood, |io, id| {
-        let frame = h2_frame(7, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+        let frame = h2_frame(7, 0, 0, [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
         flood(io, id, 50, &frame)
     }),
     (Failure::EmptyFrameFlood, |io, id| {
-        flood_in_response(io, id, 300, &h2_frame(0, 0, 1, &[]))
+        flood_in_response(io, id, 300, &h2_frame(0, 0, 1, []))
     }),
     (Failure::SmallDataFlood, |io, id| {
         flood_in_response(io, id, 20_000, &h2_frame(0, 0, 1, b"x"))
     }),
     (Failure::WindowUpdateFlood, |io, id| {
-        flood(io, id, 4_000, &h2_frame(8, 0, 0, &[0, 0, 0, 1]))
+        flood(io, id, 4_000, &h2_frame(8, 0, 0, [0, 0, 0, 1]))
     }),
     (Failure::PriorityFlood, |io, id| {
-        flood(io, id, 1_000, &h2_frame(2, 0, 1, &[0, 0, 0, 3, 1]))
+        flood(io, id, 1_000, &h2_frame(2, 0, 1, [0, 0, 0, 3, 1]))
     }),
     (Failure::UnknownFrameFlood, |io, id| {
-        flood(io, id, 1_000, &h2_frame(0xfa, 0, 0, &[]))
+        flood(io, id, 1_000, &h2_frame(0xfa, 0, 0, []))
     }),
 ];
 

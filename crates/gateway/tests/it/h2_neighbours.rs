@@ -150,7 +150,7 @@ scenarios! {
                 if peer.reads {
                     return answer_uploads(number, peer);
                 }
-                // What comes later is not even received.
+                // Later bytes are not even received.
                 peer.wait(Duration::from_millis(500));
                 for _ in 0..60 {
                     thread::sleep(Duration::from_millis(300));

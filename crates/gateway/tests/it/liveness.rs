@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Method, Status};
+use blitz_testing::h2::{PREFACE, frame};
 
 use crate::h2::H2Upstream;
 use crate::h2_client::Client;
@@ -19,13 +20,6 @@ fn options() -> Options {
     options.client.limits.ping_after = AFTER;
     options.client.limits.ping_timeout = 3 * AFTER;
     options
-}
-
-/// An HTTP/2 frame on stream 0 or 1.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
-    bytes.extend_from_slice(payload);
-    bytes
 }
 
 /// Whether the bytes end with a GOAWAY with SETTINGS_TIMEOUT.
@@ -96,7 +90,7 @@ scenarios! {
         let ignores = thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             stream.set_read_timeout(Some(SOON)).unwrap();
-            stream.write_all(&frame(4, 0, 0, &[])).unwrap();
+            stream.write_all(&frame(4, 0, 0, [])).unwrap();
             let mut bytes = Vec::new();
             let _ = stream.read_to_end(&mut bytes);
             bytes
@@ -123,10 +117,10 @@ scenarios! {
         options.limits.settings_timeout = AFTER;
         let proxy = Proxy::with(io, &[&upstream.url()], options);
         let mut peer = proxy.peer();
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        bytes.extend(frame(4, 0, 0, &[]));
+        let mut bytes = PREFACE.to_vec();
+        bytes.extend(frame(4, 0, 0, []));
         // GET / for the authority `a`.
-        bytes.extend(frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 0x01, b'a']));
+        bytes.extend(frame(1, 5, 1, [0x82, 0x86, 0x84, 0x41, 0x01, b'a']));
         peer.send(bytes);
         let (bytes, _) = peer.rest();
         assert!(ends_with_settings_timeout(&bytes), "{bytes:?}");

@@ -34,7 +34,7 @@ pub(crate) struct Answer {
     kind: Kind,
 }
 
-/// What a server does with long answers.
+/// The way in which a server sends long responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It sends as much as the client takes in a datagram, which it cuts off if that is less.

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::thread;
 
+use blitz_testing::h2::kind::{HEADERS, SETTINGS};
+use blitz_testing::h2::{PREFACE, frame};
 use socket2::{Domain, Socket, Type};
 
 use crate::support::{Proxy, Upstream, eventually, unix_upstream};
@@ -200,10 +202,9 @@ scenarios! {
         let path = "/caf\u{e9}/|?<\u{65e5}>";
         // GET, http, an authority of one byte, and the path as a literal without Huffman coding.
         let block = [b"\x82\x86\x01\x01a\x04", &[path.len() as u8][..], path.as_bytes()].concat();
-        let headers = [b"\x00\x00", &[block.len() as u8][..], b"\x01\x05\x00\x00\x00\x01", &block].concat();
-        let settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00";
+        let (settings, headers) = (frame(SETTINGS, 0, 0, []), frame(HEADERS, 5, 1, &block));
         let mut peer = proxy.peer();
-        peer.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], settings, &headers].concat());
+        peer.send([PREFACE, &settings, &headers].concat());
         eventually("the request is forwarded", || !closed.heads().is_empty());
         assert_eq!(closed.head().line, "GET /caf%C3%A9/%7C?%3C%E6%97%A5%3E HTTP/1.1");
     }

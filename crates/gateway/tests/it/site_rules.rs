@@ -1,4 +1,4 @@
-//! What routes of a configuration file answer themselves, demand of requests, and change in messages.
+//! Routes of a configuration file compose responses, demand properties of requests, and change messages.
 
 use std::path::Path;
 use std::thread;

@@ -4,7 +4,7 @@ use blitz_http::IoChoice;
 
 use crate::support::{Head, Peer, Proxy, Upstream, ok};
 
-/// What an attacker sends as content.
+/// Content that an attacker sends.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// An upstream that answers each head with its path and reads no content, as handlers of Python's `http.server` do.

@@ -210,7 +210,7 @@ pub(super) const DATAGRAMS_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time between attempts to bind them.
 const DATAGRAMS_CHECK: Duration = Duration::from_millis(50);
 
-/// Binds the UDP sockets of a new listener beside those that are open. What cannot be bound is not served over HTTP/3.
+/// Binds the UDP sockets of a new listener beside those that are open. An address that cannot be bound has no HTTP/3.
 pub(super) fn bind_datagrams(
     config: &mut ListenerConfig,
     open: &[Entry],

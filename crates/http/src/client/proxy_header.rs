@@ -3,7 +3,7 @@
 use blitz_proto::proxy_protocol::{ProxiedAddresses, ProxyVersion, encode};
 use blitz_reactor::Chunk;
 
-/// What a connection to an upstream begins with.
+/// The header at the beginning of a connection to an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProxyHeader {
     /// The version of the protocol.

@@ -1,9 +1,9 @@
 //! The framing driver of HTTP/3: one [`Conn`] per QUIC connection.
 //!
-//! A connection has no task. The endpoint's task reports what happens to its streams, and what exchanges send is
-//! written at once to QUIC, which has the flow control, the order of sending and the liveness. Content stays in QUIC
-//! until its reader wants it, so that a peer sends no more than is read. On a client those who wait for a response
-//! watch its deadlines themselves.
+//! A connection has no task. The endpoint's task reports the events of its streams. Exchanges write at once to QUIC,
+//! which has the flow control, the order of sending and the liveness. Content stays in QUIC until its reader takes it,
+//! so that a peer sends no faster than its content is read. On a client, the task that waits for a response watches the
+//! deadlines of the request.
 
 mod client;
 mod close;

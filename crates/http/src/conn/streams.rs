@@ -1,4 +1,4 @@
-//! Streams without their frames: what every version shares whose connections carry many exchanges.
+//! Streams without their frames: the common part of the versions whose connections carry many exchanges.
 
 pub(super) mod due;
 pub(super) mod exchange_task;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
 use blitz_proto::h2::Code;
+use blitz_testing::h2::kind::SETTINGS;
+use blitz_testing::h2::{PREFACE, frame};
 
 use crate::deadlines::limits;
 use crate::h2_client::{Answer, Client};
@@ -42,9 +44,7 @@ fn many_requests_share_a_connection() {
 fn a_preface_is_recognised_wherever_it_is_split() {
     on_each_driver(|io| {
         let server = Server::start(io);
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        // Empty SETTINGS.
-        bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        let bytes = [PREFACE, &frame(SETTINGS, 0, 0, [])].concat();
         for cut in 1..bytes.len() {
             for next in [cut + 1, bytes.len()] {
                 let next = next.min(bytes.len());

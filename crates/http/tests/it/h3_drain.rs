@@ -1,11 +1,10 @@
 use std::time::{Duration, Instant};
 
+use blitz_testing::h3::kind::GOAWAY;
 use bytes::Bytes;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{
-    CONTROL, End, GOAWAY, RawClient, SETTINGS, next_frame, read_integer, request,
-};
+use crate::h3_frames::{CONTROL, End, RawClient, SETTINGS, next_frame, read_integer, request};
 use crate::h3_support::{QuicServer, block_on, get, pause, post, receive, reset_code, soon};
 use crate::support::{SOON, on_each_driver, options};
 

@@ -4,30 +4,13 @@ use quinn::{RecvStream, SendStream};
 
 use crate::h3_support::{Quic, QuicServer, soon};
 
-pub(crate) const DATA: u64 = 0x0;
-pub(crate) const HEADERS: u64 = 0x1;
-pub(crate) const SETTINGS: u64 = 0x4;
-pub(crate) const GOAWAY: u64 = 0x7;
+pub(crate) use blitz_testing::h3::kind::{DATA, HEADERS, SETTINGS};
+pub(crate) use blitz_testing::h3::{frame, integer};
 
 /// Types of streams.
 pub(crate) const CONTROL: u64 = 0x0;
 pub(crate) const ENCODER: u64 = 0x2;
 pub(crate) const DECODER: u64 = 0x3;
-
-/// An integer of QUIC.
-pub(crate) fn integer(value: u64) -> Vec<u8> {
-    match value {
-        0..0x40 => vec![value as u8],
-        0x40..0x4000 => (value as u16 | 0x4000).to_be_bytes().into(),
-        0x4000..0x4000_0000 => (value as u32 | 0x8000_0000).to_be_bytes().into(),
-        _ => (value | 0xC000_0000_0000_0000).to_be_bytes().into(),
-    }
-}
-
-pub(crate) fn frame(kind: u64, payload: impl AsRef<[u8]>) -> Vec<u8> {
-    let payload = payload.as_ref();
-    [&integer(kind), &integer(payload.len() as u64), payload].concat()
-}
 
 pub(crate) fn data(content: impl AsRef<[u8]>) -> Vec<u8> {
     frame(DATA, content)

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use blitz_http::{Counters, ServeOptions};
+use blitz_testing::h3::kind::GOAWAY;
 
 use crate::deadlines::limits;
 use crate::h3_frames::{
-    CONTROL, DECODER, ENCODER, End, GOAWAY, HEADERS, RawClient, SETTINGS, data, frame, headers,
-    integer, prefixed, request, request_with, section, string,
+    CONTROL, DECODER, ENCODER, End, HEADERS, RawClient, SETTINGS, data, frame, headers, integer,
+    prefixed, request, request_with, section, string,
 };
 use crate::h3_support::{pause, soon, with_options, with_server};
 

@@ -191,8 +191,8 @@ fn uploads_that_share_datagrams_do_not_add_up() {
     });
 }
 
-/// The window grows while content waits for its readers, and shrinks when the connection is idle. What the client was
-/// allowed to send before stays allowed, and may come at once.
+/// The window grows while content waits for its readers, and shrinks when the connection is idle. The credit that the
+/// client already has stays valid, and the client may use it at once.
 #[test]
 fn a_window_that_has_shrunk_may_still_be_used() {
     let options = || limits(|limits| limits.quic.unread_excess_bytes_max = 0);

@@ -3,6 +3,8 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_http::{Chunk, Limits, Name, ServeOptions};
+use blitz_testing::h2::kind::{HEADERS, SETTINGS};
+use blitz_testing::h2::{PREFACE, frame};
 
 use crate::support::{Raw, Server, on_each_driver, options};
 
@@ -218,8 +220,8 @@ fn a_refused_body_is_problem_json_if_the_head_accepts_it() {
 
 /// The preface and a HEADERS frame without END_HEADERS, with this much of its payload.
 fn header_block(bytes: usize) -> Vec<u8> {
-    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
-    sent.extend([0, 0x40, 0, 1, 1, 0, 0, 0, 1]);
+    let mut sent = [PREFACE, &frame(SETTINGS, 0, 0, [])].concat();
+    sent.extend([0, 0x40, 0, HEADERS, 1, 0, 0, 0, 1]);
     sent.extend(vec![b'z'; bytes]);
     sent
 }

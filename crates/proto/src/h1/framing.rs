@@ -133,8 +133,8 @@ impl Framing {
         Ok(())
     }
 
-    /// `Keep-Alive: timeout=5, max=100`, which no RFC defines in full (RFC 2068, section 19.7.1.1). What is not
-    /// understood is ignored, and of several values the shortest counts.
+    /// `Keep-Alive: timeout=5, max=100`, which no RFC defines in full (RFC 2068, section 19.7.1.1). Unknown
+    /// parameters are ignored, and of several values the shortest counts.
     fn note_keep_alive(&mut self, value: &[u8]) {
         for parameter in list(value) {
             let Some((name, seconds)) = parameter.split_at_checked("timeout=".len()) else {

@@ -26,7 +26,7 @@ use crate::priority::Priority;
 /// presents what comes on each, in order and with its end. After every arrival it calls `handle_input` until that
 /// returns [`Event::NeedMore`] or [`Event::Blocked`], and presents the bytes that were not consumed again.
 ///
-/// Commands append to the stream that they name. What belongs to the streams of the connection itself is in
+/// Commands append to the stream that they name. The output of the connection's own streams is in
 /// [`control_output`](Connection::control_output) and [`decoder_output`](Connection::decoder_output).
 ///
 /// A command on a stream that no longer exists does nothing: the peer may have reset it, and the caller may not

@@ -8,17 +8,11 @@ use blitz_proto::{
     BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
 };
 
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const PRIORITY: u8 = 2;
-pub(crate) const RST_STREAM: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const PUSH_PROMISE: u8 = 5;
-pub(crate) const PING: u8 = 6;
-pub(crate) const GOAWAY: u8 = 7;
-pub(crate) const WINDOW_UPDATE: u8 = 8;
-pub(crate) const CONTINUATION: u8 = 9;
-pub(crate) const PRIORITY_UPDATE: u8 = 16;
+pub(crate) use blitz_testing::h2::kind::{
+    CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE,
+};
+pub(crate) use blitz_testing::h2::{PREFACE, frame};
 
 /// END_STREAM, or ACK.
 pub(crate) const END: u8 = 1;
@@ -27,20 +21,9 @@ pub(crate) const EH: u8 = 4;
 pub(crate) const PADDED: u8 = 8;
 pub(crate) const DEPENDS: u8 = 32;
 
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
 /// A request in which only the path may change.
 pub(crate) const GET: &str = ":method: GET\n:scheme: https\n:authority: a\n:path: /";
 pub(crate) const POST: &str = ":method: POST\n:scheme: https\n:authority: a\n:path: /";
-
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Vec<u8> {
-    let payload = payload.as_ref();
-    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    bytes.extend_from_slice(&[kind, flags]);
-    bytes.extend_from_slice(&stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
 
 /// A block of the fields in `name: value` lines, all as literals that no table holds.
 pub(crate) fn block(fields: &str) -> Vec<u8> {

@@ -39,7 +39,7 @@ fn requests_of_all_forms_arrive() {
             [
                 frame(0x21, b"x"),
                 post(),
-                frame(0x1f * 7 + 0x21, &[9; 300]),
+                frame(0x1f * 7 + 0x21, [9; 300]),
                 data("hello"),
                 frame(0x40, b""),
             ]
@@ -154,22 +154,18 @@ fn frames_at_the_wrong_place_end_the_connection() {
     let unexpected = "frame-unexpected H3_FRAME_UNEXPECTED";
     for (section, bytes, expected) in [
         ("4.1 content before the head", data("x"), unexpected),
-        ("7.2.3 CANCEL_PUSH", frame(0x3, &[0]), unexpected),
-        ("7.2.4 SETTINGS", frame(0x4, &[]), unexpected),
-        ("7.2.5 PUSH_PROMISE", frame(0x5, &[0]), unexpected),
-        ("7.2.6 GOAWAY", frame(0x7, &[0]), unexpected),
-        ("7.2.7 MAX_PUSH_ID", frame(0xd, &[0]), unexpected),
-        ("7.2.8 PRIORITY of HTTP/2", frame(0x2, &[0]), unexpected),
-        ("7.2.8 PING of HTTP/2", frame(0x6, &[0]), unexpected),
-        (
-            "7.2.8 WINDOW_UPDATE of HTTP/2",
-            frame(0x8, &[0]),
-            unexpected,
-        ),
-        ("7.2.8 CONTINUATION of HTTP/2", frame(0x9, &[0]), unexpected),
+        ("7.2.3 CANCEL_PUSH", frame(0x3, [0]), unexpected),
+        ("7.2.4 SETTINGS", frame(0x4, []), unexpected),
+        ("7.2.5 PUSH_PROMISE", frame(0x5, [0]), unexpected),
+        ("7.2.6 GOAWAY", frame(0x7, [0]), unexpected),
+        ("7.2.7 MAX_PUSH_ID", frame(0xd, [0]), unexpected),
+        ("7.2.8 PRIORITY of HTTP/2", frame(0x2, [0]), unexpected),
+        ("7.2.8 PING of HTTP/2", frame(0x6, [0]), unexpected),
+        ("7.2.8 WINDOW_UPDATE of HTTP/2", frame(0x8, [0]), unexpected),
+        ("7.2.8 CONTINUATION of HTTP/2", frame(0x9, [0]), unexpected),
         (
             "RFC 9218 7.2 PRIORITY_UPDATE",
-            frame(0xf_0700, &[0]),
+            frame(0xf_0700, [0]),
             unexpected,
         ),
         ("7.1 a cut header", vec![0x40], "frame-size H3_FRAME_ERROR"),
@@ -190,7 +186,7 @@ fn frames_at_the_wrong_place_end_the_connection() {
         ),
         (
             "RFC 9204 2.2.3 no such entry",
-            frame(HEADERS, &[0, 0, 0x80]),
+            frame(HEADERS, [0, 0, 0x80]),
             "compression QPACK_DECOMPRESSION_FAILED",
         ),
     ] {
@@ -261,7 +257,7 @@ fn streams_in_one_direction_have_a_purpose() {
         ),
         (
             "6.2.1 no SETTINGS",
-            vec![more(2, [integer(0), frame(GOAWAY, &[0])].concat())],
+            vec![more(2, [integer(0), frame(GOAWAY, [0])].concat())],
             "settings-missing H3_MISSING_SETTINGS",
         ),
         (
@@ -297,7 +293,7 @@ fn the_control_stream_begins_with_valid_settings() {
     for (section, arrivals, expected) in [
         (
             "7.2.4 SETTINGS twice",
-            vec![begun(&frame(SETTINGS, &[]))],
+            vec![begun(&frame(SETTINGS, []))],
             "frame-unexpected H3_FRAME_UNEXPECTED",
         ),
         (
@@ -312,7 +308,7 @@ fn the_control_stream_begins_with_valid_settings() {
         ),
         (
             "7.2.4 a cut setting",
-            vec![more(2, [integer(0), frame(SETTINGS, &[6])].concat())],
+            vec![more(2, [integer(0), frame(SETTINGS, [6])].concat())],
             "frame-size H3_FRAME_ERROR",
         ),
         (
@@ -327,14 +323,12 @@ fn the_control_stream_begins_with_valid_settings() {
         ),
         (
             "7.2.8 a frame of HTTP/2",
-            vec![begun(&frame(0x6, &[0; 8]))],
+            vec![begun(&frame(0x6, [0; 8]))],
             "frame-unexpected H3_FRAME_UNEXPECTED",
         ),
         (
             "9 unknown frames",
-            vec![begun(
-                &[frame(0x21, &[1; 100]), frame(GOAWAY, &[0])].concat(),
-            )],
+            vec![begun(&[frame(0x21, [1; 100]), frame(GOAWAY, [0])].concat())],
             "2 goes away from 0",
         ),
     ] {
@@ -345,25 +339,25 @@ fn the_control_stream_begins_with_valid_settings() {
 #[test]
 fn announcements_name_what_there_is() {
     for (section, arrivals, expected) in [
-        ("7.2.3 CANCEL_PUSH", vec![begun(&frame(0x3, &[0]))], ID),
+        ("7.2.3 CANCEL_PUSH", vec![begun(&frame(0x3, [0]))], ID),
         (
             "7.2.6 two GOAWAY",
-            vec![begun(&[frame(GOAWAY, &[5]), frame(GOAWAY, &[5])].concat())],
+            vec![begun(&[frame(GOAWAY, [5]), frame(GOAWAY, [5])].concat())],
             "2 goes away from 5 | 2 goes away from 5",
         ),
         (
             "5.2 GOAWAY that rises",
-            vec![begun(&[frame(GOAWAY, &[4]), frame(GOAWAY, &[5])].concat())],
+            vec![begun(&[frame(GOAWAY, [4]), frame(GOAWAY, [5])].concat())],
             "2 goes away from 4 | stream-id H3_ID_ERROR",
         ),
         (
             "7.2.6 GOAWAY of a wrong size",
-            vec![begun(&frame(GOAWAY, &[4, 0]))],
+            vec![begun(&frame(GOAWAY, [4, 0]))],
             "frame-size H3_FRAME_ERROR",
         ),
         (
             "7.2.7 MAX_PUSH_ID that falls",
-            vec![begun(&[frame(0xd, &[4]), frame(0xd, &[3])].concat())],
+            vec![begun(&[frame(0xd, [4]), frame(0xd, [3])].concat())],
             ID,
         ),
         (
@@ -477,12 +471,12 @@ fn what_arrives_behind_a_request_that_waits_counts_for_nothing() {
 /// RFC 9204, section 2.2.2.2: otherwise the client could never evict what such a section refers to.
 #[test]
 fn sections_that_are_not_decoded_are_cancelled() {
-    let long = |section: &[u8]| frame(HEADERS, &[section, &[0xff; 70_000]].concat());
+    let long = |section: &[u8]| frame(HEADERS, [section, &[0xff; 70_000]].concat());
     let many: String = (0..200).map(|number| format!("\nx-{number}: y")).collect();
     let refused = headers(&format!("{GET}{many}"));
     for stream in [
         long(&[2, 0, 0x80]),
-        [refused, frame(HEADERS, &[2, 0, 0x80])].concat(),
+        [refused, frame(HEADERS, [2, 0, 0x80])].concat(),
     ] {
         let mut end = End::server(&Limits::default());
         end.machine.decoder_output().clear();
@@ -510,7 +504,7 @@ fn waiting_requests_are_limited_and_can_be_cancelled() {
 fn priorities_come_before_and_after_the_request() {
     let mut end = End::server(&Limits::default());
     let update = |stream: u64, value: &str| {
-        frame(0xf_0700, &[&integer(stream)[..], value.as_bytes()].concat())
+        frame(0xf_0700, [&integer(stream)[..], value.as_bytes()].concat())
     };
     end.arrive(&more(
         CLIENT_CONTROL,
@@ -557,7 +551,7 @@ fn floods_end_the_connection() {
         (
             "GOAWAY",
             CLIENT_CONTROL,
-            [control(), repeated(&frame(GOAWAY, &[0]))].concat(),
+            [control(), repeated(&frame(GOAWAY, [0]))].concat(),
             "goaway-flood",
         ),
         (

@@ -216,7 +216,7 @@ fn a_client_whose_content_is_not_wanted_still_gets_the_response() {
 #[test]
 fn a_client_that_wants_no_pushes_still_gets_responses() {
     let mut end = End::server(&Limits::default());
-    let go_away = [control(), frame(GOAWAY, &[0])].concat();
+    let go_away = [control(), frame(GOAWAY, [0])].concat();
     end.arrive(&more(CLIENT_CONTROL, go_away));
     assert!(!end.machine.is_drained());
     end.arrive(&last(0, headers(GET)));

@@ -121,22 +121,22 @@ fn clients_refuse_what_a_server_must_not() {
         ),
         (
             "7.2.5 the promise of one",
-            vec![more(REQUEST, frame(0x5, &[0, 0, 0]))],
+            vec![more(REQUEST, frame(0x5, [0, 0, 0]))],
             "stream-id H3_ID_ERROR",
         ),
         (
             "7.2.6 GOAWAY with a number that is no request",
-            vec![begun(&frame(GOAWAY, &[3]))],
+            vec![begun(&frame(GOAWAY, [3]))],
             "stream-id H3_ID_ERROR",
         ),
         (
             "7.2.6 GOAWAY",
-            vec![begun(&frame(GOAWAY, &[4]))],
+            vec![begun(&frame(GOAWAY, [4]))],
             "3 goes away from 4",
         ),
         (
             "7.2.7 MAX_PUSH_ID",
-            vec![begun(&frame(0xd, &[4]))],
+            vec![begun(&frame(0xd, [4]))],
             "frame-unexpected H3_FRAME_UNEXPECTED",
         ),
         (

@@ -8,6 +8,9 @@ use blitz_proto::h3::qpack::Encoder;
 use blitz_proto::h3::{Code, Connection, Event, Received, StreamId};
 use blitz_proto::{BodyLength, Limits, Method, RequestHead};
 
+pub(crate) use blitz_testing::h3::kind::{DATA, GOAWAY, HEADERS, SETTINGS};
+pub(crate) use blitz_testing::h3::{frame, integer};
+
 /// The client's first request, and its streams in one direction.
 pub(crate) const REQUEST: u64 = 0;
 pub(crate) const CLIENT_CONTROL: u64 = 2;
@@ -15,26 +18,6 @@ pub(crate) const CLIENT_ENCODER: u64 = 6;
 pub(crate) const CLIENT_DECODER: u64 = 10;
 pub(crate) const SERVER_CONTROL: u64 = 3;
 pub(crate) const SERVER_ENCODER: u64 = 7;
-
-/// Types of frames.
-pub(crate) const DATA: u64 = 0x0;
-pub(crate) const HEADERS: u64 = 0x1;
-pub(crate) const SETTINGS: u64 = 0x4;
-pub(crate) const GOAWAY: u64 = 0x7;
-
-/// RFC 9000, section 16.
-pub(crate) fn integer(value: u64) -> Vec<u8> {
-    match value {
-        0..0x40 => vec![value as u8],
-        0x40..0x4000 => (value as u16 | 0x4000).to_be_bytes().to_vec(),
-        0x4000..0x4000_0000 => (value as u32 | 0x8000_0000).to_be_bytes().to_vec(),
-        _ => (value | 0xc000_0000_0000_0000).to_be_bytes().to_vec(),
-    }
-}
-
-pub(crate) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
-    [&integer(kind)[..], &integer(payload.len() as u64), payload].concat()
-}
 
 pub(crate) fn data(content: &str) -> Vec<u8> {
     frame(DATA, content.as_bytes())
@@ -53,7 +36,7 @@ pub(crate) fn section(lines: &str) -> Vec<u8> {
 }
 
 pub(crate) fn headers(lines: &str) -> Vec<u8> {
-    frame(HEADERS, &section(lines))
+    frame(HEADERS, section(lines))
 }
 
 pub(crate) const GET: &str = ":method: GET\n:scheme: https\n:authority: a\n:path: /";
@@ -68,7 +51,7 @@ pub(crate) fn insertion() -> Vec<u8> {
 
 /// A control stream up to the end of SETTINGS.
 pub(crate) fn control() -> Vec<u8> {
-    [integer(0), frame(SETTINGS, &[])].concat()
+    [integer(0), frame(SETTINGS, [])].concat()
 }
 
 /// Something that arrives.

@@ -79,16 +79,6 @@ impl Chunk {
         head
     }
 
-    /// For bytes that wait: a copy that occupies no receive buffer (rule 3) and to which
-    /// [`Chunk::try_append`] can add others.
-    #[must_use]
-    pub fn kept(self) -> Chunk {
-        match self.owner {
-            Owner::Slice(ref slice) if slice.is_copy() => self,
-            _ => Slice::from_buffer(Buffer::from(self.to_vec())).into(),
-        }
-    }
-
     /// Appends bytes, as [`Slice::try_append`] does; `false`, and no change, if that cannot be done.
     #[must_use]
     pub fn try_append(&mut self, more: &[u8]) -> bool {
@@ -106,6 +96,11 @@ impl Chunk {
         let left = &slice[gone..];
         (self.bytes, self.left) = (NonNull::from(left).cast(), left.len());
         true
+    }
+
+    /// Whether its bytes are a copy that counts against the core's limit.
+    pub(crate) fn is_copy(&self) -> bool {
+        matches!(&self.owner, Owner::Slice(slice) if slice.is_copy())
     }
 
     /// Whether dropping it may run code of other crates (`Bytes::from_owner`).

@@ -58,7 +58,7 @@ impl Buffer {
 }
 
 /// Returns the memory of the free list to the allocator.
-pub(crate) fn free_unused() {
+pub(crate) fn free_unused_buffers() {
     let buffers = FREE_LIST.try_with(|free| {
         let mut free = free.borrow_mut();
         free.bytes = 0;

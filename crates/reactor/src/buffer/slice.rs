@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 use super::Buffer;
 use super::pool::{BUFFER_BYTES, LARGE_BYTES, Pool};
-use crate::core;
 
 /// Received bytes: a range of one buffer of the core's pool.
 ///
@@ -190,15 +189,11 @@ impl Slice {
         Slice::of_copy(pool, Buffer::from(bytes.to_vec()))
     }
 
-    /// A slice of the caller's bytes. They count against the core's limit, as received bytes do.
+    /// A slice of bytes outside the pool. They count against its limit.
     ///
     /// # Panics
     /// If the buffer holds 64 KiB or more.
-    pub fn from_buffer(bytes: Buffer) -> Slice {
-        core::with(|core| Slice::of_copy(&core.pool, bytes))
-    }
-
-    fn of_copy(pool: &Rc<Pool>, bytes: Buffer) -> Slice {
+    pub(crate) fn of_copy(pool: &Rc<Pool>, bytes: Buffer) -> Slice {
         assert!(
             bytes.len() <= usize::from(u16::MAX),
             "{} bytes are too many for a slice",

@@ -53,8 +53,8 @@ impl Core {
         Holdings {
             sockets: sockets.table.len() + sockets.table.datagram_sockets(),
             tasks: self.tasks.borrow().len(),
-            buffers: self.pool.held(),
-            available: self.pool.available(),
+            buffers: self.resources.pool.held(),
+            available: self.resources.pool.available(),
         }
     }
 }

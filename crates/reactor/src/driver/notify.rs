@@ -6,13 +6,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::system::EventFd;
-use crate::core;
 
 /// A ring of this process, to which other rings can send messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingHandle(pub(super) RawFd);
 
-/// Wakes one core: by a message from ring to ring if both sides have one, else by an eventfd. A
+/// The two ways to wake one core: a message from ring to ring if both sides have one, else an eventfd. A
 /// simulated core has neither; its driver looks into the mailbox.
 #[derive(Default)]
 pub(crate) struct Notifier {
@@ -48,24 +47,15 @@ impl Notifier {
         self.ring() == Some(ring)
     }
 
-    fn ring(&self) -> Option<RingHandle> {
+    /// The core's ring, if it has one.
+    pub(crate) fn ring(&self) -> Option<RingHandle> {
         match self.ring.load(Ordering::Acquire) {
             0 => None,
             ring => Some(RingHandle(ring - 1)),
         }
     }
 
-    /// Ends the core's wait.
-    pub(crate) fn notify(&self) {
-        let through_ring = self
-            .ring()
-            .is_some_and(|ring| core::try_with(|core| core.message_ring(ring)).unwrap_or(false));
-        if !through_ring {
-            self.notify_by_event();
-        }
-    }
-
-    /// As [`Notifier::notify`], without a message to the ring.
+    /// Ends the core's wait without a message to its ring.
     pub(crate) fn notify_by_event(&self) {
         if let Some(event) = self.event.get() {
             event.signal();

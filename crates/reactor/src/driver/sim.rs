@@ -3,9 +3,11 @@
 //! Every turn tries the operations of the sockets with new events, in random order. The conditions decide
 //! which operations are late, short, without a buffer, or complete despite their cancellation.
 
+mod chance;
 mod conditions;
 mod datagrams;
 mod events;
+mod id;
 mod network;
 
 use std::collections::VecDeque;
@@ -27,8 +29,9 @@ use crate::mailbox::Mailbox;
 use crate::socket::{Address, SocketKey};
 
 pub use self::conditions::Conditions;
-pub(crate) use self::datagrams::Datagram;
-pub(crate) use self::network::{Id, Network, Owner, Shared, Transfer};
+pub(crate) use self::events::Datagram;
+pub(crate) use self::id::{Id, Owner};
+pub(crate) use self::network::{Network, Shared, Transfer};
 
 /// Connections accepted by one listener in one turn.
 const ACCEPTS_PER_TURN: usize = 64;

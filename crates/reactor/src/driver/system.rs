@@ -8,6 +8,7 @@ mod process;
 mod receive;
 mod seccomp;
 mod send;
+mod socket;
 mod steering;
 mod tun;
 mod unix;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::process::run_on;
+use self::socket::{bind, set_nonblocking, start_listening, stream_socket};
 use self::steering::{attach, instruction};
 use super::{Handle, OwnedHandle};
 use crate::socket::Address;
@@ -46,13 +47,12 @@ pub use self::process::{prepare_descriptors, set_idle_priority, set_real_time};
 pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
 pub(crate) use self::send::{SendBuffers, SendVectors, send_now};
+pub(super) use self::socket::{check, take_error};
+pub(crate) use self::socket::{local, set_option};
 pub use self::steering::Steering;
 pub use self::tun::open_tun;
 pub(crate) use self::unix::UnixListener;
 pub(crate) use self::workers::{Job, set_processors, submit};
-
-/// Connections that may wait to be accepted; the kernel lowers it to `somaxconn`.
-const BACKLOG: libc::c_int = 65_535;
 
 /// Bytes of an accepted connection that the kernel buffers beyond the peer's receive window. Without
 /// this limit the kernel buffers 4 MiB for a peer that does not read (`tcp_wmem`).
@@ -123,24 +123,6 @@ pub(crate) fn is_cancelled(error: i32) -> bool {
     matches!(error, libc::ECANCELED | libc::EAGAIN)
 }
 
-pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-/// Opens a stream socket of this address family.
-pub(crate) fn stream_socket(family: libc::c_int, nonblocking: bool) -> io::Result<OwnedFd> {
-    let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
-    // SAFETY: a plain system call; the descriptor it returns is ours alone.
-    unsafe {
-        let fd = check(libc::socket(family, libc::SOCK_STREAM | flags, 0))?;
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
-}
-
 /// Binds and listens. With `shared` every core can bind the same address.
 pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::Result<OwnedFd> {
     let raw = RawAddress::new(address)?;
@@ -160,22 +142,12 @@ pub(crate) fn listen(address: &Address, shared: bool, nonblocking: bool) -> io::
     Ok(fd)
 }
 
-fn start_listening(fd: &OwnedFd) -> io::Result<()> {
-    // SAFETY: a plain system call on a descriptor of ours.
-    check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) }).map(drop)
-}
-
 /// An IPv6 address means IPv4 as well.
 fn accept_both_families(fd: &OwnedFd, address: &RawAddress) -> io::Result<()> {
     match address.family() {
         libc::AF_INET6 => set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0),
         _ => Ok(()),
     }
-}
-
-fn bind(fd: &OwnedFd, address: &RawAddress) -> io::Result<()> {
-    // SAFETY: the address is live, and its length is right.
-    check(unsafe { libc::bind(fd.as_raw_fd(), address.as_ptr(), address.len()) }).map(drop)
 }
 
 /// Opens a socket for connecting to `address`.
@@ -287,11 +259,6 @@ pub(crate) fn reserve_shared(address: &Address) -> io::Result<Reserved> {
     Ok((address.clone(), Keeper::Port { _socket: socket }))
 }
 
-/// The local IP address; `None` on a unix socket.
-pub(crate) fn local(fd: RawFd) -> io::Result<Option<SocketAddr>> {
-    RawAddress::of_socket(fd, libc::getsockname).map(|raw| raw.to_ip())
-}
-
 /// The peer's IP address; `None` on a unix socket. On a socket for both families an IPv4 address has the
 /// form `::ffff:192.0.2.1`, which people and filters of logs do not expect.
 pub(super) fn peer(fd: RawFd) -> io::Result<Option<SocketAddr>> {
@@ -316,25 +283,6 @@ pub(super) fn entropy() -> u64 {
     u64::from_ne_bytes(bytes) ^ (&raw const bytes).addr() as u64
 }
 
-/// Whether `address` accepts a connection immediately. If the connection has to wait, the error is
-/// `WouldBlock`.
-pub(crate) fn try_connect(address: &Address) -> io::Result<()> {
-    let raw = RawAddress::new(address)?;
-    let fd = stream_socket(raw.family(), true)?;
-    // SAFETY: the address is live, and its length is right.
-    check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr(), raw.len()) }).map(drop)
-}
-
-/// Sets whether calls on `fd`, and on its duplicates, block.
-pub(crate) fn set_nonblocking(fd: &impl AsRawFd, nonblocking: bool) -> io::Result<()> {
-    // SAFETY: plain system calls on a descriptor of ours.
-    unsafe {
-        let flags = check(libc::fcntl(fd.as_raw_fd(), libc::F_GETFL))? & !libc::O_NONBLOCK;
-        let wanted = if nonblocking { libc::O_NONBLOCK } else { 0 };
-        check(libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | wanted)).map(drop)
-    }
-}
-
 /// Has connecting to a unix socket whose queue is full fail with EAGAIN, as in non-blocking mode.
 /// Otherwise a worker of io_uring would wait for room. The timeout is a tick of the kernel's clock. It
 /// does not concern sends, which io_uring starts without waiting.
@@ -344,38 +292,6 @@ fn fail_if_queue_is_full(fd: &impl AsRawFd) -> io::Result<()> {
         tv_usec: 1,
     };
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, shortest)
-}
-
-/// Sets a socket option, whose value is an integer unless `socket(7)` names another type.
-pub(crate) fn set_option<T: Copy>(
-    fd: &impl AsRawFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: T,
-) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is live, and its length is right.
-    let set =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
-    check(set).map(drop)
-}
-
-/// Reads a socket option that is an integer.
-pub(crate) fn get_option(
-    fd: RawFd,
-    level: libc::c_int,
-    name: libc::c_int,
-) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: value and length are live and belong together.
-    let got = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
-    check(got).map(|_| value)
-}
-
-/// Reads and clears the pending error of a socket.
-pub(crate) fn take_error(fd: RawFd) -> i32 {
-    get_option(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EBADF)
 }
 
 /// Sends FIN. Errors are ignored, because receiving reports a broken connection.

@@ -4,53 +4,12 @@
 //! connection, and its memory has left the cache by the time its response arrives.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
 
 use super::TaskId;
-use crate::core;
 
 /// The budget of one turn; beyond it tasks are held back. Measured with 1,024 concurrent requests from
 /// HTTP/2 to HTTP/1.1: 40 and 128 took an eighth more CPU, no bound took a quarter more.
 const ADMISSIONS_PER_TURN: usize = 64;
-
-/// Ready if the running task may start one more request that it will have to wait for. If not, the task
-/// is held back: it runs again when the budget allows it, in the order in which tasks were held back. It
-/// may also be woken and run earlier.
-///
-/// # Panics
-/// If the thread runs no reactor, or if `cx` is not that of the task itself.
-#[inline]
-pub fn poll_admission(cx: &Context<'_>) -> Poll<()> {
-    core::with(|core| {
-        let begin = core
-            .tasks
-            .borrow_mut()
-            .poll_admission(TaskId::of(cx.waker()));
-        if begin.is_pending() {
-            core.counters.held_back.add(1);
-        }
-        begin
-    })
-}
-
-/// Takes one request from the budget, after [`poll_admission`] was ready.
-///
-/// # Panics
-/// If the thread runs no reactor.
-#[inline]
-pub fn consume_admission() {
-    core::with(|core| core.tasks.borrow_mut().admission.consume());
-}
-
-/// Counts a resumed socket whose request has to wait. After 16 of them in a turn, parked sockets that
-/// receive are held back until the next turn, in order.
-///
-/// # Panics
-/// If the thread runs no reactor.
-#[inline]
-pub fn consume_resume() {
-    core::with(|core| core.sockets().table.consume_resume());
-}
 
 /// The rest of the turn's budget, and the tasks that wait for more.
 pub(super) struct AdmissionBudget {
@@ -105,7 +64,7 @@ impl AdmissionBudget {
         self.held_back.clear();
     }
 
-    fn consume(&mut self) {
+    pub(super) fn consume(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 }

@@ -108,7 +108,7 @@ thread_local! {
 }
 
 /// Returns the free blocks to the allocator.
-pub(crate) fn free_unused() {
+pub(crate) fn free_unused_blocks() {
     let none = Blocks([const { Vec::new() }; CLASSES]);
     let kept = BLOCKS.try_with(|blocks| blocks.replace(none));
     drop(kept);

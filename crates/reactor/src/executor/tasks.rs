@@ -1,26 +1,18 @@
-//! The table of tasks, and the loop that runs the ready ones.
+//! The table of tasks.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::task::Poll;
 
 use super::admission::AdmissionBudget;
 use super::{PoolFuture, TaskId};
-use crate::core::Core;
-
-/// The time budget that busy tasks share in each turn, unless the other tasks took longer.
-const BUSY_TIME: Duration = Duration::from_micros(200);
 
 /// Tasks of one core. Slot 0 represents the main future, which is not in the table.
 pub(crate) struct Tasks {
     slots: Vec<TaskSlot>,
     vacant: Vec<u32>,
-    ready: VecDeque<TaskId>,
+    pub(super) ready: VecDeque<TaskId>,
     /// Tasks that ran and woke themselves.
-    busy: VecDeque<TaskId>,
+    pub(super) busy: VecDeque<TaskId>,
     pub(super) admission: AdmissionBudget,
     main_woken: bool,
 }
@@ -41,7 +33,7 @@ enum TaskState {
     Vacant,
     Main,
     Waiting(PoolFuture<()>),
-    /// The future is on the stack of `run`.
+    /// The future is on the stack of [`run`](super::run::run).
     Running,
 }
 
@@ -76,7 +68,7 @@ impl Tasks {
         id
     }
 
-    /// Adds a task whose future the caller passes to [`run`].
+    /// Adds a task whose future the caller passes to [`run`](super::run::run).
     pub(super) fn insert_running(&mut self, core: u16) -> TaskId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             assert!(
@@ -184,7 +176,8 @@ impl Tasks {
             || self.is_any_held_back()
     }
 
-    fn vacate(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
+    #[inline]
+    pub(super) fn vacate(&mut self, id: TaskId) -> Option<PoolFuture<()>> {
         let slot = &mut self.slots[id.slot()];
         slot.generation = slot.generation.wrapping_add(1);
         slot.queued = false;
@@ -196,7 +189,8 @@ impl Tasks {
     }
 
     /// Takes the next ready or busy task and marks it as running.
-    fn take_next(&mut self, busy: bool) -> Option<(TaskId, PoolFuture<()>)> {
+    #[inline]
+    pub(super) fn take_next(&mut self, busy: bool) -> Option<(TaskId, PoolFuture<()>)> {
         let queue = match busy {
             true => &mut self.busy,
             false => &mut self.ready,
@@ -218,7 +212,7 @@ impl Tasks {
 
     /// Takes the next task that was held back and may start a request, and marks it as running. If it
     /// was woken as well, it also stays in that queue.
-    fn take_held_back(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
+    pub(super) fn take_held_back(&mut self) -> Option<(TaskId, PoolFuture<()>)> {
         while let Some(id) = self.admission.admit() {
             let slot = &mut self.slots[id.slot()];
             if !id.is_generation(slot.generation) {
@@ -234,78 +228,8 @@ impl Tasks {
         None
     }
 
-    fn park(&mut self, id: TaskId, future: PoolFuture<()>) {
+    #[inline]
+    pub(super) fn park(&mut self, id: TaskId, future: PoolFuture<()>) {
         self.slots[id.slot()].state = TaskState::Waiting(future);
     }
-}
-
-/// A waker for the main future.
-pub(crate) fn main_waker(core: &Core) -> Waker {
-    TaskId::new(core.slot, 0, 0).waker()
-}
-
-/// Runs the tasks that are ready now. Tasks that become ready meanwhile run in the next turn, after the
-/// sockets were served, so that a task that always wakes itself starves no other.
-///
-/// Light tasks run before busy ones, which woke themselves and share a time budget: as long as the light
-/// tasks took, or [`BUSY_TIME`] if that is longer. Then the tasks that were held back run, as far as the
-/// admission budget allows.
-pub(crate) fn run_ready(core: &Core) {
-    let (ready, busy) = {
-        let mut tasks = core.tasks.borrow_mut();
-        tasks.admission.renew();
-        (tasks.ready.len(), tasks.busy.len())
-    };
-    let start = (busy > 1).then(|| core.time());
-    for _ in 0..ready {
-        let next = core.tasks.borrow_mut().take_next(false);
-        let Some((id, future)) = next else { break };
-        run(core, id, future);
-    }
-    let busy_budget = start.map(|start| {
-        let now = core.time();
-        ((now - start).max(BUSY_TIME), now)
-    });
-    for _ in 0..busy {
-        let next = core.tasks.borrow_mut().take_next(true);
-        let Some((id, future)) = next else { break };
-        run(core, id, future);
-        if busy_budget.is_some_and(|(budget, since)| core.time() - since >= budget) {
-            break;
-        }
-    }
-    let held_back = core.tasks.borrow().admission.held_back();
-    for _ in 0..held_back {
-        let next = core.tasks.borrow_mut().take_held_back();
-        let Some((id, future)) = next else { break };
-        run(core, id, future);
-    }
-    core.tasks.borrow_mut().admission.admitted = None;
-}
-
-/// Polls a task that is marked as running; false if it is done.
-#[inline]
-pub(super) fn run(core: &Core, id: TaskId, future: PoolFuture<()>) -> bool {
-    let waker = id.waker();
-    let mut future = Some(future);
-    let turn = AssertUnwindSafe(|| {
-        let mut cx = Context::from_waker(&waker);
-        let polled = future.as_mut().map(|future| Pin::new(future).poll(&mut cx));
-        if polled == Some(Poll::Ready(())) {
-            future = None;
-        }
-    });
-    let panicked = catch_unwind(turn).is_err();
-    if panicked {
-        core.counters.task_panics.add(1);
-        // Dropping the future may panic again.
-        let _ = catch_unwind(AssertUnwindSafe(|| future = None));
-    }
-    let mut tasks = core.tasks.borrow_mut();
-    let is_pending = future.is_some();
-    match future {
-        Some(future) => tasks.park(id, future),
-        None => drop(tasks.vacate(id)),
-    }
-    is_pending
 }

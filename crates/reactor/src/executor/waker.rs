@@ -3,7 +3,7 @@
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use super::TaskId;
-use crate::{core, mailbox};
+use crate::{core, messages};
 
 impl TaskId {
     /// The task of a waker.
@@ -43,6 +43,6 @@ fn wake(id: TaskId) {
         ours
     });
     if here != Some(true) {
-        mailbox::post_wake(id.core(), id);
+        messages::post_wake(id.core(), id);
     }
 }

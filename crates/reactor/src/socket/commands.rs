@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, LARGE_AFTER, Order, Parking, Role};
+use super::entry::{End, Fin, LARGE_AFTER, Order, Role};
 use super::outgoing::Outgoing;
-use super::table::{RESET_TIME, Sockets, keep, wake};
-use super::{Address, Resume, SocketKey};
+use super::ownership::{Parking, Resume};
+use super::sockets::{RESET_TIME, Sockets, wake};
+use super::table::keep;
+use super::{Address, SocketKey};
 use crate::buffer::{Chunk, LARGE_BYTES, Slice};
 use crate::driver::{Pending, Received};
 

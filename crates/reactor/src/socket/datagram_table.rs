@@ -1,21 +1,15 @@
 //! The UDP sockets of a core, and the batches that they send.
 
 use std::collections::VecDeque;
-use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::task::Waker;
+use std::time::Instant;
 
 use super::SocketKey;
-use super::datagrams::{Datagrams, Forwarded, Train};
 use super::slab::Slab;
-use super::table::{Sockets, wake};
-use crate::core::Core;
-use crate::driver::{
-    Bound, BoundGroup, Destination, Driver, Handle, ReceivedTrain, SentTrain, is_train_refused,
-};
+use super::train::Train;
+use crate::driver::{Destination, Driver, Handle, SentTrain};
 
 /// Most sent batches whose memory is kept for later ones.
 const FREE_MAX: usize = 256;
@@ -25,80 +19,65 @@ const CONTENTS_MAX: usize = 64;
 const CONTENT_BYTES_MAX: usize = 64 * 1024;
 
 /// Batches that one socket sends at a time; the others wait in the socket, and for the next turn.
-const IN_FLIGHT_MAX: usize = 64;
-
-/// Datagrams of one batch that every kernel takes, and bytes that fit into a packet of each family.
-const SEGMENTS_MAX: usize = 64;
-const TRAIN_BYTES_MAX: usize = 65_487;
-
-/// How long datagrams are sent singly after the kernel has refused a batch and taken its parts.
-const SINGLY_TIME: Duration = Duration::from_secs(10);
-
-/// Batches that a socket holds in the core's buffers. Further ones are copied, so that a socket that nobody
-/// reads leaves buffers to others; a turn later it stops receiving, until fewer than [`RESUME_BELOW`] are left.
-const UNREAD_MAX: usize = 48;
-const RESUME_BELOW: usize = 24;
-
-/// Most batches that wait for their reader when another core forwards one.
-const FORWARDED_MAX: usize = 64;
+pub(super) const IN_FLIGHT_MAX: usize = 64;
 
 /// The UDP sockets of one core.
 #[derive(Default)]
 pub(crate) struct DatagramTable {
-    slab: Slab<DatagramEntry>,
+    pub(super) slab: Slab<DatagramEntry>,
     /// Sockets without a pending receive.
-    to_receive: Vec<SocketKey>,
-    /// Sockets that had [`UNREAD_MAX`] batches or more at a receive of the last turn.
-    unread: Vec<SocketKey>,
+    pub(super) to_receive: Vec<SocketKey>,
+    /// Sockets that had too many unread batches at a receive of the last turn.
+    pub(super) unread: Vec<SocketKey>,
     /// Sockets whose waiting batches start to be sent at the end of the turn.
-    to_send: Vec<SocketKey>,
+    pub(super) to_send: Vec<SocketKey>,
     /// Batches that the driver sends, by slot.
-    sending: Vec<Option<(SocketKey, Outgoing)>>,
-    vacant: Vec<u32>,
+    pub(super) sending: Vec<Option<(SocketKey, Outgoing)>>,
+    pub(super) vacant: Vec<u32>,
     /// Memory of sent batches. Boxed, because the kernel has pointers into those in use.
     #[allow(
         clippy::vec_box,
         reason = "a box moves from here to a train that is sent and back"
     )]
-    free: Vec<Box<SentTrain>>,
+    pub(super) free: Vec<Box<SentTrain>>,
     /// Buffers of sent content.
-    contents: Vec<Vec<u8>>,
+    pub(super) contents: Vec<Vec<u8>>,
 }
 
 /// A batch that waits or is being sent.
-struct Outgoing {
-    train: Box<SentTrain>,
+pub(super) struct Outgoing {
+    pub(super) train: Box<SentTrain>,
     /// It is a part of a batch that the kernel has refused.
-    was_refused: bool,
+    pub(super) was_refused: bool,
 }
 
-struct DatagramEntry {
-    handle: Handle,
-    local: SocketAddr,
-    received: VecDeque<Train>,
-    reader: Option<Waker>,
-    is_receiving: bool,
+pub(super) struct DatagramEntry {
+    pub(super) handle: Handle,
+    pub(super) local: SocketAddr,
+    pub(super) received: VecDeque<Train>,
+    pub(super) reader: Option<Waker>,
+    pub(super) is_receiving: bool,
     /// It receives nothing until its reader has read.
-    is_paused: bool,
+    pub(super) is_paused: bool,
     /// The number of datagrams that the kernel had dropped at the last receive.
-    dropped: u32,
-    waiting: VecDeque<Outgoing>,
+    pub(super) dropped: u32,
+    pub(super) waiting: VecDeque<Outgoing>,
     /// It is in the list of sockets to send.
-    is_listed: bool,
-    in_flight: usize,
+    pub(super) is_listed: bool,
+    pub(super) in_flight: usize,
     /// Bytes that wait or are being sent.
-    unsent_bytes: usize,
-    writer: Option<Waker>,
-    wake_at: usize,
+    pub(super) unsent_bytes: usize,
+    pub(super) writer: Option<Waker>,
+    pub(super) wake_at: usize,
     /// Until then, batches are sent singly.
-    singly_until: Option<Instant>,
+    pub(super) singly_until: Option<Instant>,
     /// The handle was dropped.
-    is_closing: bool,
+    pub(super) is_closing: bool,
 }
 
 impl DatagramEntry {
     /// Whether at most `below` bytes are left to be sent; for 0, also nothing that is empty.
-    fn has_room(&self, below: usize) -> bool {
+    pub(super) fn has_room(&self, below: usize) -> bool {
         self.unsent_bytes <= below && (below > 0 || self.waiting.is_empty())
     }
 }
@@ -124,7 +103,7 @@ impl DatagramTable {
         }
     }
 
-    fn entry(&mut self, key: SocketKey) -> &mut DatagramEntry {
+    pub(super) fn entry(&mut self, key: SocketKey) -> &mut DatagramEntry {
         self.slab
             .get_mut(key)
             .expect("a handle refers to a live socket")
@@ -142,14 +121,14 @@ impl DatagramTable {
         }
     }
 
-    fn copy(&mut self, content: &[u8]) -> Vec<u8> {
+    pub(super) fn copy(&mut self, content: &[u8]) -> Vec<u8> {
         let mut copy = self.contents.pop().unwrap_or_default();
         copy.extend_from_slice(content);
         copy
     }
 
     /// Adds a batch to those that wait.
-    fn queue(&mut self, key: SocketKey, destination: Destination, content: Vec<u8>) {
+    pub(super) fn queue(&mut self, key: SocketKey, destination: Destination, content: Vec<u8>) {
         let train = self.train(destination, content);
         let entry = self.entry(key);
         entry.unsent_bytes += train.content.len();
@@ -161,7 +140,7 @@ impl DatagramTable {
     }
 
     /// Puts the datagrams of a batch that the kernel has refused before all that wait.
-    fn queue_singly(&mut self, key: SocketKey, refused: Box<SentTrain>) {
+    pub(super) fn queue_singly(&mut self, key: SocketKey, refused: Box<SentTrain>) {
         let destination = Destination {
             segment_bytes: None,
             ..refused.destination
@@ -180,7 +159,7 @@ impl DatagramTable {
     }
 
     /// Lists a socket that has batches to send, unless as many are in flight as may be.
-    fn list(&mut self, key: SocketKey) {
+    pub(super) fn list(&mut self, key: SocketKey) {
         let entry = self.entry(key);
         let may_send = !entry.waiting.is_empty() && entry.in_flight < IN_FLIGHT_MAX;
         if may_send && !mem::replace(&mut entry.is_listed, true) {
@@ -189,414 +168,17 @@ impl DatagramTable {
     }
 
     /// Keeps the memory of a batch.
-    fn recycle(&mut self, mut train: Box<SentTrain>) {
+    pub(super) fn recycle(&mut self, mut train: Box<SentTrain>) {
         self.keep(mem::take(&mut train.content));
         if self.free.len() < FREE_MAX {
             self.free.push(train);
         }
     }
 
-    fn keep(&mut self, mut content: Vec<u8>) {
+    pub(super) fn keep(&mut self, mut content: Vec<u8>) {
         if self.contents.len() < CONTENTS_MAX && content.capacity() <= CONTENT_BYTES_MAX {
             content.clear();
             self.contents.push(content);
         }
-    }
-}
-
-/// Commands.
-impl Sockets<'_> {
-    pub(super) fn bind_datagrams(
-        &mut self,
-        address: SocketAddr,
-    ) -> io::Result<(SocketKey, SocketAddr)> {
-        let bound = self.table.driver.bind_datagrams(address)?;
-        self.add_datagrams(bound)
-    }
-
-    /// Opens this core's socket of a group.
-    pub(super) fn join_datagrams(
-        &mut self,
-        group: &BoundGroup,
-    ) -> io::Result<(SocketKey, SocketAddr)> {
-        let bound = self.table.driver.join_datagrams(group, self.core.index)?;
-        self.add_datagrams(bound)
-    }
-
-    fn add_datagrams(
-        &mut self,
-        Bound { handle, address }: Bound,
-    ) -> io::Result<(SocketKey, SocketAddr)> {
-        let table = &mut *self.table;
-        let key = table.datagrams.slab.insert(DatagramEntry {
-            handle,
-            local: address,
-            received: VecDeque::new(),
-            reader: None,
-            is_receiving: false,
-            is_paused: false,
-            dropped: 0,
-            waiting: VecDeque::new(),
-            is_listed: false,
-            in_flight: 0,
-            unsent_bytes: 0,
-            writer: None,
-            wake_at: 0,
-            singly_until: None,
-            is_closing: false,
-        });
-        if let Err(error) = table.driver.register_datagrams(key, handle) {
-            table.datagrams.slab.remove(key);
-            table.driver.close_datagrams(handle);
-            return Err(error);
-        }
-        table.datagrams.to_receive.push(key);
-        Ok((key, address))
-    }
-
-    pub(super) fn poll_receive_train(
-        &mut self,
-        key: SocketKey,
-        cx: Option<&mut Context<'_>>,
-    ) -> Poll<Train> {
-        let datagrams = &mut self.table.datagrams;
-        let entry = datagrams.entry(key);
-        let train = entry.received.pop_front();
-        // While its receive is being cancelled, the last report continues.
-        if entry.is_paused && !entry.is_receiving && entry.received.len() < RESUME_BELOW {
-            entry.is_paused = false;
-            datagrams.to_receive.push(key);
-        }
-        if let Some(train) = train {
-            return Poll::Ready(train);
-        }
-        if let Some(cx) = cx {
-            datagrams.entry(key).reader = Some(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    pub(super) fn send_datagrams(&mut self, key: SocketKey, sent: Datagrams) {
-        let Datagrams {
-            to,
-            from,
-            ecn,
-            content,
-            segment_bytes,
-        } = sent;
-        let now = self.core.clock.now();
-        let datagrams = &mut self.table.datagrams;
-        let entry = datagrams.entry(key);
-        let to = match to.ip().to_canonical() {
-            ip if ip == to.ip() => to,
-            ip => SocketAddr::new(ip, to.port()),
-        };
-        let segment_bytes =
-            segment_bytes.filter(|&bytes| bytes > 0 && content.len() > usize::from(bytes));
-        let destination = Destination {
-            to,
-            from,
-            ecn: ecn.map_or(0, |ecn| ecn as u8),
-            segment_bytes,
-            is_ipv6: entry.local.is_ipv6(),
-        };
-        let is_singly = entry.singly_until.is_some_and(|until| now < until);
-        let piece = match segment_bytes.map(usize::from) {
-            None => usize::MAX,
-            Some(segment) if is_singly => segment,
-            Some(segment) => segment * (TRAIN_BYTES_MAX / segment).clamp(1, SEGMENTS_MAX),
-        };
-        if content.len() <= piece {
-            return datagrams.queue(key, destination, content);
-        }
-        for part in content.chunks(piece) {
-            let destination = Destination {
-                segment_bytes: segment_bytes.filter(|&bytes| part.len() > usize::from(bytes)),
-                ..destination
-            };
-            let part = datagrams.copy(part);
-            datagrams.queue(key, destination, part);
-        }
-        datagrams.keep(content);
-    }
-
-    pub(super) fn take_content_buffer(&mut self) -> Vec<u8> {
-        self.table.datagrams.contents.pop().unwrap_or_default()
-    }
-
-    pub(super) fn unsent_datagram_bytes(&mut self, key: SocketKey) -> usize {
-        self.table.datagrams.entry(key).unsent_bytes
-    }
-
-    pub(super) fn poll_datagram_room(
-        &mut self,
-        key: SocketKey,
-        cx: &mut Context<'_>,
-        below: usize,
-    ) -> Poll<()> {
-        let entry = self.table.datagrams.entry(key);
-        if entry.has_room(below) {
-            return Poll::Ready(());
-        }
-        entry.writer = Some(cx.waker().clone());
-        entry.wake_at = below;
-        Poll::Pending
-    }
-
-    pub(super) fn close_datagrams(&mut self, key: SocketKey) {
-        let table = &mut *self.table;
-        let Some(entry) = table.datagrams.slab.get_mut(key) else {
-            return;
-        };
-        entry.is_closing = true;
-        entry.reader = None;
-        entry.writer = None;
-        entry.received.clear();
-        if entry.is_receiving {
-            table.driver.cancel_datagrams(key);
-        }
-        self.remove_datagrams_if_done(key);
-    }
-
-    /// Closes all UDP sockets, when the core ends. What is not sent by now is not sent any more.
-    pub(crate) fn close_all_datagrams(&mut self) {
-        let table = &mut *self.table;
-        for (slot, sending) in table.datagrams.sending.iter().enumerate() {
-            if sending.is_some() {
-                table.driver.cancel_train(slot as u32);
-            }
-        }
-        for key in table.datagrams.slab.keys() {
-            self.table.datagrams.entry(key).waiting.clear();
-            self.close_datagrams(key);
-        }
-    }
-
-    fn remove_datagrams_if_done(&mut self, key: SocketKey) {
-        let table = &mut *self.table;
-        let entry = table.datagrams.entry(key);
-        let is_done = !entry.is_receiving && entry.in_flight == 0 && entry.waiting.is_empty();
-        if entry.is_closing && is_done {
-            let handle = entry.handle;
-            table.datagrams.slab.remove(key);
-            table.driver.close_datagrams(handle);
-        }
-    }
-}
-
-/// The turn of the loop.
-impl Sockets<'_> {
-    /// Starts the receives and sends of this turn.
-    #[inline]
-    pub(crate) fn start_datagrams(&mut self) {
-        let datagrams = &self.table.datagrams;
-        if !datagrams.unread.is_empty() {
-            self.pause_unread();
-        }
-        if !self.table.datagrams.to_receive.is_empty() {
-            self.start_receives_of_datagrams();
-        }
-        if !self.table.datagrams.to_send.is_empty() {
-            self.start_sends_of_datagrams();
-        }
-    }
-
-    /// Stops receiving for those sockets whose readers have not read what they had a turn ago.
-    #[cold]
-    fn pause_unread(&mut self) {
-        let table = &mut *self.table;
-        for key in table.datagrams.unread.drain(..) {
-            if let Some(entry) = table.datagrams.slab.get_mut(key)
-                && entry.received.len() >= UNREAD_MAX
-                && entry.is_receiving
-                && !entry.is_paused
-                && !entry.is_closing
-            {
-                entry.is_paused = true;
-                self.core.counters.trains_paused.add(1);
-                table.driver.cancel_datagrams(key);
-            }
-        }
-    }
-
-    fn start_receives_of_datagrams(&mut self) {
-        let table = &mut *self.table;
-        // Without a buffer they wait until a batch is dropped, which happens within a turn.
-        if !table.driver.has_datagram_buffers() {
-            return;
-        }
-        for key in table.datagrams.to_receive.drain(..) {
-            let Some(entry) = table.datagrams.slab.get_mut(key) else {
-                continue;
-            };
-            if entry.is_closing {
-                continue;
-            }
-            // The receive that ended by itself has not been stopped.
-            if entry.received.len() >= UNREAD_MAX {
-                entry.is_paused = true;
-                self.core.counters.trains_paused.add(1);
-                continue;
-            }
-            entry.is_receiving = true;
-            table.driver.receive_datagrams(key, entry.handle);
-        }
-    }
-
-    fn start_sends_of_datagrams(&mut self) {
-        let table = &mut *self.table;
-        let datagrams = &mut table.datagrams;
-        for key in datagrams.to_send.drain(..) {
-            let Some(entry) = datagrams.slab.get_mut(key) else {
-                continue;
-            };
-            entry.is_listed = false;
-            while entry.in_flight < IN_FLIGHT_MAX
-                && let Some(outgoing) = entry.waiting.pop_front()
-            {
-                entry.in_flight += 1;
-                let slot = datagrams.vacant.pop().unwrap_or_else(|| {
-                    datagrams.sending.push(None);
-                    (datagrams.sending.len() - 1) as u32
-                });
-                let (_, outgoing) = datagrams.sending[slot as usize].insert((key, outgoing));
-                table
-                    .driver
-                    .send_datagrams(key, entry.handle, slot, &mut outgoing.train);
-            }
-        }
-    }
-
-    /// Handles the report of a receive.
-    pub(super) fn train_received(&mut self, key: SocketKey, received: ReceivedTrain, more: bool) {
-        let datagrams = &mut self.table.datagrams;
-        let entry = datagrams.slab.get_mut(key);
-        let entry = entry.expect("a pending receive keeps its socket");
-        entry.is_receiving = more;
-        let train = match received {
-            ReceivedTrain::Train(buffer) => {
-                let train = Train::read(buffer);
-                self.core
-                    .counters
-                    .trains_unusable
-                    .add(u64::from(train.is_none()));
-                train
-            }
-            ReceivedTrain::Nothing => None,
-        };
-        if let Some((train, dropped)) = train {
-            let counters = &self.core.counters;
-            counters.trains_received.add(1);
-            counters.datagrams_received.add(train.count());
-            counters.received_bytes.add(train.bytes().len() as u64);
-            // The kernel counts modulo 2^32, and only writes the number if it is not 0.
-            let news = dropped.wrapping_sub(entry.dropped);
-            if dropped != 0 && news < u32::MAX / 2 {
-                counters.datagrams_dropped.add(u64::from(news));
-                entry.dropped = dropped;
-            }
-            if !entry.is_closing {
-                let is_unread = entry.received.len() >= UNREAD_MAX;
-                entry.received.push_back(match is_unread {
-                    true => train.into_copied(),
-                    false => train,
-                });
-                let is_to_pause = entry.received.len() >= UNREAD_MAX && !entry.is_paused;
-                if is_to_pause && datagrams.unread.last() != Some(&key) {
-                    datagrams.unread.push(key);
-                }
-                wake(&mut entry.reader);
-            }
-        }
-        if more {
-            return;
-        }
-        if entry.is_closing {
-            return self.remove_datagrams_if_done(key);
-        }
-        if !entry.is_paused || entry.received.len() < RESUME_BELOW {
-            entry.is_paused = false;
-            datagrams.to_receive.push(key);
-        }
-    }
-
-    /// Handles the report of a send.
-    pub(super) fn train_sent(&mut self, slot: u32, result: Result<usize, i32>) {
-        let datagrams = &mut self.table.datagrams;
-        let sent = datagrams.sending[slot as usize].take();
-        let (key, outgoing) = sent.expect("a report belongs to a send");
-        datagrams.vacant.push(slot);
-        let entry = datagrams.slab.get_mut(key);
-        let entry = entry.expect("a pending send keeps its socket");
-        entry.in_flight -= 1;
-        let Outgoing { train, was_refused } = outgoing;
-        let is_train = train.destination.segment_bytes.is_some();
-        let count = train.datagrams().count() as u64;
-        let counters = &self.core.counters;
-        match result {
-            Ok(bytes) => {
-                counters.trains_sent.add(1);
-                counters.datagrams_sent.add(count);
-                counters.sent_bytes.add(bytes as u64);
-                // So the batch was refused for being one, and not for its addresses.
-                if was_refused {
-                    entry.singly_until = Some(self.core.clock.now() + SINGLY_TIME);
-                }
-            }
-            Err(error) if is_train && is_train_refused(error) => {
-                return datagrams.queue_singly(key, train);
-            }
-            Err(_) => counters.datagrams_unsent.add(count),
-        }
-        entry.unsent_bytes -= train.content.len();
-        if entry.has_room(entry.wake_at) {
-            wake(&mut entry.writer);
-        }
-        datagrams.recycle(train);
-        datagrams.list(key);
-        self.remove_datagrams_if_done(key);
-    }
-
-    /// Takes a batch that another core has received.
-    pub(crate) fn take_forwarded(&mut self, forwarded: Forwarded) {
-        let (local, train) = forwarded.into_train();
-        let datagrams = &mut self.table.datagrams;
-        let is_meant = |entry: &DatagramEntry| entry.local == local && !entry.is_closing;
-        let key = datagrams.slab.find(is_meant);
-        match key.map(|key| datagrams.entry(key)) {
-            Some(entry) if entry.received.len() < FORWARDED_MAX => {
-                entry.received.push_back(train);
-                wake(&mut entry.reader);
-            }
-            _ => self
-                .core
-                .counters
-                .datagrams_not_forwarded
-                .add(train.count()),
-        }
-    }
-}
-
-impl Core {
-    /// See [`DatagramSocket::forward`](super::DatagramSocket::forward).
-    pub(super) fn forward_datagrams(
-        &self,
-        core: usize,
-        local: SocketAddr,
-        train: &Train,
-        datagrams: Range<usize>,
-    ) -> bool {
-        let count = datagrams.len() as u64;
-        let content = train.part(datagrams);
-        let forwarded = || Forwarded::new(local, train, content);
-        let is_forwarded = self
-            .load
-            .mailbox(core)
-            .is_some_and(|mailbox| mailbox.forward(content.len(), forwarded));
-        match is_forwarded {
-            true => self.counters.datagrams_forwarded.add(count),
-            false => self.counters.datagrams_not_forwarded.add(count),
-        }
-        is_forwarded
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::task::Waker;
 use std::time::Instant;
 
+use super::SocketKey;
 use super::outgoing::Outgoing;
-use super::{Resume, SocketKey};
+use super::ownership::{Cause, Parking};
 use crate::buffer::{BUFFER_BYTES, RATION_BYTES, Slice};
 use crate::driver::{Handle, Pending};
 use crate::timer::TimerKey;
@@ -81,11 +81,6 @@ pub(super) enum Role {
     Resetting,
     /// It waits for its last completions.
     Closing,
-}
-
-pub(crate) struct Parking {
-    pub(super) resume: Rc<dyn Resume>,
-    pub(super) tag: u64,
 }
 
 /// Whether and how the input has ended.
@@ -342,5 +337,5 @@ impl SocketEntry {
 pub(crate) enum Action {
     None,
     /// A parked socket is readable, or its deadline has passed.
-    Resume(Parking, SocketKey, super::Cause),
+    Resume(Parking, SocketKey, Cause),
 }

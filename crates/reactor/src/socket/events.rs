@@ -1,8 +1,10 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
+use super::SocketKey;
 use super::entry::{Action, End, Fin, Order, Role};
-use super::table::{Sockets, keep, wake};
-use super::{Cause, SocketKey};
+use super::ownership::Cause;
+use super::sockets::{Sockets, wake};
+use super::table::keep;
 use crate::driver::{Driver, Event, Pending, Received};
 
 /// Sends larger than this start after the smaller ones.

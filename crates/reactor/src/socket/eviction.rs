@@ -5,13 +5,19 @@
 //! the time since which they are idle; from then on each socket that becomes idle is appended. Entries of
 //! sockets that were used since are skipped, so the list never has to be searched.
 
-use std::collections::VecDeque;
-use std::task::{Context, Poll, Waker};
+mod state;
 
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+
+use self::state::{Demand, Turn};
 use super::SocketKey;
 use super::entry::{Action, Fin, Role, SocketEntry};
-use super::table::{Sockets, wake};
+use super::ownership::Cause;
+use super::sockets::{Sockets, wake};
 use crate::driver::EVICTED;
+
+pub(super) use self::state::Eviction;
 
 /// Most sockets for which accepting requests room, so that a burst is accepted in a few turns.
 const ACCEPTED_AT_ONCE_MAX: usize = 32;
@@ -24,61 +30,6 @@ const EVICTED_PER_TURN_MAX: usize = 128;
 
 /// Most sockets of one turn that are not evicted because a look into the kernel's buffer has found input.
 const SKIPPED_PER_TURN_MAX: usize = 8;
-
-/// The state of a core at its limit of sockets.
-#[derive(Default)]
-pub(super) struct Eviction {
-    /// Whether the core is, or was recently, at the limit, so that sockets that become idle are listed.
-    pub(super) is_tracking: bool,
-    demand: Demand,
-    /// Idle sockets and the tick since which they are, in this order. Entries may be outdated.
-    idle: VecDeque<(SocketKey, u64)>,
-    /// The number of open sockets at which tracking began.
-    began_at: usize,
-    /// Evicted sockets that are not closed yet.
-    closing: usize,
-    turn: Turn,
-    /// The number of sockets closed while tracking.
-    closed: u64,
-    wakers: Vec<Waker>,
-}
-
-/// Whether new sockets need room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Demand {
-    #[default]
-    None,
-    /// The next turn evicts this many.
-    New(usize),
-    /// No socket was idle: the next one that becomes idle is evicted.
-    Unmet,
-}
-
-/// The evictions of one turn.
-#[derive(Default)]
-struct Turn {
-    /// How many sockets are still to be evicted to meet the demand.
-    missing: usize,
-    /// How many of these this turn may evict.
-    evictions_left: usize,
-    skips_left: usize,
-}
-
-impl Eviction {
-    /// A connection was accepted, or opened, although no socket was evicted: it must not be evicted itself
-    /// as the next one that is idle.
-    #[inline]
-    pub(super) fn end_unmet_demand(&mut self) {
-        if self.demand == Demand::Unmet {
-            self.demand = Demand::None;
-        }
-    }
-
-    /// Whether the next turn evicts.
-    pub(super) fn is_due(&self) -> bool {
-        matches!(self.demand, Demand::New(_))
-    }
-}
 
 impl Sockets<'_> {
     /// Whether the core has as many sockets as it may.
@@ -264,7 +215,7 @@ impl Sockets<'_> {
         }
         self.core.counters.evicted.add(1);
         match self.take_parking(key) {
-            Some(parking) => Action::Resume(parking, key, super::Cause::Evicted),
+            Some(parking) => Action::Resume(parking, key, Cause::Evicted),
             None => {
                 self.fail(key, EVICTED);
                 Action::None

@@ -1,49 +1,14 @@
 //! The lingering close (rule 16): after our FIN the socket discards input, so that a peer that is still
 //! sending receives the end of the response and not a reset.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+mod list;
 
 use super::SocketKey;
 use super::entry::Role;
-use super::table::Sockets;
+use super::sockets::Sockets;
 
-/// How long, and in how many sockets, a closing core discards input. The times are nginx's defaults of
-/// `lingering_time` and `lingering_timeout`.
-#[derive(Debug, Clone, Copy)]
-pub struct Lingering {
-    /// Most time from our FIN to the close.
-    pub time: Duration,
-    /// Most time without a byte from the peer.
-    pub silence: Duration,
-    /// Most sockets of a core that linger at once; beyond, the one that began first is closed.
-    pub sockets_max: usize,
-}
-
-impl Default for Lingering {
-    fn default() -> Lingering {
-        Lingering {
-            time: Duration::from_secs(30),
-            silence: Duration::from_secs(5),
-            sockets_max: 1024,
-        }
-    }
-}
-
-/// The sockets that linger, in the order in which they began.
-#[derive(Default)]
-pub(super) struct LingeringSockets {
-    /// Also contains sockets that have closed since.
-    keys: VecDeque<SocketKey>,
-    open: usize,
-}
-
-impl LingeringSockets {
-    /// Notes that a socket no longer lingers.
-    pub(super) fn closed(&mut self) {
-        self.open -= 1;
-    }
-}
+pub use self::list::Lingering;
+pub(super) use self::list::LingeringSockets;
 
 impl Sockets<'_> {
     /// Begins to linger. The queue and FIN are sent.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::SocketKey;
 use super::entry::{End, Role, SocketEntry};
-use super::table::{Sockets, wake};
+use super::sockets::{Sockets, wake};
 use crate::driver::{NO_BUFFERS, Pending};
 
 /// A core without a free buffer for this long sheds its largest holder. All sockets wait meanwhile.

@@ -4,111 +4,39 @@
 //! descriptor is left: one per turn of the core would be slower than new ones may come. The callers bound
 //! the queue, by their limit of connections per upstream.
 
-use std::collections::BTreeMap;
-use std::future::poll_fn;
+mod queue;
+
 use std::io;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use super::table::{Sockets, wake};
-use super::{Address, Socket, SocketKey};
-use crate::core;
+use self::queue::Waiter;
+use super::sockets::{Sockets, wake};
+use super::{Address, SocketKey};
 use crate::driver;
-use crate::timer::timeout;
 
-/// The time between two attempts of the first one: the process may also have closed other descriptors.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-/// Opens a socket and starts to connect it. While no descriptor is left, waits for one.
-///
-/// # Errors
-/// Another error of `socket(2)`.
-pub(super) async fn open(address: &Address) -> io::Result<Socket> {
-    let opened = match core::with(|core| core.sockets().connect_unless_others_wait(address)) {
-        Some(opened) => opened,
-        // Allocated separately, since this is rare and large.
-        None => Box::pin(wait_and_open(address)).await,
-    };
-    opened.map(Socket::new)
-}
-
-async fn wait_and_open(address: &Address) -> io::Result<SocketKey> {
-    let place = Place::last(address);
-    loop {
-        let woken = poll_fn(|cx| core::with(|core| core.sockets().poll_woken(&place, cx)));
-        if core::with(|core| core.sockets().is_first(&place)) {
-            // If no socket closes in time, it tries again.
-            let _ = timeout(RETRY_PAUSE, woken).await;
-            core::with(|core| core.sockets().open_waiting());
-        } else {
-            woken.await;
-        }
-        if let Some(opened) = core::with(|core| core.sockets().take_opened(&place)) {
-            return opened;
-        }
-    }
-}
-
-/// The connections that wait, by the order in which they began to.
-#[derive(Default)]
-pub(super) struct WaitingConnects {
-    next: u64,
-    waiting: BTreeMap<u64, Waiter>,
-    /// The sockets of those that wait no more, until they take them.
-    opened: BTreeMap<u64, io::Result<SocketKey>>,
-}
-
-struct Waiter {
-    address: Address,
-    waker: Option<Waker>,
-    is_woken: bool,
-}
-
-impl WaitingConnects {
-    fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
-    pub(super) fn wake_first(&mut self) {
-        if let Some(mut first) = self.waiting.first_entry() {
-            let first = first.get_mut();
-            first.is_woken = true;
-            wake(&mut first.waker);
-        }
-    }
-}
-
-/// An entry in the queue of those that wait. Dropping it leaves the queue.
-struct Place(u64);
-
-impl Place {
-    fn last(address: &Address) -> Place {
-        core::with(|core| {
-            let mut sockets = core.sockets();
-            let connects = &mut sockets.table.connects;
-            let place = connects.next;
-            connects.next += 1;
-            let waiter = Waiter {
-                address: address.clone(),
-                waker: None,
-                is_woken: false,
-            };
-            connects.waiting.insert(place, waiter);
-            Place(place)
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        core::try_with(|core| core.sockets().leave(self));
-    }
-}
+pub(super) use self::queue::{WaitKey, WaitingConnects};
 
 impl Sockets<'_> {
+    /// Adds a connection behind all that wait.
+    pub(super) fn wait_to_connect(&mut self, address: &Address) -> WaitKey {
+        let connects = &mut self.table.connects;
+        let key = connects.next;
+        connects.next += 1;
+        let waiter = Waiter {
+            address: address.clone(),
+            waker: None,
+            is_woken: false,
+        };
+        connects.waiting.insert(key, waiter);
+        key
+    }
+
     /// As [`Sockets::connect_if_possible`], behind those that wait: if descriptors still lack, the first
     /// of them requests room for this one too.
-    fn connect_unless_others_wait(&mut self, address: &Address) -> Option<io::Result<SocketKey>> {
+    pub(super) fn connect_unless_others_wait(
+        &mut self,
+        address: &Address,
+    ) -> Option<io::Result<SocketKey>> {
         if self.table.connects.waiting() > 0 {
             return None;
         }
@@ -146,7 +74,7 @@ impl Sockets<'_> {
     }
 
     /// Opens the sockets of those that wait, in order, until no descriptor is left.
-    fn open_waiting(&mut self) {
+    pub(super) fn open_waiting(&mut self) {
         let before = self.table.connects.waiting();
         while let Some(first) = self.table.connects.waiting.first_entry() {
             let address = first.get().address.clone();
@@ -165,29 +93,29 @@ impl Sockets<'_> {
         }
     }
 
-    fn take_opened(&mut self, place: &Place) -> Option<io::Result<SocketKey>> {
-        self.table.connects.opened.remove(&place.0)
+    pub(super) fn take_opened(&mut self, place: WaitKey) -> Option<io::Result<SocketKey>> {
+        self.table.connects.opened.remove(&place)
     }
 
-    fn leave(&mut self, place: &Place) {
+    pub(super) fn leave(&mut self, place: WaitKey) {
         let was_first = self.is_first(place);
         let connects = &mut self.table.connects;
-        connects.waiting.remove(&place.0);
+        connects.waiting.remove(&place);
         if was_first {
             connects.wake_first();
         }
-        if let Some(Ok(key)) = connects.opened.remove(&place.0) {
+        if let Some(Ok(key)) = connects.opened.remove(&place) {
             self.close(key);
         }
     }
 
-    fn is_first(&self, place: &Place) -> bool {
+    pub(super) fn is_first(&self, place: WaitKey) -> bool {
         let first = self.table.connects.waiting.first_key_value();
-        first.is_some_and(|(first, _)| *first == place.0)
+        first.is_some_and(|(first, _)| *first == place)
     }
 
-    fn poll_woken(&mut self, place: &Place, cx: &Context<'_>) -> Poll<()> {
-        let Some(waiter) = self.table.connects.waiting.get_mut(&place.0) else {
+    pub(super) fn poll_woken(&mut self, place: WaitKey, cx: &Context<'_>) -> Poll<()> {
+        let Some(waiter) = self.table.connects.waiting.get_mut(&place) else {
             return Poll::Ready(());
         };
         if std::mem::take(&mut waiter.is_woken) {

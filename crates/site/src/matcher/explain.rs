@@ -1,6 +1,6 @@
 //! Why a route applies to a request, or does not.
 
-/// What became of a route in the search for that of a request.
+/// The verdict on a route in the search for the route of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The request gets this route.

@@ -237,7 +237,7 @@ impl RouteMatch {
         self.ranges.get(path, range)
     }
 
-    /// What follows the path of the route: empty, or from a slash on; for `/a*` what follows the text.
+    /// The rest of the path after that of the route: empty, or it begins with a slash; for `/a*` it follows the text.
     #[must_use]
     pub fn rest<'p>(&self, path: &'p str) -> &'p str {
         let Some(start) = self.ranges.start(self.params) else {

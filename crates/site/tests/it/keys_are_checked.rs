@@ -1,4 +1,4 @@
-//! What is a key of a route, and what is wrong with others.
+//! Valid keys of routes, and the problems of others.
 
 use blitz_http::Method;
 use blitz_site::matcher::{PathPattern, RouteKey, RouteTable};

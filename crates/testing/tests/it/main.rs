@@ -2,7 +2,7 @@
 
 use std::panic::catch_unwind;
 
-use blitz_testing::{Client, Upstream, is_alone};
+use blitz_testing::{Client, Upstream, h2, h3, is_alone};
 
 #[test]
 fn the_client_reads_what_the_upstream_writes() {
@@ -41,4 +41,23 @@ fn a_test_that_has_its_process_for_itself_can_fail() {
         said.contains("it has failed") && said.contains("1 failed"),
         "{said}"
     );
+}
+
+#[test]
+fn frames_are_the_bytes_of_the_rfcs() {
+    let bytes = h2::frame(h2::kind::DATA, 1, 0x0102_0304, vec![7; 0x0001_0203]);
+    assert_eq!(bytes[..9], [1, 2, 3, 0, 1, 1, 2, 3, 4]);
+    let frame = h2::read_frame(&mut &bytes[..]).expect("a whole frame");
+    assert_eq!((frame.kind, frame.flags, frame.stream), (0, 1, 0x0102_0304));
+    assert_eq!(frame.payload, vec![7; 0x0001_0203]);
+    assert!(h2::read_frame(&mut &bytes[1..]).is_err(), "it is cut");
+
+    // RFC 9000, appendix A.1.
+    assert_eq!(h3::integer(37), [0x25]);
+    assert_eq!(h3::integer(15_293), [0x7b, 0xbd]);
+    assert_eq!(h3::integer(494_878_333), [0x9d, 0x7f, 0x3e, 0x7d]);
+    let longest = [0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c];
+    assert_eq!(h3::integer(151_288_809_941_952_652), longest);
+    let frame = h3::frame(h3::kind::HEADERS, [9; 64]);
+    assert_eq!(frame[..4], [1, 0x40, 64, 9]);
 }

@@ -43,7 +43,7 @@ pub(super) struct Key {
     pub(super) system: String,
 }
 
-/// Programs that are measured beside Blitz. What has changed about them says something about the machine.
+/// Programs that are measured beside Blitz. A change of their figures is a change of the machine.
 const CONTROLS: [&str; 20] = [
     "actix-web",
     "axum",

@@ -43,7 +43,7 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
-/// What an upstream says that it received.
+/// The request as an upstream received it.
 pub(super) struct Received<'t> {
     /// Its URL with the path and the query.
     pub(super) to: String,

@@ -3,7 +3,7 @@ use super::*;
 /// The forwarding fields that an upstream gets: the addresses, scheme, host, port, `Forwarded`.
 type Sent = (String, String, String, String, String);
 
-/// What is sent for a request to `http://own.example:8080` from the trusted 10.0.0.1.
+/// The fields that are sent for a request to `http://own.example:8080` from the trusted 10.0.0.1.
 fn sent(told: &[(&str, &str)]) -> Sent {
     sent_for(told, "own.example:8080", Some("10.0.0.1:5000"))
 }

@@ -268,7 +268,7 @@ impl Driver<Server> {
         })
     }
 
-    /// The client left within a head, or after empty lines. What was sent before still leaves.
+    /// The client left within a head, or after empty lines. Earlier responses are still sent.
     fn end_within_head(&mut self) -> Arrived {
         if let Some(socket) = self.socket.take() {
             socket.finish();

@@ -1,7 +1,7 @@
 //! The limit of a connection for its peer's content while the core is short of memory (rule 4).
 //!
-//! Windows are given back smaller the less is left, so that peers send less. What they may send
-//! already can still be more than there is room for, with many connections. A client's connection
+//! The less memory is left, the smaller are the windows that the connection gives back, so that peers send less. With
+//! many connections, the windows that peers already have can still exceed the memory. A client's connection
 //! that holds more than its part is then not read from until some of that is taken. An upstream's
 //! connection is always read from, since the requests of others share it (rule 14): the windows of
 //! its streams begin smaller the more streams are open on the core, and when the core has hardly

@@ -244,7 +244,7 @@ impl Role for Client {
 
     fn loss(_: &Driver<Client>, _: StreamId, error: Error, code: Code) -> (ResetReason, Code) {
         match error.kind() {
-            // The rest of the request is of no more use.
+            // The server does not need the rest of the request.
             ErrorKind::PeerReset => (ResetReason::Reset, Code::REQUEST_CANCELLED),
             ErrorKind::PeerRefused => (ResetReason::Refused, Code::REQUEST_CANCELLED),
             _ => (ResetReason::Malformed(error), code),

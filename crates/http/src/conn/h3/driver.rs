@@ -42,11 +42,12 @@ pub(crate) struct Driver<R: Role> {
     pub(super) schedule: Schedule<StreamId>,
     /// Streams whose messages were sent completely, and not acknowledged completely.
     pub(super) unacknowledged: Vec<StreamId>,
-    /// The latest of these times: a message was acknowledged, QUIC took more of one, the first of them became complete.
+    /// The last progress of these streams: QUIC took bytes of a message, a message was acknowledged, or the first
+    /// stream was listed.
     pub(super) acknowledged_at: Instant,
-    /// The time since which there is nothing to do.
+    /// The time at which the connection became idle.
     pub(super) idle_since: Option<Instant>,
-    /// When PING is due, so that the peer's and our idle timeout do not end a connection with requests.
+    /// When PING is due. It keeps a connection with requests alive beyond the idle timeouts of both ends.
     pub(super) ping: Option<Instant>,
     pub(super) unread: Unread,
     pub(super) window: ReceiveWindow,
@@ -55,7 +56,7 @@ pub(crate) struct Driver<R: Role> {
     pub(super) shared: Rc<Shared<R>>,
 }
 
-/// A stream with a request, beside its state in the machine.
+/// A stream with a request; the machine has a state of its own for it.
 pub(crate) struct RequestStream {
     pub(super) state: Box<Stream>,
     /// Pieces that were read from QUIC, and that the machine has not taken yet.
@@ -70,7 +71,7 @@ pub(crate) struct RequestStream {
     pub(super) is_blocked: bool,
     /// The peer's head, to a client the final one, has not come completely.
     pub(super) awaits_head: bool,
-    /// All of our message was given to QUIC.
+    /// QUIC has taken our whole message.
     pub(super) is_finished: bool,
     /// The offset from which the rest of a request is discarded after its response.
     pub(super) discards_from: u64,
@@ -124,13 +125,13 @@ pub(super) struct ReceiveWindow {
     pub(super) bytes: usize,
     /// The window that QUIC has: `bytes`, and above it the credit that was granted and is not taken back yet.
     pub(super) granted: usize,
-    /// Memory beyond the window, which unread content takes, as far as all connections share it.
+    /// The shared memory that unread content takes beyond the window.
     pub(super) beyond: usize,
     /// Bytes that were read and frames that came since the last look at the clock, and the time of that look.
     pub(super) read: usize,
     pub(super) frames: usize,
     pub(super) since: Instant,
-    /// It may not become larger, and content that nobody reads may have used it up.
+    /// The window may not grow, and unread content may have used it up.
     pub(super) is_used_up: bool,
 }
 
@@ -284,7 +285,7 @@ impl<R: Role> Driver<R> {
         for stream in self.streams.values_mut() {
             stream.state.fail(reason);
         }
-        // Nothing else would end these.
+        // Streams without handles are removed here, because nothing else ends them.
         self.streams.retain(|_, stream| R::has_handles(stream));
         self.unsent = self
             .streams

@@ -78,7 +78,7 @@ pub(crate) trait Role: Sized + 'static {
     /// The peer stops our direction of a stream; `event` is the meaning of that to the machine.
     fn stopped(driver: &mut Driver<Self>, id: StreamId, code: Code, event: Option<Event>);
 
-    /// Whether the exchange of a stream has handles, which end it when it has failed.
+    /// Whether the exchange of a stream has handles. They end a stream that has failed.
     fn has_handles(stream: &RequestStream) -> bool;
 
     /// The reason why a stream was lost, and the code that ends the rest of it. The peer has reset it with `code`, or
@@ -110,7 +110,7 @@ pub(crate) trait Role: Sized + 'static {
     /// One of these deadlines has passed.
     fn deadline(_: &mut Driver<Self>, _now: Instant) {}
 
-    /// A connection without requests takes memory that others need: the peer is asked to leave.
+    /// A connection without requests takes memory that others need: it is drained.
     fn retire_idle(driver: &mut Driver<Self>);
 
     /// Notes that the connection is ended because the peer violates a rule.

@@ -42,7 +42,7 @@ pub(crate) struct Server {
     pub(super) streams_max: u32,
     /// Requests that have arrived and are to be started.
     arrived: VecDeque<Request>,
-    /// When the client last had all of a message.
+    /// When the client last acknowledged a whole message.
     pub(super) last_response: Option<Instant>,
     /// Streams whose heads have not come completely.
     pub(super) heads: DueStreams<StreamId>,
@@ -89,7 +89,7 @@ impl Conn<Server> {
         let peer = Rc::clone(&driver.role.peer);
         let is_connect = head.method == Method::Connect;
         let is_done = has_ended || length == BodyLength::Empty;
-        // It may have been lost since: then the handles report that.
+        // A connection that was lost meanwhile is reported by the handles.
         if let Some(state) = driver.stream(stream) {
             state.is_connect = is_connect;
             if !is_done {
@@ -354,7 +354,7 @@ impl Role for Server {
         ResetReason::Reset
     }
 
-    /// The connection is no longer one of those that are open.
+    /// Removes the connection from the list of open ones.
     fn left(driver: &mut Driver<Server>) {
         count(|counters| counters.connections -= 1);
         let listener = &driver.shared.role;
@@ -436,7 +436,7 @@ impl Driver<Server> {
         self.make_room();
     }
 
-    /// Doubles the allowed requests of a client that has half as many as it may have.
+    /// Doubles the allowed requests of a client that uses half of them.
     fn allow_streams(&mut self) {
         let limit = self.limits().concurrent_streams_max;
         let open = self.streams.len() as u32;

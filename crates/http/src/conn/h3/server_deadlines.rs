@@ -29,12 +29,12 @@ impl Conn<Server> {
         });
     }
 
-    /// The time since which it has nothing to do.
+    /// The time at which the connection became idle.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.driver.borrow().idle_since
     }
 
-    /// Closes a connection if it still has nothing to do.
+    /// Closes a connection if it is still idle.
     pub(super) fn evict(&self) -> bool {
         let mut driver = self.driver.borrow_mut();
         let is_idle = driver.idle_since.is_some() && driver.quic.is_some();
@@ -102,7 +102,7 @@ impl Driver<Server> {
         next.map(|(discarded, due)| (discarded.id, due))
     }
 
-    /// Frees a stream that is only lingering for a client that has as many streams as it may have.
+    /// Ends the discarding of a request if its client has as many streams as it may have.
     pub(super) fn make_room(&mut self) {
         if self.streams.len() < self.role.streams_max as usize {
             return;

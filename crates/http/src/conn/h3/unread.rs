@@ -1,5 +1,4 @@
-//! The bytes that QUIC holds of streams because nobody has read them: content that waits for its reader, or behind a
-//! gap.
+//! The unread bytes that QUIC holds of streams: content that waits for its reader, or lies behind a gap.
 
 use std::collections::BinaryHeap;
 use std::mem;
@@ -31,17 +30,17 @@ const FRAME_CONTENT_BYTES: u64 = 512;
 /// Frames whose memory is kept for those of the next turn.
 const FRESH_KEPT: usize = 64;
 
-/// Memory beyond its window that each connection may hold, beside the memory that all share.
+/// Memory beyond its window that each connection may hold, in addition to its part of the shared memory.
 const EXCESS_BYTES_FREE: u64 = 32 * 1024;
 
 /// Small frames out of order among many, in [`Limits::frames_window`](blitz_proto::Limits::frames_window).
 const DISORDERED_MAX: u32 = 8_192;
 
 /// The size of a slot for a frame in a heap of QUIC.
-const PLACE_BYTES: u64 = 56;
+const SLOT_BYTES: u64 = 56;
 
 /// Streams with fewer slots are not noted.
-const PLACES_MIN: usize = 16;
+const SLOTS_MIN: usize = 16;
 
 /// Bytes of heaps that QUIC may keep for an idle connection. Beyond them the connection is drained while all
 /// connections together take more than a quarter of the memory that they share. Beyond half of that memory, idle
@@ -63,15 +62,16 @@ pub(super) struct Unread {
     disordered_since: Option<Instant>,
     /// The open streams beside the requests, with the offset until which each was read.
     beside: Vec<(StreamId, u64)>,
-    /// Memory for the streams to come.
+    /// Memory for new streams.
     spare: Vec<BinaryHeap<Held>>,
-    places: Places,
+    slots: HeapSlots,
 }
 
-/// Heaps of QUIC for the frames of streams, which it keeps for other streams as long as the connection lives.
+/// The slots in QUIC's heaps for the frames of streams. QUIC reuses the heap of an ended stream for a new stream, and
+/// frees it only with the connection.
 #[derive(Default)]
-struct Places {
-    /// Of open streams that have many.
+struct HeapSlots {
+    /// The most slots of each open stream that has many.
     streams: Streams<StreamId, usize>,
     /// The largest numbers of frames that streams have had: their sum, and the largest of one stream.
     sum: u64,
@@ -89,29 +89,29 @@ pub(super) struct Coming {
     pub(super) is_merged: bool,
 }
 
-/// The memory of this many streams is kept for those to come, if they are short.
+/// Ended streams whose memory is kept for new ones, and the most frames of such a stream.
 const SPARE_MAX: usize = 32;
 const SPARE_FRAMES_MAX: usize = 16;
 
-impl Places {
+impl HeapSlots {
     /// Notes that a stream has had so many frames at a time.
     #[inline]
     fn note(&mut self, id: StreamId, frames: usize) {
-        if frames <= PLACES_MIN {
+        if frames <= SLOTS_MIN {
             return;
         }
-        let places = frames.next_power_of_two();
+        let slots = frames.next_power_of_two();
         let noted = self.streams.entry(id).or_default();
-        if places > *noted {
-            self.sum += (places - *noted) as u64;
-            self.most = self.most.max(places as u64);
-            *noted = places;
+        if slots > *noted {
+            self.sum += (slots - *noted) as u64;
+            self.most = self.most.max(slots as u64);
+            *noted = slots;
         }
     }
 
     /// The largest memory that QUIC may keep.
     fn bytes(&self) -> u64 {
-        self.sum.min(self.heaps * self.most) * PLACE_BYTES
+        self.sum.min(self.heaps * self.most) * SLOT_BYTES
     }
 }
 
@@ -131,7 +131,7 @@ impl Unread {
         }
         stream.come(frame, &mut self.held);
         self.content += stream.content();
-        self.places.note(id, stream.held.len());
+        self.slots.note(id, stream.held.len());
     }
 
     /// Moves the new frames of a stream into its input.
@@ -187,7 +187,7 @@ impl Unread {
         if coming.fresh_end == Some(range.end) {
             let before = self.fresh.len();
             self.fresh.retain(|frame| frame.stream != id.get());
-            return self.places.note(id, before - self.fresh.len());
+            return self.slots.note(id, before - self.fresh.len());
         }
         if coming.fresh_end.is_some() {
             self.take_fresh(id, range.start);
@@ -225,12 +225,12 @@ impl Unread {
     /// A stream has ended.
     pub(super) fn close(&mut self, id: StreamId) {
         self.forget(id);
-        self.places.streams.remove(&id);
+        self.slots.streams.remove(&id);
     }
 
     /// The memory that it takes.
     fn memory(&self) -> u64 {
-        let frames = self.held.frames * FRAME_BYTES + self.places.bytes();
+        let frames = self.held.frames * FRAME_BYTES + self.slots.bytes();
         self.held.bytes.max(self.content) + frames
     }
 
@@ -268,7 +268,7 @@ impl Unread {
 }
 
 impl<R: Role> Driver<R> {
-    /// Takes the frames that have come since the last time.
+    /// Takes the frames that have arrived since the last call.
     pub(super) fn take_frames(&mut self) {
         let Some(quic) = &self.quic else { return };
         let before = self.unread.fresh.len();
@@ -287,7 +287,7 @@ impl<R: Role> Driver<R> {
             .len()
             .max(self.limits().concurrent_streams_max as usize);
         let unread = &mut self.unread;
-        unread.places.heaps = unread.places.heaps.max(2 * streams as u64);
+        unread.slots.heaps = unread.slots.heaps.max(2 * streams as u64);
         let mut fresh = mem::take(&mut unread.fresh);
         for frame in fresh.drain(..) {
             let id = StreamId::new(frame.stream);
@@ -366,7 +366,7 @@ impl<R: Role> Driver<R> {
             taken if taken > shared / 4 => IDLE_PLACES_BYTES_MAX,
             _ => return false,
         };
-        self.unread.places.bytes() > bytes_max
+        self.unread.slots.bytes() > bytes_max
     }
 
     /// Whether too many small frames have come out of order within a short time, each of which costs QUIC much more
@@ -653,9 +653,9 @@ mod tests {
 
     /// QUIC keeps the heaps of streams that have ended.
     #[test]
-    fn places_of_ended_streams_count() {
+    fn slots_of_ended_streams_count() {
         let mut unread = Unread::default();
-        unread.places.heaps = 2;
+        unread.slots.heaps = 2;
         for number in 0..50 {
             let id = StreamId::new(number * 4);
             for offset in 0..1_000 {
@@ -664,9 +664,9 @@ mod tests {
             unread.close(id);
         }
         // Streams that the client may open have two heaps.
-        assert_eq!(unread.memory(), 2 * 1_024 * PLACE_BYTES);
-        unread.places.heaps = 50;
-        assert_eq!(unread.memory(), 50 * 1_024 * PLACE_BYTES);
-        assert!(unread.places.streams.is_empty());
+        assert_eq!(unread.memory(), 2 * 1_024 * SLOT_BYTES);
+        unread.slots.heaps = 50;
+        assert_eq!(unread.memory(), 50 * 1_024 * SLOT_BYTES);
+        assert!(unread.slots.streams.is_empty());
     }
 }

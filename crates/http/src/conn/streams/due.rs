@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Fewer entries are not worth the look at each.
+/// With fewer entries, a search for those that no longer wait costs more than it frees.
 const PRUNED_MIN: usize = 256;
 
 /// A stream whose response was sent, and whose request is discarded.
 #[derive(Clone, Copy)]
 pub(in crate::conn) struct Discarded<Id> {
     pub(in crate::conn) id: Id,
-    /// When it ends in any case.
+    /// When the stream ends, even if bytes still arrive.
     pub(in crate::conn) until: Instant,
     /// The longest silence.
     pub(in crate::conn) silence: Duration,
-    /// The bytes that had come at the last look.
+    /// The bytes that had arrived at the last check.
     pub(in crate::conn) bytes: u64,
 }
 
@@ -31,8 +31,8 @@ impl<Id: Copy> DueStreams<Discarded<Id>> {
         }
     }
 
-    /// Puts the next stream off if more of it has come since the last look, and its time is not over. Returns whether
-    /// it did.
+    /// Postpones the next stream if bytes of it have arrived since the last check, and its time is not over. Returns
+    /// whether it was postponed.
     pub(in crate::conn) fn renew(&mut self, bytes: u64, now: Instant) -> bool {
         let Some((stream, _)) = self.0.front().copied() else {
             return false;

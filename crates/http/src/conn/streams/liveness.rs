@@ -149,7 +149,7 @@ mod tests {
         }
         liveness.expect(at(6));
         assert_eq!(liveness.check(at(6), &limits()), Silence::Ping(at(26)));
-        // It does not lift the doubt either.
+        // The PING stays pending.
         liveness.expect(at(7));
         assert!(liveness.is_ping_pending());
     }

@@ -30,9 +30,9 @@ pub(in crate::conn) fn usual_room(share: usize, limits: &Limits) -> usize {
     (limits.stream_buffer_bytes_max / 4).min(share)
 }
 
-/// The same on a server's connection that has `unsent` bytes queued; `None` if it has enough. When a connection has its
-/// share queued, each stream gets a piece at a time. While the core is short of memory, a connection with more than the
-/// shares of a few streams gets nothing.
+/// The same on a server's connection that has `unsent` bytes queued; `None` if no stream gets another piece. When a
+/// connection has its share queued, each stream gets a piece at a time. While the core is short of memory, a connection
+/// with more than the shares of a few streams gets nothing.
 pub(in crate::conn) fn room_of_server(unsent: usize, limits: &Limits) -> Option<usize> {
     let share = blitz_reactor::fair_share();
     if is_short(share, limits) && unsent > UNSENT_MIN.max(share * STREAMS_WHEN_SHORT) {

@@ -50,13 +50,13 @@ pub(in crate::conn) struct Stream {
     pub(in crate::conn) response: Response,
     /// The request is CONNECT, so that a 2xx opens a tunnel.
     pub(in crate::conn) is_connect: bool,
-    /// Its response is complete, and it has no task any more; the rest of the request is discarded.
+    /// The response is complete and the task has ended; the rest of the request is discarded.
     pub(in crate::conn) is_lingering: bool,
 }
 
 /// Content of our message that waits.
 pub(in crate::conn) struct Sending {
-    /// Bytes for which no window was open.
+    /// Bytes that no window has room for.
     pub(in crate::conn) queue: VecDeque<Chunk>,
     /// Bytes in it.
     pub(in crate::conn) queued: usize,

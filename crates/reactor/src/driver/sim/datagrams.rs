@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::events::EventKind;
-use super::network::{Network, Owner};
+use super::events::{Datagram, EventKind};
+use super::id::Owner;
+use super::network::Network;
 
 /// Number of the first UDP socket; listeners have the numbers below.
 const DATAGRAM_SOCKETS: usize = 1 << 25;
@@ -29,15 +30,6 @@ struct DatagramSocket {
     is_marked: bool,
     /// The peer that waits for a datagram.
     reader: Option<Waker>,
-}
-
-/// A datagram on its way, or one that has arrived.
-#[derive(Clone)]
-pub(crate) struct Datagram {
-    pub(crate) from: SocketAddr,
-    pub(crate) to: SocketAddr,
-    pub(crate) ecn: u8,
-    pub(crate) content: Vec<u8>,
 }
 
 impl Network {

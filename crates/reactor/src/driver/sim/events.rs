@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::datagrams::Datagram;
-use super::network::Id;
+use super::id::Id;
 
 /// Scheduled events. Those of the same time happen in the order of their scheduling.
 #[derive(Default)]
@@ -31,6 +31,15 @@ pub(super) enum EventKind {
     /// A datagram arrives.
     Datagram(Box<Datagram>),
     Wake(Waker),
+}
+
+/// A datagram on its way, or one that has arrived.
+#[derive(Clone)]
+pub(crate) struct Datagram {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) ecn: u8,
+    pub(crate) content: Vec<u8>,
 }
 
 struct Scheduled {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::conditions::Conditions;
 use super::datagrams::DatagramSockets;
 use super::events::{EventKind, Events};
+use super::id::{Id, Owner};
 use crate::socket::{Address, SocketKey};
 use crate::timer::Random;
 
@@ -31,22 +32,6 @@ const LATE_MAX_US: u64 = 2_000;
 
 /// The network as the cores and peers of a simulation share it.
 pub(crate) type Shared = Rc<RefCell<Network>>;
-
-/// A socket: its number, and a serial that is never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Id {
-    pub(crate) number: usize,
-    serial: u64,
-}
-
-/// The holder of a socket or listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
-    Core(usize),
-    Peer,
-    /// It is closed; bytes that were written may still be in flight.
-    Closed,
-}
 
 /// The result of a read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

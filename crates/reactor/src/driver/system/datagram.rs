@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
+use super::RawAddress;
+use super::socket::{check, get_option, local, set_nonblocking, set_option};
 use super::steering::{Steering, attach, instruction};
-use super::{RawAddress, check, get_option, local, set_nonblocking, set_option};
 use crate::buffer::{DATAGRAM_BUFFER_BYTES, DATAGRAM_HEAD_BYTES};
 use crate::driver::Handle;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::check;
+use super::socket::check;
 
 /// An eventfd that never blocks its callers.
 pub(crate) struct EventFd(OwnedFd);

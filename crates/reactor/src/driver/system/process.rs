@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-use super::{check, stream_socket};
+use super::socket::{check, stream_socket};
 
 /// The initial size of the process's table of descriptors, at 8 bytes each.
 const DESCRIPTOR_TABLE_MIN: u64 = 65_536;

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::check;
+use super::socket::check;
 
 /// The longest wait for the child; it needs less than a millisecond.
 const TRIAL_MS: libc::c_int = 1_000;

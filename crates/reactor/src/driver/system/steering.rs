@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::set_option;
+use super::socket::set_option;
 
 /// Random bytes at the start of a connection ID; the others name the core.
 const RANDOM_BYTES: usize = 6;

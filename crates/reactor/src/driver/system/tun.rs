@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use super::check;
+use super::socket::check;
 
 /// Makes the TUN device `name` in the network namespace of the calling thread. Each read gives one IP packet,
 /// each write delivers one, and neither waits. The device is removed when the file is closed.

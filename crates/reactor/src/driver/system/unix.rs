@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::RawAddress;
+use super::socket::{self, start_listening, stream_socket, try_connect};
 use crate::socket::Address;
 
 /// The longest wait for the lock of a path. Processes hold it for a few system calls.
@@ -92,15 +93,15 @@ pub(super) fn bind(path: &Path, mode: Option<u32>) -> io::Result<Arc<UnixListene
 
 fn listen(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     let raw = RawAddress::new(&Address::unix(path))?;
-    let mut fd = super::stream_socket(raw.family(), true)?;
+    let mut fd = stream_socket(raw.family(), true)?;
     if let Some(mode) = mode {
         // The file gets the mode of the socket.
         let socket = File::from(fd);
         socket.set_permissions(Permissions::from_mode(mode))?;
         fd = socket.into();
     }
-    super::bind(&fd, &raw)?;
-    super::start_listening(&fd)?;
+    socket::bind(&fd, &raw)?;
+    start_listening(&fd)?;
     Ok(fd)
 }
 
@@ -177,7 +178,7 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
     };
     let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     let is_stale = found.file_type().is_socket()
-        && super::try_connect(&Address::unix(path))
+        && try_connect(&Address::unix(path))
             .err()
             .is_some_and(is_refused)
         && FileId::of(&found).is_at(path);

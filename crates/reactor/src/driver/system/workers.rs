@@ -5,6 +5,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::process::run_on;
+
 /// Most threads; further jobs are queued.
 const THREADS_MAX: usize = 16;
 
@@ -75,7 +77,7 @@ impl WorkerPool {
 
     fn work(&self) {
         // A container may forbid it; the jobs run nevertheless.
-        let _ = PROCESSORS.get().map(|processors| super::run_on(processors));
+        let _ = PROCESSORS.get().map(|processors| run_on(processors));
         let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.jobs.pop_front() {
