@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Route, Settings, Site, Span};
+use blitz_config::{Action, Placed, Route, RouteKey, Settings, Site, Span, quoted};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -90,13 +90,16 @@ pub(crate) fn text(file: &ConfigFile) -> String {
     for site in &file.configuration.sites {
         text += &head(file, site);
         for route in &site.routes {
-            let (host, key) = (&site.host.value, &route.key.value);
+            let (host, key) = (&site.host.value, key_in_quotes(&route.key.value));
             // Writing to a text does not fail.
             let _ = writeln!(
                 text,
-                "[site.\"{host}\".\"{key}\"]  # {}",
+                "[site.\"{host}\".{key}]  # {}",
                 file.line_of(&route.key.span)
             );
+            if let Some(priority) = &route.priority {
+                text += &lines(file, "", &[("priority".to_owned(), &priority.span)]);
+            }
             text += &lines(file, "", &values(&route.settings));
             text += &variants(file, route);
             text.push('\n');
@@ -105,6 +108,15 @@ pub(crate) fn text(file: &ConfigFile) -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
+}
+
+/// A regex may have backslashes, which double quotes would take for escapes.
+fn key_in_quotes(key: &RouteKey) -> String {
+    let text = key.to_string();
+    match key.path.regex() {
+        Some(_) if !text.contains('\'') => format!("'{text}'"),
+        _ => quoted(&text),
+    }
 }
 
 fn lines(file: &ConfigFile, margin: &str, values: &[(String, &Span)]) -> String {

@@ -14,6 +14,7 @@ mod method;
 mod model;
 mod network;
 mod path;
+mod path_regex;
 mod pattern;
 mod process;
 mod reader;
@@ -31,12 +32,13 @@ pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
 pub use format::format;
-pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
+pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, PRIORITY_MAX, Scope, Since};
 pub use method::{Method, Methods};
 pub use model::{
     CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
 };
 pub use network::Network;
+pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::{includes, read};

@@ -95,6 +95,8 @@ pub struct Tls {
 pub struct Route {
     /// The requests that it matches. The place of the site's own route is the name of the site.
     pub key: Placed<RouteKey>,
+    /// Which of two regexes with the same beginning comes first, if that is written; its value is also in the key.
+    pub priority: Option<Placed<u64>>,
     /// Its settings, what it inherits included.
     pub settings: Settings,
     /// Its settings for requests that meet conditions; `None` without blocks `when`.

@@ -10,7 +10,7 @@ use blitz_config::{
     Respond, RespondBody, Settings, StatusPattern, TimeLimit,
 };
 use blitz_http::{FOREVER, ProxyVersion, Status};
-use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
+use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
@@ -81,6 +81,19 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
     })
 }
 
+/// The key as the router has it.
+fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
+    let Some(regex) = key.path.regex() else {
+        return RouteKey::parse(&key.to_string());
+    };
+    let methods = key.methods.map(|methods| Methods::parse(&methods.to_string()));
+    let (text, beginning) = (regex.text(), regex.beginning());
+    Ok(RouteKey {
+        methods: methods.transpose()?,
+        path: PathPattern::regex(text, beginning, key.path.priority(), regex.compiled().clone()),
+    })
+}
+
 struct Compiler<'a, 'f> {
     shared: Shared<'a, 'f>,
     diagnostics: &'a mut Vec<Diagnostic>,
@@ -89,7 +102,7 @@ struct Compiler<'a, 'f> {
 impl<'a> Compiler<'a, '_> {
     fn route(&mut self, route: &'a blitz_config::Route) -> Option<(RouteKey, Route)> {
         let name = route.key.value.to_string();
-        let key = RouteKey::parse(&name);
+        let key = key(&route.key.value);
         let key = key.map_err(|error: KeyError| {
             self.error("path", &route.key, error.problem(), error.fix());
         });

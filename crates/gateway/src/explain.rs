@@ -8,7 +8,7 @@ use crate::forward::{self, ForwardedClient, LoopId};
 use crate::grpc::Call;
 use crate::phases::{check_encryption, check_method};
 use crate::route::{Action, Route};
-use crate::rules::{Facts, client_of};
+use crate::rules::{Facts, client_of, received};
 use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
 use crate::variants::Subject;
@@ -20,6 +20,8 @@ pub struct Explanation<'a> {
     pub site: Option<&'a SiteRoutes>,
     /// The routes of the site by rank, those that match first.
     pub routes: Vec<(&'a Route, Verdict)>,
+    /// The named groups of the regex of the route that matches, with what they match of the received path.
+    pub groups: Vec<(String, String)>,
     /// The variant of the route that matches.
     pub variant: Option<&'a Route>,
     /// The number of the combination of blocks `when` that apply ([`blitz_config::combination`]): 0 if none does.
@@ -72,6 +74,7 @@ pub fn explain<'a>(
         return Explanation {
             site: None,
             routes: Vec::new(),
+            groups: Vec::new(),
             variant: None,
             combination: 0,
             outcome: Outcome::Rejected(rejection),
@@ -79,6 +82,10 @@ pub fn explain<'a>(
         };
     };
     let routes = site.routes.explain(head);
+    let groups = site.routes.groups(head).into_iter();
+    let groups = groups
+        .map(|(name, part)| (name.to_owned(), received(head, part).to_owned()))
+        .collect();
     let subject = Subject::of(head, peer, trusted);
     let matching = site.routes.find(head);
     let variants = matching.and_then(|route| route.variants.as_deref());
@@ -98,6 +105,7 @@ pub fn explain<'a>(
     Explanation {
         site: Some(site),
         routes,
+        groups,
         variant,
         combination,
         outcome,

@@ -116,6 +116,8 @@ pub struct SiteRoutes {
     pub(crate) rules: Option<Arc<Rules>>,
     /// Those that ask who the client is, each once.
     pub(crate) access_rules: Box<[Arc<Rules>]>,
+    /// Whether a route with a regex asks who the client is.
+    has_access_regexes: bool,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
     /// Whether requests that no route matches get the gateway's fallback instead of 404.
@@ -173,14 +175,25 @@ impl SiteRoutes {
         }
     }
 
-    /// Whether the rules for a path refuse the client. Some servers take `post` for POST.
+    /// Whether the rules for a path refuse the client.
     fn refuses(&self, head: &RequestHead, path: &str, client: Client) -> bool {
+        let find = |method, token: &str| self.routes.find_for(path, method, token);
+        self.refuses_route(head, client, find)
+    }
+
+    /// Whether the rules of a route that is found for the method refuse the client. Some servers take `post` for POST.
+    fn refuses_route<'r>(
+        &self,
+        head: &RequestHead,
+        client: Client,
+        find: impl Fn(Method, &str) -> Option<&'r Route>,
+    ) -> bool {
         let (method, token) = method_of(head);
         let upper = token.to_ascii_uppercase();
         let upper = (upper != token).then(|| (Method::parse(upper.as_bytes()), &*upper));
         let mut readings = [Some((method, token)), upper].into_iter().flatten();
         readings.any(|(method, token)| {
-            let route = self.routes.find_for(path, method, token);
+            let route = find(method, token);
             let subject = Subject {
                 head,
                 method: (method, token),
@@ -199,7 +212,13 @@ impl SiteRoutes {
         head: &RequestHead,
         client: Client,
     ) -> Option<String> {
-        let is_refused = |reading: &String| self.refuses(head, reading, client);
+        if let Some(reading) = self.refused_with_slash(head, head.path(), client) {
+            return Some(reading);
+        }
+        let refused = |reading: String| match self.refuses(head, &reading, client) {
+            true => Some(reading),
+            false => self.refused_with_slash(head, &reading, client),
+        };
         // A raw path still has its dot segments, which servers remove after they have read the rest.
         let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
         let mut ambiguous = paths
@@ -207,9 +226,26 @@ impl SiteRoutes {
             .flatten()
             .filter(|path| is_ambiguous(path));
         ambiguous.find_map(|path| match readings(path) {
-            Some(all) => all.into_iter().find(is_refused),
+            Some(all) => all.into_iter().find_map(refused),
             None => Some(String::new()),
         })
+    }
+
+    /// The path with a slash at its end, if a regex refuses the client for it: many servers answer both alike. For other
+    /// routes that is a mistake of the configuration.
+    fn refused_with_slash(
+        &self,
+        head: &RequestHead,
+        path: &str,
+        client: Client,
+    ) -> Option<String> {
+        if !self.has_access_regexes || !path.starts_with('/') || path.ends_with('/') {
+            return None;
+        }
+        let with_slash = format!("{path}/");
+        let find = |method, token: &str| self.routes.find_regex_for(&with_slash, method, token);
+        let is_refused = self.refuses_route(head, client, find);
+        is_refused.then_some(with_slash)
     }
 }
 
@@ -251,6 +287,7 @@ impl Sites {
                 routes: Routes::of_targets(targets)?,
                 rules: None,
                 access_rules: Box::default(),
+                has_access_regexes: false,
                 redirects,
                 has_fallback: true,
             });
@@ -270,6 +307,7 @@ impl Sites {
                     .map(Host::to_string),
                 hosts: site.hosts,
                 access_rules: access_rules(&site.routes),
+                has_access_regexes: has_access_regexes(&site.routes),
                 routes: Routes::new(site.routes),
                 rules: site.rules,
                 redirects: site.redirect_https,
@@ -335,6 +373,14 @@ fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
     let rules = rules.filter(|rules| known.insert(Arc::as_ptr(rules)));
     let rules = rules.filter(|rules| demands.insert(rules.access()));
     rules.cloned().collect()
+}
+
+fn has_access_regexes(routes: &[(RouteKey, Route)]) -> bool {
+    let mut regexes = routes.iter().filter(|(key, _)| key.path.is_regex());
+    regexes.any(|(_, route)| {
+        let mut rules = route.with_variants().filter_map(|route| route.rules.as_ref());
+        rules.any(|rules| rules.has_access_rules())
+    })
 }
 
 /// Adds a host, which belongs to one site only; a site for all hosts replaces targets without one.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use blitz_config::{Part, Placeholder, Template};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
@@ -95,7 +96,10 @@ fn write_uri(template: &Template, facts: &Facts<'_>, stays: fn(u8) -> bool, out:
 fn is_of_path(placeholder: &Placeholder) -> bool {
     matches!(
         placeholder,
-        Placeholder::Path | Placeholder::Rest { .. } | Placeholder::Parameter { .. }
+        Placeholder::Path
+            | Placeholder::Rest { .. }
+            | Placeholder::Parameter { .. }
+            | Placeholder::Group { .. }
     )
 }
 
@@ -143,6 +147,13 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// A part of the normalised path of a request as it was received.
+pub(crate) fn received(head: &RequestHead, part: Range<usize>) -> &str {
+    let (matched, sent) = (head.path(), head.sent_path());
+    let of = |length| request_path::sent_len(sent, matched, length);
+    sent.get(of(part.start)..of(part.end)).unwrap_or_default()
+}
+
 /// Who sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
@@ -182,6 +193,10 @@ impl Facts<'_> {
             Placeholder::Parameter { segment, .. } => {
                 let mut segments = head.sent_path().split('/').skip(1);
                 segments.nth(*segment).map(|value| value.as_bytes().into())
+            }
+            Placeholder::Group { name, regex } => {
+                let group = regex.group(head.path(), name)?;
+                Some(received(head, group).as_bytes().into())
             }
             Placeholder::Query => head.query().map(|query| query.as_bytes().into()),
             Placeholder::Host => {
