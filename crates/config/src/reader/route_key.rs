@@ -1,5 +1,7 @@
 //! Keys of routes: methods and a path.
 
+use std::ops::Range;
+
 use super::{Entry, Reader};
 use crate::method::{Method, Methods};
 use crate::model::{Placed, RouteKey, Span};
@@ -108,7 +110,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let wrong = regex.names().find_map(|name| name_problem(name));
+        let wrong = regex.names().find_map(name_problem);
         if let Some((code, message, label)) = wrong {
             self.error(code, entry.key(), message, label);
             return None;
@@ -120,7 +122,7 @@ impl Reader<'_> {
     fn regex_part(
         &self,
         regex: &str,
-        part: std::ops::Range<usize>,
+        part: Range<usize>,
         entry: &Entry<'_, '_>,
     ) -> Option<Span> {
         let written = self.document.slice(&entry.key());

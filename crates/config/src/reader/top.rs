@@ -125,8 +125,12 @@ impl Reader<'_> {
     }
 
     fn not_a_default(&mut self, entry: &Entry<'_, '_>) {
-        let message = format!("`{}` differs from site to site", entry.name);
-        self.error("not-a-default", entry.key(), message, "write it in a site");
+        let (unit, label) = match entry.name {
+            "priority" => ("route to route", "write it in a route with a regex"),
+            _ => ("site to site", "write it in a site"),
+        };
+        let message = format!("`{}` differs from {unit}", entry.name);
+        self.error("not-a-default", entry.key(), message, label);
     }
 
     /// Settings of TLS that a site has with these defaults.

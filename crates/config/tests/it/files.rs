@@ -71,6 +71,7 @@ replace_errors = true
 "/v1".path = "/v2{rest}"
 "=/health".allow = false
 "/u/{id}/posts" = { redirect = "301 /posts/{id}" }
+'~/n/(?<number>\d+)' = { path = "/numbers/{number}", priority = 2 }
 "GET,HEAD /gone" = { respond = 410 }
 "/text".respond = "503 back soon"
 
