@@ -191,6 +191,7 @@ fn head(file: &ConfigFile, site: &Site) -> String {
     }
     text += &list(file, "aliases", &site.aliases);
     text += &list(file, "canonical_for", &site.canonical_for);
+    text += &list(file, "listen", site.listen.as_deref().unwrap_or_default());
     text.push('\n');
     text
 }

@@ -75,6 +75,8 @@ pub struct Site {
     pub canonical_for: Vec<Placed<Host>>,
     /// Whether clients use TLS.
     pub tls: Tls,
+    /// The only addresses of its listeners; `None` is all of the file.
+    pub listen: Option<Vec<Placed<String>>>,
     /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
     /// What its keys say of responses that are not of a route.

@@ -51,6 +51,7 @@ pub fn compile(
             canonical: None,
             rules: rules.clone(),
             redirect_https: site.tls.redirects,
+            listeners: None,
         });
         sites.extend(canonical(site, rules.as_deref()));
     }
@@ -78,6 +79,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         canonical: Some(site.host.value.clone()),
         rules: None,
         redirect_https: site.tls.redirects,
+        listeners: None,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use blitz_config::Host;
@@ -31,9 +32,17 @@ pub struct Site {
     pub(crate) rules: Option<Arc<Rules>>,
     /// Whether requests in clear text are redirected to HTTPS, except ACME challenges.
     pub redirect_https: bool,
+    /// The only listeners on which its hosts are known; `None` is all.
+    pub listeners: Option<Box<[SocketAddr]>>,
 }
 
 impl Site {
+    /// Whether it is the site with this host, or redirects to it.
+    #[must_use]
+    pub fn is_of(&self, host: &Host) -> bool {
+        self.canonical.as_ref().or(self.hosts.first()) == Some(host)
+    }
+
     /// Has an app answer the requests of this key, with the rules of the innermost route that encloses it; without one
     /// with those for paths without a route. In a route with the same key it replaces what answers.
     ///
@@ -102,6 +111,8 @@ pub struct Sites {
     hosts: HostTable<usize>,
     /// There are other sites than one for all hosts.
     has_names: bool,
+    /// A site has listeners of its own.
+    has_listeners: bool,
     sites: Vec<SiteRoutes>,
 }
 
@@ -120,6 +131,8 @@ pub struct SiteRoutes {
     has_access_regexes: bool,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
+    /// The only listeners on which its hosts are known; `None` is all.
+    pub listeners: Option<Box<[SocketAddr]>>,
     /// Whether requests that no route matches get the gateway's fallback instead of 404.
     pub has_fallback: bool,
 }
@@ -129,6 +142,12 @@ impl SiteRoutes {
     #[inline]
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Whether its hosts are known on the listener with this address, which a unix socket does not have.
+    fn is_served_at(&self, listener: Option<SocketAddr>) -> bool {
+        let own = self.listeners.as_ref();
+        own.is_none_or(|own| listener.is_some_and(|listener| own.contains(&listener)))
     }
 
     /// Whether a route asks who the client is.
@@ -289,6 +308,7 @@ impl Sites {
                 access_rules: Box::default(),
                 has_access_regexes: false,
                 redirects,
+                listeners: None,
                 has_fallback: true,
             });
         }
@@ -311,22 +331,32 @@ impl Sites {
                 routes: Routes::new(site.routes),
                 rules: site.rules,
                 redirects: site.redirect_https,
+                listeners: site.listeners,
                 has_fallback: false,
             });
         }
         Ok(Sites {
             hosts: table,
             has_names,
+            has_listeners: all.iter().any(|site| site.listeners.is_some()),
             sites: all,
         })
     }
 
-    /// The site of a request. Never allocates.
+    /// The site of a request on the listener with this address. Never allocates.
     #[inline]
-    pub(crate) fn find(&self, head: &RequestHead) -> Option<&SiteRoutes> {
-        match self.has_names {
+    pub(crate) fn find(
+        &self,
+        head: &RequestHead,
+        listener: Option<SocketAddr>,
+    ) -> Option<&SiteRoutes> {
+        let site = match self.has_names {
             false => self.sites.first(),
             true => self.find_by_host(head.authority()),
+        };
+        match self.has_listeners {
+            false => site,
+            true => site.filter(|site| site.is_served_at(listener)),
         }
     }
 
@@ -406,6 +436,7 @@ mod tests {
             canonical: None,
             rules: None,
             redirect_https: false,
+            listeners: None,
         }
     }
 
@@ -447,7 +478,7 @@ mod tests {
         let named = Sites::new(sites[..1].to_vec(), Vec::new(), false).expect("no conflict");
         assert_eq!(port_of(&named, Some("b.example")), None);
         let without_sites = Sites::new(Vec::new(), Vec::new(), false).expect("no conflict");
-        let found = without_sites.find(&RequestHead::new(Method::Get, "/"));
+        let found = without_sites.find(&RequestHead::new(Method::Get, "/"), None);
         assert!(found.is_some_and(|site| site.has_fallback));
     }
 }

@@ -117,7 +117,7 @@ impl Reader<'_> {
         let mut own = Vec::with_capacity(1 + keys);
         own.push(OwnSettings::new(key));
         let (mut aliases, mut canonical_for) = (Vec::new(), Vec::new());
-        let (mut tls, mut redirects) = (None, None);
+        let (mut tls, mut redirects, mut listen) = (None, None, None);
         let before = self.diagnostics.len();
         match entry.value.get_ref() {
             DeValue::String(_) => self.short_route(entry, &mut own[0], upstreams),
@@ -129,6 +129,7 @@ impl Reader<'_> {
                         match entry.name {
                             "aliases" => aliases = self.hosts(entry.value),
                             "canonical_for" => canonical_for = self.hosts(entry.value),
+                            "listen" => listen = self.own_addresses(&entry),
                             "tls" => tls = self.tls(entry.value),
                             "https_redirect" => redirects = self.boolean(entry.value),
                             _ => self.setting(&entry, &mut own[0], upstreams),
@@ -150,6 +151,7 @@ impl Reader<'_> {
             aliases,
             canonical_for,
             tls: Reader::tls_of_site(tls, redirects, defaults),
+            listen,
             routes,
             unrouted,
         })

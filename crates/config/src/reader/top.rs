@@ -152,6 +152,9 @@ impl Reader<'_> {
             let label = "write [site.\"app.example\"] and below it to = \"http://127.0.0.1:3000\"";
             return self.error("no-site", 0..0, "the file has no site", label);
         }
+        if configuration.sites.iter().any(|site| site.listen.is_some()) {
+            return;
+        }
         let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
         let is_off = |list: &Option<Vec<_>>, has_default: bool| match list {
             Some(addresses) => addresses.is_empty(),

@@ -51,6 +51,7 @@ upstream_head_max = "1m"
 aliases = ["www.app.example"]
 canonical_for = ["old.app.example"]
 https_redirect = true
+listen = [":8443"]
 tls = true
 to = "app"
 path = "/base{rest}"
