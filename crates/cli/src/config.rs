@@ -270,17 +270,18 @@ impl Checker {
         configuration: &Configuration,
         sites: &mut [Site],
     ) -> (Vec<ListenerConfig>, Vec<ListenerConfig>) {
-        let mut needing = configuration.sites.iter().filter(|site| site.listen.is_none());
-        let needs_tls = needing.clone().any(|site| site.tls.is_on);
-        let needs_any = needing.next().is_some() || configuration.sites.is_empty();
         let plain = match &configuration.listen {
             Some(addresses) => self.parsed(addresses, listen::parse_listener),
-            None if needs_any => listen::parse_listener(LISTEN).into_iter().collect(),
+            None if configuration.has_default_listener() => {
+                listen::parse_listener(LISTEN).into_iter().collect()
+            }
             None => Vec::new(),
         };
         let tls = match &configuration.listen_tls {
             Some(addresses) => self.parsed(addresses, parse_address),
-            None if needs_tls => parse_address(LISTEN_TLS).into_iter().collect(),
+            None if configuration.has_default_tls_listener() => {
+                parse_address(LISTEN_TLS).into_iter().collect()
+            }
             None => Vec::new(),
         };
         let mut all = Collected {

@@ -153,15 +153,15 @@ fn variants(file: &ConfigFile, route: &Route) -> String {
 /// What stands above all sites.
 fn top(file: &ConfigFile) -> String {
     let configuration = &file.configuration;
-    let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
     let mut text = match &configuration.listen {
         Some(addresses) if addresses.is_empty() => "listen = []\n".to_owned(),
         Some(addresses) => list(file, "listen", addresses),
-        None => "listen = [\":80\"]\n".to_owned(),
+        None if configuration.has_default_listener() => "listen = [\":80\"]\n".to_owned(),
+        None => String::new(),
     };
     text += &match &configuration.listen_tls {
         Some(addresses) => list(file, "listen_tls", addresses),
-        None if has_tls => "listen_tls = [\":443\"]\n".to_owned(),
+        None if configuration.has_default_tls_listener() => "listen_tls = [\":443\"]\n".to_owned(),
         None => String::new(),
     };
     text += &list(file, "trusted_proxies", &configuration.trusted_proxies);

@@ -46,6 +46,25 @@ pub struct Configuration {
     pub sites: Vec<Site>,
 }
 
+impl Configuration {
+    /// Whether the default listener for clear text is opened if `listen` names none: all sites but those with addresses of
+    /// their own are served there.
+    #[must_use]
+    pub fn has_default_listener(&self) -> bool {
+        self.listen.is_none() && self.sites_of_all_listeners().next().is_some()
+    }
+
+    /// The same of the default listener for TLS, which a site with TLS needs.
+    #[must_use]
+    pub fn has_default_tls_listener(&self) -> bool {
+        self.listen_tls.is_none() && self.sites_of_all_listeners().any(|site| site.tls.is_on)
+    }
+
+    fn sites_of_all_listeners(&self) -> impl Iterator<Item = &Site> {
+        self.sites.iter().filter(|site| site.listen.is_none())
+    }
+}
+
 /// An address to listen on. Its place is that of the whole table, if it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {

@@ -152,15 +152,14 @@ impl Reader<'_> {
             let label = "write [site.\"app.example\"] and below it to = \"http://127.0.0.1:3000\"";
             return self.error("no-site", 0..0, "the file has no site", label);
         }
-        if configuration.sites.iter().any(|site| site.listen.is_some()) {
-            return;
-        }
-        let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
+        let has_own = configuration.sites.iter().any(|site| site.listen.is_some());
         let is_off = |list: &Option<Vec<_>>, has_default: bool| match list {
             Some(addresses) => addresses.is_empty(),
             None => !has_default,
         };
-        if is_off(&configuration.listen, true) && is_off(&configuration.listen_tls, has_tls) {
+        let is_off = is_off(&configuration.listen, configuration.has_default_listener())
+            && is_off(&configuration.listen_tls, configuration.has_default_tls_listener());
+        if is_off && !has_own {
             self.error(
                 "no-listener",
                 0..0,
