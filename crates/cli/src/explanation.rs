@@ -99,7 +99,11 @@ pub(crate) fn json(lines: &[Line]) -> String {
             }
             About::Group => {
                 let (name, value) = line.value.split_once(" = ").unwrap_or_default();
-                push(&mut object, "groups", json!({ "name": name, "value": value }));
+                push(
+                    &mut object,
+                    "groups",
+                    json!({ "name": name, "value": value }),
+                );
                 continue;
             }
             About::Field => {

@@ -25,9 +25,14 @@ impl Collected<'_> {
                 continue;
             };
             let is_tls = configured.tls.is_on;
-            let own = listen.iter().filter_map(|address| self.own(address, is_tls));
+            let own = listen
+                .iter()
+                .filter_map(|address| self.own(address, is_tls));
             let own: Box<[SocketAddr]> = own.collect();
-            for site in sites.iter_mut().filter(|site| site.is_of(&configured.host.value)) {
+            for site in sites
+                .iter_mut()
+                .filter(|site| site.is_of(&configured.host.value))
+            {
                 site.listeners = Some(own.clone());
             }
         }
@@ -38,7 +43,11 @@ impl Collected<'_> {
             Ok(Address::Tcp(address)) => address,
             Ok(Address::Unix(_)) => {
                 let problem = "a unix socket is for all sites";
-                return self.error(written, problem, "write it in `listen` at the top of the file");
+                return self.error(
+                    written,
+                    problem,
+                    "write it in `listen` at the top of the file",
+                );
             }
             Err(error) => {
                 let (problem, remedy) = error.split_once("\n  ").unwrap_or((&error, ""));
@@ -50,8 +59,16 @@ impl Collected<'_> {
         }
         let listener = ListenerConfig::from(Address::Tcp(address));
         let (own, others, problem) = match is_tls {
-            true => (&mut self.tls, &self.plain, "this address is for clear text, and the site has TLS"),
-            false => (&mut self.plain, &self.tls, "this address is for TLS, and the site has none"),
+            true => (
+                &mut self.tls,
+                &self.plain,
+                "this address is for clear text, and the site has TLS",
+            ),
+            false => (
+                &mut self.plain,
+                &self.tls,
+                "this address is for TLS, and the site has none",
+            ),
         };
         let has = |list: &[ListenerConfig]| list.iter().any(|one| one.address == listener.address);
         if has(others) {
@@ -84,17 +101,21 @@ mod tests {
         assert_eq!(diagnostics, []);
         let mut no_file = |_: &str| Err((String::new(), String::new()));
         let mut sites = compile(&configuration, &mut no_file, &mut diagnostics);
-        let listener = |address: &str| ListenerConfig::from(listen::parse(address).expect("it is an address"));
+        let listener =
+            |address: &str| ListenerConfig::from(listen::parse(address).expect("it is an address"));
         let mut all = Collected {
             plain: vec![listener("127.0.0.1:80")],
             tls: vec![listener("127.0.0.1:443")],
             diagnostics: &mut diagnostics,
         };
         all.add_own(&configuration, &mut sites);
-        let shown = |list: &[ListenerConfig]| list.iter().map(|one| one.address.to_string()).collect();
+        let shown =
+            |list: &[ListenerConfig]| list.iter().map(|one| one.address.to_string()).collect();
         let (plain, tls) = (shown(&all.plain), shown(&all.tls));
         let problems = diagnostics.into_iter().map(|one| one.message).collect();
-        let own = sites.iter().map(|site| site.listeners.as_ref().map_or(0, |own| own.len()));
+        let own = sites
+            .iter()
+            .map(|site| site.listeners.as_ref().map_or(0, |own| own.len()));
         (plain, tls, problems, own.collect())
     }
 
@@ -116,14 +137,26 @@ mod tests {
     #[test]
     fn addresses_that_cannot_be_of_one_site_are_mistakes() {
         for (site, problem) in [
-            ("listen = [\"unix:/run/x.sock\"]", "a unix socket is for all sites"),
-            ("listen = [\"127.0.0.1:0\"]", "the port of a site must be known"),
-            ("listen = [\"127.0.0.1:443\"]", "this address is for TLS, and the site has none"),
+            (
+                "listen = [\"unix:/run/x.sock\"]",
+                "a unix socket is for all sites",
+            ),
+            (
+                "listen = [\"127.0.0.1:0\"]",
+                "the port of a site must be known",
+            ),
+            (
+                "listen = [\"127.0.0.1:443\"]",
+                "this address is for TLS, and the site has none",
+            ),
             (
                 "tls = true\nlisten = [\"127.0.0.1:80\"]",
                 "this address is for clear text, and the site has TLS",
             ),
-            ("listen = [\"80\"]", "this is a port alone, without an address"),
+            (
+                "listen = [\"80\"]",
+                "this is a port alone, without an address",
+            ),
         ] {
             let text = format!("[site.\"a.example\"]\nrespond = 204\n{site}\n");
             assert_eq!(collected(&text).2, [problem], "{site}");

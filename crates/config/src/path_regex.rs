@@ -151,10 +151,7 @@ fn syntax_mistake(error: &regex_syntax::Error) -> RegexMistake {
 fn build_mistake(error: &regex::Error) -> RegexMistake {
     let (message, label) = match error {
         regex::Error::CompiledTooBig(_) => {
-            let message = format!(
-                "the regex takes more than {} KiB",
-                PROGRAM_BYTES_MAX >> 10
-            );
+            let message = format!("the regex takes more than {} KiB", PROGRAM_BYTES_MAX >> 10);
             (message, "repeat less, or write several routes".to_owned())
         }
         other => {
@@ -205,7 +202,10 @@ fn wrong_escape((written, byte): (&str, u8)) -> Option<(String, String)> {
     let char = char::from(byte);
     if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
         let problem = format!("{written}, and paths are compared with {char} in its place");
-        return Some((problem, format!("write {char}, with a backslash if it has a meaning")));
+        return Some((
+            problem,
+            format!("write {char}, with a backslash if it has a meaning"),
+        ));
     }
     let upper = written.to_ascii_uppercase();
     (upper != written).then(|| {
@@ -240,11 +240,17 @@ fn first(hir: &Hir) -> First {
         HirKind::Literal(literal) => of(literal.0.starts_with(b"/"), false),
         HirKind::Class(Class::Unicode(class)) => {
             let mut ranges = class.iter();
-            of(ranges.any(|range| (range.start()..=range.end()).contains(&'/')), false)
+            of(
+                ranges.any(|range| (range.start()..=range.end()).contains(&'/')),
+                false,
+            )
         }
         HirKind::Class(Class::Bytes(class)) => {
             let mut ranges = class.iter();
-            of(ranges.any(|range| (range.start()..=range.end()).contains(&b'/')), false)
+            of(
+                ranges.any(|range| (range.start()..=range.end()).contains(&b'/')),
+                false,
+            )
         }
         HirKind::Repetition(repetition) => {
             let sub = first(&repetition.sub);

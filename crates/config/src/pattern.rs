@@ -394,7 +394,11 @@ impl RouteKey {
     pub(crate) fn by_rank(&self, other: &RouteKey) -> Ordering {
         let further = |key: &RouteKey| {
             let priority = Reverse(key.path.priority());
-            (key.methods.is_none(), priority, key.methods.map(Methods::bits))
+            (
+                key.methods.is_none(),
+                priority,
+                key.methods.map(Methods::bits),
+            )
         };
         let texts = [self, other].map(|key| key.path.regex().map(PathRegex::text));
         let by_path = self.path.by_rank(&other.path);

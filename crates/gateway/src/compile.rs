@@ -88,11 +88,18 @@ fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
     let Some(regex) = key.path.regex() else {
         return RouteKey::parse(&key.to_string());
     };
-    let methods = key.methods.map(|methods| Methods::parse(&methods.to_string()));
+    let methods = key
+        .methods
+        .map(|methods| Methods::parse(&methods.to_string()));
     let (text, beginning) = (regex.text(), regex.beginning());
     Ok(RouteKey {
         methods: methods.transpose()?,
-        path: PathPattern::regex(text, beginning, key.path.priority(), regex.compiled().clone()),
+        path: PathPattern::regex(
+            text,
+            beginning,
+            key.path.priority(),
+            regex.compiled().clone(),
+        ),
     })
 }
 

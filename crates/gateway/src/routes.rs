@@ -101,12 +101,7 @@ impl Routes {
     }
 
     /// The same, if a regex matches it.
-    pub(crate) fn find_regex_for(
-        &self,
-        path: &str,
-        method: Method,
-        token: &str,
-    ) -> Option<&Route> {
+    pub(crate) fn find_regex_for(&self, path: &str, method: Method, token: &str) -> Option<&Route> {
         let position = self.table.position(path, method, token)?;
         let is_regex = self.table.key(position).path.is_regex();
         is_regex.then(|| &self.values[position])

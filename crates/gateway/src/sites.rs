@@ -252,12 +252,7 @@ impl SiteRoutes {
 
     /// The path with a slash at its end, if a regex refuses the client for it: many servers answer both alike. For other
     /// routes that is a mistake of the configuration.
-    fn refused_with_slash(
-        &self,
-        head: &RequestHead,
-        path: &str,
-        client: Client,
-    ) -> Option<String> {
+    fn refused_with_slash(&self, head: &RequestHead, path: &str, client: Client) -> Option<String> {
         if !self.has_access_regexes || !path.starts_with('/') || path.ends_with('/') {
             return None;
         }
@@ -408,7 +403,9 @@ fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
 fn has_access_regexes(routes: &[(RouteKey, Route)]) -> bool {
     let mut regexes = routes.iter().filter(|(key, _)| key.path.is_regex());
     regexes.any(|(_, route)| {
-        let mut rules = route.with_variants().filter_map(|route| route.rules.as_ref());
+        let mut rules = route
+            .with_variants()
+            .filter_map(|route| route.rules.as_ref());
         rules.any(|rules| rules.has_access_rules())
     })
 }

@@ -617,14 +617,20 @@ fn explain_names_a_regex_with_its_groups() {
     );
     let json = explain(&["GET", "http://a.example/u/17", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["groups"], serde_json::json!([{ "name": "id", "value": "17" }]));
+    assert_eq!(
+        json["groups"],
+        serde_json::json!([{ "name": "id", "value": "17" }])
+    );
     let shown = stdout(&blitz(&["config", "show", &file])).replace(&file, "FILE");
     for line in [
         "[site.\"a.example\".'~/u/(?<id>\\d+)(?<tail>/.*)?']  # FILE:4",
         "priority = 2  # FILE:4",
         "listen = [\"127.0.0.1:81\"]  # FILE:3",
     ] {
-        assert!(shown.lines().any(|found| found == line), "no {line} in:\n{shown}");
+        assert!(
+            shown.lines().any(|found| found == line),
+            "no {line} in:\n{shown}"
+        );
     }
 }
 

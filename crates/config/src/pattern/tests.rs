@@ -216,7 +216,10 @@ fn of_a_regex_the_beginning_counts() {
         assert!(!own.is_empty(), "{text}");
         for (other, others) in with_matches() {
             assert!(!regex.encloses(&other), "{text} {other}");
-            assert!(!other.encloses(&regex) || own.is_subset(&others), "{text} {other}");
+            assert!(
+                !other.encloses(&regex) || own.is_subset(&others),
+                "{text} {other}"
+            );
             let both: HashSet<usize> = own.intersection(&others).copied().collect();
             for shared in [regex.intersection(&other), other.intersection(&regex)] {
                 let found = shared.map(|shared| matching(&shared)).unwrap_or_default();
@@ -233,27 +236,45 @@ fn of_a_regex_the_beginning_counts() {
 #[test]
 fn regexes_have_ranks_among_others() {
     let mut keys = Vec::new();
-    for (text, priority) in [("/a/[0-9]+", 0), ("/a/[a-z]+", 2), ("/a/b[0-9]", 0), (".*", 0)] {
+    for (text, priority) in [
+        ("/a/[0-9]+", 0),
+        ("/a/[a-z]+", 2),
+        ("/a/b[0-9]", 0),
+        (".*", 0),
+    ] {
         let mut path = of_regex(text);
         path.set_priority(priority);
-        keys.push(RouteKey { methods: None, path });
+        keys.push(RouteKey {
+            methods: None,
+            path,
+        });
     }
     let methods = Some([Method::Get].into_iter().collect());
     let path = of_regex("/a/x?");
     keys.push(RouteKey { methods, path });
     let text = |text: &str| Segment::Text(text.into());
-    let ends = [PathEnd::Subtree, PathEnd::Prefix("b".into()), PathEnd::Exact];
+    let ends = [
+        PathEnd::Subtree,
+        PathEnd::Prefix("b".into()),
+        PathEnd::Exact,
+    ];
     for end in ends {
         let segments = Box::new([text("a")]);
         let path = PathPattern { segments, end };
-        keys.push(RouteKey { methods: None, path });
+        keys.push(RouteKey {
+            methods: None,
+            path,
+        });
     }
     let parameter = Segment::Parameter("x".into());
     let path = PathPattern {
         segments: Box::new([text("a"), parameter]),
         end: PathEnd::Subtree,
     };
-    keys.push(RouteKey { methods: None, path });
+    keys.push(RouteKey {
+        methods: None,
+        path,
+    });
     keys.sort_by(RouteKey::by_rank);
     let shown: Vec<String> = keys.iter().map(RouteKey::to_string).collect();
     let expected = [

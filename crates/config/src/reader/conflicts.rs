@@ -50,8 +50,11 @@ impl Reader<'_> {
         routes.sort_by(|a, b| by_path(a, b));
         for group in routes.chunk_by(|a, b| by_path(a, b).is_eq()) {
             for (at, route) in group.iter().enumerate() {
-                let overlapping = |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
-                let is_same = |other: &&&OwnSettings| other.key.value.path.regex() == route.key.value.path.regex();
+                let overlapping =
+                    |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
+                let is_same = |other: &&&OwnSettings| {
+                    other.key.value.path.regex() == route.key.value.path.regex()
+                };
                 let before = || group[..at].iter().filter(overlapping);
                 let Some(first) = before().find(is_same) else {
                     self.regex_tie(route, before().copied());

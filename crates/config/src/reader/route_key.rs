@@ -119,12 +119,7 @@ impl Reader<'_> {
     }
 
     /// The place of a part of a regex, unless its key has escapes of TOML. An empty part is that of the next character.
-    fn regex_part(
-        &self,
-        regex: &str,
-        part: Range<usize>,
-        entry: &Entry<'_, '_>,
-    ) -> Option<Span> {
+    fn regex_part(&self, regex: &str, part: Range<usize>, entry: &Entry<'_, '_>) -> Option<Span> {
         let written = self.document.slice(&entry.key());
         let is_verbatim = written.get(1..written.len().saturating_sub(1)) == Some(entry.name);
         let start = entry.key_start + 1 + entry.name.len() - regex.len();

@@ -158,7 +158,10 @@ impl Reader<'_> {
             None => !has_default,
         };
         let is_off = is_off(&configuration.listen, configuration.has_default_listener())
-            && is_off(&configuration.listen_tls, configuration.has_default_tls_listener());
+            && is_off(
+                &configuration.listen_tls,
+                configuration.has_default_tls_listener(),
+            );
         if is_off && !has_own {
             self.error(
                 "no-listener",

@@ -254,8 +254,7 @@ fn check_servlet(sent: &str, context: &str) {
         ["a", second, third, ..] => second.starts_with('a') && third.starts_with("admin"),
         _ => false,
     };
-    let is_protected = segments.starts_with(&["admin"])
-        || segments.starts_with(&["a", "admin"])
-        || is_of_regex;
+    let is_protected =
+        segments.starts_with(&["admin"]) || segments.starts_with(&["a", "admin"]) || is_of_regex;
     assert!(!is_protected, "{context}");
 }

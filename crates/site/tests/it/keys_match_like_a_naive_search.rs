@@ -575,7 +575,11 @@ fn regexes_are_enclosed_by_the_text_that_they_begin_with() {
         };
         let overlaps = has_methods && both().any(|(a, b)| *a && *b);
         assert!(!overlaps || first.overlaps(&second), "{first} {second}");
-        assert_eq!(first.overlaps(&second), second.overlaps(&first), "{first} {second}");
+        assert_eq!(
+            first.overlaps(&second),
+            second.overlaps(&first),
+            "{first} {second}"
+        );
         seen[0] += usize::from(first.encloses(&second));
         seen[1] += usize::from(overlaps);
     }

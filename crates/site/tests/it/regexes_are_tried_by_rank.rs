@@ -90,6 +90,9 @@ fn a_regex_has_no_parameters() {
     assert_eq!(key.path.names().count(), 0);
     let table = RouteTable::new(vec![key]);
     let found = table.find("/{id}/xx", Method::Get, "").expect("it matches");
-    assert_eq!((found.param("/{id}/xx", 0), found.rest("/{id}/xx")), (None, ""));
+    assert_eq!(
+        (found.param("/{id}/xx", 0), found.rest("/{id}/xx")),
+        (None, "")
+    );
     assert_eq!(table.find("/7/xx", Method::Get, ""), None);
 }
