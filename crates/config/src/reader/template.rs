@@ -3,6 +3,7 @@
 use super::Reader;
 use super::value::Text;
 use crate::model::Span;
+use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
 use crate::suggestion;
 use crate::template::{self, Part, Placeholder, PlainText, Template};
@@ -172,7 +173,7 @@ fn placeholder_label(name: &str, pattern: &PathPattern) -> String {
         Segment::Parameter(name) => Some(&**name),
         Segment::Text(_) => None,
     });
-    let groups = pattern.regex().into_iter().flat_map(|regex| regex.names());
+    let groups = pattern.regex().into_iter().flat_map(PathRegex::names);
     let names = template::NAMES.into_iter().chain(parameters).chain(groups);
     match suggestion::nearest(name, names) {
         Some(other) => format!("write {{{other}}}"),

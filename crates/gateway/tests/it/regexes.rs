@@ -79,7 +79,7 @@ scenarios! {
         }
     }
 
-    /// Another spelling of a path does not lead around the regex that protects it.
+    // Another spelling of a path does not lead around the regex that protects it.
     fn a_regex_refuses_all_spellings(io) {
         let proxy = gateway(io, r#"
             [site."a.example"]
