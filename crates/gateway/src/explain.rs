@@ -7,7 +7,7 @@ use blitz_site::{Rejection, apply_to_request};
 use crate::forward::{self, ForwardedClient, LoopId};
 use crate::grpc::Call;
 use crate::phases::{check_encryption, check_method};
-use crate::route::{Action, Route};
+use crate::route::{Action, Forward, Route};
 use crate::rules::{Facts, client_of, received};
 use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
@@ -173,7 +173,7 @@ fn outcome(
             if let Some(rewriting) = rewriting {
                 rewriting.edit_request(&mut head.fields);
             }
-            change(head, route, peer, trusted);
+            change(head, route, forward, peer, trusted);
             let host = forward.host.as_deref().or(head.authority());
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let fields = head.fields.iter();
@@ -217,10 +217,19 @@ fn edit(
 }
 
 /// Makes the changes of the route.
-fn change(head: &mut RequestHead, route: &Route, peer: &Peer, trusted: &TrustedProxies) {
+fn change(
+    head: &mut RequestHead,
+    route: &Route,
+    forward: &Forward,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) {
     let rules = route.rules.as_ref();
     if let Some(edits) = rules.and_then(|rules| rules.request_edits.as_ref()) {
-        let edits = edits.for_request(&Facts::of(head, peer, trusted));
+        let received = forward.received_head(head, edits);
+        let facts = Facts::of(head, peer, trusted);
+        let facts = facts.with_path_of(received.as_ref().unwrap_or(head));
+        let edits = edits.for_request(&facts);
         apply_to_request(&edits, &mut head.fields);
     }
 }

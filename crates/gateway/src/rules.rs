@@ -15,7 +15,7 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    Client, Facts, client_of, cookies, encoded_path_text, path as path_of, received,
+    Client, Facts, client_of, cookies, encoded_path_text, path as path_of, received, received_head,
     redirect_target, rest_start, text as text_of,
 };
 

@@ -14,6 +14,8 @@ use crate::trusted::TrustedProxies;
 /// What placeholders say of a request.
 pub(crate) struct Facts<'a> {
     pub(crate) head: &'a RequestHead,
+    /// The head that has the path as it was received: an upstream may get another one.
+    path_head: &'a RequestHead,
     /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,
     /// As the client has it, which a trusted proxy may tell.
@@ -138,6 +140,7 @@ impl<'a> Facts<'a> {
         let told = ProxyFacts::of(head, peer, trusted);
         Facts {
             head,
+            path_head: head,
             client: match client_of(&head.fields, peer, trusted) {
                 Client::Address(address) => Some(address),
                 Client::Unix | Client::Unknown => None,
@@ -145,6 +148,16 @@ impl<'a> Facts<'a> {
             scheme: told.map_or(peer.scheme, |facts| facts.scheme),
         }
     }
+
+    /// The same with the path of another head.
+    pub(crate) fn with_path_of(self, path_head: &'a RequestHead) -> Facts<'a> {
+        Facts { path_head, ..self }
+    }
+}
+
+/// A head with the path as it was received, for one whose path has been replaced; `None` if it has none.
+pub(crate) fn received_head(head: &RequestHead) -> Option<RequestHead> {
+    RequestHead::parse("GET", head.raw_path()).ok()
 }
 
 /// A part of the normalised path of a request as it was received.
@@ -187,16 +200,16 @@ impl Facts<'_> {
         let head = self.head;
         match placeholder {
             // `OPTIONS *` is about the server, not about a path.
-            Placeholder::Path if head.path() == "*" => text("/"),
-            Placeholder::Path => Some(head.sent_path().as_bytes().into()),
+            Placeholder::Path if self.path_head.path() == "*" => text("/"),
+            Placeholder::Path => Some(self.path_head.sent_path().as_bytes().into()),
             Placeholder::Rest { segments, bytes } => Some(self.rest(*segments, *bytes).into()),
             Placeholder::Parameter { segment, .. } => {
-                let mut segments = head.sent_path().split('/').skip(1);
+                let mut segments = self.path_head.sent_path().split('/').skip(1);
                 segments.nth(*segment).map(|value| value.as_bytes().into())
             }
             Placeholder::Group { name, regex } => {
-                let group = regex.group(head.path(), name)?;
-                Some(received(head, group).as_bytes().into())
+                let group = regex.group(self.path_head.path(), name)?;
+                Some(received(self.path_head, group).as_bytes().into())
             }
             Placeholder::Query => head.query().map(|query| query.as_bytes().into()),
             Placeholder::Host => {
@@ -221,7 +234,7 @@ impl Facts<'_> {
 
     /// What of the path, as it was received, follows these segments and bytes of the normalised path.
     fn rest(&self, segments: usize, bytes: usize) -> &[u8] {
-        let (matched, sent) = (self.head.path(), self.head.sent_path());
+        let (matched, sent) = (self.path_head.path(), self.path_head.sent_path());
         let start = rest_start(matched, segments, bytes);
         let before = request_path::sent_len(sent, matched, start);
         sent.as_bytes().get(before..).unwrap_or_default()

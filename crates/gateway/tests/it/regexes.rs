@@ -10,6 +10,7 @@ scenarios! {
             [site."a.example"]
             to = "{}"
             '~/u/(?<id>\d+)(?<tail>/.*)?' = {{ path = "/users/{{id}}{{tail}}", request_headers.X-Id = "{{id}}", headers.X-Tail = "{{tail}}" }}
+            "/s/{{name}}" = {{ path = "/x/y/{{name}}{{rest}}", request_headers.X-All = "{{name}} {{rest}} {{path}}" }}
             '~/blog/(?<year>\d{{4}})-(?<slug>[^/]+)' = {{ redirect = "301 /posts/{{slug}}?year={{year}}" }}
             '~/to/(?<where>.*)' = {{ redirect = "302 {{where}}" }}
             '~/say/(?<word>[^/]*)' = {{ respond = "200 said {{word}}" }}
@@ -24,11 +25,19 @@ scenarios! {
             ("/u/17x", "/u/17x", None, None),
         ] {
             let response = ask(&mut client, &format!("GET {path}"), HOST);
-            let head = upstream.head();
+            let heads = upstream.heads();
+            let head = heads.last().expect("a request was sent");
             assert_eq!(head.line, format!("GET {sent} HTTP/1.1"), "{path}");
             assert_eq!(head.field("x-id"), id, "{path}");
             assert_eq!(response.field("x-tail"), tail, "{path}");
         }
+        // Also where the upstream gets another path, and of parameters.
+        let response = ask(&mut client, "GET /s/a%2fb/c", HOST);
+        assert_eq!(response.status, 200);
+        let heads = upstream.heads();
+        let head = heads.last().expect("a request was sent");
+        assert_eq!(head.line, "GET /x/y/a%2fb/c HTTP/1.1");
+        assert_eq!(head.field("x-all"), Some("a%2fb /c /s/a%2fb/c"));
         for (path, status, location) in [
             ("/blog/2026-a%20b", 301, Some("/posts/a%20b?year=2026")),
             ("/blog/26-x", 200, None),
