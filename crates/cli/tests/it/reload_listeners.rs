@@ -131,8 +131,8 @@ fn a_reload_opens_and_closes_listeners() {
 #[test]
 fn a_reload_opens_and_closes_the_own_listeners_of_a_site() {
     let gateway = Gateway::start();
-    let own = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = own.local_addr().unwrap();
+    let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+    let own = free().unwrap();
     let status = |address: SocketAddr, host: &str| {
         let mut client = Client::connect(address);
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
