@@ -173,7 +173,7 @@ pub const FIELDS_MAX: u64 = 10_000;
 pub const BUFFER_MAX: u64 = 64 << 20;
 
 /// The greatest priority of a regex.
-pub const PRIORITY_MAX: u64 = 1000;
+pub(crate) const PRIORITY_MAX: u64 = 1000;
 
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line

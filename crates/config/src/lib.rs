@@ -32,9 +32,7 @@ pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
 pub use environment::Environment;
 pub use format::format;
-pub use keys::{
-    BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, PRIORITY_MAX, Scope, Since,
-};
+pub use keys::{BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since};
 pub use method::{Method, Methods};
 pub use model::{
     CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
