@@ -14,6 +14,7 @@ use blitz_config::{
 use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
 
+use crate::site_listeners::Collected;
 use crate::watch::Watch;
 use crate::{includes, listen, loaded_file, process, secrets, site_certificates};
 
@@ -114,16 +115,7 @@ impl ConfigFile {
         }
         let mut checker = Checker { diagnostics };
         let first_with_tls = configuration.sites.iter().find(|site| site.tls.is_on);
-        let has_tls = first_with_tls.is_some();
-        let listeners = match &configuration.listen {
-            Some(addresses) => checker.parsed(addresses, listen::parse_listener),
-            None => listen::parse_listener(LISTEN).into_iter().collect(),
-        };
-        let tls_listeners = match &configuration.listen_tls {
-            Some(addresses) => checker.parsed(addresses, parse_address),
-            None if has_tls => parse_address(LISTEN_TLS).into_iter().collect(),
-            None => Vec::new(),
-        };
+        let (listeners, tls_listeners) = checker.listeners(&configuration, &mut sites);
         let trusted_proxies = configuration.trusted_proxies.iter();
         let trusted_proxies = trusted_proxies.map(|network| TrustedProxy::from(network.value));
         let trusted_proxies = trusted_proxies.collect();
@@ -272,6 +264,35 @@ struct Checker {
 }
 
 impl Checker {
+    /// The listeners for clear text and for TLS. A default one is for sites without addresses of their own.
+    fn listeners(
+        &mut self,
+        configuration: &Configuration,
+        sites: &mut [Site],
+    ) -> (Vec<ListenerConfig>, Vec<ListenerConfig>) {
+        let plain = match &configuration.listen {
+            Some(addresses) => self.parsed(addresses, listen::parse_listener),
+            None if configuration.has_default_listener() => {
+                listen::parse_listener(LISTEN).into_iter().collect()
+            }
+            None => Vec::new(),
+        };
+        let tls = match &configuration.listen_tls {
+            Some(addresses) => self.parsed(addresses, parse_address),
+            None if configuration.has_default_tls_listener() => {
+                parse_address(LISTEN_TLS).into_iter().collect()
+            }
+            None => Vec::new(),
+        };
+        let mut all = Collected {
+            plain,
+            tls,
+            diagnostics: &mut self.diagnostics,
+        };
+        all.add_own(configuration, sites);
+        (all.plain, all.tls)
+    }
+
     /// The listeners. `parse` returns a problem and its remedy on two lines.
     fn parsed(
         &mut self,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Route, Settings, Site, Span};
+use blitz_config::{Action, Placed, Route, RouteKey, Settings, Site, Span, quoted};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -90,13 +90,16 @@ pub(crate) fn text(file: &ConfigFile) -> String {
     for site in &file.configuration.sites {
         text += &head(file, site);
         for route in &site.routes {
-            let (host, key) = (&site.host.value, &route.key.value);
+            let (host, key) = (&site.host.value, key_in_quotes(&route.key.value));
             // Writing to a text does not fail.
             let _ = writeln!(
                 text,
-                "[site.\"{host}\".\"{key}\"]  # {}",
+                "[site.\"{host}\".{key}]  # {}",
                 file.line_of(&route.key.span)
             );
+            if let Some(priority) = &route.priority {
+                text += &lines(file, "", &[("priority".to_owned(), &priority.span)]);
+            }
             text += &lines(file, "", &values(&route.settings));
             text += &variants(file, route);
             text.push('\n');
@@ -105,6 +108,15 @@ pub(crate) fn text(file: &ConfigFile) -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
+}
+
+/// A regex may have backslashes, which double quotes would take for escapes.
+fn key_in_quotes(key: &RouteKey) -> String {
+    let text = key.to_string();
+    match key.path.regex() {
+        Some(_) if !text.contains('\'') => format!("'{text}'"),
+        _ => quoted(&text),
+    }
 }
 
 fn lines(file: &ConfigFile, margin: &str, values: &[(String, &Span)]) -> String {
@@ -141,15 +153,15 @@ fn variants(file: &ConfigFile, route: &Route) -> String {
 /// The part above all sites.
 fn top(file: &ConfigFile) -> String {
     let configuration = &file.configuration;
-    let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
     let mut text = match &configuration.listen {
         Some(addresses) if addresses.is_empty() => "listen = []\n".to_owned(),
         Some(addresses) => list(file, "listen", addresses),
-        None => "listen = [\":80\"]\n".to_owned(),
+        None if configuration.has_default_listener() => "listen = [\":80\"]\n".to_owned(),
+        None => String::new(),
     };
     text += &match &configuration.listen_tls {
         Some(addresses) => list(file, "listen_tls", addresses),
-        None if has_tls => "listen_tls = [\":443\"]\n".to_owned(),
+        None if configuration.has_default_tls_listener() => "listen_tls = [\":443\"]\n".to_owned(),
         None => String::new(),
     };
     text += &list(file, "trusted_proxies", &configuration.trusted_proxies);
@@ -182,6 +194,7 @@ fn head(file: &ConfigFile, site: &Site) -> String {
     }
     text += &list(file, "aliases", &site.aliases);
     text += &list(file, "canonical_for", &site.canonical_for);
+    text += &list(file, "listen", site.listen.as_deref().unwrap_or_default());
     text.push('\n');
     text
 }

@@ -248,6 +248,9 @@ impl<'a> Report<'a> {
         if let (Some((route, _)), Some(variant)) = (found, explanation.variant) {
             let span = of_file.map(|route| &route.key.span);
             self.line(About::Route, &route.name, span, "");
+            for (name, value) in &explanation.groups {
+                self.line(About::Group, &format!("{name} = {value}"), None, "");
+            }
             for block in variants
                 .into_iter()
                 .flat_map(|variants| variants.blocks(number))

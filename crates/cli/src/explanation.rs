@@ -11,6 +11,8 @@ const VALUE: usize = 36;
 pub(crate) enum About {
     Site,
     Route,
+    /// A group of its regex, and what it matches.
+    Group,
     /// The condition of a block that applies.
     When,
     Rule,
@@ -43,6 +45,7 @@ pub(crate) fn text(lines: &[Line]) -> String {
         let label = match line.about {
             About::Site => "site",
             About::Route => "route",
+            About::Group => "group",
             About::When => "when",
             About::Rule => "rule",
             About::Action => "action",
@@ -69,7 +72,7 @@ pub(crate) fn text(lines: &[Line]) -> String {
 /// One object.
 pub(crate) fn json(lines: &[Line]) -> String {
     let mut object = Map::new();
-    for list in ["when", "rules", "fields", "not"] {
+    for list in ["groups", "when", "rules", "fields", "not"] {
         object.insert(list.to_owned(), json!([]));
     }
     for line in lines {
@@ -92,6 +95,15 @@ pub(crate) fn json(lines: &[Line]) -> String {
                 let (key, value) = line.value.split_once(" = ").unwrap_or_default();
                 let rule = json!({ "key": key, "value": value, "place": line.place });
                 push(&mut object, "rules", rule);
+                continue;
+            }
+            About::Group => {
+                let (name, value) = line.value.split_once(" = ").unwrap_or_default();
+                push(
+                    &mut object,
+                    "groups",
+                    json!({ "name": name, "value": value }),
+                );
                 continue;
             }
             About::Field => {
@@ -134,6 +146,7 @@ mod tests {
         };
         let lines = [
             line(About::Site, "a.example", "b.toml:1", ""),
+            line(About::Group, "id = 7", "", ""),
             line(About::Rule, "allow = [\"unix\"]", "b.toml:2", ""),
             line(About::Outcome, "403 allow", "", "refused"),
             line(About::Other, "/x", "", "another path"),
@@ -141,13 +154,14 @@ mod tests {
         ];
         let expected = "\
 site      a.example                             b.toml:1
+group     id = 7
 rule      allow = [\"unix\"]                      b.toml:2
 outcome   403 allow                             refused
 not       /x                                    another path
           /y                                    another path
 ";
         assert_eq!(text(&lines), expected);
-        let expected = r#"{"fields":[],"not":[{"reason":"another path","route":"/x"},{"reason":"another path","route":"/y"}],"outcome":{"detail":"refused","value":"403 allow"},"rules":[{"key":"allow","place":"b.toml:2","value":"[\"unix\"]"}],"site":{"place":"b.toml:1","value":"a.example"},"when":[]}"#;
+        let expected = r#"{"fields":[],"groups":[{"name":"id","value":"7"}],"not":[{"reason":"another path","route":"/x"},{"reason":"another path","route":"/y"}],"outcome":{"detail":"refused","value":"403 allow"},"rules":[{"key":"allow","place":"b.toml:2","value":"[\"unix\"]"}],"site":{"place":"b.toml:1","value":"a.example"},"when":[]}"#;
         assert_eq!(json(&lines), format!("{expected}\n"));
     }
 }

@@ -40,6 +40,7 @@ mod run;
 mod secrets;
 mod show_config;
 mod site_certificates;
+mod site_listeners;
 mod size;
 mod timeouts;
 mod tips;

@@ -181,6 +181,9 @@ pub const BUFFER_MAX: u64 = 64 << 20;
 /// The most content that `buffer_request` has a core hold in files, for one request or for all.
 pub const BUFFER_FILE_MAX: u64 = 16 << 30;
 
+/// The greatest priority of a regex.
+pub(crate) const PRIORITY_MAX: u64 = 1000;
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
@@ -204,8 +207,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
     key(Scope::Site, "https_redirect", Kind::Boolean, "true with `tls`", "whether clear text is redirected to HTTPS"),
     key(Scope::Site, "limits", Kind::Table(Scope::SiteLimits), "those of the process", "smaller limits of its requests"),
+    key(Scope::Site, "listen", Kind::Texts, "all", "the only addresses of this site, which are opened; with TLS if it has `tls`"),
     key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
-    planned(Scope::Site, "listen", "the only addresses of this site"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
@@ -215,6 +218,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),
     key(Scope::Route, "methods", Kind::Methods, "all", "methods that are allowed"),
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
+    key(Scope::Route, "priority", Kind::NumberTo(PRIORITY_MAX), "none", "which of two regexes comes first that begin with the same text: the greater one"),
     key(Scope::Route, "raw_path", Kind::Boolean, "false", "whether the path is forwarded as received"),
     key(Scope::Route, "redirect", Kind::Redirect, "", "a status and another URL"),
     key(Scope::Route, "replace_errors", Kind::Boolean, "false", "whether `errors` are for responses of the upstream, too"),
@@ -238,7 +242,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "list", "whether folders are listed"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
-    planned(Scope::Route, "priority", "the order of regexes"),
     planned(Scope::Route, "rate_limit", "requests per time"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
     planned(Scope::Route, "satisfy", "whether all access rules are demanded"),
@@ -352,8 +355,11 @@ pub(crate) fn find(scope: Scope, name: &str) -> Option<&'static Key> {
 /// Keys of sites that `defaults` has, too.
 const SITE_DEFAULTS: [&str; 2] = ["https_redirect", "tls"];
 
-/// Keys of routes that only routes and sites have.
-const OWN: [&str; 2] = ["use", "when"];
+/// Keys of routes that presets and blocks `when` do not have.
+const OWN: [&str; 3] = ["priority", "use", "when"];
+
+/// Keys of routes that `defaults` does not have.
+const NO_DEFAULTS: [&str; 2] = ["priority", "when"];
 
 /// Whether this version has a key of this name in this scope.
 pub(crate) fn is_built(scope: Scope, name: &str) -> bool {
@@ -366,7 +372,7 @@ pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
         Scope::Site => matches!(key.scope, Scope::Site | Scope::Route),
         Scope::Defaults => match key.scope {
             Scope::Site => SITE_DEFAULTS.contains(&key.name),
-            scope => scope == Scope::Route && key.name != "when",
+            scope => scope == Scope::Route && !NO_DEFAULTS.contains(&key.name),
         },
         Scope::Preset => key.scope == Scope::Route && !OWN.contains(&key.name),
         Scope::When => match key.scope {
@@ -384,7 +390,12 @@ impl Key {
         let is_inherited = matches!(self.scope, Scope::Route | Scope::Timeout);
         let is_other = matches!(
             self.kind,
-            Kind::Boolean | Kind::Target | Kind::Redirect | Kind::Respond | Kind::Names
+            Kind::Boolean
+                | Kind::NumberTo(_)
+                | Kind::Target
+                | Kind::Redirect
+                | Kind::Respond
+                | Kind::Names
         );
         is_inherited && !is_other
     }

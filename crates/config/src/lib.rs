@@ -14,6 +14,7 @@ mod method;
 mod model;
 mod network;
 mod path;
+mod path_regex;
 mod pattern;
 mod process;
 mod reader;
@@ -40,6 +41,7 @@ pub use model::{
     CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
 };
 pub use network::Network;
+pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
 pub use reader::{includes, read};

@@ -46,6 +46,25 @@ pub struct Configuration {
     pub sites: Vec<Site>,
 }
 
+impl Configuration {
+    /// Whether the default listener for clear text is opened if `listen` names none: all sites but those with addresses of
+    /// their own are served there.
+    #[must_use]
+    pub fn has_default_listener(&self) -> bool {
+        self.listen.is_none() && self.sites_of_all_listeners().next().is_some()
+    }
+
+    /// The same of the default listener for TLS, which a site with TLS needs.
+    #[must_use]
+    pub fn has_default_tls_listener(&self) -> bool {
+        self.listen_tls.is_none() && self.sites_of_all_listeners().any(|site| site.tls.is_on)
+    }
+
+    fn sites_of_all_listeners(&self) -> impl Iterator<Item = &Site> {
+        self.sites.iter().filter(|site| site.listen.is_none())
+    }
+}
+
 /// An address to listen on. Its place is that of the whole table, if it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
@@ -77,6 +96,8 @@ pub struct Site {
     pub tls: Tls,
     /// Limits of its requests, which are at most those of the process.
     pub limits: MessageLimits,
+    /// The only addresses of its listeners; `None` is all of the file.
+    pub listen: Option<Vec<Placed<String>>>,
     /// The routes by rank: of those that match a request, the first one takes it. The site's own has the path `/`.
     pub routes: Vec<Route>,
     /// The settings for responses that belong to no route.
@@ -97,6 +118,8 @@ pub struct Tls {
 pub struct Route {
     /// The requests that it matches. The place of the site's own route is the name of the site.
     pub key: Placed<RouteKey>,
+    /// Which of two regexes with the same beginning comes first, if that is written; its value is also in the key.
+    pub priority: Option<Placed<u64>>,
     /// Its settings, including the inherited ones.
     pub settings: Settings,
     /// Its settings for requests that meet conditions; `None` without blocks `when`.

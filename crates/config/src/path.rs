@@ -92,6 +92,12 @@ fn check_escapes(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
+/// An escape of ASCII at the beginning, and the byte that it stands for.
+pub(crate) fn decoded_escape(bytes: &[u8]) -> Option<(&str, u8)> {
+    let written = std::str::from_utf8(bytes.get(..3)?).ok()?;
+    Some((written, escaped(bytes)?))
+}
+
 /// The byte of an escape at the beginning.
 fn escaped(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = bytes else {

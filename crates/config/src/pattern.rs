@@ -1,10 +1,12 @@
 //! Patterns of paths: which requests a route matches, and which of two routes comes first.
 
-use std::cmp::Ordering;
+use std::borrow::Cow;
+use std::cmp::{Ordering, Reverse};
 use std::fmt;
 
 use crate::method::Methods;
 use crate::model::RouteKey;
+use crate::path_regex::PathRegex;
 
 /// The paths that a route matches, compared after normalising: segments, and their end.
 ///
@@ -37,9 +39,67 @@ pub enum PathEnd {
     Subtree,
     /// A segment that begins with this text, which is not empty, and any further ones: `/a*`.
     Prefix(Box<str>),
+    /// What the regex, which is for the whole path, demands: `~/a\d+`. The segments are those that all its matches have.
+    Regex {
+        /// The regex.
+        regex: PathRegex,
+        /// Which of two regexes with the same beginning comes first: the greater one. By default 0.
+        priority: u64,
+    },
 }
 
 impl PathPattern {
+    /// The paths that a regex matches.
+    pub(crate) fn of_regex(regex: PathRegex) -> PathPattern {
+        let mut segments = regex.beginning().split('/').skip(1).collect::<Vec<_>>();
+        segments.pop();
+        let segments = segments.into_iter();
+        PathPattern {
+            segments: segments.map(|text| Segment::Text(text.into())).collect(),
+            end: PathEnd::Regex { regex, priority: 0 },
+        }
+    }
+
+    /// The regex, if it has one.
+    #[must_use]
+    pub fn regex(&self) -> Option<&PathRegex> {
+        match &self.end {
+            PathEnd::Regex { regex, .. } => Some(regex),
+            _ => None,
+        }
+    }
+
+    /// The priority among regexes; 0 for other patterns.
+    #[must_use]
+    pub fn priority(&self) -> u64 {
+        match &self.end {
+            PathEnd::Regex { priority, .. } => *priority,
+            _ => 0,
+        }
+    }
+
+    /// Sets the priority of a regex.
+    pub(crate) fn set_priority(&mut self, new: u64) {
+        if let PathEnd::Regex { priority, .. } = &mut self.end {
+            *priority = new;
+        }
+    }
+
+    /// For a regex the pattern of all paths with its beginning.
+    pub(crate) fn without_regex(&self) -> Cow<'_, PathPattern> {
+        let PathEnd::Regex { regex, .. } = &self.end else {
+            return Cow::Borrowed(self);
+        };
+        let end = match last_part(regex) {
+            "" => PathEnd::Below,
+            text => PathEnd::Prefix(text.into()),
+        };
+        Cow::Owned(PathPattern {
+            segments: self.segments.clone(),
+            end,
+        })
+    }
+
     /// Every path: `/`.
     pub(crate) fn everything() -> PathPattern {
         PathPattern {
@@ -57,6 +117,9 @@ impl PathPattern {
     /// Whether it matches this normalised path.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
+        if let Some(regex) = self.regex() {
+            return regex.matches(path);
+        }
         let Some(path) = path.strip_prefix('/') else {
             // That of `OPTIONS *`.
             return self.is_everything();
@@ -75,12 +138,15 @@ impl PathPattern {
             PathEnd::Below => rest.next().is_some(),
             PathEnd::Subtree => true,
             PathEnd::Prefix(text) => rest.next().is_some_and(|next| next.starts_with(&**text)),
+            PathEnd::Regex { .. } => false,
         }
     }
 
-    /// Whether it matches all paths that the other one matches.
+    /// Whether it matches all paths that the other one matches, as far as that follows from the beginning of a regex. A
+    /// regex encloses nothing.
     #[must_use]
     pub fn encloses(&self, other: &PathPattern) -> bool {
+        let other = &*other.without_regex();
         let (count, others) = (self.segments.len(), other.segments.len());
         let is_covered = |(at, segment): (usize, &Segment)| match other.segments.get(at) {
             Some(inner) => segment.covers(inner),
@@ -106,6 +172,7 @@ impl PathPattern {
                 (None, PathEnd::Prefix(inner)) => others == count && inner.starts_with(&**text),
                 _ => false,
             },
+            PathEnd::Regex { .. } => false,
         }
     }
 
@@ -128,11 +195,12 @@ impl PathPattern {
         })
     }
 
-    /// The paths that both match, as a pattern.
+    /// The paths that both match, as a pattern. A regex counts as all paths with its beginning.
     pub(crate) fn intersection(&self, other: &PathPattern) -> Option<PathPattern> {
-        let (long, short) = match self.segments.len() >= other.segments.len() {
-            true => (self, other),
-            false => (other, self),
+        let (ours, others) = (&*self.without_regex(), &*other.without_regex());
+        let (long, short) = match ours.segments.len() >= others.segments.len() {
+            true => (ours, others),
+            false => (others, ours),
         };
         let both = long.segments.iter().zip(&*short.segments);
         let mut segments: Vec<Segment> = both
@@ -146,7 +214,9 @@ impl PathPattern {
         };
         match &short.end {
             PathEnd::Exact => return None,
-            PathEnd::Below | PathEnd::Subtree => segments.extend_from_slice(further),
+            PathEnd::Below | PathEnd::Subtree | PathEnd::Regex { .. } => {
+                segments.extend_from_slice(further);
+            }
             PathEnd::Prefix(text) => match next {
                 Segment::Text(found) if !found.starts_with(&**text) => return None,
                 Segment::Text(_) => segments.extend_from_slice(further),
@@ -166,8 +236,8 @@ impl PathPattern {
     }
 
     /// Which of two patterns that match one path comes first: that with text where they differ, then that with a
-    /// longer beginning of a segment, that with a parameter, and that which ends, as `=/a`, `/a/`, `/a`. Others have
-    /// some order.
+    /// longer beginning of a segment, of equal ones the regex, that with a parameter, and that which ends, as `=/a`,
+    /// `/a/`, `/a`. Others have some order. Regexes with the same beginning are equal.
     pub(crate) fn by_rank(&self, other: &PathPattern) -> Ordering {
         let count = self.segments.len().max(other.segments.len());
         let ranks = (0..=count).map(|at| self.rank(at).cmp(&other.rank(at)));
@@ -181,7 +251,11 @@ impl PathPattern {
             (Some(Segment::Text(text)), _) => Rank::Text(text),
             (Some(Segment::Parameter(_)), _) => Rank::Parameter,
             (None, PathEnd::Prefix(text)) if at == self.segments.len() => {
-                Rank::Prefix(std::cmp::Reverse(text.len()), text)
+                Rank::Beginning(Reverse(text.len()), text, Beginning::OfPrefix)
+            }
+            (None, PathEnd::Regex { regex, .. }) if at == self.segments.len() => {
+                let text = last_part(regex);
+                Rank::Beginning(Reverse(text.len()), text, Beginning::OfRegex)
             }
             (None, _) => Rank::End,
         }
@@ -189,6 +263,9 @@ impl PathPattern {
 
     /// The same for patterns that match the same paths, whatever the names of their parameters.
     pub(crate) fn shape(&self) -> String {
+        if let Some(regex) = self.regex() {
+            return format!("~{}", regex.text());
+        }
         let mut shape = String::new();
         for segment in &self.segments {
             shape.push('/');
@@ -200,7 +277,7 @@ impl PathPattern {
         match &self.end {
             PathEnd::Exact => shape.push('='),
             PathEnd::Below => shape.push_str("/?"),
-            PathEnd::Subtree => {}
+            PathEnd::Subtree | PathEnd::Regex { .. } => {}
             PathEnd::Prefix(text) => {
                 shape.push('/');
                 shape.push_str(text);
@@ -215,9 +292,20 @@ impl PathPattern {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Rank<'a> {
     Text(&'a str),
-    Prefix(std::cmp::Reverse<usize>, &'a str),
+    Beginning(Reverse<usize>, &'a str, Beginning),
     Parameter,
     End,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Beginning {
+    OfRegex,
+    OfPrefix,
+}
+
+/// The beginning of the segment with which a regex is more than text.
+fn last_part(regex: &PathRegex) -> &str {
+    regex.beginning().rsplit('/').next().unwrap_or_default()
 }
 
 impl Segment {
@@ -253,13 +341,15 @@ impl PathEnd {
             (PathEnd::Prefix(a), PathEnd::Prefix(b)) if a.starts_with(&**b) => Some(self.clone()),
             (PathEnd::Prefix(a), PathEnd::Prefix(b)) if b.starts_with(&**a) => Some(other.clone()),
             (PathEnd::Prefix(_), PathEnd::Prefix(_)) => None,
+            // Intersections are those of their beginnings.
+            (PathEnd::Regex { .. }, _) | (_, PathEnd::Regex { .. }) => None,
         }
     }
 
     fn order(&self) -> u8 {
         match self {
             PathEnd::Exact => 0,
-            PathEnd::Prefix(_) => 1,
+            PathEnd::Prefix(_) | PathEnd::Regex { .. } => 1,
             PathEnd::Below => 2,
             PathEnd::Subtree => 3,
         }
@@ -299,16 +389,30 @@ impl RouteKey {
         Some(RouteKey { methods, path })
     }
 
-    /// Which of two keys that match one request comes first: by the path, and then that with methods.
+    /// Which of two keys that match one request comes first: by the path, then that with methods, then the regex with the
+    /// greater priority.
     pub(crate) fn by_rank(&self, other: &RouteKey) -> Ordering {
-        let methods = |key: &RouteKey| (key.methods.is_none(), key.methods.map(Methods::bits));
+        let further = |key: &RouteKey| {
+            let priority = Reverse(key.path.priority());
+            (
+                key.methods.is_none(),
+                priority,
+                key.methods.map(Methods::bits),
+            )
+        };
+        let texts = [self, other].map(|key| key.path.regex().map(PathRegex::text));
         let by_path = self.path.by_rank(&other.path);
-        by_path.then_with(|| methods(self).cmp(&methods(other)))
+        by_path
+            .then_with(|| further(self).cmp(&further(other)))
+            .then_with(|| texts[0].cmp(&texts[1]))
     }
 }
 
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(regex) = self.regex() {
+            return write!(f, "~{}", regex.text());
+        }
         if self.end == PathEnd::Exact {
             f.write_str("=")?;
         }
@@ -322,7 +426,7 @@ impl fmt::Display for PathPattern {
             PathEnd::Exact => Ok(()),
             PathEnd::Below => f.write_str("/"),
             PathEnd::Subtree if self.segments.is_empty() => f.write_str("/"),
-            PathEnd::Subtree => Ok(()),
+            PathEnd::Subtree | PathEnd::Regex { .. } => Ok(()),
             PathEnd::Prefix(text) => write!(f, "/{text}*"),
         }
     }

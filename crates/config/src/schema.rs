@@ -150,7 +150,7 @@ fn value(kind: Kind) -> Value {
 /// A site has routes beside its keys.
 fn site() -> Value {
     let names = Method::names().collect::<Vec<_>>().join("|");
-    let path = format!("^(({names})(,({names}))* )?=?/[^ ?#]*$");
+    let path = format!("^(({names})(,({names}))* )?(=?/[^ ?#]*|~[^ ]+)$");
     let route = reference("route");
     let mut site = table(Scope::Site);
     if let Value::Object(site) = &mut site {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
+use crate::path_regex::PathRegex;
+
 /// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
@@ -41,6 +43,13 @@ pub enum Placeholder {
         name: Box<str>,
         /// Its number among the segments of the path, from 0.
         segment: usize,
+    },
+    /// What a group of the regex of the route matches. It has no value if the group takes no part in the match.
+    Group {
+        /// The name of the group.
+        name: Box<str>,
+        /// The regex, which is for the whole path.
+        regex: PathRegex,
     },
     /// The query without its question mark.
     Query,
@@ -131,7 +140,9 @@ impl fmt::Display for Placeholder {
         match self {
             Placeholder::Path => f.write_str("path"),
             Placeholder::Rest { .. } => f.write_str("rest"),
-            Placeholder::Parameter { name, .. } => f.write_str(name),
+            Placeholder::Parameter { name, .. } | Placeholder::Group { name, .. } => {
+                f.write_str(name)
+            }
             Placeholder::Query => f.write_str("query"),
             Placeholder::Host => f.write_str("host"),
             Placeholder::Method => f.write_str("method"),

@@ -10,7 +10,7 @@ use blitz_config::{
     Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
 };
 use blitz_http::{FOREVER, Protocol, ProxyVersion, Status};
-use blitz_site::matcher::{KeyError, PathPattern, RouteKey};
+use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
@@ -53,6 +53,7 @@ pub fn compile(
             rules: rules.clone(),
             redirect_https: site.tls.redirects,
             limits: RequestLimits::new(&site.limits),
+            listeners: None,
         });
         sites.extend(canonical(site, rules.as_deref()));
     }
@@ -81,6 +82,27 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         rules: None,
         redirect_https: site.tls.redirects,
         limits: RequestLimits::new(&site.limits),
+        listeners: None,
+    })
+}
+
+/// The key as the router has it.
+fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
+    let Some(regex) = key.path.regex() else {
+        return RouteKey::parse(&key.to_string());
+    };
+    let methods = key
+        .methods
+        .map(|methods| Methods::parse(&methods.to_string()));
+    let (text, beginning) = (regex.text(), regex.beginning());
+    Ok(RouteKey {
+        methods: methods.transpose()?,
+        path: PathPattern::regex(
+            text,
+            beginning,
+            key.path.priority(),
+            regex.compiled().clone(),
+        ),
     })
 }
 
@@ -92,7 +114,7 @@ struct Compiler<'a, 'f> {
 impl<'a> Compiler<'a, '_> {
     fn route(&mut self, route: &'a blitz_config::Route) -> Option<(RouteKey, Route)> {
         let name = route.key.value.to_string();
-        let key = RouteKey::parse(&name);
+        let key = key(&route.key.value);
         let key = key.map_err(|error: KeyError| {
             self.error("path", &route.key, error.problem(), error.fix());
         });

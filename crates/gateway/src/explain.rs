@@ -8,8 +8,8 @@ use blitz_site::{Rejection, apply_to_request};
 use crate::forward::{self, ForwardedClient, LoopId};
 use crate::grpc::Call;
 use crate::phases::{check_encryption, check_method};
-use crate::route::{Action, Route};
-use crate::rules::{Facts, client_of};
+use crate::route::{Action, Forward, Route};
+use crate::rules::{Facts, client_of, received};
 use crate::sites::{SiteRoutes, Sites};
 use crate::trusted::TrustedProxies;
 use crate::variants::Subject;
@@ -21,6 +21,8 @@ pub struct Explanation<'a> {
     pub site: Option<&'a SiteRoutes>,
     /// The routes of the site by rank, those that match first.
     pub routes: Vec<(&'a Route, Verdict)>,
+    /// The named groups of the regex of the route that matches, with what they match of the received path.
+    pub groups: Vec<(String, String)>,
     /// The variant of the route that matches.
     pub variant: Option<&'a Route>,
     /// The number of the combination of blocks `when` that apply ([`blitz_config::combination`]): 0 if none does.
@@ -73,6 +75,7 @@ pub fn explain<'a>(
         return Explanation {
             site: None,
             routes: Vec::new(),
+            groups: Vec::new(),
             variant: None,
             combination: 0,
             outcome: Outcome::Rejected(rejection),
@@ -80,6 +83,10 @@ pub fn explain<'a>(
         };
     };
     let routes = site.routes.explain(head);
+    let groups = site.routes.groups(head).into_iter();
+    let groups = groups
+        .map(|(name, part)| (name.to_owned(), received(head, part).to_owned()))
+        .collect();
     let subject = Subject::of(head, peer, trusted);
     let matching = site.routes.find(head);
     let variants = matching.and_then(|route| route.variants.as_deref());
@@ -99,6 +106,7 @@ pub fn explain<'a>(
     Explanation {
         site: Some(site),
         routes,
+        groups,
         variant,
         combination,
         outcome,
@@ -166,7 +174,7 @@ fn outcome(
             if let Some(rewriting) = rewriting {
                 rewriting.edit_request(&mut head.fields);
             }
-            change(head, route, peer, trusted);
+            change(head, route, forward, peer, trusted);
             let host = forward.host.as_deref().or(head.authority());
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let fields = head.fields.iter();
@@ -210,10 +218,19 @@ fn edit(
 }
 
 /// Makes the changes of the route.
-fn change(head: &mut RequestHead, route: &Route, peer: &Peer, trusted: &TrustedProxies) {
+fn change(
+    head: &mut RequestHead,
+    route: &Route,
+    forward: &Forward,
+    peer: &Peer,
+    trusted: &TrustedProxies,
+) {
     let rules = route.rules.as_ref();
     if let Some(edits) = rules.and_then(|rules| rules.request_edits.as_ref()) {
-        let edits = edits.for_request(&Facts::of(head, peer, trusted));
+        let received = forward.received_head(head, edits);
+        let facts = Facts::of(head, peer, trusted);
+        let facts = facts.with_path_of(received.as_ref().unwrap_or(head));
+        let edits = edits.for_request(&facts);
         apply_to_request(&edits, &mut head.fields);
     }
 }

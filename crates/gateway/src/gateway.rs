@@ -246,7 +246,9 @@ fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObs
     let gateway = Rc::clone(service);
     Rc::new(move |refused: &RefusedRequest<'_>| {
         let snapshot = gateway.snapshot();
-        let site = refused.head.and_then(|head| snapshot.sites().find(head));
+        let listener = refused.peer.listener;
+        let site = refused.head;
+        let site = site.and_then(|head| snapshot.sites().find(head, listener));
         emit_refused(refused, site.and_then(SiteRoutes::name), &gateway.observers);
     })
 }

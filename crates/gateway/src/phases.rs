@@ -68,7 +68,9 @@ fn life_of_a_request<E: Endpoint>(
 ) -> impl Future<Output = ()> {
     async move {
         let snapshot = gateway.snapshot();
-        let site = snapshot.sites().find(&exchange.request);
+        let site = snapshot
+            .sites()
+            .find(&exchange.request, exchange.peer.listener);
         let routed = preflight(&gateway, site, &exchange)
             .map_err(|rejection| (rejection, None))
             .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));

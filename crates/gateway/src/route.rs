@@ -10,7 +10,7 @@ use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
 use crate::rewriting::{Rewriting, UpstreamPrefix};
-use crate::rules::{Facts, Rules, path_of};
+use crate::rules::{Edits, Facts, Rules, path_of, received_head};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
 use crate::upstream::Balancer;
@@ -150,6 +150,16 @@ impl Forward {
         match is_kept || head.path() == "*" {
             true => Ok(None),
             false => self.write_path(head, peer, trusted, path),
+        }
+    }
+
+    /// A head with the path as it was received, if that has been replaced and the edits may need it.
+    pub(crate) fn received_head(&self, head: &RequestHead, edits: &Edits) -> Option<RequestHead> {
+        let is_replaced =
+            !matches!(self.path, ForwardedPath::OfTarget) || self.target.path.is_some();
+        match is_replaced && edits.are_per_request() {
+            true => received_head(head),
+            false => None,
         }
     }
 

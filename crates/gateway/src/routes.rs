@@ -1,6 +1,7 @@
 //! The routes of a site in the router.
 
 use std::fmt;
+use std::ops::Range;
 
 use blitz_http::{Method, RequestHead};
 use blitz_site::matcher::{Clash, ClashKind, PathPattern, RouteKey, RouteTable, Verdict};
@@ -97,6 +98,21 @@ impl Routes {
     pub(crate) fn find_for(&self, path: &str, method: Method, token: &str) -> Option<&Route> {
         let position = self.table.position(path, method, token)?;
         Some(&self.values[position])
+    }
+
+    /// The same, if a regex matches it.
+    pub(crate) fn find_regex_for(&self, path: &str, method: Method, token: &str) -> Option<&Route> {
+        let position = self.table.position(path, method, token)?;
+        let is_regex = self.table.key(position).path.is_regex();
+        is_regex.then(|| &self.values[position])
+    }
+
+    /// The named groups of the regex of a request, with the parts of the path that they match.
+    pub(crate) fn groups(&self, head: &RequestHead) -> Vec<(&str, Range<usize>)> {
+        let (method, token) = method_of(head);
+        let position = self.table.position(head.path(), method, token);
+        let key = position.map(|position| self.table.key(position));
+        key.map_or_else(Vec::new, |key| key.path.groups(head.path()))
     }
 
     /// All routes by rank for a request, those that match first.

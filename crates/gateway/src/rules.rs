@@ -15,8 +15,8 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    Client, Facts, client_of, cookies, encoded_path_text, path as path_of, redirect_target,
-    rest_start, text as text_of,
+    Client, Facts, client_of, cookies, encoded_path_text, path as path_of, received, received_head,
+    redirect_target, rest_start, text as text_of,
 };
 
 /// The timeouts of a request with these settings.

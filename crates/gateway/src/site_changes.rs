@@ -158,6 +158,12 @@ mod tests {
             b.replace(":1", ":2")
         );
         assert_eq!(signs(&both, &other), "+c.example ~b.example -a.example");
+        let with = |priority| {
+            let route = format!("'~/x' = {{ respond = 204, priority = {priority} }}");
+            format!("[site.\"a.example\"]\nto = \"http://a:1\"\n{route}\n")
+        };
+        assert_eq!(signs(&with(1), &with(1)), "");
+        assert_eq!(signs(&with(1), &with(2)), "~a.example");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use blitz_config::Host;
@@ -34,9 +35,17 @@ pub struct Site {
     pub redirect_https: bool,
     /// Limits of its requests; `None` is those of the process.
     pub(crate) limits: Option<RequestLimits>,
+    /// The only listeners on which its hosts are known; `None` is all.
+    pub listeners: Option<Box<[SocketAddr]>>,
 }
 
 impl Site {
+    /// Whether it is the site with this host, or redirects to it.
+    #[must_use]
+    pub fn is_of(&self, host: &Host) -> bool {
+        self.canonical.as_ref().or(self.hosts.first()) == Some(host)
+    }
+
     /// Has an app answer the requests of this key, with the rules of the innermost route that encloses it; without one
     /// with those for paths without a route. In a route with the same key it replaces the action.
     ///
@@ -105,6 +114,8 @@ pub struct Sites {
     hosts: HostTable<usize>,
     /// There are other sites than one for all hosts.
     has_names: bool,
+    /// A site has listeners of its own.
+    has_listeners: bool,
     sites: Vec<SiteRoutes>,
 }
 
@@ -119,8 +130,12 @@ pub struct SiteRoutes {
     pub(crate) rules: Option<Arc<Rules>>,
     /// The rules that depend on the client, each once.
     pub(crate) access_rules: Box<[Arc<Rules>]>,
+    /// Whether a route with a regex asks who the client is.
+    has_access_regexes: bool,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
+    /// The only listeners on which its hosts are known; `None` is all.
+    pub listeners: Option<Box<[SocketAddr]>>,
     /// Whether requests that no route matches get the gateway's fallback instead of 404.
     pub has_fallback: bool,
     /// Limits of its requests; `None` is those of the process.
@@ -142,6 +157,12 @@ impl SiteRoutes {
     #[inline]
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Whether its hosts are known on the listener with this address, which a unix socket does not have.
+    fn is_served_at(&self, listener: Option<SocketAddr>) -> bool {
+        let own = self.listeners.as_ref();
+        own.is_none_or(|own| listener.is_some_and(|listener| own.contains(&listener)))
     }
 
     /// Whether a route depends on the client.
@@ -188,14 +209,25 @@ impl SiteRoutes {
         }
     }
 
-    /// Whether the rules for a path refuse the client. Some servers take `post` for POST.
+    /// Whether the rules for a path refuse the client.
     fn refuses(&self, head: &RequestHead, path: &str, client: Client) -> bool {
+        let find = |method, token: &str| self.routes.find_for(path, method, token);
+        self.refuses_route(head, client, find)
+    }
+
+    /// Whether the rules of a route that is found for the method refuse the client. Some servers take `post` for POST.
+    fn refuses_route<'r>(
+        &self,
+        head: &RequestHead,
+        client: Client,
+        find: impl Fn(Method, &str) -> Option<&'r Route>,
+    ) -> bool {
         let (method, token) = method_of(head);
         let upper = token.to_ascii_uppercase();
         let upper = (upper != token).then(|| (Method::parse(upper.as_bytes()), &*upper));
         let mut readings = [Some((method, token)), upper].into_iter().flatten();
         readings.any(|(method, token)| {
-            let route = self.routes.find_for(path, method, token);
+            let route = find(method, token);
             let subject = Subject {
                 head,
                 method: (method, token),
@@ -214,7 +246,13 @@ impl SiteRoutes {
         head: &RequestHead,
         client: Client,
     ) -> Option<String> {
-        let is_refused = |reading: &String| self.refuses(head, reading, client);
+        if let Some(reading) = self.refused_with_slash(head, head.path(), client) {
+            return Some(reading);
+        }
+        let refused = |reading: String| match self.refuses(head, &reading, client) {
+            true => Some(reading),
+            false => self.refused_with_slash(head, &reading, client),
+        };
         // A raw path still has its dot segments, which servers remove after they have read the rest.
         let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
         let mut ambiguous = paths
@@ -222,9 +260,21 @@ impl SiteRoutes {
             .flatten()
             .filter(|path| is_ambiguous(path));
         ambiguous.find_map(|path| match readings(path) {
-            Some(all) => all.into_iter().find(is_refused),
+            Some(all) => all.into_iter().find_map(refused),
             None => Some(String::new()),
         })
+    }
+
+    /// The path with a slash at its end, if a regex refuses the client for it: many servers answer both alike. For other
+    /// routes that is a mistake of the configuration.
+    fn refused_with_slash(&self, head: &RequestHead, path: &str, client: Client) -> Option<String> {
+        if !self.has_access_regexes || !path.starts_with('/') || path.ends_with('/') {
+            return None;
+        }
+        let with_slash = format!("{path}/");
+        let find = |method, token: &str| self.routes.find_regex_for(&with_slash, method, token);
+        let is_refused = self.refuses_route(head, client, find);
+        is_refused.then_some(with_slash)
     }
 }
 
@@ -266,7 +316,9 @@ impl Sites {
                 routes: Routes::of_targets(targets)?,
                 rules: None,
                 access_rules: Box::default(),
+                has_access_regexes: false,
                 redirects,
+                listeners: None,
                 has_fallback: true,
                 limits: None,
             });
@@ -286,9 +338,11 @@ impl Sites {
                     .map(Host::to_string),
                 hosts: site.hosts,
                 access_rules: access_rules(&site.routes),
+                has_access_regexes: has_access_regexes(&site.routes),
                 routes: Routes::new(site.routes),
                 rules: site.rules,
                 redirects: site.redirect_https,
+                listeners: site.listeners,
                 has_fallback: false,
                 limits: site.limits.map(Box::new),
             });
@@ -296,16 +350,25 @@ impl Sites {
         Ok(Sites {
             hosts: table,
             has_names,
+            has_listeners: all.iter().any(|site| site.listeners.is_some()),
             sites: all,
         })
     }
 
-    /// The site of a request. Never allocates.
+    /// The site of a request on the listener with this address. Never allocates.
     #[inline]
-    pub(crate) fn find(&self, head: &RequestHead) -> Option<&SiteRoutes> {
-        match self.has_names {
+    pub(crate) fn find(
+        &self,
+        head: &RequestHead,
+        listener: Option<SocketAddr>,
+    ) -> Option<&SiteRoutes> {
+        let site = match self.has_names {
             false => self.sites.first(),
             true => self.find_by_host(head.authority()),
+        };
+        match self.has_listeners {
+            false => site,
+            true => site.filter(|site| site.is_served_at(listener)),
         }
     }
 
@@ -354,6 +417,16 @@ fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
     rules.cloned().collect()
 }
 
+fn has_access_regexes(routes: &[(RouteKey, Route)]) -> bool {
+    let mut regexes = routes.iter().filter(|(key, _)| key.path.is_regex());
+    regexes.any(|(_, route)| {
+        let mut rules = route
+            .with_variants()
+            .filter_map(|route| route.rules.as_ref());
+        rules.any(|rules| rules.has_access_rules())
+    })
+}
+
 /// Adds a host, which belongs to one site only; a site for all hosts replaces targets without one.
 fn insert(table: &mut HostTable<usize>, host: &Host, site: usize) {
     match host {
@@ -378,6 +451,7 @@ mod tests {
             rules: None,
             redirect_https: false,
             limits: None,
+            listeners: None,
         }
     }
 
@@ -419,7 +493,7 @@ mod tests {
         let named = Sites::new(sites[..1].to_vec(), Vec::new(), false).expect("no conflict");
         assert_eq!(port_of(&named, Some("b.example")), None);
         let without_sites = Sites::new(Vec::new(), Vec::new(), false).expect("no conflict");
-        let found = without_sites.find(&RequestHead::new(Method::Get, "/"));
+        let found = without_sites.find(&RequestHead::new(Method::Get, "/"), None);
         assert!(found.is_some_and(|site| site.has_fallback));
     }
 }

@@ -29,6 +29,7 @@ mod explain;
 mod host;
 mod key;
 mod methods;
+mod path_regex;
 mod pattern;
 mod rank;
 mod router;

@@ -589,6 +589,52 @@ fn explain_and_show_say_what_a_request_meets() {
 }
 
 #[test]
+fn explain_names_a_regex_with_its_groups() {
+    let folder = Folder::new();
+    let file = folder.file("blitz.toml");
+    let text = "[site.\"a.example\"]\nto = \"http://h:1\"\nlisten = [\"127.0.0.1:81\"]\n\
+                '~/u/(?<id>\\d+)(?<tail>/.*)?' = { path = \"/v2/{id}{tail}\", priority = 2 }\n\
+                '~/team/[a-z]+/'.deny = [\"127.0.0.0/8\"]\n";
+    fs::write(&file, text).unwrap();
+    let explain = |arguments: &[&str]| {
+        let output = blitz(&[&["explain", "--config", &file], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).replace(&file, "FILE")
+    };
+    lines(
+        &explain(&["GET", "http://a.example/u/17/%61"]),
+        &[
+            "route ~/u/(?<id>\\d+)(?<tail>/.*)? FILE:4",
+            "group id = 17",
+            "group tail = /%61",
+            "outcome http://h:1/v2/17/%61",
+            "not / ~/u/(?<id>\\d+)(?<tail>/.*)? comes first",
+        ],
+    );
+    lines(
+        &explain(&["GET", "http://a.example/team/red"]),
+        &["servers may read /team/red/"],
+    );
+    let json = explain(&["GET", "http://a.example/u/17", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        json["groups"],
+        serde_json::json!([{ "name": "id", "value": "17" }])
+    );
+    let shown = stdout(&blitz(&["config", "show", &file])).replace(&file, "FILE");
+    for line in [
+        "[site.\"a.example\".'~/u/(?<id>\\d+)(?<tail>/.*)?']  # FILE:4",
+        "priority = 2  # FILE:4",
+        "listen = [\"127.0.0.1:81\"]  # FILE:3",
+    ] {
+        assert!(
+            shown.lines().any(|found| found == line),
+            "no {line} in:\n{shown}"
+        );
+    }
+}
+
+#[test]
 fn a_reader_that_has_gone_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
         .arg("schema")

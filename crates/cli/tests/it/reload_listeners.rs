@@ -127,6 +127,29 @@ fn a_reload_opens_and_closes_listeners() {
     assert!(answers(second));
 }
 
+/// The site is known there only, and the others are known there, too.
+#[test]
+fn a_reload_opens_and_closes_the_own_listeners_of_a_site() {
+    let gateway = Gateway::start();
+    let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+    let own = free().unwrap();
+    let status = |address: SocketAddr, host: &str| {
+        let mut client = Client::connect(address);
+        client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.response().status
+    };
+    let site = format!("[site.\"own.example\"]\nrespond = 204\nlisten = [\"{own}\"]");
+    let listen = "listen = [\"127.0.0.1:0\"]";
+    let (opened, closed) = gateway.reload_well(&format!("{listen}\n{site}"));
+    assert_eq!((opened, closed), (vec![format!("http://{own}")], vec![]));
+    assert_eq!(status(own, "own.example"), 204);
+    assert_eq!(status(gateway.first, "own.example"), 404);
+    assert!(answers(own) && answers(gateway.first));
+    let (opened, closed) = gateway.reload_well(listen);
+    assert_eq!((opened, closed), (vec![], vec![format!("http://{own}")]));
+    eventually_refuses(own);
+}
+
 /// A file whose listener cannot be opened is refused as a whole.
 #[test]
 fn an_address_in_use_changes_nothing() {

@@ -194,3 +194,99 @@ fn keys_have_methods_and_paths() {
     assert_eq!(both.intersection(&post), Some(post));
     assert!(get.by_rank(&all).is_lt());
 }
+
+fn of_regex(text: &str) -> PathPattern {
+    PathPattern::of_regex(PathRegex::parse(text).expect("it is a regex"))
+}
+
+/// Only the beginning is known: all that it has is enclosed, and what it may have is shared.
+#[test]
+fn of_a_regex_the_beginning_counts() {
+    let regexes = ["/a/[abz]+", "/a[b/].*", ".*z", "/ab/a.*", "/(a|ab)/c"];
+    let paths = paths();
+    for text in regexes {
+        let regex = of_regex(text);
+        assert_eq!(regex.to_string(), format!("~{text}"));
+        assert!(!regex.encloses(&regex) && PathPattern::everything().encloses(&regex));
+        let matching = |pattern: &PathPattern| -> HashSet<usize> {
+            let matching = (0..paths.len()).filter(|&at| pattern.matches(&paths[at]));
+            matching.collect()
+        };
+        let own = matching(&regex);
+        assert!(!own.is_empty(), "{text}");
+        for (other, others) in with_matches() {
+            assert!(!regex.encloses(&other), "{text} {other}");
+            assert!(
+                !other.encloses(&regex) || own.is_subset(&others),
+                "{text} {other}"
+            );
+            let both: HashSet<usize> = own.intersection(&others).copied().collect();
+            for shared in [regex.intersection(&other), other.intersection(&regex)] {
+                let found = shared.map(|shared| matching(&shared)).unwrap_or_default();
+                assert!(both.is_subset(&found), "{text} {other}");
+            }
+            if other.encloses(&regex) {
+                assert!(regex.by_rank(&other).is_lt(), "{text} {other}");
+            }
+            assert!(regex.by_rank(&other).is_ne(), "{text} {other}");
+        }
+    }
+}
+
+#[test]
+fn regexes_have_ranks_among_others() {
+    let mut keys = Vec::new();
+    for (text, priority) in [
+        ("/a/[0-9]+", 0),
+        ("/a/[a-z]+", 2),
+        ("/a/b[0-9]", 0),
+        (".*", 0),
+    ] {
+        let mut path = of_regex(text);
+        path.set_priority(priority);
+        keys.push(RouteKey {
+            methods: None,
+            path,
+        });
+    }
+    let methods = Some([Method::Get].into_iter().collect());
+    let path = of_regex("/a/x?");
+    keys.push(RouteKey { methods, path });
+    let text = |text: &str| Segment::Text(text.into());
+    let ends = [
+        PathEnd::Subtree,
+        PathEnd::Prefix("b".into()),
+        PathEnd::Exact,
+    ];
+    for end in ends {
+        let segments = Box::new([text("a")]);
+        let path = PathPattern { segments, end };
+        keys.push(RouteKey {
+            methods: None,
+            path,
+        });
+    }
+    let parameter = Segment::Parameter("x".into());
+    let path = PathPattern {
+        segments: Box::new([text("a"), parameter]),
+        end: PathEnd::Subtree,
+    };
+    keys.push(RouteKey {
+        methods: None,
+        path,
+    });
+    keys.sort_by(RouteKey::by_rank);
+    let shown: Vec<String> = keys.iter().map(RouteKey::to_string).collect();
+    let expected = [
+        "~/a/b[0-9]",
+        "/a/b*",
+        "GET ~/a/x?",
+        "~/a/[a-z]+",
+        "~/a/[0-9]+",
+        "/a/{x}",
+        "=/a",
+        "/a",
+        "~.*",
+    ];
+    assert_eq!(shown, expected);
+}

@@ -50,8 +50,14 @@ impl Reader<'_> {
         routes.sort_by(|a, b| by_path(a, b));
         for group in routes.chunk_by(|a, b| by_path(a, b).is_eq()) {
             for (at, route) in group.iter().enumerate() {
-                let is_same = |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
-                let Some(first) = group[..at].iter().find(is_same) else {
+                let overlapping =
+                    |other: &&&OwnSettings| overlap(&other.key.value, &route.key.value);
+                let is_same = |other: &&&OwnSettings| {
+                    other.key.value.path.regex() == route.key.value.path.regex()
+                };
+                let before = || group[..at].iter().filter(overlapping);
+                let Some(first) = before().find(is_same) else {
+                    self.regex_tie(route, before().copied());
                     continue;
                 };
                 let place = self.document.place(first.key.span.start);
@@ -64,6 +70,31 @@ impl Reader<'_> {
                 self.error("same-route", route.key.span.clone(), message, label);
             }
         }
+    }
+
+    /// A regex with the beginning, and the priority, of another one of these.
+    fn regex_tie<'o>(
+        &mut self,
+        route: &OwnSettings,
+        mut others: impl Iterator<Item = &'o OwnSettings>,
+    ) {
+        let path = &route.key.value.path;
+        let Some(regex) = path.regex() else { return };
+        let is_tie = |other: &&OwnSettings| other.key.value.path.priority() == path.priority();
+        let Some(first) = others.find(is_tie) else {
+            return;
+        };
+        let place = self.document.place(first.key.span.start);
+        let beginning = regex.beginning();
+        self.error(
+            "regex-tie",
+            route.key.span.clone(),
+            format!("two regexes begin with the same text `{beginning}`"),
+            match path.priority() {
+                0 => format!("give this one or {place} a `priority`"),
+                _ => format!("give this one and {place} different values of `priority`"),
+            },
+        );
     }
 
     /// `/app` beside `/app/`: almost always one was meant, since the other would get a single path.
@@ -113,9 +144,10 @@ impl Reader<'_> {
                 }
                 for other in tree.ahead(at) {
                     let key = &protected.key.value;
-                    let says_own = tree
-                        .enclosing(&own[other].key.value)
-                        .into_iter()
+                    // A regex does not enclose itself.
+                    let levels = tree.enclosing(&own[other].key.value).into_iter();
+                    let says_own = levels
+                        .chain([other])
                         .any(|level| check(&own[level]).0 && !own[level].key.value.encloses(key));
                     if !says_own && is_reached(&own[other].key.value, key, tree, own) {
                         found.insert((other, at));

@@ -87,6 +87,7 @@ impl Reader<'_> {
                     let variants = self.variants(&levels, innermost_first, shared);
                     routes.push(Route {
                         key: own[at].key.clone(),
+                        priority: own[at].priority.clone(),
                         settings: settings(action, &levels, shared),
                         variants,
                     });

@@ -3,7 +3,8 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Reader, entries};
+use super::value::Text;
+use super::{Entry, Reader, entries};
 use crate::keys::Scope;
 use crate::model::{Configuration, Listener, Placed};
 
@@ -25,6 +26,18 @@ impl Reader<'_> {
             listeners.extend(listener.map(|listener| Placed::new(listener, item.span())));
         }
         listeners
+    }
+
+    /// The only addresses of a site.
+    pub(super) fn own_addresses(&mut self, entry: &Entry<'_, '_>) -> Option<Vec<Placed<String>>> {
+        let before = self.diagnostics.len();
+        let texts = self.texts(entry.value, ADDRESS);
+        if texts.is_empty() && self.diagnostics.len() == before {
+            let message = "the site has no address, so that no request would reach it";
+            let label = "write for example [\":8080\"], or leave `listen` out for all addresses";
+            self.error("no-listener", entry.key(), message, label);
+        }
+        Some(texts.into_iter().map(Text::placed).collect())
     }
 
     fn listener(&mut self, value: &Spanned<DeValue<'_>>, table: &DeTable<'_>) -> Option<Listener> {

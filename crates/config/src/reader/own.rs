@@ -72,6 +72,8 @@ pub(super) struct OwnSettings {
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
     pub(super) deny: Own<Arc<Placed<Vec<Network>>>>,
+    /// That of a regex, which nothing inherits.
+    pub(super) priority: Option<Placed<u64>>,
     pub(super) methods: Own<Placed<Methods>>,
     pub(super) body_max: Own<Placed<u64>>,
     pub(super) replace_errors: Own<Placed<bool>>,
@@ -162,6 +164,7 @@ impl OwnSettings {
             option: None,
             allow: Own::default(),
             deny: Own::default(),
+            priority: None,
             methods: Own::default(),
             body_max: Own::default(),
             replace_errors: Own::default(),

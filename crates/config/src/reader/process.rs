@@ -62,7 +62,7 @@ impl Reader<'_> {
     }
 
     /// A number, or a variable that is one.
-    fn number(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<u64> {
+    pub(super) fn number(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<u64> {
         let Kind::NumberTo(last) = key.kind else {
             return None;
         };

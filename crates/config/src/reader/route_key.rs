@@ -1,9 +1,12 @@
 //! Keys of routes: methods and a path.
 
+use std::ops::Range;
+
 use super::{Entry, Reader};
 use crate::method::{Method, Methods};
 use crate::model::{Placed, RouteKey, Span};
 use crate::path;
+use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
 use crate::suggestion;
 use crate::template;
@@ -29,7 +32,10 @@ impl Reader<'_> {
             Some((methods, path)) => (Some(self.key_methods(methods, path, entry.key())?), path),
             None => (None, entry.name),
         };
-        let path = self.path_pattern(path, entry.key())?;
+        let path = match path.strip_prefix('~') {
+            Some(regex) => self.path_regex(regex, entry)?,
+            None => self.path_pattern(path, entry.key())?,
+        };
         Some(Placed::new(RouteKey { methods, path }, entry.key()))
     }
 
@@ -80,7 +86,8 @@ impl Reader<'_> {
             None => (text, false),
         };
         if path.starts_with('~') {
-            self.not_yet(span, "a regex");
+            let message = "a regex matches whole paths, with or without `=`";
+            self.error("path", span, message, format!("write '{path}'"));
             return None;
         }
         match pattern(path, is_exact) {
@@ -90,6 +97,34 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    fn path_regex(&mut self, text: &str, entry: &Entry<'_, '_>) -> Option<PathPattern> {
+        let regex = match PathRegex::parse(text) {
+            Ok(regex) => regex,
+            Err(mistake) => {
+                let part = mistake.part;
+                let span = part.and_then(|part| self.regex_part(text, part, entry));
+                let span = span.unwrap_or(entry.key());
+                self.error(mistake.code, span, mistake.message, mistake.label);
+                return None;
+            }
+        };
+        let wrong = regex.names().find_map(name_problem);
+        if let Some((code, message, label)) = wrong {
+            self.error(code, entry.key(), message, label);
+            return None;
+        }
+        Some(PathPattern::of_regex(regex))
+    }
+
+    /// The place of a part of a regex, unless its key has escapes of TOML. An empty part is that of the next character.
+    fn regex_part(&self, regex: &str, part: Range<usize>, entry: &Entry<'_, '_>) -> Option<Span> {
+        let written = self.document.slice(&entry.key());
+        let is_verbatim = written.get(1..written.len().saturating_sub(1)) == Some(entry.name);
+        let start = entry.key_start + 1 + entry.name.len() - regex.len();
+        let end = start + part.end.max(part.start + 1).min(regex.len());
+        is_verbatim.then_some((start + part.start).min(end.saturating_sub(1))..end)
     }
 }
 
@@ -151,19 +186,8 @@ fn segment(text: &str, path: &str, before: &[Segment]) -> Result<Segment, Invali
         let label = "write for example \"/u/{id}/posts\"".to_owned();
         return Err(("path-parameter", message, label));
     };
-    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !is_name {
-        let message = format!("`{name}` is no name of a parameter");
-        let label = "write letters, digits and _, such as {id}".to_owned();
-        return Err(("path-parameter", message, label));
-    }
-    if template::is_placeholder(name) {
-        let message = format!("`{{{name}}}` is a placeholder with another meaning");
-        let label = format!("write another name, such as {{the_{name}}}");
-        return Err(("path-parameter", message, label));
+    if let Some(problem) = name_problem(name) {
+        return Err(problem);
     }
     let is_same = |other: &Segment| matches!(other, Segment::Parameter(other) if **other == *name);
     if before.iter().any(is_same) {
@@ -171,6 +195,24 @@ fn segment(text: &str, path: &str, before: &[Segment]) -> Result<Segment, Invali
         return Err(("path-parameter", message, "write another name".to_owned()));
     }
     Ok(Segment::Parameter(name.into()))
+}
+
+/// What is wrong with the name of a parameter, or of a group of a regex.
+fn name_problem(name: &str) -> Option<Invalid> {
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name {
+        let message = format!("`{name}` is no name of a parameter");
+        let label = "write letters, digits and _, such as {id}".to_owned();
+        return Some(("path-parameter", message, label));
+    }
+    template::is_placeholder(name).then(|| {
+        let message = format!("`{{{name}}}` is a placeholder with another meaning");
+        let label = format!("write another name, such as {{the_{name}}}");
+        ("path-parameter", message, label)
+    })
 }
 
 fn check_segment(text: &str, path: &str, is_part: bool) -> Result<(), Invalid> {

@@ -10,7 +10,7 @@ use super::target::Upstreams;
 use super::template::Place;
 use super::value::Text;
 use super::{Entry, Reader, entries};
-use crate::keys::Scope;
+use crate::keys::{self, Scope};
 use crate::method::{Method, Methods};
 use crate::model::Placed;
 use crate::network::Network;
@@ -67,6 +67,7 @@ impl Reader<'_> {
             "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
             "upgrade" => own.upgrade = self.upgrades(value),
+            "priority" => self.priority(entry, own),
             "timeout" => self.timeouts(value, own),
             "headers" => own.headers = self.fields(value, &own.key.value.path, None),
             "request_headers" => {
@@ -112,6 +113,20 @@ impl Reader<'_> {
         is_on.map_or(Own::Inherited, |is_on| {
             Own::Value(Placed::new(is_on, value.span()))
         })
+    }
+
+    fn priority(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings) {
+        if own.key.value.path.regex().is_none() {
+            let message = "`priority` orders regexes, and this route has none";
+            self.error("priority", entry.key(), message, "remove it");
+            return;
+        }
+        let key = keys::find(Scope::Route, entry.name);
+        let Some(number) = key.and_then(|key| self.number(entry.value, key)) else {
+            return;
+        };
+        own.key.value.path.set_priority(number);
+        own.priority = Some(Placed::new(number, entry.value.span()));
     }
 
     /// The path that an upstream receives.

@@ -118,7 +118,7 @@ impl Reader<'_> {
         let mut own = Vec::with_capacity(1 + keys);
         own.push(OwnSettings::new(key));
         let (mut aliases, mut canonical_for) = (Vec::new(), Vec::new());
-        let (mut tls, mut redirects) = (None, None);
+        let (mut tls, mut redirects, mut listen) = (None, None, None);
         let mut limits = MessageLimits::default();
         let before = self.diagnostics.len();
         match entry.value.get_ref() {
@@ -131,6 +131,7 @@ impl Reader<'_> {
                         match entry.name {
                             "aliases" => aliases = self.hosts(entry.value),
                             "canonical_for" => canonical_for = self.hosts(entry.value),
+                            "listen" => listen = self.own_addresses(&entry),
                             "tls" => tls = self.tls(entry.value),
                             "https_redirect" => redirects = self.boolean(entry.value),
                             "limits" => limits = self.site_limits(entry.value),
@@ -154,6 +155,7 @@ impl Reader<'_> {
             canonical_for,
             tls: Reader::tls_of_site(tls, redirects, defaults),
             limits,
+            listen,
             routes,
             unrouted,
         })

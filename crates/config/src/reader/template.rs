@@ -3,6 +3,7 @@
 use super::Reader;
 use super::value::Text;
 use crate::model::Span;
+use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
 use crate::suggestion;
 use crate::template::{self, Part, Placeholder, PlainText, Template};
@@ -78,7 +79,22 @@ impl Reader<'_> {
         }
         if name == "rest" {
             self.has_path_placeholder = true;
+            if pattern.regex().is_some() {
+                let message = "nothing follows the path of a regex, which is all of the path";
+                let label = "name a group, as in (?<tail>.*), and write {tail}";
+                self.error("unknown-placeholder", span.clone(), message, label);
+                return None;
+            }
             return Some(rest(pattern));
+        }
+        if let Some(regex) = pattern.regex()
+            && regex.names().any(|group| group == name)
+        {
+            self.has_path_placeholder = true;
+            return Some(Placeholder::Group {
+                name: name.into(),
+                regex: regex.clone(),
+            });
         }
         let is_this =
             |segment: &Segment| matches!(segment, Segment::Parameter(other) if **other == *name);
@@ -137,7 +153,7 @@ impl Reader<'_> {
 fn rest(pattern: &PathPattern) -> Placeholder {
     let bytes = match &pattern.end {
         PathEnd::Prefix(text) => 1 + text.len(),
-        PathEnd::Exact | PathEnd::Below | PathEnd::Subtree => 0,
+        PathEnd::Exact | PathEnd::Below | PathEnd::Subtree | PathEnd::Regex { .. } => 0,
     };
     Placeholder::Rest {
         segments: pattern.segments.len(),
@@ -146,6 +162,10 @@ fn rest(pattern: &PathPattern) -> Placeholder {
 }
 
 fn placeholder_label(name: &str, pattern: &PathPattern) -> String {
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && pattern.regex().is_some() {
+        return "name the group, as in (?<id>…), and write {id}".to_owned();
+    }
     if let Some(label) = suggestion::foreign_placeholder(name) {
         return format!("write {label}");
     }
@@ -153,7 +173,9 @@ fn placeholder_label(name: &str, pattern: &PathPattern) -> String {
         Segment::Parameter(name) => Some(&**name),
         Segment::Text(_) => None,
     });
-    match suggestion::nearest(name, template::NAMES.into_iter().chain(parameters)) {
+    let groups = pattern.regex().into_iter().flat_map(PathRegex::names);
+    let names = template::NAMES.into_iter().chain(parameters).chain(groups);
+    match suggestion::nearest(name, names) {
         Some(other) => format!("write {{{other}}}"),
         None => format!(
             "write {{{{ for a plain brace, or one of {{{}}}",

@@ -126,8 +126,12 @@ impl Reader<'_> {
     }
 
     fn not_a_default(&mut self, entry: &Entry<'_, '_>) {
-        let message = format!("`{}` differs from site to site", entry.name);
-        self.error("not-a-default", entry.key(), message, "write it in a site");
+        let (unit, label) = match entry.name {
+            "priority" => ("route to route", "write it in a route with a regex"),
+            _ => ("site to site", "write it in a site"),
+        };
+        let message = format!("`{}` differs from {unit}", entry.name);
+        self.error("not-a-default", entry.key(), message, label);
     }
 
     /// Settings of TLS that a site has with these defaults.
@@ -149,12 +153,17 @@ impl Reader<'_> {
             let label = "write [site.\"app.example\"] and below it to = \"http://127.0.0.1:3000\"";
             return self.error("no-site", 0..0, "the file has no site", label);
         }
-        let has_tls = configuration.sites.iter().any(|site| site.tls.is_on);
+        let has_own = configuration.sites.iter().any(|site| site.listen.is_some());
         let is_off = |list: &Option<Vec<_>>, has_default: bool| match list {
             Some(addresses) => addresses.is_empty(),
             None => !has_default,
         };
-        if is_off(&configuration.listen, true) && is_off(&configuration.listen_tls, has_tls) {
+        let is_off = is_off(&configuration.listen, configuration.has_default_listener())
+            && is_off(
+                &configuration.listen_tls,
+                configuration.has_default_tls_listener(),
+            );
+        if is_off && !has_own {
             self.error(
                 "no-listener",
                 0..0,

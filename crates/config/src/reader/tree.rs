@@ -43,7 +43,9 @@ impl<'a> Tree<'a> {
             }
             match &key.path.end {
                 PathEnd::Prefix(text) => nodes[at].prefixes.entry(text).or_default().push(route),
-                PathEnd::Exact | PathEnd::Below | PathEnd::Subtree => nodes[at].ends.push(route),
+                PathEnd::Exact | PathEnd::Below | PathEnd::Subtree | PathEnd::Regex { .. } => {
+                    nodes[at].ends.push(route);
+                }
             }
         }
         Tree { keys, nodes }
@@ -51,17 +53,18 @@ impl<'a> Tree<'a> {
 
     /// The routes that match all requests of a key; the least specific first.
     pub(super) fn enclosing(&self, key: &RouteKey) -> Vec<usize> {
+        let path = &*key.path.without_regex();
         let mut found: Vec<usize> = Vec::new();
         let mut open = vec![(ROOT, 0)];
         while let Some((at, depth)) = open.pop() {
             let node = &self.nodes[at];
             found.extend(&node.ends);
-            let text = match (key.path.segments.get(depth), &key.path.end) {
+            let text = match (path.segments.get(depth), &path.end) {
                 (Some(Segment::Text(text)), _) => {
                     open.extend(node.text.get(&**text).map(|&next| (next, depth + 1)));
                     text
                 }
-                (None, PathEnd::Prefix(text)) if depth == key.path.segments.len() => text,
+                (None, PathEnd::Prefix(text)) if depth == path.segments.len() => text,
                 (Some(Segment::Parameter(_)), _) => "",
                 (None, _) => continue,
             };
@@ -106,9 +109,9 @@ impl<'a> Tree<'a> {
                     open.extend(node.parameter.map(|next| (next, depth + 1, is_same)));
                     open.extend(children);
                 }
-                // It has all requests below the same segments, unless it has methods.
+                // It has all requests below the same segments, unless it has methods or is a regex.
                 None if key.path.end == PathEnd::Exact => {}
-                None if is_same && key.methods.is_none() => {}
+                None if is_same && key.methods.is_none() && key.path.regex().is_none() => {}
                 None => {
                     open.extend(node.parameter.map(|next| (next, depth + 1, is_same)));
                     open.extend(children);

@@ -51,6 +51,7 @@ upstream_head_max = "1m"
 aliases = ["www.app.example"]
 canonical_for = ["old.app.example"]
 https_redirect = true
+listen = [":8443"]
 tls = true
 to = "app"
 path = "/base{rest}"
@@ -73,6 +74,7 @@ replace_errors = true
 "/v1".path = "/v2{rest}"
 "=/health".allow = false
 "/u/{id}/posts" = { redirect = "301 /posts/{id}" }
+'~/n/(?<number>\d+)' = { path = "/numbers/{number}", priority = 2 }
 "GET,HEAD /gone" = { respond = 410 }
 "/text".respond = "503 back soon"
 

@@ -4,11 +4,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use regex::Regex;
+
 /// Those of the keys, and one that no key names.
 pub(crate) const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PUT", "DELETE"];
 
 /// Keys of routes that overlap in all ways.
-pub(crate) const KEYS: [&str; 24] = [
+pub(crate) const KEYS: [&str; 27] = [
     "/a",
     "/a/",
     "=/a",
@@ -33,6 +35,10 @@ pub(crate) const KEYS: [&str; 24] = [
     "POST,PUT /a/b",
     "GET /",
     "=/",
+    // None is for part of what another key matches, unless it begins with the key's text.
+    "~/a/([bz]*)(/.*)?",
+    "~/a(b.*)?",
+    "~.*b",
 ];
 
 /// The paths that could make a difference.
@@ -109,12 +115,22 @@ impl Key {
             None => (self.path, false),
         };
         let mut segments: Vec<(u8, Reverse<usize>, &str)> = Vec::new();
-        let texts: Vec<&str> = path[1..].split('/').collect();
+        let texts: Vec<&str> = match path {
+            _ if path.starts_with('~') => Vec::new(),
+            path => path[1..].split('/').collect(),
+        };
+        if path.starts_with('~') {
+            let (before, last) = beginning(path).rsplit_once('/').unwrap_or_default();
+            let before = before.split('/').skip(1);
+            segments.extend(before.map(|text| (0, Reverse(0), text)));
+            // Before a text with a star.
+            segments.push((1, Reverse(2 * last.len() + 1), ""));
+        }
         for (at, text) in texts.iter().enumerate() {
             let is_last = at + 1 == texts.len();
             match text.strip_suffix('*') {
                 _ if is_last && text.is_empty() && !is_exact => {}
-                Some(text) => segments.push((1, Reverse(text.len()), text)),
+                Some(text) => segments.push((1, Reverse(2 * text.len()), text)),
                 None if text.starts_with('{') => segments.push((2, Reverse(0), "")),
                 None => segments.push((0, Reverse(0), text)),
             }
@@ -129,6 +145,9 @@ impl Key {
     }
 
     pub(crate) fn encloses(&self, other: &Key) -> bool {
+        if self.path.starts_with('~') {
+            return false;
+        }
         let has_methods = match other.methods.as_slice() {
             [] => self.methods.is_empty(),
             methods => methods.iter().all(|method| self.has_method(method)),
@@ -138,7 +157,20 @@ impl Key {
     }
 }
 
+/// The text that all matches of a regex begin with.
+fn beginning(regex: &str) -> &'static str {
+    match regex {
+        "~/a/([bz]*)(/.*)?" => "/a/",
+        "~/a(b.*)?" => "/a",
+        _ => "/",
+    }
+}
+
 fn matches(pattern: &str, path: &str) -> bool {
+    if let Some(regex) = pattern.strip_prefix('~') {
+        let regex = Regex::new(&format!("^(?:{regex})$")).expect("it is a regex");
+        return path.starts_with('/') && regex.is_match(path);
+    }
     let (pattern, is_exact) = match pattern.strip_prefix('=') {
         Some(pattern) => (pattern, true),
         None => (pattern, false),
@@ -185,6 +217,11 @@ fn the_reference_matches_what_the_language_says() {
         ("=/", "/", true),
         ("=/", "/a", false),
         ("/", "*", true),
+        ("~/a(b.*)?", "/ab/c", true),
+        ("~/a(b.*)?", "/x/ab", false),
+        ("~.*b", "/a/b", true),
+        ("~.*b", "/a/bz", false),
+        ("~.*b", "*b", false),
     ] {
         assert_eq!(matches(pattern, path), expected, "{pattern} {path}");
     }

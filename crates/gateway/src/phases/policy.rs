@@ -59,7 +59,10 @@ fn change_request<E>(
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;
-        let edits = edits.for_request(&Facts::of(&request.head, &request.record.client, trusted));
+        let received = route.forward.received_head(&request.head, edits);
+        let facts = Facts::of(&request.head, &request.record.client, trusted);
+        let facts = facts.with_path_of(received.as_ref().unwrap_or(&request.head));
+        let edits = edits.for_request(&facts);
         apply_to_request(&edits, &mut request.head.fields);
     }
     // Last, so that `{host}` is the client's.

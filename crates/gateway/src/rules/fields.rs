@@ -39,6 +39,11 @@ impl Edits {
         }
     }
 
+    /// Whether they have placeholders.
+    pub(crate) fn are_per_request(&self) -> bool {
+        matches!(self, Edits::PerRequest(_))
+    }
+
     /// The changes for a request. Without placeholders it allocates nothing.
     pub(crate) fn for_request(&self, facts: &Facts<'_>) -> Cow<'_, [Edit]> {
         match self {

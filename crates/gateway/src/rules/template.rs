@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use blitz_config::{Part, Placeholder, Template};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
@@ -13,6 +14,8 @@ use crate::trusted::TrustedProxies;
 /// The facts about a request, as placeholders name them.
 pub(crate) struct Facts<'a> {
     pub(crate) head: &'a RequestHead,
+    /// The head that has the path as it was received: an upstream may get another one.
+    path_head: &'a RequestHead,
     /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,
     /// As the client has it, which a trusted proxy may tell.
@@ -95,7 +98,10 @@ fn write_uri(template: &Template, facts: &Facts<'_>, stays: fn(u8) -> bool, out:
 fn is_of_path(placeholder: &Placeholder) -> bool {
     matches!(
         placeholder,
-        Placeholder::Path | Placeholder::Rest { .. } | Placeholder::Parameter { .. }
+        Placeholder::Path
+            | Placeholder::Rest { .. }
+            | Placeholder::Parameter { .. }
+            | Placeholder::Group { .. }
     )
 }
 
@@ -134,6 +140,7 @@ impl<'a> Facts<'a> {
         let told = ProxyFacts::of(head, peer, trusted);
         Facts {
             head,
+            path_head: head,
             client: match client_of(&head.fields, peer, trusted) {
                 Client::Address(address) => Some(address),
                 Client::Unix | Client::Unknown => None,
@@ -141,6 +148,23 @@ impl<'a> Facts<'a> {
             scheme: told.map_or(peer.scheme, |facts| facts.scheme),
         }
     }
+
+    /// The same with the path of another head.
+    pub(crate) fn with_path_of(self, path_head: &'a RequestHead) -> Facts<'a> {
+        Facts { path_head, ..self }
+    }
+}
+
+/// A head with the path as it was received, for one whose path has been replaced; `None` if it has none.
+pub(crate) fn received_head(head: &RequestHead) -> Option<RequestHead> {
+    RequestHead::parse("GET", head.raw_path()).ok()
+}
+
+/// A part of the normalised path of a request as it was received.
+pub(crate) fn received(head: &RequestHead, part: Range<usize>) -> &str {
+    let (matched, sent) = (head.path(), head.sent_path());
+    let of = |length| request_path::sent_len(sent, matched, length);
+    sent.get(of(part.start)..of(part.end)).unwrap_or_default()
 }
 
 /// The client of a request.
@@ -176,12 +200,16 @@ impl Facts<'_> {
         let head = self.head;
         match placeholder {
             // `OPTIONS *` is about the server, not about a path.
-            Placeholder::Path if head.path() == "*" => text("/"),
-            Placeholder::Path => Some(head.sent_path().as_bytes().into()),
+            Placeholder::Path if self.path_head.path() == "*" => text("/"),
+            Placeholder::Path => Some(self.path_head.sent_path().as_bytes().into()),
             Placeholder::Rest { segments, bytes } => Some(self.rest(*segments, *bytes).into()),
             Placeholder::Parameter { segment, .. } => {
-                let mut segments = head.sent_path().split('/').skip(1);
+                let mut segments = self.path_head.sent_path().split('/').skip(1);
                 segments.nth(*segment).map(|value| value.as_bytes().into())
+            }
+            Placeholder::Group { name, regex } => {
+                let group = regex.group(self.path_head.path(), name)?;
+                Some(received(self.path_head, group).as_bytes().into())
             }
             Placeholder::Query => head.query().map(|query| query.as_bytes().into()),
             Placeholder::Host => {
@@ -206,7 +234,7 @@ impl Facts<'_> {
 
     /// The rest of the path, as received, after these segments and bytes of the normalised path.
     fn rest(&self, segments: usize, bytes: usize) -> &[u8] {
-        let (matched, sent) = (self.head.path(), self.head.sent_path());
+        let (matched, sent) = (self.path_head.path(), self.path_head.sent_path());
         let start = rest_start(matched, segments, bytes);
         let before = request_path::sent_len(sent, matched, start);
         sent.as_bytes().get(before..).unwrap_or_default()

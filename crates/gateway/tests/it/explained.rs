@@ -106,6 +106,9 @@ scenarios! {
             "=/a/b" = {{ redirect = "301 {{path}}/there" }}
             "/pre*".path = "/new{{rest}}"
             "/raw".raw_path = true
+            '~/a/a[^/]*/admin.*'.deny = ["127.0.0.0/8"]
+            '~/u/(?<id>7|b)(?<tail>/.*)?' = {{ path = "/n/{{id}}{{tail}}" }}
+            '~/pre/(?<name>.*)' = {{ redirect = "301 /moved/{{name}}" }}
             "POST /b" = {{ respond = 204 }}
             "=/b/b" = {{ when = [{{ header.x-side = "!left", redirect = "302 /right" }}] }}
             [[site."a.example".when]]
@@ -247,6 +250,11 @@ fn check_servlet(sent: &str, context: &str) {
             other => segments.push(other),
         }
     }
-    let is_protected = segments.starts_with(&["admin"]) || segments.starts_with(&["a", "admin"]);
+    let is_of_regex = match segments[..] {
+        ["a", second, third, ..] => second.starts_with('a') && third.starts_with("admin"),
+        _ => false,
+    };
+    let is_protected =
+        segments.starts_with(&["admin"]) || segments.starts_with(&["a", "admin"]) || is_of_regex;
     assert!(!is_protected, "{context}");
 }

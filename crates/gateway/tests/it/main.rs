@@ -49,6 +49,7 @@ mod proxy_protocol;
 mod reconnect;
 mod records;
 mod refusal_log;
+mod regexes;
 mod reload;
 mod retries;
 mod routing;

@@ -1,8 +1,12 @@
 //! Sites of a configuration file: the host and the path of a request choose its upstream, in each version.
 
+use std::net::{SocketAddr, TcpListener};
+
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Rejection, compile};
-use blitz_http::{BodyLength, IoChoice, Method, RequestHead, Status};
+use blitz_host::serving::ListenerConfig;
+use blitz_http::{Address, BodyLength, IoChoice, Method, RequestHead, Status};
+use blitz_testing::Client;
 
 use crate::h2::h2;
 use crate::support::{Proxy, Upstream};
@@ -18,6 +22,12 @@ fn gateway(io: IoChoice, text: &str) -> Proxy {
         .into_iter()
         .fold(Proxy::gateway(io), blitz_gateway::Gateway::site);
     Proxy::start(gateway, &[])
+}
+
+/// An address that nothing listens on.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("it has an address")
 }
 
 scenarios! {
@@ -54,6 +64,32 @@ scenarios! {
             assert!(String::from_utf8_lossy(&answer.content).contains(content), "{host}{path}");
         }
         assert_eq!(proxy.counters().rejected(Rejection::UnknownPath), 2);
+    }
+
+    fn a_site_is_known_on_its_own_listeners_only(io) {
+        let text = "[site]\n\"a.example\" = { respond = \"200 own\" }\n\"b.example\" = { respond = \"200 all\" }\n";
+        let document = Document::new("blitz.toml", text);
+        let (configuration, mut diagnostics) = read(&document, &Environment::default());
+        let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+        let mut sites = compile(&configuration, &mut read_file, &mut diagnostics);
+        let own = free_address();
+        sites[0].listeners = Some([own].into());
+        let gateway = sites
+            .into_iter()
+            .fold(Proxy::gateway(io), blitz_gateway::Gateway::site)
+            .listen(ListenerConfig::from(Address::Tcp(own)));
+        let proxy = Proxy::start(gateway, &[]);
+        for (address, host, status) in [
+            (own, "a.example", 200),
+            (own, "b.example", 200),
+            (proxy.address, "a.example", 404),
+            (proxy.address, "b.example", 200),
+        ] {
+            let mut client = Client::connect(address);
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert_eq!(client.response().status, status, "{host} at {address}");
+        }
+        assert_eq!(proxy.counters().rejected(Rejection::UnknownHost), 1);
     }
 
     fn a_site_for_all_hosts_comes_before_targets_without_one(io) {

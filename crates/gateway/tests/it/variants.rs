@@ -14,7 +14,7 @@ scenarios! {
             "/absent" = { when = [{ header.X-Canary = false, respond = "200 new" }] }
             "/exact" = { when = [{ header.X-Canary = "Yes", respond = "200 new" }] }
             "/prefix" = { when = [{ header.X-Canary = "y*", respond = "200 new" }] }
-            "/regex" = { when = [{ header.X-Canary = "~^y.*s$", respond = "200 new" }] }
+            "/regex" = { when = [{ header.X-Canary = "~(?i)^Y.*s$", respond = "200 new" }] }
             "/not" = { when = [{ header.X-Canary = "!~^y.*s$", respond = "200 new" }] }
             "/query" = { when = [{ query.beta = "a b", respond = "200 new" }] }
             "/cookie" = { when = [{ cookie.beta = "1", respond = "200 new" }] }

@@ -4,7 +4,8 @@ use super::key::{Form, PathPattern, RouteKey};
 use super::rank::{Step, steps};
 
 impl RouteKey {
-    /// Whether it matches all requests that the other one matches.
+    /// Whether it matches all requests that the other one matches, as far as that follows from the beginning of a regex. A
+    /// regex encloses nothing.
     #[must_use]
     pub fn encloses(&self, other: &RouteKey) -> bool {
         let has_methods = match (&self.methods, &other.methods) {
@@ -15,7 +16,7 @@ impl RouteKey {
         has_methods && self.path.encloses(&other.path)
     }
 
-    /// Whether both match some request.
+    /// Whether both match some request, or may do so, as far as that follows from the beginning of a regex.
     #[must_use]
     pub fn overlaps(&self, other: &RouteKey) -> bool {
         let has_methods = match (&self.methods, &other.methods) {
@@ -28,6 +29,9 @@ impl RouteKey {
 
 impl PathPattern {
     fn encloses(&self, other: &PathPattern) -> bool {
+        if self.is_regex() {
+            return false;
+        }
         let (mut outer, mut inner) = (steps(self), steps(other));
         loop {
             let is_covered = match (outer.next(), inner.next()) {
@@ -36,12 +40,15 @@ impl PathPattern {
                     return next == Some(Step::End(Form::Exact));
                 }
                 (Some(Step::End(_)), next) => return is_below(next),
-                (Some(Step::Prefix(_, start)), Some(Step::Text(text) | Step::Prefix(_, text))) => {
+                (
+                    Some(Step::Prefix(_, start, _)),
+                    Some(Step::Text(text) | Step::Prefix(_, text, _)),
+                ) => {
                     return text.starts_with(start);
                 }
                 // The beginning of a segment, which is not empty, and all that follows it.
-                (Some(Step::Param), Some(Step::Prefix(..))) => {
-                    return outer.next() == Some(Step::End(Form::Subtree));
+                (Some(Step::Param), Some(Step::Prefix(_, start, _))) => {
+                    return !start.is_empty() && outer.next() == Some(Step::End(Form::Subtree));
                 }
                 (Some(Step::Text(text)), Some(Step::Text(inner))) => text == inner,
                 (Some(Step::Param), Some(Step::Text(inner))) => !inner.is_empty(),
@@ -65,11 +72,11 @@ impl PathPattern {
                     return next == Some(Step::End(Form::Exact));
                 }
                 (Some(Step::End(_)), next) | (next, Some(Step::End(_))) => return is_below(next),
-                (Some(Step::Prefix(_, a)), Some(Step::Prefix(_, b))) => {
+                (Some(Step::Prefix(_, a, _)), Some(Step::Prefix(_, b, _))) => {
                     return a.starts_with(b) || b.starts_with(a);
                 }
-                (Some(Step::Prefix(_, start)), Some(Step::Text(text)))
-                | (Some(Step::Text(text)), Some(Step::Prefix(_, start))) => {
+                (Some(Step::Prefix(_, start, _)), Some(Step::Text(text)))
+                | (Some(Step::Text(text)), Some(Step::Prefix(_, start, _))) => {
                     return text.starts_with(start);
                 }
                 (Some(Step::Text(a)), Some(Step::Text(b))) => a == b,

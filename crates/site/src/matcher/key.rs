@@ -1,10 +1,13 @@
 //! Keys of routes, parsed once: `[METHODS ]PATH`.
 
 use std::fmt;
+use std::ops::Range;
 
 use blitz_http::path::may_be_dot_segment;
+use regex::bytes::Regex;
 
 use super::methods::Methods;
+use super::path_regex::PathRegex;
 use super::pattern::{Kind, PARAMS_MAX, Token, normalize};
 
 /// Most parameters of a path pattern: one of the [`PARAMS_MAX`] ranges is for what lies below it.
@@ -23,11 +26,14 @@ pub struct RouteKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     /// The path in normal form, with `{name}` for parameters. Only [`Form::Below`] ends with a slash that is not
-    /// a part of the last segment; empty for the pattern that matches everything.
+    /// a part of the last segment; empty for the pattern that matches everything. For a regex the text that all its
+    /// matches begin with.
     body: Box<str>,
     form: Form,
     /// The number of parameters.
     params: u8,
+    /// That of [`Form::Regex`].
+    regex: Option<Box<PathRegex>>,
 }
 
 /// Which paths match, given the body of a pattern. In the order of precedence.
@@ -41,6 +47,8 @@ pub(super) enum Form {
     Subtree,
     /// `/a*`: paths that begin with this text, whose last segment is not empty.
     Prefix,
+    /// `~/a\d`: paths that a regular expression matches.
+    Regex,
 }
 
 /// Why a key is invalid, and the remedy.
@@ -100,6 +108,7 @@ impl PathPattern {
             body: body.into(),
             form,
             params,
+            regex: None,
         })
     }
 
@@ -110,6 +119,24 @@ impl PathPattern {
             body: "".into(),
             form: Form::Subtree,
             params: 0,
+            regex: None,
+        }
+    }
+
+    /// The pattern of all paths that a regular expression matches, which has to be for whole paths. They all begin with
+    /// `beginning`, which says where a search looks for the regex, and its rank. Of two regexes with the same beginning
+    /// that with the greater priority comes first.
+    ///
+    /// # Panics
+    /// If the beginning does not start with a slash.
+    #[must_use]
+    pub fn regex(text: &str, beginning: &str, priority: u64, regex: Regex) -> PathPattern {
+        assert!(beginning.starts_with('/'), "{beginning} begins no path");
+        PathPattern {
+            body: beginning.into(),
+            form: Form::Regex,
+            params: 0,
+            regex: Some(Box::new(PathRegex::new(text, priority, regex))),
         }
     }
 
@@ -126,6 +153,7 @@ impl PathPattern {
             body: path.into(),
             form: if is_below { Form::Below } else { Form::Subtree },
             params: 0,
+            regex: None,
         }
     }
 
@@ -143,12 +171,37 @@ impl PathPattern {
             body: text.into(),
             form: Form::Prefix,
             params: 0,
+            regex: None,
         }
     }
 
     /// The names of its parameters, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.body.split('/').filter_map(param_name)
+        let segments = self.body.split('/').filter(|_| self.regex.is_none());
+        segments.filter_map(param_name)
+    }
+
+    /// Whether it is a regular expression.
+    #[must_use]
+    pub fn is_regex(&self) -> bool {
+        self.regex.is_some()
+    }
+
+    /// The named groups of a regular expression that take part in the match of a path, with their places in it.
+    #[must_use]
+    pub fn groups(&self, path: &str) -> Vec<(&str, Range<usize>)> {
+        let regex = self.regex.as_deref();
+        regex.map_or_else(Vec::new, |regex| regex.groups(path))
+    }
+
+    pub(super) fn as_regex(&self) -> Option<&PathRegex> {
+        self.regex.as_deref()
+    }
+
+    /// Whether both have the same regular expression, or none.
+    pub(super) fn has_regex_of(&self, other: &PathPattern) -> bool {
+        let texts = [self, other].map(|path| path.as_regex().map(|regex| &regex.text));
+        texts[0] == texts[1]
     }
 
     /// The number of its parameters.
@@ -170,13 +223,14 @@ impl PathPattern {
             .split('/')
             .skip(1)
             .map(|text| match param_name(text) {
-                Some(_) => Segment::Param,
-                None => Segment::Text(text),
+                // Braces in a regex are text.
+                Some(_) if self.regex.is_none() => Segment::Param,
+                _ => Segment::Text(text),
             })
     }
 
     /// Where the tree has the route: at the end of a path, and for all that follows a path.
-    pub(super) fn places(&self) -> Places {
+    pub(super) fn places(&self) -> Places<'_> {
         let tokens = self.tokens();
         let below = |tokens: &[Token], slash: &[u8]| {
             let mut below = tokens.to_vec();
@@ -188,16 +242,21 @@ impl PathPattern {
         };
         match self.form {
             Form::Exact => Places {
-                below: None,
                 at: Some(tokens),
+                ..Places::default()
+            },
+            Form::Regex => Places {
+                regexes: Some(self.body.as_bytes()),
+                ..Places::default()
             },
             Form::Subtree if !self.body.is_empty() => Places {
                 below: Some(below(&tokens, b"/")),
                 at: Some(tokens),
+                regexes: None,
             },
             Form::Subtree | Form::Below | Form::Prefix => Places {
                 below: Some(below(&tokens, b"")),
-                at: None,
+                ..Places::default()
             },
         }
     }
@@ -229,10 +288,12 @@ pub(super) enum Segment<'p> {
     Param,
 }
 
-/// The sequences of tokens that lead to a route.
-pub(super) struct Places {
+/// The sequences of tokens that lead to a route, or the text that leads to a regex.
+#[derive(Default)]
+pub(super) struct Places<'p> {
     pub(super) at: Option<Vec<Token>>,
     pub(super) below: Option<Vec<Token>>,
+    pub(super) regexes: Option<&'p [u8]>,
 }
 
 /// The normal form of a path that is given without its first slash, and the number of its parameters.
@@ -341,12 +402,15 @@ impl fmt::Display for RouteKey {
 
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(regex) = &self.regex {
+            return write!(f, "~{}", regex.text);
+        }
         let (before, after) = match self.form {
             Form::Exact => ("=", ""),
             Form::Prefix => ("", "*"),
             // `/` matches everything.
             Form::Below if &*self.body == "/" => ("", "*"),
-            Form::Below | Form::Subtree => ("", ""),
+            Form::Below | Form::Subtree | Form::Regex => ("", ""),
         };
         let body = if self.body.is_empty() {
             "/"

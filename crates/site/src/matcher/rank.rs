@@ -1,12 +1,13 @@
 //! The rank of keys, and keys that contradict each other.
 //!
 //! Keys that match a request are compared segment by segment, and the first difference decides: text, a text with
-//! a star (the longer one first), a parameter, the end of the pattern. Between equal paths, the key with methods
-//! comes first.
+//! a star or the text that a regex begins with (the longer one first, of equal ones the regex), a parameter, the end of
+//! the pattern. Between equal paths, the key with methods comes first, then the regex with the greater priority.
 
 use std::cmp::{Ordering, Reverse};
 
 use super::key::{Form, PathPattern, RouteKey, Segment};
+use super::path_regex::PathRegex;
 
 /// Two keys that contradict each other. Numbers are positions in the list of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +33,18 @@ pub enum ClashKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step<'p> {
     Text(&'p str),
-    /// The start of a segment, by its length.
-    Prefix(Reverse<usize>, &'p str),
+    /// The start of a segment, by its length, and what follows it.
+    Prefix(Reverse<usize>, &'p str, Behind),
     Param,
     End(Form),
+}
+
+/// What follows the start of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Behind {
+    /// What a regex matches. The start may be empty.
+    Regex,
+    Anything,
 }
 
 /// The steps of a pattern; the last one is its end, or the start of a segment.
@@ -51,9 +60,13 @@ pub(super) fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
             is_ended = true;
             return Some(Step::End(form));
         };
-        is_ended = form == Form::Prefix && segments.peek().is_none();
+        is_ended = matches!(form, Form::Prefix | Form::Regex) && segments.peek().is_none();
+        let behind = match form {
+            Form::Regex => Behind::Regex,
+            _ => Behind::Anything,
+        };
         Some(match segment {
-            Segment::Text(text) if is_ended => Step::Prefix(Reverse(text.len()), text),
+            Segment::Text(text) if is_ended => Step::Prefix(Reverse(text.len()), text, behind),
             Segment::Text(text) => Step::Text(text),
             Segment::Param => Step::Param,
         })
@@ -64,8 +77,11 @@ impl RouteKey {
     /// Compares the ranks of two keys. Between texts that no path has both it is the alphabet.
     #[must_use]
     pub fn cmp_rank(&self, other: &RouteKey) -> Ordering {
+        let priority = |key: &RouteKey| key.path.as_regex().map(PathRegex::rank);
         let by_path = self.path.cmp_rank(&other.path);
-        by_path.then(self.methods.is_none().cmp(&other.methods.is_none()))
+        by_path
+            .then(self.methods.is_none().cmp(&other.methods.is_none()))
+            .then_with(|| priority(self).cmp(&priority(other)))
     }
 
     /// The keys that contradict others, ordered by the second one of each pair.
@@ -100,7 +116,7 @@ impl RouteKey {
 }
 
 impl PathPattern {
-    /// The order of precedence; equal for patterns that match the same paths.
+    /// The order of precedence; equal for patterns that match the same paths, and for regexes with the same beginning.
     pub(super) fn cmp_rank(&self, other: &PathPattern) -> Ordering {
         steps(self).cmp(steps(other))
     }

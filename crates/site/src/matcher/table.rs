@@ -59,22 +59,19 @@ impl RouteTable {
         // By rank, so that the routes of each place are in this order.
         for route in order {
             let key = &keys[route];
-            let Places { at, below } = key.path.places();
+            let entry = Entry {
+                route: route as u32,
+                methods: methods[route],
+                params: key.path.params(),
+                has_names: key.methods.is_some(),
+                is_last: true,
+            };
+            let Places { at, below, regexes } = key.path.places();
             for tokens in [at, below].into_iter().flatten() {
-                let place = *root.slot(&tokens).get_or_insert(places.len() as u32) as usize;
-                if place == places.len() {
-                    places.push(Vec::new());
-                }
-                if let Some(before) = places[place].last_mut() {
-                    before.is_last = false;
-                }
-                places[place].push(Entry {
-                    route: route as u32,
-                    methods: methods[route],
-                    params: key.path.params(),
-                    has_names: key.methods.is_some(),
-                    is_last: true,
-                });
+                add(root.slot(&tokens), &mut places, entry);
+            }
+            if let Some(beginning) = regexes {
+                add(root.regexes(beginning), &mut places, entry);
             }
         }
         let starts = places.iter().scan(0, |next, entries| {
@@ -99,15 +96,20 @@ impl RouteTable {
     }
 
     /// The route with the highest rank that matches. The path has to be normalised (rule 10); `token` is the name of
-    /// [`Method::Other`]. Never allocates.
+    /// [`Method::Other`]. Never allocates, but for the working memory of regexes.
     ///
     /// Finds nothing if a path is longer than 65,535 bytes and ends there within a segment that a key may have.
     #[inline]
     #[must_use]
     pub fn find(&self, path: &str, method: Method, token: &str) -> Option<RouteMatch> {
-        let path = self.decisive(path)?;
-        let accept = |place: u32| self.accepted(place, method, token);
-        let (entry, ranges) = self.tree.find_accepted(path, accept)?;
+        let decisive = self.decisive(path)?;
+        let (entry, ranges) = if self.tree.has_regexes() {
+            let accept = |place| self.accepted_with_regexes(place, path, method, token);
+            self.tree.find_with_regexes(decisive, accept)?
+        } else {
+            let accept = |place: u32| self.accepted(place, method, token);
+            self.tree.find_accepted(decisive, accept)?
+        };
         let entry = &self.entries[entry as usize];
         Some(RouteMatch {
             route: entry.route as usize,
@@ -168,6 +170,26 @@ impl RouteTable {
         }
     }
 
+    /// The same where an entry may be a regex, for the whole path.
+    fn accepted_with_regexes(&self, place: u32, path: &str, method: Method, token: &str) -> u32 {
+        let start = place as usize;
+        for (at, entry) in self.entries.iter().enumerate().skip(start) {
+            if self.takes(entry, method, token) && self.matches_regex(entry, path) {
+                return at as u32;
+            }
+            if entry.is_last {
+                break;
+            }
+        }
+        NONE
+    }
+
+    /// Whether a path, which has led to this entry, matches its regex, if it has one.
+    fn matches_regex(&self, entry: &Entry, path: &str) -> bool {
+        let regex = self.keys[entry.route as usize].path.as_regex();
+        regex.is_none_or(|regex| regex.matches(path))
+    }
+
     #[inline]
     fn takes(&self, entry: &Entry, method: Method, token: &str) -> bool {
         entry.methods & bit(method) != 0
@@ -189,7 +211,8 @@ impl RouteTable {
         let collect = |place: u32| {
             let entries = &self.entries[place as usize..];
             let last = entries.iter().position(|entry| entry.is_last);
-            for entry in &entries[..=last.unwrap_or_default()] {
+            let entries = entries[..=last.unwrap_or_default()].iter();
+            for entry in entries.filter(|entry| self.matches_regex(entry, path)) {
                 let takes = self.takes(entry, method, token);
                 let list = if takes { &mut matching } else { &mut refusing };
                 list.push(entry.route as usize);
@@ -197,7 +220,10 @@ impl RouteTable {
             NONE
         };
         let decisive = self.decisive(path).unwrap_or_default();
-        let found = self.tree.find_accepted(decisive, collect);
+        let found = match self.tree.has_regexes() {
+            true => self.tree.find_with_regexes(decisive, collect),
+            false => self.tree.find_accepted(decisive, collect),
+        };
         debug_assert!(found.is_none(), "no place was accepted");
         let others = self.ranked().into_iter();
         let others: Vec<usize> = others
@@ -216,6 +242,12 @@ impl RouteTable {
         all
     }
 
+    /// The key of a route.
+    #[must_use]
+    pub fn key(&self, route: usize) -> &RouteKey {
+        &self.keys[route]
+    }
+
     /// The keys in the order in which they were given.
     #[must_use]
     pub fn keys(&self) -> &[RouteKey] {
@@ -229,6 +261,18 @@ impl RouteTable {
     }
 }
 
+/// Adds an entry to the place of a slot, which may be new.
+fn add(slot: &mut Option<u32>, places: &mut Vec<Vec<Entry>>, entry: Entry) {
+    let place = *slot.get_or_insert(places.len() as u32) as usize;
+    if place == places.len() {
+        places.push(Vec::new());
+    }
+    if let Some(before) = places[place].last_mut() {
+        before.is_last = false;
+    }
+    places[place].push(entry);
+}
+
 impl RouteMatch {
     /// The value of a parameter in the path that was given to [`RouteTable::find`], still percent-encoded.
     #[must_use]
@@ -237,7 +281,8 @@ impl RouteMatch {
         self.ranges.get(path, range)
     }
 
-    /// The rest of the path after that of the route: empty, or it begins with a slash; for `/a*` it follows the text.
+    /// The rest of the path after that of the route: empty, or it begins with a slash; for `/a*` it follows the text; empty
+    /// for a regex.
     #[must_use]
     pub fn rest<'p>(&self, path: &'p str) -> &'p str {
         let Some(start) = self.ranges.start(self.params) else {
@@ -255,12 +300,12 @@ fn method_bits(keys: &[RouteKey], order: &[usize]) -> Vec<u16> {
     let mut bits: Vec<u16> = (0..keys.len()).map(own).collect();
     let same_path = |a: &usize, b: &usize| keys[*a].path.cmp_rank(&keys[*b].path).is_eq();
     for group in order.chunk_by(same_path) {
-        let mut named = group.iter().filter(|route| keys[**route].methods.is_some());
-        if named.any(has_head) {
-            continue;
-        }
+        let named = group.iter().filter(|route| keys[**route].methods.is_some());
+        let with_head: Vec<&usize> = named.filter(|route| has_head(route)).collect();
         for &route in group {
-            if bits[route] & bit(Method::Get) != 0 {
+            // Regexes with the same beginning match different paths.
+            let is_same = |other: &&usize| keys[**other].path.has_regex_of(&keys[route].path);
+            if bits[route] & bit(Method::Get) != 0 && !with_head.iter().any(is_same) {
                 bits[route] |= bit(Method::Head);
             }
         }

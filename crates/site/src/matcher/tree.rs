@@ -1,5 +1,7 @@
 //! The radix tree: built from literals and parameters, then packed for matching.
 
+use std::ptr;
+
 use super::pattern::{Kind, PARAMS_MAX, Token, tail};
 
 /// No node, no child, no value.
@@ -51,6 +53,8 @@ pub(super) struct Branch {
     children: Vec<Branch>,
     /// Sorted by kind, most specific first.
     params: Vec<(Kind, Branch)>,
+    /// That of regexes whose matches begin with the path to this branch. They come before parameters.
+    regexes: Option<u32>,
     rest: Option<u32>,
     value: Option<u32>,
 }
@@ -66,9 +70,15 @@ impl Branch {
         }
     }
 
+    /// The slot for the value of regexes whose matches begin with `literal`.
+    pub(super) fn regexes(&mut self, literal: &[u8]) -> &mut Option<u32> {
+        &mut self.grow(literal).regexes
+    }
+
     /// Replaces each value by the number at its position.
     pub(super) fn renumber(&mut self, numbers: &[u32]) {
-        for value in [&mut self.value, &mut self.rest].into_iter().flatten() {
+        let values = [&mut self.value, &mut self.regexes, &mut self.rest];
+        for value in values.into_iter().flatten() {
             *value = numbers[*value as usize];
         }
         let params = self.params.iter_mut().map(|(_, below)| below);
@@ -128,6 +138,8 @@ impl Branch {
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Box<[Node]>,
+    /// The values of regexes, by the numbers of their nodes; empty without regexes, and then no search looks at it.
+    regexes: Box<[u32]>,
 }
 
 #[derive(Debug)]
@@ -153,11 +165,21 @@ struct Node {
 impl Tree {
     /// Packs a tree of branches.
     pub(super) fn pack(root: Branch) -> Tree {
-        let mut nodes = Vec::new();
-        add(&mut nodes, root, 0);
+        let (mut nodes, mut regexes) = (Vec::new(), Vec::new());
+        add(&mut nodes, &mut regexes, root, 0);
+        if regexes.iter().all(|value| *value == NONE) {
+            regexes.clear();
+        }
         Tree {
             nodes: nodes.into(),
+            regexes: regexes.into(),
         }
+    }
+
+    /// Whether it has regexes.
+    #[inline]
+    pub(super) fn has_regexes(&self) -> bool {
+        !self.regexes.is_empty()
     }
 
     /// The value of the most specific match: literals before parameters before a catch-all.
@@ -174,12 +196,32 @@ impl Tree {
         path: &str,
         accept: impl FnMut(u32) -> u32,
     ) -> Option<(u32, Params)> {
+        self.search::<false, _>(path, accept)
+    }
+
+    /// The same with the values of regexes, which the tree chooses by their beginnings alone.
+    #[inline(never)]
+    pub(super) fn find_with_regexes(
+        &self,
+        path: &str,
+        accept: impl FnMut(u32) -> u32,
+    ) -> Option<(u32, Params)> {
+        self.search::<true, _>(path, accept)
+    }
+
+    #[inline]
+    fn search<const REGEXES: bool, A: FnMut(u32) -> u32>(
+        &self,
+        path: &str,
+        accept: A,
+    ) -> Option<(u32, Params)> {
         let path = path.as_bytes();
         if path.len() > PATH_BYTES_MAX {
             return None;
         }
-        let mut search = Search {
+        let mut search: Search<'_, A, REGEXES> = Search {
             nodes: &self.nodes,
+            regexes: &self.regexes,
             path,
             tail: tail(path),
             params: Params::default(),
@@ -191,9 +233,11 @@ impl Tree {
 }
 
 /// Adds a branch without the first `led` bytes of its literal, and its descendants; returns its index.
-fn add(nodes: &mut Vec<Node>, branch: Branch, led: usize) -> u32 {
+fn add(nodes: &mut Vec<Node>, regexes: &mut Vec<u32>, branch: Branch, led: usize) -> u32 {
     let index = nodes.len();
-    let only_literals = branch.params.is_empty() && branch.rest.is_none();
+    let only_literals =
+        branch.params.is_empty() && branch.rest.is_none() && branch.regexes.is_none();
+    regexes.push(branch.regexes.unwrap_or(NONE));
     nodes.push(Node {
         literal: branch.literal[led..].into(),
         first: 0,
@@ -208,7 +252,7 @@ fn add(nodes: &mut Vec<Node>, branch: Branch, led: usize) -> u32 {
     });
     let params = branch.params.into_iter();
     let mut params: Vec<_> = params
-        .map(|(kind, below)| (kind, add(nodes, below, 0)))
+        .map(|(kind, below)| (kind, add(nodes, regexes, below, 0)))
         .collect();
     if let Some((kind, after)) = params.pop() {
         let node = &mut nodes[index];
@@ -221,7 +265,7 @@ fn add(nodes: &mut Vec<Node>, branch: Branch, led: usize) -> u32 {
         let mut jumps = vec![NONE; usize::from(last - first) + 1];
         for child in branch.children {
             let byte = child.literal[0];
-            jumps[usize::from(byte - first)] = add(nodes, child, 1);
+            jumps[usize::from(byte - first)] = add(nodes, regexes, child, 1);
         }
         nodes[index].first = first;
         nodes[index].jumps = jumps.into();
@@ -229,16 +273,17 @@ fn add(nodes: &mut Vec<Node>, branch: Branch, led: usize) -> u32 {
     index as u32
 }
 
-/// One search of a path.
-struct Search<'t, A> {
+/// One search of a path. Without regexes it has no code for them.
+struct Search<'t, A, const REGEXES: bool> {
     nodes: &'t [Node],
+    regexes: &'t [u32],
     path: &'t [u8],
     tail: u64,
     params: Params,
     accept: A,
 }
 
-impl<'t, A: FnMut(u32) -> u32> Search<'t, A> {
+impl<'t, A: FnMut(u32) -> u32, const REGEXES: bool> Search<'t, A, REGEXES> {
     /// Matches `node` with the `rest` of the path, after `count` parameters. Recursion stores the remaining
     /// alternatives; without alternatives the loop continues instead. A node can be reached at one
     /// position only, so a search visits each node at most once, however much the routes overlap.
@@ -263,11 +308,32 @@ impl<'t, A: FnMut(u32) -> u32> Search<'t, A> {
                     return value;
                 }
             }
+            if REGEXES {
+                let value = self.take_regex(node);
+                if value != NONE {
+                    return value;
+                }
+            }
             match self.take_param(node, rest, count) {
                 Taken::Found(value) => return value,
                 Taken::Follow(next, after) => (node, rest, count) = (next, after, count + 1),
             }
         }
+    }
+
+    /// Hands over the value of regexes at a node. Their beginnings have no parameters.
+    fn take_regex(&mut self, node: &'t Node) -> u32 {
+        // Nodes have no numbers, so that they fit into a cache line.
+        let offset = ptr::from_ref(node).addr() - self.nodes.as_ptr().addr();
+        let regexes = self.regexes[offset / size_of::<Node>()];
+        if regexes == NONE {
+            return NONE;
+        }
+        let value = (self.accept)(regexes);
+        if value != NONE {
+            self.params.count = 0;
+        }
+        value
     }
 
     /// Matches a segment with a parameter, or the rest of the path with a catch-all.

@@ -3,14 +3,28 @@
 use std::cmp::Ordering;
 
 use blitz_http::Method;
-use blitz_site::matcher::{ClashKind, HostTable, RouteKey, RouteTable, Verdict};
+use blitz_site::matcher::{
+    ClashKind, HostTable, Methods, PathPattern, RouteKey, RouteTable, Verdict,
+};
+use regex::bytes::Regex;
 
 /// A part of a pattern between two slashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Segment {
     Text(&'static str),
     Star(&'static str),
+    /// The text with which a regex goes on, perhaps none.
+    Begins(&'static str),
     Param,
+}
+
+/// What follows the text of a regex.
+#[derive(Debug, Clone)]
+struct Tail {
+    text: &'static str,
+    priority: u64,
+    /// The whole regex, at both ends of a path.
+    regex: Regex,
 }
 
 /// Where a pattern ends that has no star: `=/a`, `/a/`, `/a`.
@@ -26,13 +40,35 @@ struct Key {
     methods: Option<Vec<&'static str>>,
     segments: Vec<Segment>,
     end: End,
+    tail: Option<Tail>,
 }
 
 impl Key {
+    fn parsed(&self) -> RouteKey {
+        let Some(tail) = &self.tail else {
+            return RouteKey::parse(&self.text()).expect("it is a key");
+        };
+        let methods = self.methods.as_ref();
+        let methods =
+            methods.map(|methods| Methods::parse(&methods.join(",")).expect("these are methods"));
+        let (text, beginning) = (self.regex_text(tail.text), beginning(&self.segments));
+        RouteKey {
+            methods,
+            path: PathPattern::regex(&text, &beginning, tail.priority, tail.regex.clone()),
+        }
+    }
+
+    fn regex_text(&self, tail: &str) -> String {
+        beginning(&self.segments).replace('.', "\\.") + tail
+    }
+
     fn text(&self) -> String {
         let mut text = String::new();
         if let Some(methods) = &self.methods {
             text += &format!("{} ", methods.join(","));
+        }
+        if let Some(tail) = &self.tail {
+            return format!("{text}~{}", self.regex_text(tail.text));
         }
         if self.end == End::Exact {
             text.push('=');
@@ -41,6 +77,7 @@ impl Key {
             match segment {
                 Segment::Text(part) => text += &format!("/{part}"),
                 Segment::Star(part) => text += &format!("/{part}*"),
+                Segment::Begins(_) => {}
                 Segment::Param => text += &format!("/{{p{at}}}"),
             }
         }
@@ -51,7 +88,8 @@ impl Key {
     }
 
     fn has_path_of(&self, other: &Key) -> bool {
-        (&self.segments, self.end) == (&other.segments, other.end)
+        let tail = |key: &Key| key.tail.as_ref().map(|tail| tail.text);
+        (&self.segments, self.end, tail(self)) == (&other.segments, other.end, tail(other))
     }
 
     fn names(&self, method: &str) -> bool {
@@ -72,6 +110,10 @@ impl Key {
     fn matches<'p>(&self, path: &'p str, parts: &[&'p str]) -> Option<(Vec<&'p str>, &'p str)> {
         if self.segments.is_empty() && self.end == End::Subtree {
             return Some((Vec::new(), path));
+        }
+        if let Some(tail) = &self.tail {
+            let is_match = path.starts_with('/') && tail.regex.is_match(path.as_bytes());
+            return is_match.then_some((Vec::new(), ""));
         }
         let (mut params, mut end) = (Vec::new(), 0);
         for (at, segment) in self.segments.iter().enumerate() {
@@ -95,14 +137,16 @@ impl Key {
         fits.then_some((params, rest))
     }
 
-    /// "Routes that match are compared segment by segment, and the first difference decides: text; `text*` (the
-    /// longer text first); `{parameter}`; the end, as `=/a`, `/a/`, `/a`. Then a key with methods comes first."
+    /// "Routes that match are compared segment by segment, and the first difference decides: text; `text*` or regex (the
+    /// longer text first, then the regex); `{parameter}`; the end, as `=/a`, `/a/`, `/a`. Then a key with methods comes
+    /// first. Equal rank is settled by `priority`, greater first."
     fn cmp_rank(&self, other: &Key) -> Ordering {
         let place = |segment: Option<&Segment>| match segment {
-            Some(Segment::Text(_)) => (0, 0),
-            Some(Segment::Star(text)) => (1, usize::MAX - text.len()),
-            Some(Segment::Param) => (2, 0),
-            None => (3, 0),
+            Some(Segment::Text(_)) => (0, 0, 0),
+            Some(Segment::Begins(text)) => (1, usize::MAX - text.len(), 0),
+            Some(Segment::Star(text)) => (1, usize::MAX - text.len(), 1),
+            Some(Segment::Param) => (2, 0, 0),
+            None => (3, 0, 0),
         };
         for at in 0..=self.segments.len().max(other.segments.len()) {
             let places = (place(self.segments.get(at)), place(other.segments.get(at)));
@@ -111,8 +155,22 @@ impl Key {
             }
         }
         let by_end = self.end.cmp(&other.end);
-        by_end.then(self.methods.is_none().cmp(&other.methods.is_none()))
+        let priority = |key: &Key| key.tail.as_ref().map(|tail| tail.priority);
+        by_end
+            .then(self.methods.is_none().cmp(&other.methods.is_none()))
+            .then(priority(other).cmp(&priority(self)))
     }
+}
+
+/// The text of a regex before its tail.
+fn beginning(segments: &[Segment]) -> String {
+    let mut text = String::new();
+    for segment in segments {
+        if let Segment::Text(part) | Segment::Begins(part) = segment {
+            text += &format!("/{part}");
+        }
+    }
+    text
 }
 
 struct Random(u64);
@@ -162,12 +220,38 @@ const AUTHORITIES: [&str; 15] = [
     "",
 ];
 
-fn key(random: &mut Random) -> Key {
-    let methods = (random.below(3) == 0).then(|| {
+const TAILS: [&str; 6] = ["[a-z]+", "(/.*)?", ".*b", "[^/]*", "(b|bc)?(/x)?", ".*"];
+
+fn methods(random: &mut Random) -> Option<Vec<&'static str>> {
+    (random.below(3) == 0).then(|| {
         let chosen = 1 + random.below(31);
         let methods = (0..METHODS.len()).filter(|at| chosen >> at & 1 == 1);
         methods.map(|at| METHODS[at]).collect()
-    });
+    })
+}
+
+fn regex_key(random: &mut Random) -> Key {
+    let methods = methods(random);
+    let segments = (0..random.below(3)).map(|_| Segment::Text(random.of(&TEXTS[..5])));
+    let mut segments: Vec<Segment> = segments.collect();
+    segments.push(Segment::Begins(random.of(&["", "a", "ab"])));
+    let text = random.of(&TAILS);
+    let whole = beginning(&segments).replace('.', "\\.") + text;
+    let tail = Tail {
+        text,
+        priority: random.below(3) as u64,
+        regex: Regex::new(&format!("^(?:{whole})$")).expect("it is a regex"),
+    };
+    Key {
+        methods,
+        segments,
+        end: End::Subtree,
+        tail: Some(tail),
+    }
+}
+
+fn key(random: &mut Random) -> Key {
+    let methods = methods(random);
     let segments = (0..random.below(4)).map(|_| match random.below(3) {
         0 => Segment::Param,
         _ => Segment::Text(random.of(&TEXTS)),
@@ -176,6 +260,7 @@ fn key(random: &mut Random) -> Key {
         methods,
         segments: segments.collect(),
         end: random.of(&[End::Exact, End::Below, End::Subtree]),
+        tail: None,
     };
     if random.below(4) == 0 {
         // A star behind a slash is another form of the slash.
@@ -213,9 +298,14 @@ struct Site {
 }
 
 fn site(random: &mut Random) -> Site {
-    let keys: Vec<Key> = (0..=random.below(14)).map(|_| key(random)).collect();
+    let has_regexes = random.below(4) == 0;
+    let keys = (0..=random.below(14)).map(|_| match has_regexes && random.below(3) == 0 {
+        true => regex_key(random),
+        false => key(random),
+    });
+    let keys: Vec<Key> = keys.collect();
     let parsed = keys.iter().map(|key| {
-        let parsed = RouteKey::parse(&key.text()).expect("it is a key");
+        let parsed = key.parsed();
         assert_eq!(parsed.to_string(), key.text());
         parsed
     });
@@ -457,6 +547,43 @@ fn keys_enclose_and_overlap_others() {
         seen[1] += usize::from(overlaps && !encloses);
     }
     assert!(seen.iter().all(|count| *count > 30), "{seen:?}");
+}
+
+/// Of regexes only the beginning is known: they enclose nothing, and may overlap more than they do.
+#[test]
+fn regexes_are_enclosed_by_the_text_that_they_begin_with() {
+    let (mut random, paths) = (Random(0x2c_1b3c_6d1f), all_paths());
+    let matching = |key: &Key| -> Vec<bool> {
+        let matches = |path: &String| {
+            let parts: Vec<&str> = path.split('/').skip(1).collect();
+            key.matches(path, &parts).is_some()
+        };
+        paths.iter().map(matches).collect()
+    };
+    let mut seen = [0, 0];
+    for _ in 0..400 {
+        let keys = [key(&mut random), regex_key(&mut random)];
+        let [outer, inner] = keys.each_ref().map(matching);
+        let [first, second] = keys.each_ref().map(Key::parsed);
+        let both = || outer.iter().zip(&inner);
+        let is_subset = both().all(|(outer, inner)| *outer || !inner);
+        assert!(!first.encloses(&second) || is_subset, "{first} {second}");
+        assert!(!second.encloses(&first), "{first} {second}");
+        let has_methods = match (&keys[0].methods, &keys[1].methods) {
+            (Some(ours), Some(others)) => ours.iter().any(|method| others.contains(method)),
+            _ => true,
+        };
+        let overlaps = has_methods && both().any(|(a, b)| *a && *b);
+        assert!(!overlaps || first.overlaps(&second), "{first} {second}");
+        assert_eq!(
+            first.overlaps(&second),
+            second.overlaps(&first),
+            "{first} {second}"
+        );
+        seen[0] += usize::from(first.encloses(&second));
+        seen[1] += usize::from(overlaps);
+    }
+    assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
 }
 
 fn have_equal_rank(a: &Key, b: &Key) -> bool {
