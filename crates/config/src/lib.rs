@@ -4,6 +4,7 @@
 //! **Invariant: this crate is pure.** It opens no file and no socket, and variables of the environment are given to it.
 //! [`read`] finds all mistakes of a file at once; checks that need files or sockets add their diagnostics later.
 
+mod balance;
 mod condition;
 mod diagnostic;
 mod document;
@@ -26,6 +27,9 @@ mod template;
 mod units;
 mod variant;
 
+pub use balance::{
+    Balance, ClientKey, Group, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, WEIGHT_MAX,
+};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;

@@ -9,6 +9,7 @@ mod support;
 mod age;
 mod allocations;
 mod apps;
+mod balance;
 mod body_max;
 mod buffer_request;
 mod client_paths;
