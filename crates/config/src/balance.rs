@@ -3,10 +3,10 @@
 use crate::model::{Placed, Span};
 
 /// The largest weight of a target or a server.
-pub const WEIGHT_MAX: u64 = 1_000;
+pub(crate) const WEIGHT_MAX: u64 = 1_000;
 
 /// The name of the cookie of `sticky = "cookie"`.
-pub const STICKY_COOKIE: &str = "blitz-server";
+pub(crate) const STICKY_COOKIE: &str = "blitz-server";
 
 /// The targets of a `to` that has several servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Group {
 pub struct GroupTarget {
     /// The name of the upstream, or the URL.
     pub name: String,
-    /// 0 to [`WEIGHT_MAX`].
+    /// 0 to 1,000; with 0 it gets only requests that ask for it by a cookie.
     pub weight: u16,
     /// At least one.
     pub servers: Vec<GroupServer>,
@@ -39,7 +39,7 @@ pub struct GroupTarget {
 pub struct GroupServer {
     /// Its URL, which has no path.
     pub url: Placed<String>,
-    /// 0 to [`WEIGHT_MAX`].
+    /// As that of a target.
     pub weight: u16,
 }
 

@@ -27,9 +27,7 @@ mod template;
 mod units;
 mod variant;
 
-pub use balance::{
-    Balance, ClientKey, Group, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, WEIGHT_MAX,
-};
+pub use balance::{Balance, ClientKey, Group, GroupServer, GroupTarget, Sticky};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;

@@ -99,12 +99,7 @@ fn life_of_a_request<E: Endpoint>(
         let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
         let route = &ForwardRoute::new(route, forward, balancer);
         let mut request = Request::new(&gateway, site, route, exchange);
-        if let Some(group) = &forward.group {
-            let group = snapshot.group(group.number, &gateway.upstreams);
-            let trusted = &gateway.options.trusted_proxies;
-            let choice = choice_of(group, &request.head, &request.record.client, trusted);
-            request.choice = Some(choice);
-        }
+        request.choice = choice_of(&gateway, &snapshot, forward, &request);
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.
         let mut admitted = admit(&gateway, route, &mut request);

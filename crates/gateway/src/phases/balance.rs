@@ -3,14 +3,34 @@
 use blitz_http::{Peer, RequestHead, Scheme};
 
 use crate::request::Request;
-use crate::route::ForwardRoute;
+use crate::route::{Forward, ForwardRoute};
 use crate::rules::{Client, Facts, client_of, cookies};
+use crate::service::GatewayService;
+use crate::snapshot::CoreSnapshot;
 use crate::trusted::TrustedProxies;
 use crate::upstream::{Choice, ClientValue, Group, Pick};
 
-/// What a request, as it came, says about the choice of its server.
+/// What a request, as it came, says about the choice of its server; `None` if there is one server.
+#[inline(always)]
+pub(super) fn choice_of<'a, E>(
+    gateway: &'a GatewayService<E>,
+    snapshot: &'a CoreSnapshot,
+    forward: &Forward,
+    request: &Request<'_>,
+) -> Option<Box<Choice<'a>>> {
+    let number = forward.group.as_ref()?.number;
+    let group = snapshot.group(number, &gateway.upstreams);
+    let trusted = &gateway.options.trusted_proxies;
+    Some(choice_among(
+        group,
+        &request.head,
+        &request.record.client,
+        trusted,
+    ))
+}
+
 #[inline(never)]
-pub(super) fn choice_of<'a>(
+fn choice_among<'a>(
     group: &'a Group,
     head: &RequestHead,
     peer: &Peer,

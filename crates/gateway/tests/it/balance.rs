@@ -212,6 +212,18 @@ scenarios! {
         assert!(statuses.contains(&502) && statuses.contains(&200), "{statuses:?}");
     }
 
+    fn a_retry_returns_to_its_server_if_no_other_can_be_reached(io) {
+        let closing = Upstream::scripted(|number, peer| {
+            while peer.request().is_some() && number > 0 {
+                peer.send(ok("second"));
+            }
+        });
+        let to = format!("[\"http://{}\", \"{}\"]", refusing_address(), closing.url());
+        let proxy = gateway(io, &config(&to, ""));
+        assert_eq!(proxy.client().get("/").text(), "second");
+        assert_eq!((closing.accepted(), proxy.counters().retries), (2, 1));
+    }
+
     fn a_cookie_keeps_clients_with_their_server(io) {
         let [a, b] = servers(["a", "b"]);
         let proxy = gateway(io, &config(&list(&[&a, &b]), "sticky = \"cookie\""));
