@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Route, RouteKey, Settings, Site, Span, quoted};
+use blitz_config::{Action, Group, Placed, Route, RouteKey, Settings, Site, Span, quoted};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -209,18 +209,25 @@ fn list<T>(file: &ConfigFile, key: &str, values: &[Placed<T>]) -> String {
     format!("{key} = [{}]  # {place}\n", values.join(", "))
 }
 
+/// How the keys of a named upstream among several begin.
+const OF_TARGET: &str = "upstream.";
+
 /// Whether a key belongs to the action of a route.
 pub(crate) fn is_of_action(key: &str) -> bool {
-    matches!(
-        key,
-        "to" | "path"
-            | "host"
-            | "raw_path"
-            | "buffer_request"
-            | "proxy_protocol"
-            | "redirect"
-            | "respond"
-    )
+    let is_of_targets = key.starts_with(OF_TARGET);
+    is_of_targets
+        || matches!(
+            key,
+            "to" | "path"
+                | "host"
+                | "raw_path"
+                | "buffer_request"
+                | "proxy_protocol"
+                | "balance"
+                | "sticky"
+                | "redirect"
+                | "respond"
+        )
 }
 
 /// The settings of a route with the places of their values, the action first.
@@ -235,6 +242,9 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             list.add("raw_path", proxy.raw_path.as_ref());
             list.add("buffer_request", proxy.buffer_request.as_ref());
             list.add("proxy_protocol", proxy.proxy_protocol.as_ref());
+            if let Some(group) = &proxy.group {
+                list.add_group(group);
+            }
         }
         Action::Redirect(_) => list.0.push(("redirect".to_owned(), &action.span)),
         Action::Respond(_) => list.0.push(("respond".to_owned(), &action.span)),
@@ -267,6 +277,23 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
 struct List<'a>(Vec<(String, &'a Span)>);
 
 impl<'a> List<'a> {
+    /// How several servers share the requests of a route. Those of an only target are its `to`.
+    fn add_group(&mut self, group: &'a Group) {
+        if let [target] = &group.targets[..] {
+            self.add("balance", target.balance.as_ref());
+            return self.add("sticky", target.sticky.as_ref());
+        }
+        self.add("sticky", group.sticky.as_ref());
+        for target in &group.targets {
+            if target.servers[0].url.value != target.name {
+                let key = |key| format!("{OF_TARGET}{}.{key}", target.name);
+                self.0.push((key("servers"), &target.span));
+                self.add(&key("balance"), target.balance.as_ref());
+                self.add(&key("sticky"), target.sticky.as_ref());
+            }
+        }
+    }
+
     fn add<T>(&mut self, key: &str, value: Option<&'a Placed<T>>) {
         self.0
             .extend(value.map(|value| (key.to_owned(), &value.span)));

@@ -330,11 +330,15 @@ impl<'a> Report<'a> {
             Outcome::App => self.line(About::Outcome, "an app answers", None, ""),
             Outcome::Forwarded {
                 url,
+                servers,
                 target,
                 host,
                 fields,
             } => {
                 self.line(About::Outcome, &format!("{url}{target}"), None, "");
+                for server in servers {
+                    self.line(About::Server, server, None, "");
+                }
                 self.line(About::Field, &format!("Host: {host}"), None, "");
                 for (name, value) in fields {
                     self.field(name, value, settings);

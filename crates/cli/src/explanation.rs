@@ -18,6 +18,8 @@ pub(crate) enum About {
     Rule,
     Action,
     Outcome,
+    /// A server with its weight, or how one is chosen.
+    Server,
     /// A field that the upstream receives.
     Field,
     /// As which path servers may read that of the request.
@@ -40,9 +42,10 @@ pub(crate) struct Line {
 /// Lines for people.
 pub(crate) fn text(lines: &[Line]) -> String {
     let mut text = String::new();
-    let mut others = 0;
+    let (mut others, mut servers) = (0, 0);
     for line in lines {
         let label = match line.about {
+            About::Server if servers == 0 => "servers",
             About::Site => "site",
             About::Route => "route",
             About::Group => "group",
@@ -51,8 +54,9 @@ pub(crate) fn text(lines: &[Line]) -> String {
             About::Action => "action",
             About::Outcome => "outcome",
             About::Other if others == 0 => "not",
-            About::Field | About::Reading | About::Other | About::More => "",
+            About::Server | About::Field | About::Reading | About::Other | About::More => "",
         };
+        servers += usize::from(line.about == About::Server);
         others += usize::from(line.about == About::Other);
         let value = match line.about {
             About::Reading => format!("servers may read {}", line.value),
@@ -72,7 +76,7 @@ pub(crate) fn text(lines: &[Line]) -> String {
 /// One object.
 pub(crate) fn json(lines: &[Line]) -> String {
     let mut object = Map::new();
-    for list in ["groups", "when", "rules", "fields", "not"] {
+    for list in ["groups", "when", "rules", "servers", "fields", "not"] {
         object.insert(list.to_owned(), json!([]));
     }
     for line in lines {
@@ -89,6 +93,10 @@ pub(crate) fn json(lines: &[Line]) -> String {
             About::More => continue,
             About::When => {
                 push(&mut object, "when", placed());
+                continue;
+            }
+            About::Server => {
+                push(&mut object, "servers", json!(line.value));
                 continue;
             }
             About::Rule => {
@@ -161,7 +169,7 @@ not       /x                                    another path
           /y                                    another path
 ";
         assert_eq!(text(&lines), expected);
-        let expected = r#"{"fields":[],"groups":[{"name":"id","value":"7"}],"not":[{"reason":"another path","route":"/x"},{"reason":"another path","route":"/y"}],"outcome":{"detail":"refused","value":"403 allow"},"rules":[{"key":"allow","place":"b.toml:2","value":"[\"unix\"]"}],"site":{"place":"b.toml:1","value":"a.example"},"when":[]}"#;
+        let expected = r#"{"fields":[],"groups":[{"name":"id","value":"7"}],"not":[{"reason":"another path","route":"/x"},{"reason":"another path","route":"/y"}],"outcome":{"detail":"refused","value":"403 allow"},"rules":[{"key":"allow","place":"b.toml:2","value":"[\"unix\"]"}],"servers":[],"site":{"place":"b.toml:1","value":"a.example"},"when":[]}"#;
         assert_eq!(json(&lines), format!("{expected}\n"));
     }
 }

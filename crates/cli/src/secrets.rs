@@ -36,7 +36,14 @@ fn written(settings: &Settings, document: &Document) -> Option<String> {
     let action = &settings.action;
     let mut parts = vec![document.slice(&action.span)];
     if let Action::Proxy(proxy) = &action.value {
-        parts.push(document.slice(&proxy.to.span));
+        match &proxy.group {
+            None => parts.push(document.slice(&proxy.to.span)),
+            Some(group) => {
+                let targets = group.targets.iter();
+                let servers = targets.flat_map(|target| &target.servers);
+                parts.extend(servers.map(|server| document.slice(&server.url.span)));
+            }
+        }
         parts.extend(proxy.path.as_ref().map(|path| document.slice(&path.span)));
         parts.extend(proxy.host.as_ref().map(|host| document.slice(&host.span)));
         parts.dedup();

@@ -84,10 +84,14 @@ pub enum Kind {
     Tls,
     /// The status of a response, as a number or a text.
     Status,
-    /// A URL or a name of an upstream, or a list of one URL.
+    /// A URL or a name of an upstream, a list of them, or their weights.
     Target,
-    /// A list of one URL.
+    /// A list of URLs, or their weights.
     Servers,
+    /// How clients stay with a server.
+    Sticky,
+    /// A value of requests that chooses the server.
+    ClientKey,
     /// A status and a URL.
     Redirect,
     /// A status, a status and a text, or a table.
@@ -225,6 +229,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "request_headers", Kind::Fields, "none", "changes of the fields of forwarded requests"),
     key(Scope::Route, "request_trailers", Kind::Boolean, "false", "whether trailers of requests are forwarded"),
     key(Scope::Route, "respond", Kind::Respond, "", "a fixed response"),
+    key(Scope::Route, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
@@ -245,7 +250,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "rate_limit", "requests per time"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
     planned(Scope::Route, "satisfy", "whether all access rules are demanded"),
-    planned(Scope::Route, "sticky", "how clients stay with a server"),
     planned(Scope::Route, "symlinks", "which symbolic links are followed"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
     key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold; `false` for none of outer levels"),
@@ -258,18 +262,18 @@ pub const KEYS: &[Key] = &[
     key(Scope::Respond, "status", Kind::Status, "", "the status"),
     key(Scope::Buffer, "file", Kind::Size, "none", "the most content, what is beyond `memory` in a temporary file"),
     key(Scope::Buffer, "memory", Kind::Size, "", "the most content in memory"),
+    key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
+    key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
-    key(Scope::Upstream, "servers", Kind::Servers, "", "the URL of its server"),
-    planned(Scope::Upstream, "balance", "how a server is chosen"),
+    key(Scope::Upstream, "servers", Kind::Servers, "", "the URLs of its servers"),
+    key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     planned(Scope::Upstream, "connect_retry", "how long a request waits for a server"),
     planned(Scope::Upstream, "connections_max", "the most connections of a core"),
-    planned(Scope::Upstream, "hash", "what chooses the server"),
     planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
     planned(Scope::Upstream, "limits", "limits of messages"),
     planned(Scope::Upstream, "queue", "requests that wait for a connection"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
-    planned(Scope::Upstream, "sticky", "how clients stay with a server"),
     planned(Scope::Upstream, "tls", "trust and identity"),
     key(Scope::Server, "alt_svc_max_age", Kind::Seconds, "1h", "how long clients may remember HTTP/3"),
     key(Scope::Server, "alt_svc_port", Kind::NumberTo(65_535), "that of `listen_tls`", "the UDP port of HTTP/3 as clients see it"),

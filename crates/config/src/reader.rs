@@ -1,6 +1,7 @@
 //! The reader: from the text of a file to the model, with all mistakes at once.
 
 mod action;
+mod balance;
 mod buffer;
 mod certificate;
 mod conflicts;

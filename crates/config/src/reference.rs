@@ -143,8 +143,14 @@ fn value(kind: Kind) -> String {
         Kind::Certificates => "list of files, or of [tables](#tables-of-certificates)",
         Kind::Tls => "`true`, `false`, or a [table](#table-tls)",
         Kind::Status => "200 to 599",
-        Kind::Target => "URL without a path, or the name of an upstream",
-        Kind::Servers => "list with one URL",
+        Kind::Target => {
+            "URL without a path, or the name of an upstream; a list of them; or their weights"
+        }
+        Kind::Servers => {
+            "list of URLs, or their weights: `{ \"http://10.0.0.1:3000\" = 3, \"http://10.0.0.2:3000\" = 1 }`"
+        }
+        Kind::Sticky => "`\"cookie\"`, `\"cookie:NAME\"`, `\"client\"` or `\"header:NAME\"`",
+        Kind::ClientKey => "`\"client\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
         Kind::Redirect => "`\"STATUS URL\"` or `\"STATUS /path\"`",
         Kind::Respond => "`204`, `\"503 text\"`, or a [table](#table-respond)",
         Kind::Fields => "[changes of fields](configuration.md#routes) by their names",

@@ -3,11 +3,15 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::balance::WEIGHT_MAX;
 use crate::keys::{self, Key, Kind, Scope, Since};
 use crate::method::Method;
 
 /// A variable anywhere in a text: its value is not known.
 const VARIABLE: &str = r"\$\{";
+
+/// The name of a field or a cookie (RFC 9110, section 5.6.2).
+const TOKEN: &str = "[-A-Za-z0-9!#$%&'*+.^_`|~]+";
 
 /// The JSON Schema of the file (draft 7, which all language servers for TOML read), as text.
 #[must_use]
@@ -118,6 +122,10 @@ fn value(kind: Kind) -> Value {
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
         Kind::Target => any_of([text, servers()]),
+        Kind::Sticky => pattern(&format!(
+            "^(client|(cookie|header):{TOKEN}|cookie)$|{VARIABLE}"
+        )),
+        Kind::ClientKey => pattern(&format!("^(client|(cookie|header):{TOKEN})$|{VARIABLE}")),
         Kind::Redirect => pattern(&format!("^30[12378] .|{VARIABLE}")),
         Kind::Respond => any_of([
             status(),
@@ -172,7 +180,7 @@ fn fields() -> Value {
     json!({
         "type": "object",
         "patternProperties": {
-            "^[-A-Za-z0-9!#$%&'*+.^_`|~]+$":
+            (format!("^{TOKEN}$")):
                 any_of([text, several, change, json!({ "const": false })]),
         },
         "additionalProperties": false,
@@ -185,7 +193,14 @@ fn size() -> Value {
 
 fn servers() -> Value {
     let text = json!({ "type": "string" });
-    json!({ "type": "array", "items": text, "minItems": 1, "maxItems": 1 })
+    let weight = any_of([
+        json!({ "type": "integer", "minimum": 0, "maximum": WEIGHT_MAX }),
+        pattern("^\\$\\{"),
+    ]);
+    any_of([
+        json!({ "type": "array", "items": text, "minItems": 1 }),
+        json!({ "type": "object", "additionalProperties": weight, "minProperties": 1 }),
+    ])
 }
 
 fn method() -> Value {

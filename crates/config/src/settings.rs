@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::balance::Group;
 use crate::method::Methods;
 use crate::model::Placed;
 use crate::network::Network;
@@ -65,8 +66,11 @@ pub enum Action {
 /// An upstream, and the changes of a request for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// Its URL, which has no path. The place is that of `to`, or of the server in `upstream`.
+    /// Its URL, which has no path; of several servers that of the first. The place is that of `to`, or of the server in
+    /// `upstream`.
     pub to: Placed<String>,
+    /// All servers, if there are several.
+    pub group: Option<Arc<Group>>,
     /// The path that it receives; `None` is the client's.
     pub path: Option<Arc<Placed<Template>>>,
     /// The host that it receives; `None` is the client's.

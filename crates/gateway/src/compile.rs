@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
-    Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Group, Placed, Proxy,
+    ProxyProtocol, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
 };
 use blitz_http::{FOREVER, Protocol, ProxyVersion, Status};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
@@ -16,10 +16,11 @@ use blitz_site::{LoadedFile, Pages};
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
-use crate::route::{self, Forward, ForwardedPath, Route};
+use crate::route::{self, Forward, ForwardGroup, ForwardedPath, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::{Target, TargetError};
+use crate::upstream::GroupConfig;
 use crate::variants::Variants;
 use shared::{Demands, Shared};
 
@@ -173,11 +174,19 @@ impl<'a> Compiler<'a, '_> {
     }
 
     fn forward(&mut self, proxy: &'a Proxy, settings: &'a Settings) -> Option<Forward> {
-        let target = self.shared.target(&proxy.to.value);
-        let target = target.map_err(|error: TargetError| {
-            self.error("upstream-url", &proxy.to, error.problem(), error.fix());
-        });
-        let target = target.ok()?;
+        let host = proxy.host.as_ref().map(|host| &host.value);
+        let group = match &proxy.group {
+            Some(group) => Some(ForwardGroup {
+                config: self.group(group)?,
+                number: 0,
+                sends_own_host: host == Some(&ForwardedHost::Upstream),
+            }),
+            None => None,
+        };
+        let target = self.target(&proxy.to)?;
+        let others = group.iter().flat_map(|group| group.config.servers.iter());
+        let mut all = std::iter::once(&target).chain(others);
+        let has_h2c = all.any(|target| target.protocol == Protocol::Http2);
         let is_raw = proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
         let request_trailers = settings.request_trailers.as_ref();
         Some(Forward {
@@ -199,7 +208,7 @@ impl<'a> Compiler<'a, '_> {
                 None if is_raw => ForwardedPath::Raw,
                 None => ForwardedPath::OfTarget,
             },
-            host: match proxy.host.as_ref().map(|host| &host.value) {
+            host: match host {
                 None | Some(ForwardedHost::Keep) => None,
                 Some(ForwardedHost::Upstream) => Some(target.authority.as_str().into()),
                 Some(ForwardedHost::Name(name)) => Some(name.as_str().into()),
@@ -212,9 +221,27 @@ impl<'a> Compiler<'a, '_> {
                     ProxyProtocol::V1 => ProxyVersion::V1,
                     ProxyProtocol::V2 => ProxyVersion::V2,
                 }),
-            upgrades: upgrades(settings, &target),
+            upgrades: upgrades(settings, has_h2c),
+            group,
             target,
         })
+    }
+
+    fn group(&mut self, group: &'a Arc<Group>) -> Option<Arc<GroupConfig>> {
+        if let Some(known) = self.shared.group(group) {
+            return known;
+        }
+        let config = GroupConfig::new(group, |url| self.target(url)).map(Arc::new);
+        self.shared.add_group(group, config.clone());
+        config
+    }
+
+    fn target(&mut self, url: &'a Placed<String>) -> Option<Arc<Target>> {
+        let target = self.shared.target(&url.value);
+        let target = target.map_err(|error: TargetError| {
+            self.error("upstream-url", url, error.problem(), error.fix());
+        });
+        target.ok()
     }
 
     fn fixed_response(&mut self, respond: &'a Respond) -> Option<FixedResponse> {
@@ -271,10 +298,10 @@ impl<'a> Compiler<'a, '_> {
 }
 
 /// Protocols that clients may switch to; `None` is WebSockets only.
-fn upgrades(settings: &Settings, target: &Target) -> Option<Box<Upgrades>> {
+fn upgrades(settings: &Settings, has_h2c: bool) -> Option<Box<Upgrades>> {
     let mut upgrades = settings.upgrade.as_ref()?.value.clone();
     // HTTP/2 has no `Upgrade`.
-    if target.protocol == Protocol::Http2 {
+    if has_h2c {
         upgrades.others.clear();
     }
     (upgrades != Upgrades::default()).then(|| Box::new(upgrades))

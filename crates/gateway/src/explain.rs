@@ -49,8 +49,10 @@ pub enum Outcome {
     App,
     /// An upstream receives it.
     Forwarded {
-        /// The upstream.
+        /// The upstream, of several servers the first.
         url: String,
+        /// The servers with their weights, and how one is chosen; nothing if there is one server.
+        servers: Vec<String>,
         /// Path and query that the upstream receives.
         target: String,
         /// The host that the upstream receives.
@@ -180,6 +182,10 @@ fn outcome(
             let fields = head.fields.iter();
             Ok(Outcome::Forwarded {
                 url: forward.target.url(),
+                servers: match &forward.group {
+                    Some(group) => group.config.lines(),
+                    None => Vec::new(),
+                },
                 target: head.path_and_query().to_owned(),
                 host: host.unwrap_or_default().to_owned(),
                 fields: fields

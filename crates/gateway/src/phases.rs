@@ -2,6 +2,7 @@
 
 mod admit;
 mod answer;
+mod balance;
 mod buffer;
 mod connect;
 mod endpoint;
@@ -32,6 +33,7 @@ use crate::service::GatewayService;
 use crate::upstream::Pick;
 use admit::admit;
 use answer::respond_answer;
+use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
 use endpoint::{needs_record, pass_to_endpoint, pass_to_fallback, pass_unobserved};
@@ -99,6 +101,7 @@ fn life_of_a_request<E: Endpoint>(
         let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
         let route = &ForwardRoute::new(route, forward, balancer);
         let mut request = Request::new(&gateway, site, route, exchange);
+        request.choice = choice_of(&gateway, &snapshot, forward, &request);
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.
         let mut admitted = admit(&gateway, route, &mut request);
@@ -133,14 +136,14 @@ fn life_of_a_request<E: Endpoint>(
 }
 
 /// Sends the request until it has a final response, or nowhere left to send it.
-async fn attempt<E>(
+async fn attempt<'a, E>(
     gateway: &GatewayService<E>,
-    route: &ForwardRoute<'_>,
-    request: &mut Request<'_>,
+    route: &ForwardRoute<'a>,
+    request: &mut Request<'a>,
 ) -> Result<(), Ended> {
-    route.balancer.retries.note_request(request.record.started);
+    request.retries(route).note_request(request.record.started);
     loop {
-        match route.balancer.pick(&mut request.tried, blitz_http::now) {
+        match next_address(route, request) {
             Pick::Upstream(upstream) => request.go_to(upstream),
             none => pick(gateway, route, request, none).await?,
         }
@@ -158,7 +161,7 @@ async fn attempt<E>(
             Err(NoResponse::Client(ended)) => return Err(ended),
             Err(NoResponse::Upstream(error)) => {
                 if matches!(error, ClientError::Reset { .. }) {
-                    route.balancer.without_response(blitz_http::now());
+                    route.balancer().without_response(blitz_http::now());
                 }
                 prepare_retry(gateway, route, request, &error)?;
             }

@@ -14,7 +14,7 @@ use crate::rules::Rules;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 use crate::upload::Upload;
-use crate::upstream::Tried;
+use crate::upstream::{Choice, RetryBudget, Tried};
 
 /// A request that a target matched. Dropping it emits its record (phase `finish`).
 pub(crate) struct Request<'a> {
@@ -26,6 +26,8 @@ pub(crate) struct Request<'a> {
     pub(crate) response: Option<Response>,
     pub(crate) kind: RequestKind,
     pub(crate) tried: Tried,
+    /// Which server it goes to, if the route has several.
+    pub(crate) choice: Option<Box<Choice<'a>>>,
     pub(crate) repeats: Repeats,
     pub(crate) reconnecting: Reconnecting,
     /// Is reported if no other address can be connected to. Boxed, so that requests without one are small.
@@ -100,6 +102,7 @@ impl<'a> Request<'a> {
             response: None,
             kind,
             tried: Tried::default(),
+            choice: None,
             repeats: Repeats::default(),
             reconnecting: Reconnecting::default(),
             connect_failure: None,
@@ -110,6 +113,15 @@ impl<'a> Request<'a> {
             record,
         }
     }
+
+    /// How many requests may be sent again.
+    pub(crate) fn retries(&self, route: &ForwardRoute<'a>) -> &'a RetryBudget {
+        match &self.choice {
+            None => &route.balancer.get().retries,
+            Some(choice) => &choice.group().retries,
+        }
+    }
+
     /// Notes where the next attempt goes.
     #[inline]
     pub(crate) fn go_to(&mut self, upstream: Upstream) {

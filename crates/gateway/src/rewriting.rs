@@ -89,6 +89,11 @@ impl<'a> Rewriting<'a> {
         })
     }
 
+    /// Of several upstreams this one gets the request.
+    pub(crate) fn set_upstream(&mut self, authority: &'a str) {
+        self.upstream_authorities[0] = authority;
+    }
+
     /// Tells the upstream what the route has removed, behind what a trusted proxy has. The fields of others are gone.
     #[cold]
     pub(crate) fn edit_request(&self, fields: &mut Fields) {

@@ -1,5 +1,6 @@
 //! Routes: the action for the requests of a path, and the rules for them.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::rewriting::{Rewriting, UpstreamPrefix};
 use crate::rules::{Edits, Facts, Rules, path_of, received_head};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
-use crate::upstream::Balancer;
+use crate::upstream::{Balancer, GroupConfig};
 use crate::variants::Variants;
 
 /// A route before the start; all cores share it.
@@ -41,8 +42,10 @@ pub(crate) enum Action {
 /// An upstream, and the changes of a request for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
-    /// Routes to the same URL share it.
+    /// Routes to the same URL share it. Of several servers it is the first.
     pub(crate) target: Arc<Target>,
+    /// All servers, if there are several.
+    pub(crate) group: Option<ForwardGroup>,
     /// The number of the upstream in its snapshot, which sets it.
     pub(crate) upstream: usize,
     /// Whether the upstream gets the trailers of requests, as [`Target::request_trailers`] or by the route's own setting.
@@ -61,11 +64,30 @@ pub(crate) struct Forward {
     pub(crate) upgrades: Option<Box<Upgrades>>,
 }
 
+/// Several servers of a route.
+#[derive(Debug, Clone)]
+pub(crate) struct ForwardGroup {
+    /// Routes to the same upstream share it.
+    pub(crate) config: Arc<GroupConfig>,
+    /// The number of the group in its snapshot, which sets it.
+    pub(crate) number: usize,
+    /// Whether the host of requests is that of the server.
+    pub(crate) sends_own_host: bool,
+}
+
+/// The number belongs to the snapshot, not to the configuration.
+impl PartialEq for ForwardGroup {
+    fn eq(&self, other: &ForwardGroup) -> bool {
+        self.config == other.config && self.sends_own_host == other.sends_own_host
+    }
+}
+
 /// The number belongs to the snapshot, not to the configuration.
 impl PartialEq for Forward {
     fn eq(&self, other: &Forward) -> bool {
         let Forward {
             target,
+            group,
             upstream: _,
             request_trailers,
             connect_timeout,
@@ -76,6 +98,7 @@ impl PartialEq for Forward {
             upgrades,
         } = self;
         *target == other.target
+            && *group == other.group
             && *request_trailers == other.request_trailers
             && *connect_timeout == other.connect_timeout
             && *path == other.path
@@ -108,7 +131,8 @@ pub(crate) struct ForwardRoute<'a> {
     pub(crate) route: &'a Route,
     pub(crate) forward: &'a Forward,
     pub(crate) target: &'a Target,
-    pub(crate) balancer: &'a Rc<Balancer>,
+    /// That of the server of the current attempt.
+    pub(crate) balancer: Cell<&'a Rc<Balancer>>,
 }
 
 impl<'a> ForwardRoute<'a> {
@@ -121,8 +145,12 @@ impl<'a> ForwardRoute<'a> {
             route,
             forward,
             target: &forward.target,
-            balancer,
+            balancer: Cell::new(balancer),
         }
+    }
+
+    pub(crate) fn balancer(&self) -> &'a Balancer {
+        self.balancer.get()
     }
 
     pub(crate) fn rules(&self) -> Option<&'a Rules> {
@@ -131,6 +159,16 @@ impl<'a> ForwardRoute<'a> {
 }
 
 impl Forward {
+    /// The upstream, for people.
+    pub(crate) fn url(&self) -> String {
+        let url = self.target.url();
+        let count = self.group.as_ref().map(|group| group.config.servers.len());
+        match count {
+            None => url,
+            Some(count) => format!("{url} and {} more", count - 1),
+        }
+    }
+
     /// Writes the upstream's path into the head, if it differs from the client's; returns how responses are rewritten, if
     /// they are. `path` is working memory.
     ///
@@ -216,7 +254,10 @@ impl RouteName for Route {
     }
 
     fn upstream(&self) -> Option<String> {
-        self.target().map(Target::url)
+        match &self.action {
+            Action::Forward(forward) => Some(forward.url()),
+            Action::Answer(_) | Action::Endpoint(_) => None,
+        }
     }
 }
 
@@ -237,6 +278,7 @@ impl Route {
                 upstream: 0,
                 request_trailers: target.request_trailers,
                 target: Arc::new(target),
+                group: None,
                 connect_timeout: None,
                 path: ForwardedPath::OfTarget,
                 host: None,
@@ -264,7 +306,7 @@ impl Route {
         }
     }
 
-    /// Its upstream; `None` if it has none.
+    /// Its upstream, of several servers the first; `None` if it has none.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
         match &self.action {
@@ -304,9 +346,9 @@ impl Route {
             return written.to_string();
         }
         match &self.action {
-            Action::Forward(Forward { target, path, .. }) => match path {
-                ForwardedPath::Template { template, .. } => format!("{}{template}", target.url()),
-                _ => target.url() + target.path.as_deref().unwrap_or_default(),
+            Action::Forward(forward) => match &forward.path {
+                ForwardedPath::Template { template, .. } => format!("{}{template}", forward.url()),
+                _ => forward.url() + forward.target.path.as_deref().unwrap_or_default(),
             },
             Action::Answer(answer) => answer.to_string(),
             Action::Endpoint(_) => "an app".to_owned(),

@@ -192,6 +192,12 @@ mod tests {
             "when = [{ header.a = \"~c\", respond = 205 }]",
             "headers.a = \"b\"",
             "request_headers.a = \"b\"",
+            "to = [\"http://a:1\", \"http://a:2\"]",
+            "to = [\"http://a:1\", \"http://a:3\"]",
+            "to = { \"http://a:1\" = 1, \"http://a:2\" = 2 }",
+            "to = [\"http://a:1\", \"http://a:2\"], sticky = \"client\"",
+            "to = [\"http://a:1\", \"http://a:2\"], sticky = \"cookie\"",
+            "to = [\"http://a:1\", \"http://a:2\"], host = \"upstream\"",
             "redirect = \"301 /y\"",
             "respond = 204",
         ];

@@ -18,7 +18,7 @@ use crate::https_redirect::HttpsRedirect;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, Identity, UpstreamConfig, UpstreamSet};
+use crate::upstream::{Balancer, Group, GroupConfig, Identity, UpstreamConfig, UpstreamSet};
 
 /// Sites, their upstreams, and where clear text is redirected to.
 pub(crate) struct Snapshot {
@@ -29,6 +29,8 @@ pub(crate) struct Snapshot {
     upstreams: Vec<UpstreamConfig>,
     /// The position of each upstream.
     numbers: HashMap<Identity, usize>,
+    /// Several servers of a route, with their numbers among the upstreams.
+    groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
     /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
@@ -68,6 +70,8 @@ pub(crate) struct CoreSnapshot {
     shared: Arc<Snapshot>,
     /// The upstreams by their numbers, empty until they are needed.
     balancers: Box<[OnceCell<Rc<Balancer>>]>,
+    /// The same for groups. Their turns begin anew with each snapshot.
+    groups: Box<[OnceCell<Group>]>,
 }
 
 impl CoreSnapshot {
@@ -123,6 +127,7 @@ impl CoreSnapshot {
         CoreSnapshot {
             shared: Arc::clone(shared),
             balancers,
+            groups: shared.groups.iter().map(|_| OnceCell::new()).collect(),
         }
     }
 
@@ -144,6 +149,16 @@ impl CoreSnapshot {
         self.balancers[number].get_or_init(|| {
             let config = &self.shared.upstreams[number];
             upstreams.borrow_mut().get(config, self.shared.id)
+        })
+    }
+
+    /// The state of several servers of this snapshot.
+    pub(crate) fn group(&self, number: usize, upstreams: &RefCell<UpstreamSet>) -> &Group {
+        self.groups[number].get_or_init(|| {
+            let (config, servers) = &self.shared.groups[number];
+            let balancers = servers.iter();
+            let balancers = balancers.map(|number| Rc::clone(self.balancer(*number, upstreams)));
+            Group::new(config, balancers.collect())
         })
     }
 }
@@ -192,17 +207,36 @@ impl SnapshotMaker {
         self.made += 1;
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
+        let mut groups = Vec::new();
+        let mut group_numbers = HashMap::new();
         for forward in sites.forwards_mut() {
-            let identity = Identity::new(&forward.target, forward.connect_timeout);
-            let number = match numbers.get(&identity) {
+            let timeout = forward.connect_timeout;
+            let mut number = |target: &Target| -> Result<usize, StartError> {
+                let identity = Identity::new(target, timeout);
+                if let Some(number) = numbers.get(&identity) {
+                    return Ok(*number);
+                }
+                upstreams.push(self.upstream(&identity, target)?);
+                numbers.insert(identity, upstreams.len() - 1);
+                Ok(upstreams.len() - 1)
+            };
+            forward.upstream = number(&forward.target)?;
+            let Some(group) = &mut forward.group else {
+                continue;
+            };
+            // Routes that share it share the turns of its servers.
+            let key = (Arc::as_ptr(&group.config), timeout);
+            group.number = match group_numbers.get(&key) {
                 Some(number) => *number,
                 None => {
-                    upstreams.push(self.upstream(&identity, &forward.target)?);
-                    numbers.insert(identity, upstreams.len() - 1);
-                    upstreams.len() - 1
+                    let servers = group.config.servers.iter();
+                    let servers = servers.map(|server| number(server));
+                    let servers = servers.collect::<Result<_, _>>()?;
+                    groups.push((Arc::clone(&group.config), servers));
+                    group_numbers.insert(key, groups.len() - 1);
+                    groups.len() - 1
                 }
             };
-            forward.upstream = number;
         }
         Ok(Snapshot {
             endpoints: sites.endpoints(),
@@ -210,6 +244,7 @@ impl SnapshotMaker {
             https_redirect,
             upstreams,
             numbers,
+            groups,
             change: None,
             id: self.made,
         })

@@ -1,12 +1,18 @@
-//! Upstreams: their addresses, and which one is used next.
+//! Upstreams: their servers and addresses, and which one is used next.
 
 mod balancer;
+mod choice;
 mod cooldown;
+mod group;
 mod name_failure;
 mod retry_budget;
+mod selector;
 mod set;
 
 pub(crate) use balancer::{Balancer, Pick, Tried};
+pub(crate) use choice::Choice;
+pub(crate) use group::{Group, GroupConfig};
 pub(crate) use name_failure::failure_of_name;
-pub(crate) use retry_budget::Processed;
+pub(crate) use retry_budget::{Processed, RetryBudget};
+pub(crate) use selector::ClientValue;
 pub(crate) use set::{Identity, UpstreamConfig, UpstreamSet};

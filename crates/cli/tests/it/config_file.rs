@@ -456,6 +456,14 @@ fn values_of_variables_are_not_shown() {
             "s3cret",
         ),
         (
+            format!("[site.\"a.example\"]\nto = {{ \"{hosts}\" = 2, \"http://h:2\" = 1 }}\n"),
+            "http://s3cret:1",
+        ),
+        (
+            format!("[site.\"a.example\"]\nto = [\"{hosts}\", \"http://h:2\"]\n"),
+            "http://user:s3cret@h:1",
+        ),
+        (
             format!("[site]\n\"a.example\" = \"u\"\n[upstream.u]\nservers = [\"{hosts}\"]\n"),
             "http://s3cret/path",
         ),
@@ -475,7 +483,7 @@ fn values_of_variables_are_not_shown() {
 }
 
 /// Each of these lines is in the text, whatever the columns.
-fn lines(text: &str, expected: &[&str]) {
+pub(crate) fn lines(text: &str, expected: &[&str]) {
     let squeezed: Vec<_> = text
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

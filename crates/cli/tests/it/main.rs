@@ -23,6 +23,7 @@ mod reload_listeners;
 mod run;
 mod running_config;
 mod service_manager;
+mod several_servers;
 mod timeouts;
 mod tuning;
 mod usage_errors;

@@ -323,5 +323,10 @@ fn is_same_proxy(a: &Proxy, b: &Proxy) -> bool {
     let path = |proxy: &'_ Proxy| proxy.path.as_ref().map(|path| path.value.clone());
     let host = |proxy: &'_ Proxy| proxy.host.as_ref().map(|host| host.value.clone());
     let raw = |proxy: &Proxy| proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
-    a.to.value == b.to.value && path(a) == path(b) && host(a) == host(b) && raw(a) == raw(b)
+    let is_same_group = match (&a.group, &b.group) {
+        (Some(a), Some(b)) => a.is_same(b),
+        (None, None) => a.to.value == b.to.value,
+        _ => false,
+    };
+    is_same_group && path(a) == path(b) && host(a) == host(b) && raw(a) == raw(b)
 }

@@ -16,7 +16,7 @@ pub(super) struct Shared {
     headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
-    proxies: HashMap<[Option<usize>; 5], Arc<Proxy>>,
+    proxies: HashMap<[Option<usize>; 6], Arc<Proxy>>,
 }
 
 impl Shared {
@@ -126,8 +126,9 @@ impl Reader<'_> {
         let (action, span, name) = match action {
             OwnAction::Wrong => return Resolved::Wrong,
             OwnAction::To(to) => {
-                let value = Action::Proxy(proxy(to, at, levels, shared));
-                return Resolved::Action(Placed::new(value, to.url.span.clone()));
+                let proxy = proxy(to, at, levels, shared);
+                self.check_group(&proxy, &levels[at..]);
+                return Resolved::Action(Placed::new(Action::Proxy(proxy), to.span.clone()));
             }
             OwnAction::Redirect(redirect) => {
                 let value = Action::Redirect(Arc::clone(&redirect.value));
@@ -175,22 +176,30 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
         last(|own| own.host.is_written()),
         last(|own| own.raw_path.is_written()),
         last(|own| own.buffer_request.is_written()),
+        last(|own| own.sticky.is_written()),
     ];
     let new = || {
         let mut proxy = Proxy {
             to: to.url.clone(),
+            group: None,
             path: None,
             host: None,
             raw_path: None,
             buffer_request: None,
             proxy_protocol: to.proxy_protocol.clone(),
         };
+        let mut sticky = None;
         for (_, own) in options() {
+            own.sticky.apply(&mut sticky);
             own.path.apply(&mut proxy.path);
             own.host.apply(&mut proxy.host);
             own.raw_path.apply(&mut proxy.raw_path);
             own.buffer_request.apply(&mut proxy.buffer_request);
         }
+        proxy.group = match (&to.group, &sticky) {
+            (Some(group), Some(sticky)) => Some(Arc::new(group.with_sticky(sticky))),
+            (group, _) => group.clone(),
+        };
         Arc::new(proxy)
     };
     Arc::clone(shared.proxies.entry(key).or_insert_with(new))

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::balance::{Group, Sticky};
 use crate::condition::Conditions;
 use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
@@ -68,6 +69,7 @@ pub(super) struct OwnSettings {
     pub(super) host: Own<Placed<ForwardedHost>>,
     pub(super) raw_path: Own<Placed<bool>>,
     pub(super) buffer_request: Own<Placed<RequestBuffer>>,
+    pub(super) sticky: Own<Placed<Sticky>>,
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
@@ -115,14 +117,21 @@ pub(super) enum OwnAction {
 /// The upstream of a `to`, with its settings in `upstream`.
 #[derive(Debug, Clone)]
 pub(super) struct OwnTarget {
+    /// The URL of its server, or of the first of several.
     pub(super) url: Placed<String>,
+    /// All servers, if there are several.
+    pub(super) group: Option<Arc<Group>>,
+    /// What is shown as the `to`.
+    pub(super) span: Span,
     pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
 }
 
 impl From<Placed<String>> for OwnTarget {
     fn from(url: Placed<String>) -> OwnTarget {
         OwnTarget {
+            span: url.span.clone(),
             url,
+            group: None,
             proxy_protocol: None,
         }
     }
@@ -161,6 +170,7 @@ impl OwnSettings {
             host: Own::default(),
             raw_path: Own::default(),
             buffer_request: Own::default(),
+            sticky: Own::default(),
             option: None,
             allow: Own::default(),
             deny: Own::default(),

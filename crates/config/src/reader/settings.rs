@@ -60,6 +60,10 @@ impl Reader<'_> {
                 own.option.get_or_insert(("buffer_request", entry.key()));
                 own.buffer_request = self.own(value, |reader| reader.buffer_request(value));
             }
+            "sticky" => {
+                own.option.get_or_insert(("sticky", entry.key()));
+                own.sticky = self.own(value, |reader| reader.sticky(value));
+            }
             "allow" => own.allow = self.own(value, |reader| reader.networks(value)),
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
             "methods" => own.methods = self.own(value, |reader| reader.methods(value)),

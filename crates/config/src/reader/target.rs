@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::balance::{OwnBalance, URL, Weighted};
 use super::own::OwnTarget;
 use super::value::Text;
 use super::{Entry, Reader, entries};
@@ -12,8 +13,6 @@ use crate::keys::Scope;
 use crate::model::{Placed, Span};
 use crate::settings::ProxyProtocol;
 use crate::suggestion;
-
-const URL: &str = "\"http://127.0.0.1:3000\"";
 
 /// The upstreams with names.
 #[derive(Default)]
@@ -73,7 +72,8 @@ impl Reader<'_> {
             self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
             return None;
         };
-        let (mut url, mut proxy_protocol) = (None, None);
+        let (mut servers, mut proxy_protocol) = (None, None);
+        let mut own = OwnBalance::default();
         let mut has_servers = false;
         for entry in entries(table) {
             if self.key(Scope::Upstream, &entry).is_none() {
@@ -82,8 +82,12 @@ impl Reader<'_> {
             match entry.name {
                 "servers" => {
                     has_servers = true;
-                    url = self.one_server(entry.value);
+                    let span = entry.value.span();
+                    servers = self.servers(entry.value).map(|servers| (servers, span));
                 }
+                "balance" => own.balance = self.balance(entry.value),
+                "hash" => own.hash = self.hash(entry.value),
+                "sticky" => own.sticky = self.sticky(entry.value),
                 _ => proxy_protocol = self.proxy_version(entry.value),
             }
         }
@@ -95,9 +99,10 @@ impl Reader<'_> {
                 format!("write servers = [{URL}]"),
             );
         }
+        let (servers, span) = servers?;
         Some(OwnTarget {
-            url: url?,
             proxy_protocol,
+            ..self.named_group(entry.name, servers, span, own)
         })
     }
 
@@ -115,50 +120,45 @@ impl Reader<'_> {
         Some(Placed::new(version, text.span))
     }
 
-    fn one_server(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<String>> {
-        if let DeValue::Table(_) = value.get_ref() {
-            self.not_yet(value.span(), "a weight");
-            return None;
-        }
-        if matches!(value.get_ref(), DeValue::Array(items) if items.is_empty()) {
-            let message = "the list has no server";
-            self.error(
-                "no-servers",
-                value.span(),
-                message,
-                format!("write [{URL}]"),
-            );
-            return None;
-        }
-        let mut urls = self.texts(value, URL).into_iter();
-        let url = urls.next()?;
-        if let Some(second) = urls.next() {
-            self.not_yet(second.span, "a second server");
-            return None;
-        }
-        self.url(url)
-    }
-
     /// The upstream that a `to` means.
     pub(super) fn target(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         upstreams: &mut Upstreams,
     ) -> Option<OwnTarget> {
-        match value.get_ref() {
-            DeValue::Table(_) => {
-                self.not_yet(value.span(), "a weight");
-                None
+        if let DeValue::Table(_) | DeValue::Array(_) = value.get_ref() {
+            // Those of a value that is wrong are not unused.
+            for (name, upstream) in &mut upstreams.by_name {
+                upstream.is_used |= names(value, name);
             }
-            DeValue::Array(_) => self.one_server(value).map(OwnTarget::from),
-            _ => {
-                let text = self.text(value, URL)?;
-                self.url_or_name(text, upstreams)
-            }
+            let all = self.weighted(value)?;
+            return self.targets(all, value.span(), upstreams);
+        }
+        let text = self.text(value, URL)?;
+        self.url_or_name(&text, upstreams)
+    }
+
+    /// The upstream that several targets are.
+    fn targets(
+        &mut self,
+        all: Vec<Weighted>,
+        span: Span,
+        upstreams: &mut Upstreams,
+    ) -> Option<OwnTarget> {
+        let before = self.diagnostics.len();
+        let mut targets = Vec::with_capacity(all.len());
+        for Weighted { text, weight } in all {
+            let target = self.url_or_name(&text, upstreams);
+            targets.extend(target.map(|target| (text, weight, target)));
+        }
+        match targets.len() {
+            _ if self.diagnostics.len() != before => None,
+            1 => targets.pop().map(|(_, _, target)| target),
+            _ => self.group(targets, span),
         }
     }
 
-    fn url_or_name(&mut self, text: Text, upstreams: &mut Upstreams) -> Option<OwnTarget> {
+    fn url_or_name(&mut self, text: &Text, upstreams: &mut Upstreams) -> Option<OwnTarget> {
         if let Some(repaired) = repaired(&text.value) {
             // It may be the value of a variable.
             let label = match text.value == text.written() {
@@ -166,7 +166,7 @@ impl Reader<'_> {
                 false => "write unix:/PATH, or a URL with a host".to_owned(),
             };
             let message = format!("`{}` is no URL of an upstream", text.written());
-            self.error("upstream-url", text.span, message, label);
+            self.error("upstream-url", text.span.clone(), message, label);
             return None;
         }
         if is_url(&text.value) {
@@ -189,7 +189,7 @@ impl Reader<'_> {
             );
             // A name with dots may be that of an upstream in another file, of which this one is a part.
             if is_clear_text(text.written()) && text.value.contains(':') {
-                self.repair(text.span, format!("\"http://{}\"", text.value));
+                self.repair(text.span.clone(), format!("\"http://{}\"", text.value));
             }
             return None;
         }
@@ -205,17 +205,17 @@ impl Reader<'_> {
             ),
         };
         let message = format!("no upstream is named `{}`", text.written());
-        self.error("unknown-upstream", text.span, message, label);
+        self.error("unknown-upstream", text.span.clone(), message, label);
         None
     }
 
     /// A URL without a path.
-    fn url(&mut self, text: Text) -> Option<Placed<String>> {
+    pub(super) fn url(&mut self, text: &Text) -> Option<Placed<String>> {
         let Some((scheme, rest)) = text.value.split_once("://") else {
-            return Some(text.placed());
+            return Some(text.to_placed());
         };
         let Some(at) = rest.find(['/', '?', '#']) else {
-            return Some(text.placed());
+            return Some(text.to_placed());
         };
         let start = scheme.len() + 3 + at;
         let (origin, path) = text.value.split_at(start);
@@ -248,6 +248,18 @@ impl Reader<'_> {
                 );
             }
         }
+    }
+}
+
+/// Whether a list or a map of targets has this one.
+fn names(targets: &Spanned<DeValue<'_>>, name: &str) -> bool {
+    match targets.get_ref() {
+        DeValue::Table(table) => entries(table).iter().any(|entry| entry.name == name),
+        DeValue::Array(items) => {
+            let mut texts = items.iter().filter_map(|item| item.get_ref().as_str());
+            texts.any(|text| text == name)
+        }
+        _ => false,
     }
 }
 

@@ -50,6 +50,10 @@ impl Text {
         }
     }
 
+    pub(super) fn to_placed(&self) -> Placed<String> {
+        Placed::new(self.value.clone(), self.span.clone())
+    }
+
     pub(super) fn placed(self) -> Placed<String> {
         Placed {
             value: self.value,

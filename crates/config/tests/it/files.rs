@@ -54,6 +54,7 @@ https_redirect = true
 listen = [":8443"]
 tls = true
 to = "app"
+sticky = "client"
 path = "/base{rest}"
 host = "upstream"
 raw_path = false
@@ -93,7 +94,10 @@ buffer_request = { memory = "1m", file = "1g" }
 upgrade = false
 
 [upstream.app]
-servers = ["https://app.internal"]
+servers = { "https://app.internal" = 3, "https://app-2.internal" = 1 }
+balance = "hash"
+hash = "header:X-User"
+sticky = "cookie:side"
 proxy_protocol = "v2"
 "#;
 
@@ -159,5 +163,19 @@ client = ["!10.0.0.0/8", "!unix"]
 respond = { status = 503, headers.Retry-After = "600" }
 "#;
 
+/// Several servers, and a canary.
+pub(crate) const SERVERS: &str = r#"[site]
+"list.example" = { to = ["http://10.0.0.1:3000", "http://10.0.0.2:3000"], sticky = "header:X-User" }
+"canary.example" = { to = { stable = 95, canary = 5, "http://10.0.0.9:3000" = 0 }, sticky = "cookie:side" }
+
+[upstream.stable]
+servers = ["http://10.0.0.1:3000", "http://10.0.0.2:3000"]
+balance = "least_requests"
+sticky = "cookie"
+
+[upstream.canary]
+servers = ["http://10.0.0.3:3000"]
+"#;
+
 /// All of them.
-pub(crate) const ALL: [&str; 6] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED, VARIANTS];
+pub(crate) const ALL: [&str; 7] = [ALL_KEYS, APPLICATION, HOSTS, API, MOVED, VARIANTS, SERVERS];

@@ -12,6 +12,7 @@ mod naive;
 mod order;
 mod repairs;
 mod schema;
+mod servers;
 mod sites;
 mod support;
 mod variants;

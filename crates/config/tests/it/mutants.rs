@@ -61,7 +61,10 @@ fn a_value_of_another_type_is_an_error() {
         ("https_redirect = false", "https_redirect = \"no\""),
         ("\"app\"", "[1]"),
         ("\"/v2{rest}\"", "2"),
-        ("[\"https://app.internal\"]", "\"https://app.internal\""),
+        (
+            "{ \"https://app.internal\" = 3",
+            "{ \"https://app.internal\" = \"3\"",
+        ),
     ] {
         assert!(FILE.contains(before), "{before}");
         assert_ne!(errors(&FILE.replacen(before, after, 1)), 0, "{after}");

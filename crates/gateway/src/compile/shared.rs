@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use blitz_config::{Conditions, Level, Methods, Placed, Settings};
+use blitz_config::{Conditions, Group, Level, Methods, Placed, Settings};
 use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages};
 
 use super::ReadFile;
 use crate::rules::{Rules, is_on, timeouts};
 use crate::target::{Target, TargetError};
+use crate::upstream::GroupConfig;
 use crate::variants::Block;
 
 /// A problem and its remedy.
@@ -24,6 +25,8 @@ pub(super) struct Shared<'a, 'f> {
     read_file: &'a mut ReadFile<'f>,
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,
     targets: HashMap<&'a str, Arc<Target>>,
+    /// By the address of the group; `None` if a server cannot be used.
+    groups: HashMap<usize, Option<Arc<GroupConfig>>>,
     by_settings: HashMap<Demands, Option<Arc<Rules>>>,
     distinct: HashSet<Arc<Rules>>,
     /// By the address of the conditions.
@@ -68,6 +71,7 @@ impl<'a, 'f> Shared<'a, 'f> {
             read_file,
             files: HashMap::new(),
             targets: HashMap::new(),
+            groups: HashMap::new(),
             by_settings: HashMap::new(),
             distinct: HashSet::new(),
             blocks: HashMap::new(),
@@ -88,6 +92,15 @@ impl<'a, 'f> Shared<'a, 'f> {
         let target = Arc::new(url.parse()?);
         self.targets.insert(url, Arc::clone(&target));
         Ok(target)
+    }
+
+    /// What was made for this group before.
+    pub(super) fn group(&self, group: &'a Arc<Group>) -> Option<Option<Arc<GroupConfig>>> {
+        self.groups.get(&address(group)).cloned()
+    }
+
+    pub(super) fn add_group(&mut self, group: &'a Arc<Group>, config: Option<Arc<GroupConfig>>) {
+        self.groups.insert(address(group), config);
     }
 
     /// The blocks `when` of a level.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use blitz_http::{ClientError, Connection, LocalShortage, RequestHead, TlsError, Upstream};
 use blitz_site::{Ended, Failure};
 
+use super::balance::next_address;
 use super::reconnect::{reconnect, reconnect_unresolved};
 use crate::request::{ConnectFailure, Request};
 use crate::request_kind::RequestKind;
@@ -24,10 +25,10 @@ const LARGE_HEAD_BYTES: usize = 8 * 1024;
 ///
 /// # Errors
 /// The name has no address, or all addresses that may be tried were tried.
-pub(super) async fn pick<E>(
+pub(super) async fn pick<'a, E>(
     gateway: &GatewayService<E>,
-    route: &ForwardRoute<'_>,
-    request: &mut Request<'_>,
+    route: &ForwardRoute<'a>,
+    request: &mut Request<'a>,
     mut pick: Pick,
 ) -> Result<(), Ended> {
     let mut waited = Duration::ZERO;
@@ -56,7 +57,7 @@ pub(super) async fn pick<E>(
                 waited += PENDING_PAUSE;
             }
         }
-        pick = route.balancer.pick(&mut request.tried, blitz_http::now);
+        pick = next_address(route, request);
     }
 }
 
@@ -85,7 +86,7 @@ pub(super) fn take_ready(
     let upstream = upstream_for(&request.head, request.record.upstream.as_ref()?);
     let connection = upstream.take_ready()?;
     request.record.connected = Some(blitz_http::now());
-    route.balancer.connected(upstream);
+    route.balancer().connected(upstream);
     Some(connection)
 }
 
@@ -121,7 +122,7 @@ pub(super) async fn connect(
     match connected {
         Ok(connection) => {
             record.connected = Some(blitz_http::now());
-            route.balancer.connected(upstream);
+            route.balancer().connected(upstream);
             Ok(Some(connection))
         }
         Err(
@@ -130,14 +131,14 @@ pub(super) async fn connect(
             | ClientError::LocalShortage(LocalShortage::Descriptors)),
         ) => {
             tracing::debug!(address = ?upstream.address(), %error, "at a limit of connections");
-            note_failure(route.balancer, upstream, &error);
+            note_failure(route.balancer(), upstream, &error);
             Err(Ended::Failed(Failure::from(&error)))
         }
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             let is_of_address = matches!(health(&error), Health::Failed { .. });
             record.connect_failures = record.connect_failures.saturating_add(is_of_address.into());
-            note_failure(route.balancer, upstream, &error);
+            note_failure(route.balancer(), upstream, &error);
             request.reconnecting.note_failure(&error);
             let failure = Failure::of_connection(upstream.address(), &error);
             let known = request.connect_failure.as_ref().map(|known| known.failure);

@@ -90,6 +90,9 @@ pub(super) fn response_policy<E>(
     if let Some(rewriting) = &request.rewriting {
         rewriting.edit_response(&mut response.head.fields);
     }
+    if let Some(choice) = &request.choice {
+        choice.set_cookies(&mut response.head.fields);
+    }
     Ok(())
 }
 

@@ -36,6 +36,9 @@ pub(super) async fn reconnect<E>(
         || wait_to_retry(gateway, since).await;
     if is_worth_it {
         request.tried = Tried::default();
+        if let Some(choice) = &mut request.choice {
+            choice.reset();
+        }
     }
     is_worth_it
 }
@@ -55,7 +58,7 @@ async fn finds_other_addresses<E>(
 ) -> bool {
     let end = blitz_http::now() + gateway.options.client.limits.connect_timeout;
     let mut pause = LOOK_PAUSE_MIN;
-    while route.balancer.expects_look_up(tried) {
+    while route.balancer().expects_look_up(tried) {
         let left = end.saturating_duration_since(blitz_http::now());
         if left.is_zero() {
             break;
@@ -63,7 +66,7 @@ async fn finds_other_addresses<E>(
         blitz_http::sleep(pause.min(left)).await;
         pause = (pause * 2).min(LOOK_PAUSE_MAX);
     }
-    route.balancer.has_changed_since(tried)
+    route.balancer().has_changed_since(tried)
 }
 
 /// Waits for the next attempt; `false` if the time for attempts is over.

@@ -7,7 +7,7 @@ use crate::reconnecting::Reconnecting;
 use crate::request::Request;
 use crate::route::ForwardRoute;
 use crate::service::GatewayService;
-use crate::upstream::Processed;
+use crate::upstream::{Processed, RetryBudget};
 
 /// How often a request is sent again that the upstream certainly did not process. A server that is being
 /// replaced may refuse it on one connection after the other.
@@ -19,15 +19,15 @@ const UNPROCESSED_RETRIES_MAX: u8 = 8;
 /// There is none: sending it again might not have the effect of sending it once, or was tried often
 /// enough; a part of the response came; the content is not kept any more; or the budget of the upstream
 /// is used up.
-pub(super) fn prepare_retry<E>(
+pub(super) fn prepare_retry<'a, E>(
     gateway: &GatewayService<E>,
-    route: &ForwardRoute<'_>,
-    request: &mut Request<'_>,
+    route: &ForwardRoute<'a>,
+    request: &mut Request<'a>,
     error: &ClientError,
 ) -> Result<(), Ended> {
     let processed = next_attempt(gateway, request, error)
         .filter(|_| request.upload.can_repeat())
-        .filter(|&processed| is_within_budget(route, processed));
+        .filter(|&processed| is_within_budget(request.retries(route), processed));
     match processed {
         Some(Processed::Perhaps) => request.repeats.perhaps_processed = true,
         Some(Processed::No) => request.repeats.unprocessed += 1,
@@ -43,6 +43,9 @@ pub(super) fn prepare_retry<E>(
     request.reconnecting = Reconnecting::default();
     if let Some(upstream) = &request.record.upstream {
         request.tried.may_return_to(upstream);
+    }
+    if let Some(choice) = &mut request.choice {
+        choice.retry_elsewhere();
     }
     Ok(())
 }
@@ -64,11 +67,8 @@ fn next_attempt<E>(
     is_harmless.then_some(Processed::Perhaps)
 }
 
-fn is_within_budget(route: &ForwardRoute<'_>, processed: Processed) -> bool {
-    let is_within = route
-        .balancer
-        .retries
-        .try_retry(processed, blitz_http::now());
+fn is_within_budget(retries: &RetryBudget, processed: Processed) -> bool {
+    let is_within = retries.try_retry(processed, blitz_http::now());
     if !is_within {
         count(|counters| counters.retries_over_budget += 1);
     }

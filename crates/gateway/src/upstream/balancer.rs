@@ -12,7 +12,7 @@ use super::cooldown::Cooldowns;
 use super::retry_budget::RetryBudget;
 
 /// Addresses tried for one request.
-const TRIES_MAX: usize = 3;
+pub(super) const TRIES_MAX: usize = 3;
 /// Connections to a name that end without a response, within [`RESETS_PERIOD`], after which the name is
 /// resolved again. A restarted upstream resets one or two.
 const RESETS_MAX: u32 = 3;
@@ -32,6 +32,8 @@ pub(crate) struct Balancer {
     /// Number of connections that ended without a response, and since when they are counted.
     resets: Cell<Option<(u32, Instant)>>,
     pub(crate) retries: RetryBudget,
+    /// Requests that have chosen it among several servers, until they end.
+    pub(super) in_flight: Cell<u32>,
 }
 
 /// How connections to an upstream are made.
@@ -131,6 +133,7 @@ impl Balancer {
             cooldowns: RefCell::default(),
             resets: Cell::default(),
             retries: RetryBudget::default(),
+            in_flight: Cell::new(0),
         }
     }
 
@@ -158,6 +161,33 @@ impl Balancer {
                     LookupResult::Addresses(addresses) => self.pick_of(addresses, tried, now()),
                 }
             }
+        }
+    }
+
+    /// Whether requests that have other servers avoid this one: no address is known that could be connected to.
+    pub(super) fn is_avoided(&self, now: Instant) -> bool {
+        let cooldowns = self.cooldowns.borrow();
+        let are_avoided = |addresses: &[SocketAddr]| {
+            let mut addresses = addresses.iter();
+            addresses.all(|address| cooldowns.contains(*address, now))
+        };
+        match &self.source {
+            AddressSource::Name(name) => match &**name.latest() {
+                LookupResult::Pending => false,
+                LookupResult::Failed(_) => true,
+                LookupResult::Addresses(addresses) => are_avoided(addresses),
+            },
+            _ if cooldowns.is_empty() => false,
+            AddressSource::One(upstream) => are_avoided(&[key_of(upstream)]),
+            AddressSource::Localhost(addresses) => are_avoided(addresses),
+        }
+    }
+
+    /// Notes that a request goes to an address, which is not avoided, because it was chosen among several servers.
+    pub(super) fn note_picked(&self, upstream: &Upstream, now: Instant) {
+        let mut cooldowns = self.cooldowns.borrow_mut();
+        if !cooldowns.is_empty() {
+            cooldowns.picked(key_of(upstream), now);
         }
     }
 
@@ -189,17 +219,13 @@ impl Balancer {
 
     #[cold]
     fn end_cooldown(&self, upstream: &Upstream) {
-        if let Address::Tcp(address) = *upstream.address() {
-            self.cooldowns.borrow_mut().end(address);
-        }
+        self.cooldowns.borrow_mut().end(key_of(upstream));
     }
 
     /// Notes that an attempt to connect ended without saying anything about the address.
     #[cold]
     pub(crate) fn undecided(&self, upstream: &Upstream, now: Instant) {
-        if let Address::Tcp(address) = *upstream.address() {
-            self.cooldowns.borrow_mut().undecided(address, now);
-        }
+        self.cooldowns.borrow_mut().undecided(key_of(upstream), now);
     }
 
     /// Notes that no connection to an address could be made. `is_slow`: it took time to fail.
@@ -208,11 +234,8 @@ impl Balancer {
         if let AddressSource::Name(name) = &self.source {
             name.refresh_after_failure();
         }
-        let Address::Tcp(address) = *upstream.address() else {
-            return;
-        };
         let mut cooldowns = self.cooldowns.borrow_mut();
-        cooldowns.failed(address, is_slow, now);
+        cooldowns.failed(key_of(upstream), is_slow, now);
     }
 
     /// Notes that a connection ended, or was silent for too long, before a response. If this is
@@ -279,6 +302,14 @@ impl Balancer {
         let upstream = self.connector.to(&Address::Tcp(address));
         upstreams.push((address, upstream.clone()));
         upstream
+    }
+}
+
+/// By what cooldowns know an address. A unix socket is the only address of its upstream, so it needs no name.
+fn key_of(upstream: &Upstream) -> SocketAddr {
+    match *upstream.address() {
+        Address::Tcp(address) => address,
+        Address::Unix(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
     }
 }
 

@@ -10,6 +10,7 @@ mod access;
 mod age;
 mod allocations;
 mod apps;
+mod balance;
 mod body_max;
 mod buffer_request;
 mod client_paths;

@@ -150,7 +150,12 @@ impl Proxy {
             None => format!("to = \"{target}\"\n"),
         };
         let routes: String = targets.iter().map(route).collect();
-        let document = Document::new("blitz.toml", format!("[site.\"*\"]\n{routes}"));
+        self.replace_sites(&format!("[site.\"*\"]\n{routes}"));
+    }
+
+    /// Replaces its sites by those of a file, on its core when this returns.
+    pub(crate) fn replace_sites(&mut self, text: &str) {
+        let document = Document::new("blitz.toml", text);
         let (configuration, mut diagnostics) = read(&document, &Environment::default());
         let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
         let sites = compile(&configuration, &mut read_file, &mut diagnostics);

@@ -1,0 +1,212 @@
+//! Which servers of several one request tries.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use blitz_config::Sticky;
+use blitz_host::names::NameFailure;
+use blitz_http::{Fields, Name};
+
+use super::balancer::{Balancer, Pick, TRIES_MAX, Tried};
+use super::group::{Group, Place};
+use super::selector::{Affinity, ClientValue, Selector};
+use crate::target::Target;
+
+/// The servers that a request wants, has tried, and is at. While it is at one, that server counts it.
+pub(crate) struct Choice<'a> {
+    group: &'a Group,
+    of_target: Affinity,
+    /// For each target; empty if no request says anything.
+    of_servers: Vec<Affinity>,
+    /// Whether the client uses TLS, for cookies.
+    is_secure: bool,
+    tried: [Option<Place>; TRIES_MAX],
+    /// How many addresses it has tried.
+    tries: usize,
+    current: Option<Place>,
+    /// It was sent to the current server, and may be sent again.
+    has_failed: bool,
+    /// Where the retry goes if no other server can be reached.
+    again: Option<Place>,
+    /// Why a server had no address.
+    unresolved: Option<NameFailure>,
+}
+
+impl Drop for Choice<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<'a> Choice<'a> {
+    /// For a request with these values. `is_secure`: its client uses TLS.
+    pub(crate) fn new(
+        group: &'a Group,
+        value: impl Fn(ClientValue<'_>) -> Option<Vec<u8>>,
+        is_secure: impl FnOnce() -> bool,
+    ) -> Box<Choice<'a>> {
+        let of_servers = match group.has_affinity() {
+            true => group
+                .inner
+                .iter()
+                .map(|inner| inner.affinity(&value))
+                .collect(),
+            false => Vec::new(),
+        };
+        Box::new(Choice {
+            group,
+            of_target: group.outer.affinity(&value),
+            of_servers,
+            is_secure: group.has_cookie() && is_secure(),
+            tried: [None; TRIES_MAX],
+            tries: 0,
+            current: None,
+            has_failed: false,
+            again: None,
+            unresolved: None,
+        })
+    }
+
+    /// The next address for the request. `tried` is about the current server.
+    pub(crate) fn pick(&mut self, tried: &mut Tried, now: Instant) -> Pick {
+        // The server may have another address.
+        if let Some(place) = self
+            .current
+            .filter(|_| !self.has_failed && self.tries < TRIES_MAX)
+            && !self.group.is_avoided(place, now)
+            && let pick @ (Pick::Upstream(_) | Pick::Pending) = self.pick_at(place, tried, now)
+        {
+            return pick;
+        }
+        while let Some(place) = self.next(now) {
+            self.go_to(place);
+            *tried = Tried::default();
+            match self.pick_at(place, tried, now) {
+                Pick::Exhausted => {}
+                Pick::Unresolved(failure) => self.unresolved = Some(failure),
+                pick => return pick,
+            }
+        }
+        if let Some(place) = self
+            .current
+            .filter(|_| !self.has_failed && self.tries < TRIES_MAX)
+        {
+            match self.pick_at(place, tried, now) {
+                Pick::Unresolved(failure) => self.unresolved = Some(failure),
+                Pick::Exhausted => {}
+                pick => return pick,
+            }
+        }
+        match self.unresolved {
+            Some(failure) if self.tries == 0 => {
+                self.reset();
+                Pick::Unresolved(failure)
+            }
+            _ => Pick::Exhausted,
+        }
+    }
+
+    fn pick_at(&mut self, place: Place, tried: &mut Tried, now: Instant) -> Pick {
+        let balancer = self.group.balancer(place);
+        let is_avoided = balancer.is_avoided(now);
+        let pick = balancer.pick(tried, || now);
+        if let Pick::Upstream(upstream) = &pick {
+            self.tries += 1;
+            if !is_avoided {
+                balancer.note_picked(upstream, now);
+            }
+        }
+        pick
+    }
+
+    /// The next server. Those that could not be connected to a moment ago come last, since all may have failed.
+    fn next(&mut self, now: Instant) -> Option<Place> {
+        if self.tries >= TRIES_MAX || self.tried.iter().all(Option::is_some) {
+            return self.again.take();
+        }
+        let is_untried = |place: Place| !self.tried.contains(&Some(place));
+        let is_healthy = |place: Place| is_untried(place) && !self.group.is_avoided(place, now);
+        self.pick_of(is_healthy)
+            .or_else(|| self.again.take())
+            .or_else(|| self.pick_of(|place| !self.tried.contains(&Some(place))))
+    }
+
+    fn pick_of(&self, is_usable: impl Fn(Place) -> bool) -> Option<Place> {
+        let of_server = |target: usize| self.of_servers.get(target).copied().unwrap_or_default();
+        self.group.pick(self.of_target, of_server, is_usable)
+    }
+
+    fn go_to(&mut self, place: Place) {
+        self.leave();
+        self.current = Some(place);
+        self.has_failed = false;
+        let in_flight = &self.group.balancer(place).in_flight;
+        in_flight.set(in_flight.get() + 1);
+        if let Some(slot) = self.tried.iter_mut().find(|slot| slot.is_none()) {
+            *slot = Some(place);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(place) = self.current.take() {
+            let in_flight = &self.group.balancer(place).in_flight;
+            in_flight.set(in_flight.get().saturating_sub(1));
+        }
+    }
+
+    /// Has a retry go to another server, or to the same one if no other can be reached.
+    #[cold]
+    pub(crate) fn retry_elsewhere(&mut self) {
+        self.has_failed = true;
+        self.again = self.current;
+    }
+
+    /// Forgets what was tried.
+    #[cold]
+    pub(crate) fn reset(&mut self) {
+        self.tried = [None; TRIES_MAX];
+        self.tries = 0;
+        self.again = None;
+        self.unresolved = None;
+        self.has_failed = true;
+    }
+
+    /// The server of the current attempt.
+    pub(crate) fn server(&self) -> Option<(&'a Target, &'a Rc<Balancer>)> {
+        let (group, place) = (self.group, self.current?);
+        Some((group.target(place), group.balancer(place)))
+    }
+
+    pub(crate) fn group(&self) -> &'a Group {
+        self.group
+    }
+
+    /// Adds the cookies by which the client stays where it is, unless it has them.
+    #[inline(never)]
+    pub(crate) fn set_cookies(&self, fields: &mut Fields) {
+        let Some(place) = self.current else { return };
+        let target = usize::from(place.target);
+        let of_server = self.of_servers.get(target).copied().unwrap_or_default();
+        let group = self.group;
+        self.set_cookie(&group.outer, self.of_target, place.target, fields);
+        self.set_cookie(&group.inner[target], of_server, place.server, fields);
+    }
+
+    fn set_cookie(
+        &self,
+        selector: &Selector,
+        affinity: Affinity,
+        member: u16,
+        fields: &mut Fields,
+    ) {
+        let Some(Sticky::Cookie(name)) = &selector.sticky else {
+            return;
+        };
+        if affinity.member != Some(member) {
+            let secure = if self.is_secure { "; Secure" } else { "" };
+            let token = selector.token(member);
+            let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax{secure}");
+            fields.append(Name::SetCookie, cookie);
+        }
+    }
+}
