@@ -443,6 +443,30 @@ mod tests {
     }
 
     #[test]
+    fn a_server_among_several_is_avoided_while_no_address_can_be_used() {
+        let unix = Address::Unix(Arc::new("/run/app.sock".into()));
+        for address in [Address::Tcp(address("10.0.0.1:1")), unix] {
+            let (balancer, upstream) = (Balancer::fixed(plain(), &address), plain().to(&address));
+            let now = Instant::now();
+            balancer.note_picked(&upstream, now);
+            assert!(!balancer.is_avoided(now));
+            balancer.failed(&upstream, true, now);
+            assert!(balancer.is_avoided(now));
+            let later = now + COOLDOWN_MIN;
+            assert!(!balancer.is_avoided(later));
+            balancer.note_picked(&upstream, later);
+            assert!(balancer.is_avoided(later), "the probe is pending");
+            balancer.connected(&upstream);
+            assert!(!balancer.is_avoided(later));
+        }
+        let (balancer, now) = (named(&["10.0.0.1:1", "10.0.0.2:1"]), Instant::now());
+        balancer.failed(&upstream("10.0.0.1:1"), false, now);
+        assert!(!balancer.is_avoided(now));
+        balancer.failed(&upstream("10.0.0.2:1"), false, now);
+        assert!(balancer.is_avoided(now));
+    }
+
+    #[test]
     fn the_cooldown_of_an_address_that_refuses_stays_short() {
         let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
         let mut now = Instant::now();

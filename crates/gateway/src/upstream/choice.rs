@@ -210,3 +210,113 @@ impl<'a> Choice<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use blitz_config::{Action, Document, Environment, Placed, read};
+    use blitz_http::{Address, ClientOptions, Pool, Protocol};
+
+    use super::*;
+    use crate::target::Origin;
+    use crate::upstream::balancer::Connector;
+    use crate::upstream::cooldown::COOLDOWN_MIN;
+    use crate::upstream::group::GroupConfig;
+
+    /// The servers of a `to` on this core. Their hosts are addresses.
+    fn group(to: &str) -> Group {
+        let document = Document::new("blitz.toml", format!("[site.\"*\"]\nto = {to}\n"));
+        let (configuration, _) = read(&document, &Environment::default());
+        let Action::Proxy(proxy) = &configuration.sites[0].routes[0].settings.action.value else {
+            panic!("another action");
+        };
+        let target = |url: &Placed<String>| url.value.parse().ok().map(Arc::new);
+        let config = Arc::new(GroupConfig::new(proxy.group.as_ref().unwrap(), target).unwrap());
+        let balancer = |target: &Arc<Target>| {
+            let Origin::Ip(address) = target.origin else {
+                panic!("{target:?} is a name");
+            };
+            let connector = Connector {
+                pool: Pool::new(ClientOptions::default()),
+                protocol: Protocol::Http1,
+                tls: None,
+            };
+            Rc::new(Balancer::fixed(connector, &Address::Tcp(address)))
+        };
+        Group::new(&config, config.servers.iter().map(balancer).collect())
+    }
+
+    fn choice(group: &Group) -> Box<Choice<'_>> {
+        Choice::new(group, |_| None, || false)
+    }
+
+    /// All servers that one request tries if each fails and no failure is noted.
+    fn picks(choice: &mut Choice<'_>, now: Instant) -> Vec<String> {
+        let (mut picks, mut tried) = (Vec::new(), Tried::default());
+        while let Pick::Upstream(upstream) = choice.pick(&mut tried, now) {
+            picks.push(upstream.address().to_string());
+        }
+        picks
+    }
+
+    const FIRST: Place = Place {
+        target: 0,
+        server: 0,
+    };
+
+    #[test]
+    fn one_request_tries_three_servers_at_most() {
+        let group = group(
+            "[\"http://10.0.0.1\", \"http://10.0.0.2\", \"http://10.0.0.3\", \"http://10.0.0.4\"]",
+        );
+        let mut choice = choice(&group);
+        let now = Instant::now();
+        assert_eq!(
+            picks(&mut choice, now),
+            ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"]
+        );
+        choice.retry_elsewhere();
+        assert_eq!(
+            picks(&mut choice, now),
+            ["10.0.0.3:80"],
+            "where the retry began"
+        );
+        choice.reset();
+        assert_eq!(picks(&mut choice, now).len(), 3);
+    }
+
+    #[test]
+    fn one_request_at_a_time_probes_a_server_that_did_not_answer() {
+        let group = group("[\"http://10.0.0.1\", \"http://10.0.0.2\"]");
+        let now = Instant::now();
+        let at_first = |now: Instant| {
+            let picked = (0..4).map(|_| picks(&mut choice(&group), now).remove(0));
+            picked.filter(|address| address == "10.0.0.1:80").count()
+        };
+        assert_eq!(at_first(now), 2);
+        let Pick::Upstream(first) = group.balancer(FIRST).pick(&mut Tried::default(), || now)
+        else {
+            panic!("it has an address");
+        };
+        group.balancer(FIRST).failed(&first, true, now);
+        assert_eq!(at_first(now), 0);
+        assert_eq!(at_first(now + COOLDOWN_MIN), 1);
+        group.balancer(FIRST).connected(&first);
+        assert_eq!(at_first(now + COOLDOWN_MIN), 2);
+    }
+
+    #[test]
+    fn a_server_counts_the_requests_that_are_there() {
+        let group = group("[\"http://10.0.0.1\", \"http://10.0.0.2\"]");
+        let count = || group.balancer(FIRST).in_flight.get();
+        let mut choice = choice(&group);
+        choice.pick(&mut Tried::default(), Instant::now());
+        assert_eq!(count(), 1);
+        choice.retry_elsewhere();
+        choice.pick(&mut Tried::default(), Instant::now());
+        assert_eq!(count(), 0, "it is at the other one");
+        drop(choice);
+        assert_eq!(count(), 0);
+    }
+}

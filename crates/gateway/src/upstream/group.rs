@@ -150,7 +150,10 @@ impl Group {
             let servers = urls.iter().map(String::as_str);
             Selector::new(
                 servers.zip(target.weights.iter().copied()),
-                target.balance.clone(),
+                match target.servers.len() {
+                    1 => Balance::RoundRobin,
+                    _ => target.balance.clone(),
+                },
                 target.sticky.clone(),
             )
         });

@@ -213,15 +213,22 @@ scenarios! {
     }
 
     fn a_retry_returns_to_its_server_if_no_other_can_be_reached(io) {
-        let closing = Upstream::scripted(|number, peer| {
-            while peer.request().is_some() && number > 0 {
-                peer.send(ok("second"));
-            }
-        });
-        let to = format!("[\"http://{}\", \"{}\"]", refusing_address(), closing.url());
-        let proxy = gateway(io, &config(&to, ""));
-        assert_eq!(proxy.client().get("/").text(), "second");
-        assert_eq!((closing.accepted(), proxy.counters().retries), (2, 1));
+        for is_first in [true, false] {
+            let closing = Upstream::scripted(|number, peer| {
+                while peer.request().is_some() && number > 0 {
+                    peer.send(ok("second"));
+                }
+            });
+            let (url, down) = (closing.url(), format!("http://{}", refusing_address()));
+            let to = match is_first {
+                true => format!("[\"{url}\", \"{down}\"]"),
+                false => format!("[\"{down}\", \"{url}\"]"),
+            };
+            let proxy = gateway(io, &config(&to, ""));
+            assert_eq!(proxy.client().get("/").text(), "second", "{is_first}");
+            let counters = proxy.counters();
+            assert_eq!((closing.accepted(), counters.retries, counters.connect_failures), (2, 1, 1));
+        }
     }
 
     fn a_cookie_keeps_clients_with_their_server(io) {

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use blitz_gateway::Rejection;
-use blitz_http::{ServerTls, TlsSlot};
+use blitz_gateway::{Gateway, Rejection};
+use blitz_http::{Address, ServerTls, TlsSlot};
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
+use crate::sites::{compiled, free_address};
 use crate::support::{Proxy, Upstream};
 use crate::tls_support::{Authority, Outside, head};
 
@@ -106,6 +107,30 @@ scenarios! {
             assert_eq!(status(&client, proxy.address, "a.example", host), wanted, "{host}");
         }
         assert_eq!(proxy.counters().rejected(Rejection::Misdirected), 3);
+    }
+
+    fn a_host_whose_site_has_other_listeners_is_misdirected(io) {
+        let authority = Authority::new();
+        let text = "[site]\n\"a.example\" = { respond = 204 }\n\"*\" = { respond = 204 }\n";
+        let mut all = compiled(text);
+        let own = free_address();
+        all[0].listeners = Some([own].into());
+        let tls = sites(&authority);
+        let gateway = all
+            .into_iter()
+            .fold(Proxy::gateway_over_tls(io, tls.clone()), Gateway::site)
+            .listen_tls(Address::Tcp(own), tls);
+        let proxy = Proxy::start(gateway, &[]);
+        let client = client(&authority, true);
+        for (address, host, wanted) in [
+            (own, "a.example", "204"),
+            (own, "b.example", "204"),
+            (proxy.address, "a.example", "421"),
+            (proxy.address, "b.example", "204"),
+        ] {
+            assert_eq!(status(&client, address, host, host), wanted, "{host} at {address}");
+        }
+        assert_eq!(proxy.counters().rejected(Rejection::Misdirected), 1);
     }
 
     fn with_a_server_name_its_host_and_the_hosts_of_the_certificate_are_accepted(io) {

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Rejection, compile};
+use blitz_gateway::{Rejection, Site, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, BodyLength, IoChoice, Method, RequestHead, Status};
 use blitz_testing::Client;
@@ -11,21 +11,26 @@ use blitz_testing::Client;
 use crate::h2::h2;
 use crate::support::{Proxy, Upstream};
 
-/// A gateway with the sites of a text.
-fn gateway(io: IoChoice, text: &str) -> Proxy {
+/// The sites of a text.
+pub(crate) fn compiled(text: &str) -> Vec<Site> {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
     let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
     let sites = compile(&configuration, &mut read_file, &mut diagnostics);
     assert_eq!(diagnostics, [], "{text}");
-    let gateway = sites
+    sites
+}
+
+/// A gateway with the sites of a text.
+fn gateway(io: IoChoice, text: &str) -> Proxy {
+    let gateway = compiled(text)
         .into_iter()
         .fold(Proxy::gateway(io), blitz_gateway::Gateway::site);
     Proxy::start(gateway, &[])
 }
 
 /// An address that nothing listens on.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     listener.local_addr().expect("it has an address")
 }
@@ -68,10 +73,7 @@ scenarios! {
 
     fn a_site_is_known_on_its_own_listeners_only(io) {
         let text = "[site]\n\"a.example\" = { respond = \"200 own\" }\n\"b.example\" = { respond = \"200 all\" }\n";
-        let document = Document::new("blitz.toml", text);
-        let (configuration, mut diagnostics) = read(&document, &Environment::default());
-        let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
-        let mut sites = compile(&configuration, &mut read_file, &mut diagnostics);
+        let mut sites = compiled(text);
         let own = free_address();
         sites[0].listeners = Some([own].into());
         let gateway = sites
