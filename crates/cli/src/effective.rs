@@ -223,6 +223,7 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "raw_path"
                 | "buffer_request"
                 | "proxy_protocol"
+            | "limits"
                 | "balance"
                 | "sticky"
                 | "redirect"
@@ -242,6 +243,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             list.add("raw_path", proxy.raw_path.as_ref());
             list.add("buffer_request", proxy.buffer_request.as_ref());
             list.add("proxy_protocol", proxy.proxy_protocol.as_ref());
+            list.add("limits", proxy.limits.as_ref());
             if let Some(group) = &proxy.group {
                 list.add_group(group);
             }

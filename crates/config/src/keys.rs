@@ -27,6 +27,8 @@ pub enum Scope {
     Limits,
     /// In the `limits` of a site.
     SiteLimits,
+    /// In the `limits` of an upstream.
+    UpstreamLimits,
     /// In `control`.
     Control,
     /// In a table that is the `tls` of a site.
@@ -264,6 +266,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Buffer, "memory", Kind::Size, "", "the most content in memory"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
+    key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
     key(Scope::Upstream, "proxy_protocol", Kind::OneOf(&["v1", "v2"]), "none", "the header that tells the client's address"),
     key(Scope::Upstream, "servers", Kind::Servers, "", "the URLs of its servers"),
     key(Scope::Upstream, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
@@ -271,7 +274,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Upstream, "connections_max", "the most connections of a core"),
     planned(Scope::Upstream, "health", "checks of the servers"),
     planned(Scope::Upstream, "idle_timeout", "how long connections may be idle"),
-    planned(Scope::Upstream, "limits", "limits of messages"),
     planned(Scope::Upstream, "queue", "requests that wait for a connection"),
     planned(Scope::Upstream, "reuse", "whether connections are reused"),
     planned(Scope::Upstream, "tls", "trust and identity"),
@@ -305,6 +307,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
     key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
     key(Scope::SiteLimits, "trailers_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the trailers of a request, where they are forwarded"),
+    key(Scope::UpstreamLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "`upstream_fields_max` of the process", "fields of a response, and of its trailers"),
+    key(Scope::UpstreamLimits, "head_max", Kind::SizeTo(HEAD_MAX), "`upstream_head_max` of the process", "bytes of the fields of a response, and of its trailers"),
     planned(Scope::Control, "listen", "an address for other machines"),
     key(Scope::Control, "socket", Kind::Socket, "\"/run/blitz/control.sock\"", "the socket of `blitz reload`"),
     key(Scope::Tls, "cert", Kind::Text, "", "the file with the certificate"),
@@ -342,6 +346,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Log => "log",
         Scope::Limits => "limits",
         Scope::SiteLimits => "site_limits",
+        Scope::UpstreamLimits => "upstream_limits",
         Scope::Control => "control",
         Scope::Tls => "tls",
         Scope::Certificate => "certificates",
@@ -424,6 +429,7 @@ mod tests {
             Scope::Log,
             Scope::Limits,
             Scope::SiteLimits,
+            Scope::UpstreamLimits,
             Scope::Control,
             Scope::Tls,
             Scope::Certificate,

@@ -52,7 +52,7 @@ pub use repair::repair;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
-    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, Settings, StatusPattern,
+    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits, Settings, StatusPattern,
     TimeLimit, Timeouts, Unrouted,
 };
 pub use suggestion::nearest;

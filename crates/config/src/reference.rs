@@ -73,6 +73,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `limits` in a site, which are at most those of the process.",
     ),
     (
+        Scope::UpstreamLimits,
+        "Table limits of an upstream",
+        "Keys of `limits` in an upstream, which may be more or less than those of the process.",
+    ),
+    (
         Scope::Control,
         "Table control",
         "Keys of `[control]`. `control = false` is the same as `control.socket = false`.",

@@ -38,6 +38,7 @@ pub fn schema() -> String {
             "tls": required(table(Scope::Tls), "cert"),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),
+            "upstream_limits": table(Scope::UpstreamLimits),
             "when": table(Scope::When),
         },
     });

@@ -81,6 +81,8 @@ pub struct Proxy {
     pub buffer_request: Option<Placed<RequestBuffer>>,
     /// The version of the PROXY header that its connections begin with. The place is in `upstream`.
     pub proxy_protocol: Option<Placed<ProxyProtocol>>,
+    /// Limits of its responses. The place is in `upstream`.
+    pub limits: Option<Placed<ResponseLimits>>,
 }
 
 /// How much content of a request is received before it is sent on, in bytes.
@@ -98,6 +100,15 @@ impl RequestBuffer {
     pub fn bytes_max(self) -> u64 {
         self.file.unwrap_or(self.memory)
     }
+}
+
+/// Limits of the responses of an upstream; `None` are those of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct ResponseLimits {
+    /// Bytes of the fields.
+    pub head_max: Option<u64>,
+    /// The number of fields.
+    pub fields_max: Option<u64>,
 }
 
 /// A version of the PROXY protocol.

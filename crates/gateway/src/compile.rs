@@ -20,7 +20,7 @@ use crate::route::{self, Forward, ForwardGroup, ForwardedPath, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::{Target, TargetError};
-use crate::upstream::GroupConfig;
+use crate::upstream::{ConnectionSettings, GroupConfig};
 use crate::variants::Variants;
 use shared::{Demands, Shared};
 
@@ -192,14 +192,7 @@ impl<'a> Compiler<'a, '_> {
         Some(Forward {
             upstream: 0,
             request_trailers: request_trailers.is_some_and(|on| on.value),
-            connect_timeout: settings
-                .timeouts
-                .connect
-                .as_ref()
-                .map(|limit| match limit.value {
-                    TimeLimit::After(timeout) => timeout.min(FOREVER),
-                    TimeLimit::Forever => FOREVER,
-                }),
+            connection_settings: connection_settings(proxy, settings),
             path: match &proxy.path {
                 Some(path) => ForwardedPath::Template {
                     prefix: UpstreamPrefix::of(&path.value),
@@ -294,6 +287,18 @@ impl<'a> Compiler<'a, '_> {
         if !self.diagnostics.contains(&error) {
             self.diagnostics.push(error);
         }
+    }
+}
+
+fn connection_settings(proxy: &Proxy, settings: &Settings) -> ConnectionSettings {
+    let connect_timeout = settings.timeouts.connect.as_ref();
+    let limits = proxy.limits.as_ref().map(|limits| limits.value);
+    ConnectionSettings {
+        connect_timeout: connect_timeout.map(|limit| match limit.value {
+            TimeLimit::After(timeout) => timeout.min(FOREVER),
+            TimeLimit::Forever => FOREVER,
+        }),
+        limits: limits.unwrap_or_default(),
     }
 }
 

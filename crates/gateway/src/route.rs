@@ -50,8 +50,7 @@ pub(crate) struct Forward {
     pub(crate) upstream: usize,
     /// Whether the upstream gets the trailers of requests, as [`Target::request_trailers`] or by the route's own setting.
     pub(crate) request_trailers: bool,
-    /// How long connecting may take; `None` is that of the gateway.
-    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) connection_settings: ConnectionSettings,
     /// The path that the upstream receives.
     pub(crate) path: ForwardedPath,
     /// The host that the upstream receives; `None` is the client's.
@@ -90,7 +89,7 @@ impl PartialEq for Forward {
             group,
             upstream: _,
             request_trailers,
-            connect_timeout,
+            connection_settings,
             path,
             host,
             buffer,
@@ -100,7 +99,7 @@ impl PartialEq for Forward {
         *target == other.target
             && *group == other.group
             && *request_trailers == other.request_trailers
-            && *connect_timeout == other.connect_timeout
+            && *connection_settings == other.connection_settings
             && *path == other.path
             && *host == other.host
             && *buffer == other.buffer
@@ -279,7 +278,7 @@ impl Route {
                 request_trailers: target.request_trailers,
                 target: Arc::new(target),
                 group: None,
-                connect_timeout: None,
+                connection_settings: ConnectionSettings::default(),
                 path: ForwardedPath::OfTarget,
                 host: None,
                 buffer: None,

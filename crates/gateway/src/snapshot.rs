@@ -210,9 +210,9 @@ impl SnapshotMaker {
         let mut groups = Vec::new();
         let mut group_numbers = HashMap::new();
         for forward in sites.forwards_mut() {
-            let timeout = forward.connect_timeout;
+            let settings = forward.connection_settings;
             let mut number = |target: &Target| -> Result<usize, StartError> {
-                let identity = Identity::new(target, timeout);
+                let identity = Identity::new(target, settings);
                 if let Some(number) = numbers.get(&identity) {
                     return Ok(*number);
                 }
@@ -225,7 +225,7 @@ impl SnapshotMaker {
                 continue;
             };
             // Routes that share it share the turns of its servers.
-            let key = (Arc::as_ptr(&group.config), timeout);
+            let key = (Arc::as_ptr(&group.config), settings);
             group.number = match group_numbers.get(&key) {
                 Some(number) => *number,
                 None => {

@@ -166,6 +166,7 @@ impl Reader<'_> {
             })),
             span,
             proxy_protocol: None,
+            limits: None,
         }
     }
 
@@ -197,17 +198,25 @@ impl Reader<'_> {
     ) -> Option<OwnTarget> {
         let (_, _, first) = targets.first()?;
         let (url, proxy_protocol) = (first.url.clone(), first.proxy_protocol.clone());
+        let limits = first.limits.clone();
         let version = |target: &OwnTarget| {
             let version = target.proxy_protocol.as_ref();
             version.map(|version| version.value)
         };
-        let differs = targets
-            .iter()
-            .find(|(_, _, target)| version(target) != version(first));
-        if let Some((text, ..)) = differs {
-            let message = format!("`{}` has another `proxy_protocol`", text.written());
+        let limits_of = |target: &OwnTarget| {
+            let limits = target.limits.as_ref();
+            limits.map(|limits| limits.value).unwrap_or_default()
+        };
+        let differing = |target: &OwnTarget| match version(target) == version(first) {
+            false => Some("proxy_protocol"),
+            true => (limits_of(target) != limits_of(first)).then_some("limits"),
+        };
+        let mut all = targets.iter();
+        if let Some((text, key)) = all.find_map(|(text, _, target)| Some((text, differing(target)?)))
+        {
+            let message = format!("`{}` has another `{key}`", text.written());
             let label = "the targets of a `to` have the same; give these a route of their own";
-            self.error("proxy-protocol", text.span.clone(), message, label);
+            self.error("targets-differ", text.span.clone(), message, label);
             return None;
         }
         let target = |(text, weight, target): (Text, u16, OwnTarget)| match target.group {
@@ -235,6 +244,7 @@ impl Reader<'_> {
             })),
             span,
             proxy_protocol,
+            limits,
         })
     }
 

@@ -187,6 +187,7 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
             raw_path: None,
             buffer_request: None,
             proxy_protocol: to.proxy_protocol.clone(),
+            limits: to.limits.clone(),
         };
         let mut sticky = None;
         for (_, own) in options() {

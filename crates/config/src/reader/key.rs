@@ -90,7 +90,8 @@ impl Reader<'_> {
                 | Scope::When
                 | Scope::Listener
                 | Scope::Buffer
-                | Scope::SiteLimits,
+                | Scope::SiteLimits
+                | Scope::UpstreamLimits,
             )
             | None => {
                 self.misspelt_key(scope, name, span);
@@ -147,6 +148,7 @@ fn place(scope: Scope) -> String {
         Scope::Upstream => "an upstream".to_owned(),
         Scope::Preset => "a preset".to_owned(),
         Scope::SiteLimits => "`limits` of a site".to_owned(),
+        Scope::UpstreamLimits => "`limits` of an upstream".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),
     }
 }

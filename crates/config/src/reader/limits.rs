@@ -1,4 +1,4 @@
-//! Limits of a site, which are at most those of the process.
+//! Limits of a site, which are at most those of the process, and of an upstream.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -7,10 +7,15 @@ use super::{Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Configuration, Placed, Span};
 use crate::process::{Bytes, MessageLimits};
+use crate::settings::ResponseLimits;
 use crate::units;
 
 impl Reader<'_> {
     pub(super) fn site_limits(&mut self, value: &Spanned<DeValue<'_>>) -> MessageLimits {
+        self.limits_in(value, Scope::SiteLimits)
+    }
+
+    fn limits_in(&mut self, value: &Spanned<DeValue<'_>>, scope: Scope) -> MessageLimits {
         let mut limits = MessageLimits::default();
         let DeValue::Table(table) = value.get_ref() else {
             let label = "write for example limits.head_max = \"8k\"";
@@ -18,11 +23,24 @@ impl Reader<'_> {
             return limits;
         };
         for entry in entries(table) {
-            if let Some(key) = self.key(Scope::SiteLimits, &entry) {
+            if let Some(key) = self.key(scope, &entry) {
                 self.fill(&mut limits, key, entry.value);
             }
         }
         limits
+    }
+
+    /// Limits of the responses of an upstream.
+    pub(super) fn upstream_limits(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<Placed<ResponseLimits>> {
+        let limits = self.limits_in(value, Scope::UpstreamLimits);
+        let limits = ResponseLimits {
+            head_max: limits.head_max.map(|bytes| bytes.value.0),
+            fields_max: limits.fields_max.map(|fields| fields.value),
+        };
+        Some(Placed::new(limits, value.span()))
     }
 
     /// Heads are received before their site is known.

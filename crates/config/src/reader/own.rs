@@ -9,7 +9,7 @@ use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
 use crate::settings::{
-    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
+    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond, ResponseLimits,
     StatusPattern, TimeLimit,
 };
 use crate::template::Template;
@@ -124,6 +124,7 @@ pub(super) struct OwnTarget {
     /// What is shown as the `to`.
     pub(super) span: Span,
     pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
+    pub(super) limits: Option<Placed<ResponseLimits>>,
 }
 
 impl From<Placed<String>> for OwnTarget {
@@ -133,6 +134,7 @@ impl From<Placed<String>> for OwnTarget {
             url,
             group: None,
             proxy_protocol: None,
+            limits: None,
         }
     }
 }

@@ -72,7 +72,7 @@ impl Reader<'_> {
             self.wrong_type(entry.value.span(), entry.value.get_ref(), "a table", &label);
             return None;
         };
-        let (mut servers, mut proxy_protocol) = (None, None);
+        let (mut servers, mut proxy_protocol, mut limits) = (None, None, None);
         let mut own = OwnBalance::default();
         let mut has_servers = false;
         for entry in entries(table) {
@@ -88,6 +88,7 @@ impl Reader<'_> {
                 "balance" => own.balance = self.balance(entry.value),
                 "hash" => own.hash = self.hash(entry.value),
                 "sticky" => own.sticky = self.sticky(entry.value),
+                "limits" => limits = self.upstream_limits(entry.value),
                 _ => proxy_protocol = self.proxy_version(entry.value),
             }
         }
@@ -102,6 +103,7 @@ impl Reader<'_> {
         let (servers, span) = servers?;
         Some(OwnTarget {
             proxy_protocol,
+            limits,
             ..self.named_group(entry.name, servers, span, own)
         })
     }

@@ -42,7 +42,7 @@ fn planned_keys_are_not_yet() {
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,
-            Scope::Buffer | Scope::SiteLimits => continue,
+            Scope::Buffer | Scope::SiteLimits | Scope::UpstreamLimits => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {
                 format!(

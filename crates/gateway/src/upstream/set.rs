@@ -6,11 +6,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use blitz_config::ResponseLimits;
 use blitz_host::names::ResolvedName;
 use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, UpstreamTls};
 
 use super::balancer::{Balancer, Connector};
 use crate::target::{Origin, Target};
+
+/// Settings of the connections to an upstream; `None` are those of the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct ConnectionSettings {
+    /// How long connecting may take.
+    pub(crate) connect_timeout: Option<Duration>,
+    /// Limits of responses.
+    pub(crate) limits: ResponseLimits,
+}
 
 /// The identity of an upstream: two targets with the same identity are the same upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,17 +28,16 @@ pub(crate) struct Identity {
     origin: Origin,
     protocol: Protocol,
     tls: bool,
-    /// `None` is that of the gateway.
-    connect_timeout: Option<Duration>,
+    settings: ConnectionSettings,
 }
 
 impl Identity {
-    pub(crate) fn new(target: &Target, connect_timeout: Option<Duration>) -> Identity {
+    pub(crate) fn new(target: &Target, settings: ConnectionSettings) -> Identity {
         Identity {
             origin: target.origin.clone(),
             protocol: target.protocol,
             tls: target.tls,
-            connect_timeout,
+            settings,
         }
     }
 }
@@ -45,8 +54,7 @@ pub(crate) struct UpstreamConfig {
 /// The upstreams that a core has used.
 pub(crate) struct UpstreamSet {
     options: ClientOptions,
-    /// By the time that connecting may take.
-    pools: HashMap<Option<Duration>, Pool>,
+    pools: HashMap<ConnectionSettings, Pool>,
     by_identity: HashMap<Identity, Rc<Balancer>>,
     /// The snapshot that the core has.
     pub(crate) newest: u64,
@@ -102,15 +110,25 @@ impl UpstreamSet {
         let Self {
             by_identity, pools, ..
         } = self;
-        let is_used = |timeout| by_identity.keys().any(|one| one.connect_timeout == timeout);
-        pools.retain(|timeout, _| timeout.is_none() || is_used(*timeout));
+        let is_used = |settings| by_identity.keys().any(|one| one.settings == settings);
+        pools.retain(|settings, _| *settings == ConnectionSettings::default() || is_used(*settings));
     }
 
-    fn pool(&mut self, connect_timeout: Option<Duration>) -> Pool {
+    fn pool(&mut self, settings: ConnectionSettings) -> Pool {
         let options = &self.options;
-        let pool = self.pools.entry(connect_timeout).or_insert_with(|| {
+        let pool = self.pools.entry(settings).or_insert_with(|| {
             let mut options = options.clone();
-            if let Some(timeout) = connect_timeout {
+            let ResponseLimits {
+                head_max,
+                fields_max,
+            } = settings.limits;
+            if let Some(bytes) = head_max.and_then(|bytes| usize::try_from(bytes).ok()) {
+                options.limits.head_bytes_max = bytes;
+            }
+            if let Some(fields) = fields_max.and_then(|fields| usize::try_from(fields).ok()) {
+                options.limits.response_fields_max = fields;
+            }
+            if let Some(timeout) = settings.connect_timeout {
                 options.limits.connect_timeout = timeout;
                 // Other requests wait for a connection that is being made.
                 let wait = &mut options.limits.upstream_wait_timeout;
@@ -128,7 +146,7 @@ impl UpstreamSet {
             tls.expect("the snapshot built it once before")
         });
         let connector = Connector {
-            pool: self.pool(identity.connect_timeout),
+            pool: self.pool(identity.settings),
             protocol: identity.protocol,
             tls,
         };
