@@ -223,7 +223,7 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "raw_path"
                 | "buffer_request"
                 | "proxy_protocol"
-            | "limits"
+                | "limits"
                 | "balance"
                 | "sticky"
                 | "redirect"

@@ -111,7 +111,7 @@ pub(crate) struct RunArguments {
     /// PREFIX is that of a --to; without it all targets over HTTP/1.1 allow the protocol. The bytes after
     /// the switch are not checked [default: none]
     #[arg(long, value_name = "[PREFIX=]PROTOCOL", value_parser = upgrades::parse, help_heading = heading::TARGETS)]
-    upgrade: Vec<UpgradeArgument>,
+    pub(crate) upgrade: Vec<UpgradeArgument>,
 
     #[command(flatten)]
     upstream_tls: UpstreamTlsArguments,

@@ -108,7 +108,7 @@ impl Group {
         self.meaning() == other.meaning()
     }
 
-    /// What it says, without places.
+    /// The model without places.
     fn meaning(&self) -> impl PartialEq + use<> {
         let sticky = |sticky: &Option<Placed<Sticky>>| {
             let sticky = sticky.as_ref();

@@ -52,8 +52,8 @@ pub use repair::repair;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
-    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits, Settings, StatusPattern,
-    TimeLimit, Timeouts, Unrouted,
+    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits, Settings,
+    StatusPattern, TimeLimit, Timeouts, Unrouted,
 };
 pub use suggestion::nearest;
 pub use template::{Part, Placeholder, PlainText, Template};

@@ -147,7 +147,7 @@ fn syntax_mistake(error: &regex_syntax::Error) -> RegexMistake {
     }
 }
 
-/// What is left when the syntax is right: the size, or a comment that is still open at the end.
+/// The problem of a regex whose syntax is right: its size, or a comment that is still open at the end.
 fn build_mistake(error: &regex::Error) -> RegexMistake {
     let (message, label) = match error {
         regex::Error::CompiledTooBig(_) => {
@@ -223,7 +223,7 @@ fn each_literal(hir: &Hir, visit: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// What matches may begin with.
+/// The text with which all matches begin.
 #[derive(Clone, Copy)]
 struct First {
     may_be_slash: bool,

@@ -39,7 +39,7 @@ pub enum PathEnd {
     Subtree,
     /// A segment that begins with this text, which is not empty, and any further ones: `/a*`.
     Prefix(Box<str>),
-    /// What the regex, which is for the whole path, demands: `~/a\d+`. The segments are those that all its matches have.
+    /// Paths that the regex matches as a whole: `~/a\d+`. The segments are those that all its matches have.
     Regex {
         /// The regex.
         regex: PathRegex,

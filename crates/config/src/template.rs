@@ -44,7 +44,7 @@ pub enum Placeholder {
         /// Its number among the segments of the path, from 0.
         segment: usize,
     },
-    /// What a group of the regex of the route matches. It has no value if the group takes no part in the match.
+    /// The match of a group of the route's regex. It has no value if the group takes no part in the match.
     Group {
         /// The name of the group.
         name: Box<str>,

@@ -9,7 +9,7 @@ use blitz_config::{
     Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Group, Placed, Proxy,
     ProxyProtocol, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
 };
-use blitz_http::{FOREVER, Protocol, ProxyVersion, Status};
+use blitz_http::{FOREVER, ProxyVersion, Status, UpgradeForm};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
 use blitz_site::{LoadedFile, Pages};
 
@@ -186,7 +186,10 @@ impl<'a> Compiler<'a, '_> {
         let target = self.target(&proxy.to)?;
         let others = group.iter().flat_map(|group| group.config.servers.iter());
         let mut all = std::iter::once(&target).chain(others);
-        let has_h2c = all.any(|target| target.protocol == Protocol::Http2);
+        let upgrades_by_field = |target: &Arc<Target>| {
+            target.protocol.capabilities().upgrade == UpgradeForm::UpgradeField
+        };
+        let may_upgrade = all.all(upgrades_by_field);
         let is_raw = proxy.raw_path.as_ref().is_some_and(|raw| raw.value);
         let request_trailers = settings.request_trailers.as_ref();
         Some(Forward {
@@ -214,7 +217,7 @@ impl<'a> Compiler<'a, '_> {
                     ProxyProtocol::V1 => ProxyVersion::V1,
                     ProxyProtocol::V2 => ProxyVersion::V2,
                 }),
-            upgrades: upgrades(settings, has_h2c),
+            upgrades: upgrades(settings, may_upgrade),
             group,
             target,
         })
@@ -303,10 +306,10 @@ fn connection_settings(proxy: &Proxy, settings: &Settings) -> ConnectionSettings
 }
 
 /// Protocols that clients may switch to; `None` is WebSockets only.
-fn upgrades(settings: &Settings, has_h2c: bool) -> Option<Box<Upgrades>> {
+fn upgrades(settings: &Settings, may_upgrade: bool) -> Option<Box<Upgrades>> {
     let mut upgrades = settings.upgrade.as_ref()?.value.clone();
-    // HTTP/2 has no `Upgrade`.
-    if has_h2c {
+    // Only HTTP/1.1 has `Upgrade`.
+    if !may_upgrade {
         upgrades.others.clear();
     }
     (upgrades != Upgrades::default()).then(|| Box::new(upgrades))

@@ -123,9 +123,8 @@ fn check_head(
     peer: &Peer,
     trusted: &TrustedProxies,
 ) -> Result<(), Rejection> {
-    match site.redirects && Facts::of(head, peer, trusted).scheme == Scheme::Http {
-        true => check_encryption(head)?,
-        false => {}
+    if site.redirects && Facts::of(head, peer, trusted).scheme == Scheme::Http {
+        check_encryption(head)?;
     }
     site.check_limits(head)
 }

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use blitz_config::{RequestBuffer, Template, Upgrades};
 use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
@@ -14,7 +13,7 @@ use crate::rewriting::{Rewriting, UpstreamPrefix};
 use crate::rules::{Edits, Facts, Rules, path_of, received_head};
 use crate::target::{Replaced, Target};
 use crate::trusted::TrustedProxies;
-use crate::upstream::{Balancer, GroupConfig};
+use crate::upstream::{Balancer, ConnectionSettings, GroupConfig};
 use crate::variants::Variants;
 
 /// A route before the start; all cores share it.

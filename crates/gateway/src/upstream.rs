@@ -15,4 +15,4 @@ pub(crate) use group::{Group, GroupConfig};
 pub(crate) use name_failure::failure_of_name;
 pub(crate) use retry_budget::{Processed, RetryBudget};
 pub(crate) use selector::ClientValue;
-pub(crate) use set::{Identity, UpstreamConfig, UpstreamSet};
+pub(crate) use set::{ConnectionSettings, Identity, UpstreamConfig, UpstreamSet};

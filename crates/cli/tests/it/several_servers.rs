@@ -1,4 +1,4 @@
-//! What the commands say of several servers.
+//! Several servers in the output of commands.
 
 use std::fs;
 

@@ -29,7 +29,7 @@ pub(super) struct Weighted {
     pub(super) weight: u16,
 }
 
-/// What an upstream says of the choice of its servers.
+/// The keys of an upstream for the choice of its servers.
 #[derive(Default)]
 pub(super) struct OwnBalance {
     pub(super) balance: Option<Placed<Balance>>,
@@ -134,7 +134,7 @@ impl Reader<'_> {
         servers.into_iter().collect()
     }
 
-    /// What an upstream with this name and these servers is as the target of a route.
+    /// The target that an upstream with this name and these servers is.
     pub(super) fn named_group(
         &mut self,
         name: &str,
@@ -212,7 +212,8 @@ impl Reader<'_> {
             true => (limits_of(target) != limits_of(first)).then_some("limits"),
         };
         let mut all = targets.iter();
-        if let Some((text, key)) = all.find_map(|(text, _, target)| Some((text, differing(target)?)))
+        if let Some((text, key)) =
+            all.find_map(|(text, _, target)| Some((text, differing(target)?)))
         {
             let message = format!("`{}` has another `{key}`", text.written());
             let label = "the targets of a `to` have the same; give these a route of their own";

@@ -9,8 +9,8 @@ use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
 use crate::settings::{
-    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond, ResponseLimits,
-    StatusPattern, TimeLimit,
+    ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
+    ResponseLimits, StatusPattern, TimeLimit,
 };
 use crate::template::Template;
 use crate::upgrade::Upgrades;
@@ -121,7 +121,7 @@ pub(super) struct OwnTarget {
     pub(super) url: Placed<String>,
     /// All servers, if there are several.
     pub(super) group: Option<Arc<Group>>,
-    /// What is shown as the `to`.
+    /// The place that is shown as the `to`.
     pub(super) span: Span,
     pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
     pub(super) limits: Option<Placed<ResponseLimits>>,

@@ -197,7 +197,7 @@ fn segment(text: &str, path: &str, before: &[Segment]) -> Result<Segment, Invali
     Ok(Segment::Parameter(name.into()))
 }
 
-/// What is wrong with the name of a parameter, or of a group of a regex.
+/// The problem with the name of a parameter, or of a group of a regex.
 fn name_problem(name: &str) -> Option<Invalid> {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name

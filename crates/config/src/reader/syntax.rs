@@ -140,7 +140,7 @@ impl Reader<'_> {
         let end = rest.find([' ', '\t', '=', ']', '\n']);
         let key = &rest[..end.unwrap_or(rest.len())];
         let is_setting = |name: &str| keys::is_built(Scope::Route, name);
-        // What follows may be a table of the setting: `/api.errors.404`.
+        // The rest may be a table of the setting: `/api.errors.404`.
         let is_start = |(dot, _): &(usize, &str)| {
             let rest = &key[dot + 1..];
             is_setting(rest.split('.').next().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What several servers mean.
+//! Several servers of an upstream.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn routes_share_an_upstream_until_they_say_otherwise() {
         sticky(3),
         Sticky::Key(ClientKey::Header("x-user".to_owned()))
     );
-    // What a route does not say is that of the upstream.
+    // A key that the route lacks is that of the upstream.
     assert_eq!(sticky(4), Sticky::Key(ClientKey::Client));
     let balance = group(3).targets[0].balance.as_ref().unwrap();
     assert_eq!(balance.value, Balance::RoundRobin);

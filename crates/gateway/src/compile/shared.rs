@@ -94,7 +94,7 @@ impl<'a, 'f> Shared<'a, 'f> {
         Ok(target)
     }
 
-    /// What was made for this group before.
+    /// The configuration that was made for this group before.
     pub(super) fn group(&self, group: &'a Arc<Group>) -> Option<Option<Arc<GroupConfig>>> {
         self.groups.get(&address(group)).cloned()
     }

@@ -157,7 +157,7 @@ impl Filled {
     /// Begins to write to the file what is in memory.
     fn write(&mut self) -> Result<(), FillError> {
         self.complete_last();
-        let length: usize = self.pieces.iter().map(|piece| piece.len()).sum();
+        let length: usize = self.pieces.iter().map(Chunk::len).sum();
         if !self.in_file.try_add(length as u64) {
             return Err(FillError::NoRoom);
         }

@@ -10,7 +10,7 @@ use crate::snapshot::CoreSnapshot;
 use crate::trusted::TrustedProxies;
 use crate::upstream::{Choice, ClientValue, Group, Pick};
 
-/// What a request, as it came, says about the choice of its server; `None` if there is one server.
+/// The choice of a server by the request as it came; `None` if there is one server.
 #[inline(always)]
 pub(super) fn choice_of<'a, E>(
     gateway: &'a GatewayService<E>,

@@ -11,17 +11,17 @@ pub(super) struct Selector {
     members: Box<[Member]>,
 }
 
-/// What is chosen.
+/// A member to choose.
 struct Member {
     /// The same in all processes and after restarts.
     id: u64,
     /// 0 gets only requests that ask for it.
     weight: u16,
-    /// What it has saved while others had their turn.
+    /// The turns that it has saved while others had theirs.
     credit: Cell<i64>,
 }
 
-/// What a request says about a choice.
+/// The wish of a request for a member.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Affinity {
     /// The member that its cookie names.
@@ -74,7 +74,7 @@ impl Selector {
         self.sticky.is_some() || matches!(self.balance, Balance::Hash(_))
     }
 
-    /// What a request with these values says.
+    /// The wish of a request with these values.
     pub(super) fn affinity(&self, value: impl Fn(ClientValue<'_>) -> Option<Vec<u8>>) -> Affinity {
         let hash_of = |key: &ClientKey| value(key.into()).map(|value| hash(&value));
         let mut affinity = Affinity::default();

@@ -111,7 +111,8 @@ impl UpstreamSet {
             by_identity, pools, ..
         } = self;
         let is_used = |settings| by_identity.keys().any(|one| one.settings == settings);
-        pools.retain(|settings, _| *settings == ConnectionSettings::default() || is_used(*settings));
+        pools
+            .retain(|settings, _| *settings == ConnectionSettings::default() || is_used(*settings));
     }
 
     fn pool(&mut self, settings: ConnectionSettings) -> Pool {

@@ -39,10 +39,10 @@ pub(super) enum Step<'p> {
     End(Form),
 }
 
-/// What follows the start of a segment.
+/// The form of a segment after its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Behind {
-    /// What a regex matches. The start may be empty.
+    /// Matches of a regex. The start may be empty.
     Regex,
     Anything,
 }

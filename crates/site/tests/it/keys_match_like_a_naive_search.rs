@@ -18,7 +18,7 @@ enum Segment {
     Param,
 }
 
-/// What follows the text of a regex.
+/// The part of a regex after its text.
 #[derive(Debug, Clone)]
 struct Tail {
     text: &'static str,
