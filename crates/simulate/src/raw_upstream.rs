@@ -12,14 +12,14 @@ use crate::content::{ID, Receiving, Sending};
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Parting, Request};
 use crate::raw::{Broken, Framing, Head, Raw};
-use crate::reload::Server;
+use crate::reload::Replica;
 use crate::tunnel;
 
 /// A response without a request.
 const SURPLUS: &str = "HTTP/1.1 200 OK\r\nx-id: 0\r\ncontent-length: 5\r\n\r\nwrong";
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, server: Server) {
+pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, server: Replica) {
     let mut raw = Raw::new(Rc::new(stream), &ledger.world, ledger.pulse());
     // It has sent bytes without a request.
     let mut has_spoken = false;

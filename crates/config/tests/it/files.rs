@@ -99,6 +99,7 @@ balance = "hash"
 hash = "header:X-User"
 sticky = "cookie:side"
 proxy_protocol = "v2"
+limits = { fields_max = 300, head_max = "64k" }
 "#;
 
 /// One application.

@@ -76,6 +76,32 @@ scenarios! {
         }
     }
 
+    fn an_upstream_has_limits_of_its_own_for_responses(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some((head, _)) = peer.request() {
+                let size = if head.line.contains("large") { 40_000 } else { 200 };
+                peer.send(format!("HTTP/1.1 200 OK\r\nX-Size: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(size)));
+            }
+        });
+        let url = upstream.url();
+        let text = format!(
+            "[upstream.large]\nservers = [\"{url}\"]\nlimits.head_max = \"64k\"\n\
+             [upstream.small]\nservers = [\"{url}\"]\nlimits = {{ head_max = \"100\", fields_max = 5 }}\n\
+             [site.\"*\"]\nto = \"{url}\"\n\"/of-large\" = \"large\"\n\"/of-small\" = \"small\"\n"
+        );
+        let proxy = gateway_with(io, Options::default(), &text);
+        for (path, expected) in [
+            ("/", 200),
+            ("/large", 502),
+            ("/of-large/large", 200),
+            ("/of-small", 502),
+        ] {
+            let mut client = proxy.client();
+            let response = ask(&mut client, &format!("GET {path}"), "Host: a\r\n");
+            assert_eq!(response.status, expected, "{path}");
+        }
+    }
+
     fn a_site_takes_smaller_trailers_than_the_process(io) {
         let upstream = counting();
         let proxy = gateway_with(io, Options::default(), &text(&upstream));

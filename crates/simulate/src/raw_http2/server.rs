@@ -12,7 +12,7 @@ use crate::content::{ID, Receiving, Sending, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Quits, Request};
-use crate::reload::Server;
+use crate::reload::Replica;
 
 /// Refusals per thousand streams.
 const REFUSED: u64 = 300;
@@ -60,7 +60,7 @@ impl Shared {
 pub(crate) async fn serve(
     ledger: Rc<Ledger>,
     stream: Stream,
-    server: Server,
+    server: Replica,
     shared: Rc<Shared>,
     seed: u64,
 ) {
@@ -90,7 +90,7 @@ async fn exchange(
     ledger: Rc<Ledger>,
     connection: Connection,
     id: u32,
-    server: Server,
+    server: Replica,
     shared: Rc<Shared>,
 ) {
     let Ok(head) = connection.head(id).await else {
