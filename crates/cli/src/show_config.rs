@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use blitz_config::{Diagnostic, Document, Environment, Process, Severity, quoted};
+use blitz_config::{Diagnostic, Document, Environment, Process, Severity, UpgradeProtocol, quoted};
 use blitz_gateway::{Origin, Prefix, Target};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, FOREVER};
@@ -260,7 +260,7 @@ fn routes(target: &Target, all: &[Target]) -> Vec<(String, Option<String>)> {
 
 /// The protocols that its clients may switch to.
 fn upgrade(target: &Target) -> String {
-    let others = target.upgrades.iter().map(|protocol| protocol.as_str());
+    let others = target.upgrades.iter().map(UpgradeProtocol::as_str);
     let protocols = std::iter::once("websocket").chain(others).map(quoted);
     format!("upgrade = [{}]", protocols.collect::<Vec<_>>().join(", "))
 }

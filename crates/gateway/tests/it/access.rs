@@ -5,7 +5,7 @@ use std::env;
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Gateway, LoadedFile, compile};
-use blitz_http::{BodyLength, RequestHead, TlsSlot};
+use blitz_http::{BodyLength, RequestHead, Status, TlsSlot};
 use blitz_testing::{Client, Upstream};
 
 use crate::h2_client;
@@ -280,7 +280,7 @@ scenarios! {
             head.fields.append("x-side", spelling.side);
             let stream = client.send_head(&head, BodyLength::Empty);
             let answer = client.answer(stream);
-            outcomes.add(&spelling, answer.status.map_or(0, |status| status.code()));
+            outcomes.add(&spelling, answer.status.map_or(0, Status::code));
         }
     }
 
