@@ -331,6 +331,20 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Listener, "protocol", "the versions of HTTP"),
 ];
 
+/// An earlier name of a key, which works for a year, with a warning that `blitz fmt --fix` repairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Renamed {
+    /// The scope of the key in [`KEYS`].
+    pub(crate) scope: Scope,
+    pub(crate) old: &'static str,
+    pub(crate) new: &'static str,
+    /// The first day on which the old name is an error, as `2027-11-30`.
+    pub(crate) until: &'static str,
+}
+
+/// All earlier names that still work.
+pub(crate) const RENAMED: &[Renamed] = &[];
+
 /// The table of these keys.
 pub(crate) fn table_name(scope: Scope) -> &'static str {
     match scope {

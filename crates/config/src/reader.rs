@@ -33,12 +33,23 @@ use toml::de::{DeTable, DeValue};
 use crate::diagnostic::{Diagnostic, Edit};
 use crate::document::Document;
 use crate::environment::Environment;
+use crate::keys::{RENAMED, Renamed};
 use crate::model::{CertificateFile, Configuration, Placed, Span};
 
 /// Reads a document. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
 #[must_use]
 pub fn read(document: &Document, environment: &Environment) -> (Configuration, Vec<Diagnostic>) {
+    read_with(document, environment, RENAMED)
+}
+
+/// The same with these earlier names of keys.
+pub(crate) fn read_with(
+    document: &Document,
+    environment: &Environment,
+    earlier_names: &'static [Renamed],
+) -> (Configuration, Vec<Diagnostic>) {
     let mut reader = Reader::new(document, environment);
+    reader.earlier_names = earlier_names;
     let mut tables = Vec::new();
     let mut flow = ControlFlow::Continue(());
     for (start, text) in document.parts() {
@@ -54,6 +65,7 @@ pub fn read(document: &Document, environment: &Environment) -> (Configuration, V
         ControlFlow::Continue(()) => reader.top(&tables),
     };
     let mut diagnostics = reader.diagnostics;
+    diagnostics.append(&mut reader.renamed);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span.start, diagnostic.severity));
     diagnostics.dedup();
     (configuration, diagnostics)
@@ -77,6 +89,9 @@ struct Reader<'a> {
     document: &'a Document,
     environment: &'a Environment,
     diagnostics: Vec<Diagnostic>,
+    earlier_names: &'static [Renamed],
+    /// Warnings of earlier names of keys, whose values are used.
+    renamed: Vec<Diagnostic>,
     /// Those of `tls`.
     certificates: Vec<Placed<CertificateFile>>,
     presets: preset::Presets<'a>,
@@ -123,6 +138,8 @@ impl<'a> Reader<'a> {
             document,
             environment,
             diagnostics: Vec::new(),
+            earlier_names: &[],
+            renamed: Vec::new(),
             certificates: Vec::new(),
             presets: preset::Presets::default(),
             blocks_read: 0,

@@ -51,10 +51,18 @@ pub fn schema() -> String {
 /// The keys of a scope that this version has.
 fn table(scope: Scope) -> Value {
     let is_built = |key: &&Key| matches!(key.since, Since::Version(_));
-    let properties: Map<String, Value> = keys::of(scope)
+    let mut properties: Map<String, Value> = keys::of(scope)
         .filter(is_built)
         .map(|key| (key.name.to_owned(), property(key)))
         .collect();
+    for renamed in keys::RENAMED {
+        let mut keys = keys::of(scope).filter(|key| key.scope == renamed.scope);
+        if let Some(key) = keys.find(|key| key.name == renamed.new) {
+            let mut schema = property(key);
+            schema["deprecated"] = json!(true);
+            properties.insert(renamed.old.to_owned(), schema);
+        }
+    }
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 

@@ -237,8 +237,8 @@ impl Reader<'_> {
                 let before = self.diagnostics.len();
                 let list = entries(table);
                 for entry in &list {
-                    if self.key(Scope::Respond, entry).is_some() {
-                        self.respond_key(entry, &mut respond, pattern);
+                    if let Some(entry) = self.known(Scope::Respond, entry) {
+                        self.respond_key(&entry, &mut respond, pattern);
                     }
                 }
                 if !list.iter().any(|entry| entry.name == "status") {

@@ -22,9 +22,9 @@ impl Reader<'_> {
         let before = self.diagnostics.len();
         let (mut memory, mut file) = (None, None);
         for entry in entries(table) {
-            if self.key(Scope::Buffer, &entry).is_none() {
+            let Some(entry) = self.known(Scope::Buffer, &entry) else {
                 continue;
-            }
+            };
             match entry.name {
                 "memory" => memory = self.buffered(entry.value, BUFFER_MAX, IN_MEMORY),
                 _ => {

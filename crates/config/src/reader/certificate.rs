@@ -64,9 +64,9 @@ impl Reader<'_> {
         let (mut file, mut key) = (None, None);
         let before = self.diagnostics.len();
         for entry in entries(table) {
-            if self.key(scope, &entry).is_none() {
+            let Some(entry) = self.known(scope, &entry) else {
                 continue;
-            }
+            };
             let path = self.file(entry.value, FILE).map(|path| path.value);
             match entry.name {
                 "cert" => file = path,

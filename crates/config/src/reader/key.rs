@@ -1,7 +1,8 @@
 //! Keys: known, planned, misspelt, or at the wrong place.
 
 use super::{Entry, Reader};
-use crate::keys::{self, Key, Scope, Since};
+use crate::diagnostic::{Diagnostic, Edit};
+use crate::keys::{self, Key, Renamed, Scope, Since};
 use crate::model::Span;
 use crate::suggestion;
 
@@ -9,9 +10,45 @@ use crate::suggestion;
 const LISTED_MAX: usize = 8;
 
 impl Reader<'_> {
+    /// An entry under the present name of its key, if this version has it here. Otherwise that is an error.
+    pub(super) fn known<'e, 'i>(
+        &mut self,
+        scope: Scope,
+        entry: &Entry<'e, 'i>,
+    ) -> Option<Entry<'e, 'i>> {
+        let key = self.key(scope, entry)?;
+        Some(Entry {
+            name: key.name,
+            ..*entry
+        })
+    }
+
+    /// The present key of an entry with an earlier name, and a warning.
+    fn renamed(&mut self, scope: Scope, entry: &Entry<'_, '_>) -> Option<&'static Key> {
+        let of_name = |renamed: &&Renamed| renamed.old == entry.name;
+        let mut named = self.earlier_names.iter().filter(of_name);
+        let (renamed, key) = named.find_map(|renamed| {
+            let key = keys::find(scope, renamed.new)?;
+            (key.scope == renamed.scope).then_some((renamed, key))
+        })?;
+        let Renamed {
+            old, new, until, ..
+        } = renamed;
+        let message = format!("`{old}` has another name now");
+        let label = format!("write `{new}`; the earlier name is an error from {until} on");
+        let mut warning = Diagnostic::warning("renamed", entry.key(), message, label);
+        warning.edits.push(Edit {
+            span: entry.key(),
+            text: (*new).to_owned(),
+        });
+        self.renamed.push(warning);
+        Some(key)
+    }
+
     /// The key of an entry, if this version has it here. Otherwise that is an error.
     pub(super) fn key(&mut self, scope: Scope, entry: &Entry<'_, '_>) -> Option<&'static Key> {
-        let Some(key) = keys::find(scope, entry.name) else {
+        let found = keys::find(scope, entry.name);
+        let Some(key) = found.or_else(|| self.renamed(scope, entry)) else {
             self.unknown_key(scope, entry);
             return None;
         };

@@ -44,9 +44,9 @@ impl Reader<'_> {
         let (mut address, mut proxy_protocol) = (None, Some(false));
         let before = self.diagnostics.len();
         for entry in entries(table) {
-            if self.key(Scope::Listener, &entry).is_none() {
+            let Some(entry) = self.known(Scope::Listener, &entry) else {
                 continue;
-            }
+            };
             match entry.name {
                 "address" => address = self.text(entry.value, ADDRESS),
                 _ => proxy_protocol = self.boolean(entry.value),

@@ -121,7 +121,7 @@ impl Reader<'_> {
         let mut own = OwnSettings::new(Placed::new(key, 0..0));
         let before = std::mem::replace(&mut self.has_path_placeholder, false);
         for entry in entries(table) {
-            if self.key(Scope::Preset, &entry).is_some() {
+            if let Some(entry) = self.known(Scope::Preset, &entry) {
                 self.setting(&entry, &mut own, upstreams);
             }
         }

@@ -272,9 +272,9 @@ impl Reader<'_> {
             }
             DeValue::Table(table) => {
                 for entry in entries(table) {
-                    if self.key(Scope::Timeout, &entry).is_none() {
+                    let Some(entry) = self.known(Scope::Timeout, &entry) else {
                         continue;
-                    }
+                    };
                     let value = entry.value;
                     let limit = self.own(value, |reader| reader.time_limit(value));
                     match entry.name {

@@ -127,7 +127,7 @@ impl Reader<'_> {
                 for entry in entries(table) {
                     if is_path(entry.name) {
                         own.extend(self.route(&entry, upstreams));
-                    } else if self.key(Scope::Site, &entry).is_some() {
+                    } else if let Some(entry) = self.known(Scope::Site, &entry) {
                         match entry.name {
                             "aliases" => aliases = self.hosts(entry.value),
                             "canonical_for" => canonical_for = self.hosts(entry.value),
@@ -195,7 +195,7 @@ impl Reader<'_> {
             DeValue::String(_) => self.short_route(entry, &mut own, upstreams),
             DeValue::Table(table) => {
                 for entry in entries(table) {
-                    if self.key(Scope::Route, &entry).is_some() {
+                    if let Some(entry) = self.known(Scope::Route, &entry) {
                         self.setting(&entry, &mut own, upstreams);
                     }
                 }

@@ -76,9 +76,9 @@ impl Reader<'_> {
         let mut own = OwnBalance::default();
         let mut has_servers = false;
         for entry in entries(table) {
-            if self.key(Scope::Upstream, &entry).is_none() {
+            let Some(entry) = self.known(Scope::Upstream, &entry) else {
                 continue;
-            }
+            };
             match entry.name {
                 "servers" => {
                     has_servers = true;

@@ -38,7 +38,10 @@ impl<'a> Reader<'a> {
         let defaults = all("defaults");
         let defaults = self.defaults(defaults.iter().find(is_of_main), &mut upstreams);
         for entry in &entries {
-            if self.key(Scope::Top, entry).is_none() || !self.is_of_file(entry) {
+            let Some(entry) = &self.known(Scope::Top, entry) else {
+                continue;
+            };
+            if !self.is_of_file(entry) {
                 continue;
             }
             let value = entry.value;
@@ -113,9 +116,9 @@ impl Reader<'_> {
                 self.not_a_default(&entry);
                 continue;
             }
-            if self.key(Scope::Defaults, &entry).is_none() {
+            let Some(entry) = self.known(Scope::Defaults, &entry) else {
                 continue;
-            }
+            };
             match entry.name {
                 "tls" => defaults.tls = self.tls(entry.value),
                 "https_redirect" => defaults.redirects = self.boolean(entry.value),

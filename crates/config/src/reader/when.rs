@@ -95,9 +95,9 @@ impl Reader<'_> {
         let all = entries(table);
         let mut first = None;
         for entry in &all {
-            if self.key(Scope::When, entry).is_none() {
+            let Some(entry) = &self.known(Scope::When, entry) else {
                 continue;
-            }
+            };
             if keys::find(Scope::When, entry.name).is_some_and(|key| key.scope == Scope::When) {
                 first.get_or_insert(entry.key_start..end_of(entry.value));
             }
