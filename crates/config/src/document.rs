@@ -125,12 +125,13 @@ impl Document {
             .map_or(0, |included| self.line(included.start))
     }
 
-    /// A position as diagnostics print it: `line:column`, behind its name for an included file.
+    /// A position as diagnostics print it: `line:column`, behind the name of its file if there are several.
     #[must_use]
     pub fn place(&self, offset: usize) -> String {
         let (line, column) = self.position(offset);
         match self.included_at(offset) {
-            None => format!("{line}:{column}"),
+            None if self.included.is_empty() => format!("{line}:{column}"),
+            None => format!("{}:{line}:{column}", self.name),
             Some(included) => format!("{}:{line}:{column}", included.name),
         }
     }

@@ -44,6 +44,11 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("add_prefix", "Traefik", "write `path = \"/v2{rest}\"`"),
     ("addprefix", "Traefik", "write `path = \"/v2{rest}\"`"),
     ("alias", "nginx", "files are planned: leave it out for now"),
+    (
+        "auth_basic",
+        "nginx",
+        "passwords are planned, and without them everybody is let in: write `allow`",
+    ),
     ("backend", "Traefik and HAProxy", "write `to`"),
     ("bind", "HAProxy and Caddy", "write `listen`"),
     ("client_max_body_size", "nginx", "write `body_max`"),
@@ -153,6 +158,37 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "root",
         "nginx and Caddy",
         "files are planned: leave it out for now",
+    ),
+    (
+        "gzip",
+        "nginx",
+        "compression is planned: leave it out for now",
+    ),
+    ("keepalive", "nginx", "leave it out: connections are kept"),
+    (
+        "limit_req",
+        "nginx",
+        "limits of rates are planned, and without them there is none",
+    ),
+    (
+        "proxy_buffering",
+        "nginx",
+        "leave it out: content is streamed",
+    ),
+    (
+        "proxy_intercept_errors",
+        "nginx",
+        "write `replace_errors = true`",
+    ),
+    (
+        "proxy_request_buffering",
+        "nginx",
+        "write `buffer_request = \"1m\"`",
+    ),
+    (
+        "real_ip_header",
+        "nginx",
+        "write `trusted_proxies` at the top of the file",
     ),
     (
         "rule",

@@ -105,9 +105,9 @@ fn mistakes_have_the_place_in_their_file() {
     let expected = [
         "sites/a.toml:2:1 not-in-include an included file may have `certificates`, `preset`, `site`, `upstream`",
         "sites/a.toml:3:1 not-in-include an included file may have `certificates`, `preset`, `site`, `upstream`",
-        "sites/a.toml:4:7 defined-twice second definition; the first is at 2:7",
+        "sites/a.toml:4:7 defined-twice second definition; the first is at blitz.toml:2:7",
         "sites/a.toml:5:1 unknown-key did you mean `to`?",
-        "sites/b.toml:1:11 defined-twice second definition; the first is at 4:11",
+        "sites/b.toml:1:11 defined-twice second definition; the first is at blitz.toml:4:11",
         "sites/b.toml:4:15 unknown-upstream write a URL such as \"http://127.0.0.1:3000\", or add [upstream.y]",
     ];
     assert_eq!(found, expected);
