@@ -40,7 +40,8 @@ redirect = "999 /x" # 12 pattern
 
 [upstream.u]
 servers = ["http://h:1"]
-hash = "x" # 1 "hash"
+hash = "x" # 8 pattern
+queues = 5 # 1 "queues"
 """
 
 

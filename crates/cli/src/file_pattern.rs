@@ -70,7 +70,10 @@ fn entries(folder: &Path, before: &str, after: &str) -> Result<Vec<PathBuf>, Err
     let entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     let is_match = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.len() >= before.len() + after.len()
+        // As in shells: editors keep locks and copies under such names.
+        let is_hidden = before.is_empty() && name.starts_with('.');
+        !is_hidden
+            && name.len() >= before.len() + after.len()
             && name.starts_with(before)
             && name.ends_with(after)
     };

@@ -78,6 +78,16 @@ pub enum ClientKey {
 }
 
 impl Group {
+    /// The cookies that its responses set, with the places that say so.
+    pub(crate) fn cookies(&self) -> impl Iterator<Item = (&str, &Span)> {
+        let inner = self.targets.iter().map(|target| &target.sticky);
+        let all = std::iter::once(&self.sticky).chain(inner).flatten();
+        all.filter_map(|sticky| match &sticky.value {
+            Sticky::Cookie(name) => Some((name.as_str(), &sticky.span)),
+            Sticky::Key(_) => None,
+        })
+    }
+
     /// The same with the `sticky` of a route, which stands for that of an only target.
     pub(crate) fn with_sticky(&self, sticky: &Placed<Sticky>) -> Group {
         let mut group = self.clone();

@@ -108,6 +108,7 @@ fn what_a_star_matches_and_cannot_be_read_is_an_error() {
     fs::write(folder.file("sites/a.toml"), site("a.example")).unwrap();
     std::os::unix::fs::symlink("/nowhere/b.toml", folder.file("sites/b.toml")).unwrap();
     fs::create_dir(folder.file("sites/folder.toml")).unwrap();
+    std::os::unix::fs::symlink("me@host.1:2", folder.file("sites/.#a.toml")).unwrap();
     let checked = blitz(&["check", &file]);
     assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
     assert!(

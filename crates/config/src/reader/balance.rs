@@ -1,5 +1,6 @@
 //! Several servers: weights, `balance`, `hash` and `sticky`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -12,8 +13,8 @@ use super::{Reader, entries};
 use crate::balance::{
     Balance, ClientKey, Group, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, WEIGHT_MAX,
 };
-use crate::model::{Placed, Span};
-use crate::settings::Proxy;
+use crate::model::{Placed, Route, Span};
+use crate::settings::{Action, Proxy};
 
 pub(super) const URL: &str = "\"http://127.0.0.1:3000\"";
 const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\" or \"header:NAME\"";
@@ -304,6 +305,31 @@ impl Reader<'_> {
             let message = format!("the upstream, at {place}, sets the cookie `{name}` as well");
             let label = "write \"cookie:NAME\" with another name";
             self.error("same-cookie", own.clone(), message, label);
+        }
+    }
+
+    /// Several servers of one route must not set the cookie of those of another one: each would undo the other's choice.
+    pub(super) fn shared_cookies(&mut self, routes: &[Route]) {
+        let mut known: BTreeMap<&str, (&Group, &Span)> = BTreeMap::new();
+        let groups = routes
+            .iter()
+            .filter_map(|route| match &route.settings.action.value {
+                Action::Proxy(proxy) => proxy.group.as_deref(),
+                Action::Redirect(_) | Action::Respond(_) => None,
+            });
+        for group in groups {
+            for (name, span) in group.cookies() {
+                let (other, place) = *known.entry(name).or_insert((group, span));
+                if place == span || other.is_same(group) {
+                    continue;
+                }
+                let place = self.document.place(place.start);
+                let message = format!(
+                    "other servers of the site, at {place}, set the cookie `{name}` as well"
+                );
+                let label = "write \"cookie:NAME\" with another name";
+                self.error("same-cookie", span.clone(), message, label);
+            }
         }
     }
 

@@ -235,7 +235,7 @@ impl Reader<'_> {
             "access-gap",
             route.key.span.clone(),
             format!("`{key}` takes requests of `{other}`, and does not inherit its `{name}`"),
-            format!("write `{name}` here too, or {name} = false; `{other}` is at {place}"),
+            format!("write `{name}` here too, or {name} = false to serve everybody; `{other}` is at {place}"),
         );
     }
 }

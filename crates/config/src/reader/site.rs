@@ -173,6 +173,7 @@ impl Reader<'_> {
         let tree = Tree::new(own.iter().map(|own| &own.key.value).collect());
         let (routes, unrouted) = self.inherit(&own, &tree, defaults, is_whole, shared);
         self.slash_pairs(&routes);
+        self.shared_cookies(&routes);
         self.access_gaps(&own, &tree);
         self.slash_gaps(&own, &tree, &routes);
         (routes, unrouted)

@@ -165,8 +165,10 @@ impl Filled {
         for piece in self.pieces.drain(..) {
             bytes.extend_from_slice(&piece);
         }
-        self.spool.get_or_insert_default().write(bytes);
-        Ok(())
+        match self.spool.get_or_insert_default().write(bytes) {
+            true => Ok(()),
+            false => Err(FillError::NoRoom),
+        }
     }
 
     /// Ready when nothing is being written. Content that is being written is still in memory.

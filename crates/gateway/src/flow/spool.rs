@@ -7,12 +7,38 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use blitz_http::blocking;
 
 /// Bytes that are read at a time.
 const READ_BYTES: u64 = 64 * 1024;
+
+/// Bytes that may wait to be written, of all cores: writes of requests that have ended are still to be done.
+const WRITING_BYTES_MAX: usize = 64 << 20;
+
+/// The bytes of all writes that have begun.
+static WRITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Content on its way to a file.
+struct Writing(Vec<u8>);
+
+impl Writing {
+    /// `None` if too much waits already.
+    fn begin(bytes: Vec<u8>) -> Option<Writing> {
+        let before = WRITING.fetch_add(bytes.len(), Ordering::Relaxed);
+        // It is subtracted when this is dropped.
+        let writing = Writing(bytes);
+        (before + writing.0.len() <= WRITING_BYTES_MAX).then_some(writing)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        WRITING.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
 
 /// A write or a read: the file, and what was read.
 type Job = Pin<Box<dyn Future<Output = io::Result<(Arc<File>, Vec<u8>)>>>>;
@@ -28,18 +54,22 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Begins to write further content. No other write may be pending.
-    pub(super) fn write(&mut self, bytes: Vec<u8>) {
+    /// Begins to write further content. No other write may be pending. `false` if too much waits to be written.
+    pub(super) fn write(&mut self, bytes: Vec<u8>) -> bool {
         let (file, at) = (self.file.clone(), self.written);
         self.written += bytes.len() as u64;
+        let Some(bytes) = Writing::begin(bytes) else {
+            return false;
+        };
         self.job = Some(Box::pin(blocking(move || {
             let file = match file {
                 Some(file) => file,
                 None => Arc::new(tempfile::tempfile()?),
             };
-            file.write_all_at(&bytes, at)?;
+            file.write_all_at(&bytes.0, at)?;
             Ok((file, Vec::new()))
         })));
+        true
     }
 
     /// Ready when nothing is being written.
@@ -83,5 +113,21 @@ impl Spool {
         })?;
         self.file = Some(file);
         Poll::Ready(Ok(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_to_be_written_is_limited_until_it_is_written() {
+        let first = Writing::begin(vec![0; WRITING_BYTES_MAX - 1]);
+        assert!(first.is_some());
+        assert!(Writing::begin(vec![0; 2]).is_none());
+        assert!(Writing::begin(vec![0; 1]).is_some());
+        drop(first);
+        assert!(Writing::begin(vec![0; 2]).is_some());
+        assert_eq!(WRITING.load(Ordering::Relaxed), 0);
     }
 }

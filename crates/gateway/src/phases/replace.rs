@@ -9,7 +9,7 @@ use crate::request::Request;
 const FIRST_ERROR: u16 = 400;
 
 /// Fields about the content of the upstream's response, which is not sent.
-const OF_CONTENT: [Name; 8] = [
+const OF_CONTENT: [Name; 9] = [
     Name::AcceptRanges,
     Name::ContentEncoding,
     Name::ContentLanguage,
@@ -18,6 +18,7 @@ const OF_CONTENT: [Name; 8] = [
     Name::ContentType,
     Name::Etag,
     Name::LastModified,
+    Name::Trailer,
 ];
 
 /// The same, without names of their own in our tables.

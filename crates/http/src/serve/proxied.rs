@@ -26,9 +26,12 @@ impl<S: Service> Acceptor<S> {
     pub(super) fn admits_proxy(&self, socket: &Socket) -> bool {
         let peer = socket.peer();
         let rule = self.options.proxy_protocol.as_ref();
-        // A connection over TCP that was reset has no address, and is none of a unix socket.
-        let is_known = peer.is_some() || self.listener.is_none();
-        let is_trusted = is_known && rule.is_some_and(|is_trusted| is_trusted(peer));
+        // A connection over TCP that was reset, as load balancers end their checks, has no address any more.
+        if peer.is_none() && self.listener.is_some() {
+            count(|counters| counters.accepted += 1);
+            return false;
+        }
+        let is_trusted = rule.is_some_and(|is_trusted| is_trusted(peer));
         if !is_trusted {
             count(|counters| counters.accepted += 1);
             note_refused(socket, "proxy-header-untrusted");
