@@ -580,7 +580,8 @@ mod tests {
                 .listen(Address::Tcp(([127, 0, 0, 1], 0).into()))
                 .start(move || {
                     blitz_http::spawn(async {
-                        blitz_http::sleep(Duration::from_millis(100)).await;
+                        // Until then the other cores have opened theirs, also on a busy machine.
+                        blitz_http::sleep(Duration::from_secs(1)).await;
                         Drain::of_core().trigger(Duration::ZERO);
                     });
                     site.on_core()
@@ -592,7 +593,7 @@ mod tests {
                     .map_err(|error| end_failure(&error)),
             )
         });
-        let ended = ended.recv_timeout(Duration::from_secs(10));
+        let ended = ended.recv_timeout(Duration::from_secs(30));
         let failure = ended
             .expect("the end is noticed")
             .expect_err("there was no signal");
