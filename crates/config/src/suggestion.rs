@@ -166,6 +166,16 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ),
     ("keepalive", "nginx", "leave it out: connections are kept"),
     (
+        "large_client_header_buffers",
+        "nginx",
+        "write `limits.head_max` at the top of the file",
+    ),
+    (
+        "least_conn",
+        "nginx",
+        "write `balance = \"least_requests\"` in an upstream",
+    ),
+    (
         "limit_req",
         "nginx",
         "limits of rates are planned, and without them there is none",

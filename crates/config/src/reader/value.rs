@@ -189,7 +189,8 @@ impl Reader<'_> {
 fn named(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a fraction",
         DeValue::Boolean(_) => "true or false",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
