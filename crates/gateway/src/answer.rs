@@ -147,3 +147,36 @@ fn location(redirect: &Redirect, facts: &Facts<'_>) -> String {
     }
     location
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use blitz_http::{Method, Peer, RequestHead};
+
+    use super::*;
+    use crate::trusted::TrustedProxies;
+
+    /// Clients that read nothing would hold a copy each.
+    #[test]
+    fn responses_share_the_bytes_of_a_file() {
+        let file = LoadedFile::new(Path::new("closed.html"), &[b'x'; 1000]);
+        let response = FixedResponse {
+            status: Status::SERVICE_UNAVAILABLE,
+            content: FixedContent::File(file.clone()),
+            edits: None,
+        };
+        let peer = Peer {
+            remote: None,
+            listener: None,
+            scheme: Scheme::Http,
+            tls: None,
+        };
+        let (head, trusted) = (
+            RequestHead::new(Method::Get, "/"),
+            TrustedProxies::default(),
+        );
+        let (_, content) = response.respond(&Facts::of(&head, &peer, &trusted));
+        assert_eq!(content.as_ptr(), file.content.as_ptr());
+    }
+}

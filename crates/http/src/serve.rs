@@ -24,7 +24,7 @@ use self::proxied::{AWAITS_PROXY_HEADER, IncompleteHeader};
 use self::shortage::count_idle_end;
 use self::streams::IS_MULTIPLEXED;
 use crate::conn::{exclusive, first_bytes, multiplexed};
-use crate::counters::count;
+use crate::counters::{count, count_refused};
 use crate::default_headers::DefaultHeaders;
 use crate::exchange::{Peer, Scheme, Service};
 use crate::free_list::FreeList;
@@ -308,6 +308,7 @@ impl<S: Service> Acceptor<S> {
     /// Closes a connection whose client is not known any more.
     #[cold]
     pub(super) fn close_unknown(&self, transport: Transport, key: usize) {
+        count_refused("client-address-lost");
         self.remove(key);
         transport.abort();
     }

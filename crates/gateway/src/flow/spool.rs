@@ -56,11 +56,11 @@ pub(super) struct Spool {
 impl Spool {
     /// Begins to write further content. No other write may be pending. `false` if too much waits to be written.
     pub(super) fn write(&mut self, bytes: Vec<u8>) -> bool {
-        let (file, at) = (self.file.clone(), self.written);
-        self.written += bytes.len() as u64;
         let Some(bytes) = Writing::begin(bytes) else {
             return false;
         };
+        let (file, at) = (self.file.clone(), self.written);
+        self.written += bytes.0.len() as u64;
         self.job = Some(Box::pin(blocking(move || {
             let file = match file {
                 Some(file) => file,

@@ -12,7 +12,7 @@ use crate::h2_client;
 use crate::h3_frames::{RawClient, headers};
 use crate::h3_support::{QuicServer, block_on};
 use crate::site_rules::gateway;
-use crate::support::{self, Proxy, eventually};
+use crate::support::{self, Proxy, eventually, numbers};
 
 /// Requests of each version and driver; `.ci/run --full` sends more.
 const REQUESTS: usize = 1_000;
@@ -64,14 +64,9 @@ struct Spelling {
     is_absolute: bool,
 }
 
-/// Spellings that follow from a seed (xorshift).
-fn spellings(mut state: u64) -> impl Iterator<Item = Spelling> {
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
+/// Spellings that follow from a seed.
+fn spellings(seed: u64) -> impl Iterator<Item = Spelling> {
+    let mut random = numbers(seed);
     std::iter::from_fn(move || {
         let segments = (0..=random(4)).map(|_| SEGMENTS[random(SEGMENTS.len())]);
         let mut target: String = segments.flat_map(|segment| ["/", segment]).collect();

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
-use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use blitz_testing::{Client, LateListener, Response, refusing_address};
 use crate::h2::{H2Upstream, h2};
 use crate::name_server::NameServer;
 use crate::site_rules::{gateway, gateway_with};
-use crate::support::{Peer, Stream, Upstream, eventually, ok, serve_all, unix_upstream};
+use crate::support::{Peer, Stream, Upstream, eventually, held, ok, serve_all, unix_upstream};
 
 /// Upstreams that respond with their names.
 fn servers<const N: usize>(names: [&str; N]) -> [Upstream; N] {
@@ -70,19 +68,6 @@ fn trusting() -> Options {
         trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
         ..Options::default()
     }
-}
-
-/// An upstream that answers a request when the sender sends.
-fn held(text: &'static str) -> (Upstream, Sender<()>) {
-    let (release, released) = channel();
-    let released = Mutex::new(released);
-    let upstream = Upstream::scripted(move |_, peer| {
-        while peer.request().is_some() {
-            let _ = released.lock().unwrap().recv();
-            peer.send(ok(text));
-        }
-    });
-    (upstream, release)
 }
 
 /// A file with an upstream that has these servers.

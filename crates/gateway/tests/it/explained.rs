@@ -9,7 +9,7 @@ use blitz_gateway::{
 use blitz_http::{IoChoice, Peer, RequestHead, Scheme};
 use blitz_testing::Client;
 
-use crate::support::{Proxy, Upstream};
+use crate::support::{Proxy, Upstream, numbers};
 
 /// Parts of paths that servers read in several ways.
 const SEGMENTS: [&str; 24] = [
@@ -47,14 +47,9 @@ fn requests() -> usize {
     chosen.map_or(REQUESTS, |number| number.parse().expect("a number"))
 }
 
-/// Targets that follow from a seed (xorshift).
-fn targets(mut state: u64) -> impl Iterator<Item = String> {
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
+/// Targets that follow from a seed.
+fn targets(seed: u64) -> impl Iterator<Item = String> {
+    let mut random = numbers(seed);
     std::iter::from_fn(move || {
         let mut target = String::new();
         for _ in 0..=random(5) {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use blitz_http::{BodyLength, Method, Status};
 
 use crate::h2::{H2Upstream, h2};
-use crate::support::{Peer, Proxy, Upstream, eventually, ok};
+use crate::support::{Peer, Proxy, Upstream, eventually, held};
 
 const WEBSOCKET: &str = "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -16,19 +16,6 @@ const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade
 /// Content of a download, and how often it is sent.
 const PART: [u8; 1000] = [b'x'; 1000];
 const PARTS: usize = 20;
-
-/// An upstream that answers a request when the sender sends.
-fn held(text: &'static str) -> (Upstream, Sender<()>) {
-    let (release, released) = channel();
-    let released = Mutex::new(released);
-    let upstream = Upstream::scripted(move |_, peer| {
-        while peer.request().is_some() {
-            let _ = released.lock().unwrap().recv();
-            peer.send(ok(text));
-        }
-    });
-    (upstream, release)
-}
 
 /// Sends a part of the download each time that the sender sends.
 fn download(peer: &mut Peer, next: &Receiver<()>) {

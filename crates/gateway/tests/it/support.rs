@@ -6,6 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -584,5 +585,29 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// An upstream that responds to a request when the sender sends.
+pub(crate) fn held(text: &'static str) -> (Upstream, Sender<()>) {
+    let (release, released) = channel();
+    let released = Mutex::new(released);
+    let upstream = Upstream::scripted(move |_, peer| {
+        while peer.request().is_some() {
+            let _ = released.lock().unwrap().recv();
+            peer.send(ok(text));
+        }
+    });
+    (upstream, release)
+}
+
+/// Numbers below the one that is asked for, which follow from a seed (xorshift).
+pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
     }
 }
