@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod announce;
 mod bench;
 mod cert;

@@ -155,6 +155,16 @@ pub(crate) fn changed(before: &Process, after: &Process) -> Vec<String> {
     keys
 }
 
+/// A key of the process that a reload changes.
+pub(crate) const ACCESS_LOG: &str = "log.access";
+
+/// The access log as a file has it.
+pub(crate) fn access_log(process: &Process) -> Option<String> {
+    let written = process.written();
+    let access = written.into_iter().find(|(key, ..)| key == ACCESS_LOG);
+    access.map(|(_, value, _)| value)
+}
+
 /// A time that can be added to another one.
 pub(crate) fn limit(limit: &TimeLimit) -> Duration {
     match limit {

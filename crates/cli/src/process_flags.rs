@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use blitz_config::{CORES_MAX, Control, Log, Placed, Process, Server, Socket, TimeLimit};
+use blitz_config::{AccessLog, CORES_MAX, Control, Log, Placed, Process, Server, Socket, TimeLimit};
 use blitz_gateway::LoopId;
+use blitz_host::log::Destination;
 use clap::{Args, ValueEnum};
 
 use crate::control::OFF;
@@ -87,6 +88,10 @@ pub(crate) struct ProcessArguments {
     #[arg(long, value_name = "LEVEL", value_enum, help_heading = heading::PROCESS)]
     log: Option<Level>,
 
+    /// Where a line of JSON for each request goes: stdout, journal, syslog:/dev/log, syslog:HOST:PORT, or a file
+    #[arg(long, value_name = "TO", value_parser = destination, help_heading = heading::PROCESS)]
+    access_log: Option<String>,
+
     /// How often to log a summary of failures and refusals, if there were any [default: 1m]
     ///
     /// Write 30s, 1m, or 0 for never.
@@ -140,6 +145,10 @@ impl ProcessArguments {
             log: Log {
                 level: named(self.log),
                 summary: given(self.log_summary),
+                access: given(self.access_log.clone().map(|to| AccessLog {
+                    to: given(Some(to)),
+                    ..AccessLog::default()
+                })),
             },
             limits: self.limits.settings(),
             control: Control {
@@ -169,6 +178,13 @@ fn named(value: Option<impl ValueEnum>) -> Option<Placed<String>> {
 
 fn loop_id(value: &str) -> Result<String, String> {
     let checked = value.parse::<LoopId>();
+    checked
+        .map(|_| value.to_owned())
+        .map_err(|error| error.to_string())
+}
+
+fn destination(value: &str) -> Result<String, String> {
+    let checked = value.parse::<Destination>();
     checked
         .map(|_| value.to_owned())
         .map_err(|error| error.to_string())

@@ -10,6 +10,7 @@ use blitz_gateway::Reloading;
 use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
 
+use crate::access_log::OpenAccessLog;
 use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::Outcome;
@@ -110,8 +111,13 @@ impl ReloadedFile {
 
     /// Reads the file again. Its sites, listeners and certificates replace those in use, unless it has mistakes. Both
     /// outcomes are logged.
-    pub(crate) fn reload(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
-        let outcome = self.replace(running, tls);
+    pub(crate) fn reload(
+        &mut self,
+        running: &mut Reloading<'_>,
+        tls: &mut Option<Tls>,
+        access_log: &mut OpenAccessLog,
+    ) -> Outcome {
+        let outcome = self.replace(running, tls, access_log);
         match &outcome {
             Ok(changes) => {
                 let changes = changes.trim_end().replace('\n', ";");
@@ -127,7 +133,12 @@ impl ReloadedFile {
         self.watch.as_mut().is_some_and(Watch::is_due)
     }
 
-    fn replace(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
+    fn replace(
+        &mut self,
+        running: &mut Reloading<'_>,
+        tls: &mut Option<Tls>,
+        access_log: &mut OpenAccessLog,
+    ) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
         let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
         // The repair may be in a file that only the new version names.
@@ -148,19 +159,25 @@ impl ReloadedFile {
                 .unwrap_or_else(|| error.to_string())
         };
         let restart = differences::restart(&file, applied, &self.settings.flags);
+        let wanted = &file.configuration.process;
+        let new_log = access_log.prepare(&self.settings.flags.clone().or(wanted.clone()));
+        let new_log = new_log.map_err(stays)?;
+        let log_line = new_log.change();
         let (summary, document) = (file.summary(), file.document().clone());
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
+        let replacement = replacement.with_access_log(new_log.log());
         let before: Vec<_> = running.listeners().map(shown).collect();
         let changes = running.replace(replacement, || certificates.apply(tls));
         let changes = changes.map_err(|error| stays(problem(error)))?;
         let after: Vec<_> = running.listeners().map(shown).collect();
+        access_log.replace(new_log);
         self.in_use.replace(document);
         let sites = differences::site_lines(&changes);
         let listeners = differences::listener_changes(&before, &after);
         Ok(format!(
-            "{diagnostics}{summary}\n{sites}{listeners}{restart}"
+            "{diagnostics}{summary}\n{sites}{listeners}{log_line}{restart}"
         ))
     }
 }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use blitz_config::Process;
+use blitz_gateway::access_log::AccessLog;
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
@@ -31,7 +33,7 @@ use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, config, conflicts, heading, listen, process, show_config};
+use crate::{access_log, announce, config, conflicts, heading, listen, process, show_config};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -252,8 +254,9 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         control = Control::open(socket, &file.in_use()).map_err(failed)?;
         reloaded = Some(file);
     }
+    let (access_log, log) = access_log::open(&process).map_err(failed)?;
     let configs = listeners.configs(&process, tls.as_ref());
-    let running = gateway(arguments, &process, file, configs, targets)
+    let running = gateway(arguments, &process, file, configs, targets, log)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
@@ -264,6 +267,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         control,
         tls,
         upstream_tls,
+        access_log,
     };
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
@@ -451,6 +455,7 @@ fn gateway(
     file: Option<ConfigFile>,
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
+    access_log: Option<Arc<AccessLog>>,
 ) -> Gateway {
     let (trusted_proxies, sites) = match file {
         Some(file) => (file.trusted_proxies, file.sites),
@@ -461,6 +466,7 @@ fn gateway(
         trusted_proxies: trusted_proxies.into_iter().collect(),
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
+        access_log,
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);

@@ -4,6 +4,7 @@ use blitz_gateway::Reloading;
 use blitz_host::service_manager;
 use blitz_host::serving::Tick;
 
+use crate::access_log::OpenAccessLog;
 use crate::control::Control;
 use crate::reload::ReloadedFile;
 use crate::tls::Tls;
@@ -15,6 +16,7 @@ pub(crate) struct Upkeep {
     pub(crate) control: Option<Control>,
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_tls: UpstreamTls,
+    pub(crate) access_log: OpenAccessLog,
 }
 
 impl Upkeep {
@@ -33,7 +35,7 @@ impl Upkeep {
         match (&mut self.file, tick) {
             (Some(file), Tick::Reload) => {
                 let waiting = self.control.as_ref().map(|control| control.waiting.take());
-                let outcome = file.reload(running, &mut self.tls);
+                let outcome = file.reload(running, &mut self.tls, &mut self.access_log);
                 for asked in waiting.into_iter().flatten() {
                     // It fails if they have gone.
                     let _ = asked.send(outcome.clone());

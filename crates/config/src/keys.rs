@@ -23,6 +23,10 @@ pub enum Scope {
     Server,
     /// In `log`.
     Log,
+    /// In a table that is the `access` of `log`.
+    AccessLog,
+    /// In the `when` of an access log.
+    AccessLogWhen,
     /// In the `limits` of the process.
     Limits,
     /// In the `limits` of a site.
@@ -78,6 +82,12 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// The destination of an access log, a table with one, or `false`.
+    AccessLog,
+    /// A number from 0 to 1.
+    Share,
+    /// A list of statuses, or of `5xx` for all of a class.
+    Statuses,
     /// A list of addresses, or of tables with an address.
     Listeners,
     /// A list of files with certificates.
@@ -201,7 +211,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "limits", Kind::Table(Scope::Limits), "", "limits of heads and trailers"),
     key(Scope::Top, "listen", Kind::Listeners, "[\":80\"]", "addresses for clear text"),
     key(Scope::Top, "listen_tls", Kind::Listeners, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
-    key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
+    key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error, and the access log"),
     key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
@@ -215,6 +225,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "limits", Kind::Table(Scope::SiteLimits), "those of the process", "smaller limits of its requests"),
     key(Scope::Site, "listen", Kind::Texts, "all", "the only addresses of this site, which are opened; with TLS if it has `tls`"),
     key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
+    key(Scope::Route, "access_log", Kind::Boolean, "true", "whether its requests have lines in the access log"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
@@ -235,7 +246,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
-    planned(Scope::Route, "access_log", "whether requests are logged"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
     planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
@@ -294,7 +304,15 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Server, "drain_delay", "how long listeners stay open at the end"),
     key(Scope::Log, "level", Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]), "\"info\"", "the least level"),
     key(Scope::Log, "summary", Kind::Time, "1m", "how often failures and refusals are summarized"),
-    planned(Scope::Log, "access", "a line for each request"),
+    key(Scope::Log, "access", Kind::AccessLog, "false", "where a line for each request goes"),
+    key(Scope::AccessLog, "fields", Kind::Texts, "all", "the fields of a line in their order; `header.NAME` is a field of the request"),
+    key(Scope::AccessLog, "format", Kind::OneOf(&["json", "logfmt", "combined"]), "\"json\"", "the form of lines"),
+    key(Scope::AccessLog, "redact", Kind::Texts, "`[\"Authorization\", \"Proxy-Authorization\", \"Cookie\", \"query\"]`", "fields of requests whose values are left out; `query` is for the values of queries"),
+    key(Scope::AccessLog, "sample", Kind::Share, "1, and 0 with `when`", "the share of the requests that meet no condition of `when`"),
+    key(Scope::AccessLog, "to", Kind::Text, "", "`\"stdout\"`, `\"journal\"`, `\"syslog:/dev/log\"`, `\"syslog:HOST:PORT\"`, or a file"),
+    key(Scope::AccessLog, "when", Kind::Table(Scope::AccessLogWhen), "none", "conditions, one of which a request meets that has a line"),
+    key(Scope::AccessLogWhen, "slower", Kind::Time, "none", "the request took longer"),
+    key(Scope::AccessLogWhen, "status", Kind::Statuses, "none", "the status of the response"),
     key(Scope::Limits, "cookies_max", Kind::NumberTo(FIELDS_MAX), "1000", "lines of a cookie over HTTP/2 and HTTP/3"),
     key(Scope::Limits, "fields_max", Kind::NumberTo(FIELDS_MAX), "100", "fields of a request"),
     key(Scope::Limits, "head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of a request"),
@@ -358,6 +376,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Buffer => "buffer_request",
         Scope::Server => "server",
         Scope::Log => "log",
+        Scope::AccessLog => "access_log",
+        Scope::AccessLogWhen => "access_log_when",
         Scope::Limits => "limits",
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",

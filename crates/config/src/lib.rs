@@ -4,6 +4,7 @@
 //! **Invariant: this crate is pure.** It opens no file and no socket, and variables of the environment are given to it.
 //! [`read`] finds all mistakes of a file at once; checks that need files or sockets add their diagnostics later.
 
+mod access_log;
 mod balance;
 mod condition;
 mod diagnostic;
@@ -29,6 +30,7 @@ mod units;
 mod upgrade;
 mod variant;
 
+pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus};
 pub use balance::{Balance, ClientKey, Group, GroupServer, GroupTarget, Sticky};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::access_log::AccessLog;
 use crate::model::{Placed, Span};
 use crate::settings::TimeLimit;
 
@@ -161,6 +162,7 @@ slots! {
     Limit: TimeLimit,
     Text: String,
     Socket: Socket,
+    AccessLog: AccessLog,
 }
 
 /// A table of settings: its struct, and the common code for each of its keys.
@@ -234,12 +236,14 @@ table! {
 }
 
 table! {
-    /// `log`: the log on standard error.
+    /// `log`: the log on standard error, and the access log.
     Log {
         /// The least level: `off`, `error`, `warn`, `info`, `debug` or `trace`.
         level: String,
         /// How often failures and refusals are summarized; zero is never.
         summary: Duration,
+        /// A line for each request.
+        access: AccessLog,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The reader: from the text of a file to the model, with all mistakes at once.
 
+mod access_log;
 mod action;
 mod balance;
 mod buffer;

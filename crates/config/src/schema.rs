@@ -21,6 +21,8 @@ pub fn schema() -> String {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Blitz",
         "definitions": {
+            "access_log": required(table(Scope::AccessLog), "to"),
+            "access_log_when": table(Scope::AccessLogWhen),
             "buffer_request": required(table(Scope::Buffer), "memory"),
             "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "control": table(Scope::Control),
@@ -122,6 +124,15 @@ fn value(kind: Kind) -> Value {
             reference("tls"),
         ]),
         Kind::Socket => any_of([text, json!({ "const": false })]),
+        Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
+        Kind::Share => any_of([
+            json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+            pattern("^\\$\\{"),
+        ]),
+        Kind::Statuses => json!({ "type": "array", "items": any_of([
+            json!({ "type": "integer", "minimum": 100, "maximum": 599 }),
+            pattern(&format!("^[1-5]([0-9][0-9]|xx)$|{VARIABLE}")),
+        ]) }),
         // About a MiB: a pattern does not count.
         Kind::SizeTo(_) => pattern(&format!(
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"

@@ -37,6 +37,8 @@ pub struct Settings {
     pub errors: Arc<[Arc<ErrorPage>]>,
     /// Whether the pages are for errors of the upstream, too; by default not.
     pub replace_errors: Option<Placed<bool>>,
+    /// Whether its requests have lines in the access log; by default they have.
+    pub access_log: Option<Placed<bool>>,
     /// Whether trailers of requests are forwarded; by default not.
     pub request_trailers: Option<Placed<bool>>,
     /// Protocols that clients may switch to; by default WebSockets.

@@ -71,6 +71,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         action: route::Action::Answer(Answer::Canonical(host)),
         rules: rules.map(|rules| Arc::new(rules.of_redirects())),
         variants: None,
+        is_logged: true,
     };
     let key = RouteKey {
         methods: None,
@@ -138,6 +139,7 @@ impl<'a> Compiler<'a, '_> {
             action: action?,
             rules,
             variants: None,
+            is_logged: settings.access_log.as_ref().is_none_or(|is_on| is_on.value),
         })
     }
 

@@ -135,7 +135,8 @@ impl Gateway {
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
-        let snapshot = maker.make(sites, HttpsRedirect::of(listeners.configs()))?;
+        let redirect = HttpsRedirect::of(listeners.configs());
+        let snapshot = maker.make(sites, redirect, self.options.access_log.clone())?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let drain_timeout = self.options.drain_timeout;
         let summary_interval = self.options.summary_interval;
@@ -173,7 +174,8 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
         let redirect = HttpsRedirect::of(&listeners);
-        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect)?));
+        let log = self.options.access_log.clone();
+        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect, log)?));
         let make = Rc::new(service_maker(&newest, self.options, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
@@ -208,12 +210,11 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
         let mut upstreams = UpstreamSet::new(options.client.clone());
-        let snapshot = CoreSnapshot::first(&newest.load_full(), &mut upstreams);
+        let snapshot = CoreSnapshot::first(&newest.load_full(), &observers, &mut upstreams);
         let service = Rc::new(GatewayService {
             snapshot: RefCell::new(Rc::new(snapshot)),
             upstreams: RefCell::new(upstreams),
             options: Arc::clone(&options),
-            observers: Arc::clone(&observers),
             loop_id: loop_id.clone(),
             endpoints: RefCell::default(),
             fallback: fallback(),
@@ -249,7 +250,7 @@ fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObs
         let listener = refused.peer.listener;
         let site = refused.head;
         let site = site.and_then(|head| snapshot.sites().find(head, listener));
-        emit_refused(refused, site.and_then(SiteRoutes::name), &gateway.observers);
+        emit_refused(refused, site.and_then(SiteRoutes::name), snapshot.observers());
     })
 }
 

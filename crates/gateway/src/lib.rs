@@ -53,6 +53,7 @@ pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
 
+pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
     Counters, Ended, Failure, LoadedFile, Record, RecordHook, Rejection, RouteName, counters,

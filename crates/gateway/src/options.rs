@@ -1,10 +1,12 @@
 //! Options of a gateway and their defaults.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_http::{ClientOptions, Limits};
 use blitz_site::RecordHook;
+use blitz_site::access_log::AccessLog;
 
 use crate::forward::LoopId;
 use crate::trusted::TrustedProxies;
@@ -54,6 +56,8 @@ pub struct Options {
     pub summary_interval: Duration,
     /// A function that is called with the record of each request when it has ended; none.
     pub record_hook: Option<RecordHook>,
+    /// The log with a line for each request; none.
+    pub access_log: Option<Arc<AccessLog>>,
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,
 }
@@ -75,6 +79,7 @@ impl Default for Options {
             client_cert_header: false,
             summary_interval: Duration::from_secs(60),
             record_hook: None,
+            access_log: None,
             name_servers: Vec::new(),
         }
     }

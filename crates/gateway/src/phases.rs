@@ -70,6 +70,7 @@ fn life_of_a_request<E: Endpoint>(
 ) -> impl Future<Output = ()> {
     async move {
         let snapshot = gateway.snapshot();
+        let observers = snapshot.observers();
         let site = snapshot
             .sites()
             .find(&exchange.request, exchange.peer.listener);
@@ -78,11 +79,13 @@ fn life_of_a_request<E: Endpoint>(
             .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
         let (site, route) = match routed {
             Ok(routed) => routed,
-            Err((rejection, route)) => return reject(&gateway, exchange, rejection, site, route),
+            Err((rejection, route)) => {
+                return reject(&gateway, observers, exchange, rejection, site, route);
+            }
         };
         let Some(route) = route else {
-            if needs_record(&gateway, &exchange) {
-                return pass_to_fallback(&gateway, site, exchange).await;
+            if needs_record(observers, &exchange) {
+                return pass_to_fallback(&gateway, observers, site, exchange).await;
             }
             if let Some(rest) = pass_unobserved(&gateway, exchange) {
                 rest.await;
@@ -92,15 +95,15 @@ fn life_of_a_request<E: Endpoint>(
         let forward = match &route.action {
             Action::Forward(forward) => forward,
             Action::Answer(answer) => {
-                return respond_answer(&gateway, site, route, answer, exchange);
+                return respond_answer(&gateway, observers, site, route, answer, exchange);
             }
             Action::Endpoint(maker) => {
-                return pass_to_endpoint(&gateway, site, route, maker, exchange).await;
+                return pass_to_endpoint(&gateway, observers, site, route, maker, exchange).await;
             }
         };
         let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
         let route = &ForwardRoute::new(route, forward, balancer);
-        let mut request = Request::new(&gateway, site, route, exchange);
+        let mut request = Request::new(&gateway, observers, site, route, exchange);
         request.choice = choice_of(&gateway, &snapshot, forward, &request);
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.

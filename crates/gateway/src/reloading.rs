@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
+use blitz_site::access_log::AccessLog;
 
 use crate::https_redirect::HttpsRedirect;
 use crate::site_changes::{SiteChange, site_changes};
@@ -24,6 +25,18 @@ pub struct Reloading<'a> {
 pub struct Replacement {
     snapshot: Arc<Snapshot>,
     listeners: NewListeners,
+}
+
+impl Replacement {
+    /// With this access log, or none. Without this call the one in use stays.
+    #[must_use]
+    pub fn with_access_log(mut self, log: Option<Arc<AccessLog>>) -> Replacement {
+        let snapshot = Arc::get_mut(&mut self.snapshot);
+        snapshot
+            .expect("a snapshot that is not in use has one owner")
+            .set_access_log(log);
+        self
+    }
 }
 
 impl<'a> Reloading<'a> {
@@ -52,9 +65,9 @@ impl<'a> Reloading<'a> {
     ) -> Result<Replacement, StartError> {
         let listeners = self.serving.prepare(listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
-        let snapshot = self
-            .maker
-            .make_after(&self.newest.load(), sites, redirect)?;
+        let before = self.newest.load();
+        let log = before.access_log().cloned();
+        let snapshot = self.maker.make_after(&before, sites, redirect, log)?;
         Ok(Replacement {
             snapshot,
             listeners,

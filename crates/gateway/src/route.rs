@@ -28,6 +28,8 @@ pub struct Route {
     pub(crate) rules: Option<Arc<Rules>>,
     /// The variants for requests that meet conditions.
     pub(crate) variants: Option<Box<Variants>>,
+    /// Whether its requests have lines in the access log.
+    pub(crate) is_logged: bool,
 }
 
 /// The action of a route.
@@ -257,6 +259,10 @@ impl RouteName for Route {
             Action::Answer(_) | Action::Endpoint(_) => None,
         }
     }
+
+    fn is_logged(&self) -> bool {
+        self.is_logged
+    }
 }
 
 impl Route {
@@ -286,6 +292,7 @@ impl Route {
             }),
             rules: None,
             variants: None,
+            is_logged: true,
         }
     }
 
@@ -301,6 +308,7 @@ impl Route {
             action: Action::Endpoint(maker),
             rules,
             variants: None,
+            is_logged: true,
         }
     }
 

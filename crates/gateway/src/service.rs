@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_site::{Endpoint, EndpointMaker, Observers};
+use blitz_site::{Endpoint, EndpointMaker};
 
 use crate::forward::LoopId;
 use crate::options::Options;
@@ -17,7 +17,6 @@ pub(crate) struct GatewayService<E> {
     pub(crate) snapshot: RefCell<Rc<CoreSnapshot>>,
     pub(crate) upstreams: RefCell<UpstreamSet>,
     pub(crate) options: Arc<Options>,
-    pub(crate) observers: Arc<Observers>,
     /// The name of this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
     /// The apps of routes that this core has used.

@@ -12,7 +12,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
-use blitz_site::{EndpointMaker, count};
+use blitz_site::access_log::AccessLog;
+use blitz_site::{CoreObservers, EndpointMaker, Observers, count};
 
 use crate::https_redirect::HttpsRedirect;
 use crate::sites::{Site, Sites};
@@ -31,6 +32,7 @@ pub(crate) struct Snapshot {
     numbers: HashMap<Identity, usize>,
     /// Several servers of a route, with their numbers among the upstreams.
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
+    access_log: Option<Arc<AccessLog>>,
     /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
@@ -65,6 +67,16 @@ impl UpstreamChange {
     }
 }
 
+impl Snapshot {
+    pub(crate) fn set_access_log(&mut self, log: Option<Arc<AccessLog>>) {
+        self.access_log = log;
+    }
+
+    pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access_log.as_ref()
+    }
+}
+
 /// A snapshot on a core.
 pub(crate) struct CoreSnapshot {
     shared: Arc<Snapshot>,
@@ -72,12 +84,18 @@ pub(crate) struct CoreSnapshot {
     balancers: Box<[OnceCell<Rc<Balancer>>]>,
     /// The same for groups. Their turns begin anew with each snapshot.
     groups: Box<[OnceCell<Group>]>,
+    observers: CoreObservers,
 }
 
 impl CoreSnapshot {
     /// The first one of a core.
-    pub(crate) fn first(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
-        CoreSnapshot::searching(shared, upstreams)
+    pub(crate) fn first(
+        shared: &Arc<Snapshot>,
+        observers: &Arc<Observers>,
+        upstreams: &mut UpstreamSet,
+    ) -> CoreSnapshot {
+        let observers = CoreObservers::new(observers, shared.access_log.as_ref(), None);
+        CoreSnapshot::searching(shared, observers, upstreams)
     }
 
     /// Upstreams of the core that the snapshot has keep their state; the others are forgotten.
@@ -86,10 +104,12 @@ impl CoreSnapshot {
         shared: &Arc<Snapshot>,
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
+        let (log, observers) = (shared.access_log.as_ref(), &before.observers);
+        let observers = CoreObservers::new(observers.shared(), log, Some(observers));
         let change = shared.change.as_ref();
         let change = change.filter(|change| change.before == before.shared.id);
         let Some(change) = change.filter(|_| !upstreams.has_strays()) else {
-            return CoreSnapshot::searching(shared, upstreams);
+            return CoreSnapshot::searching(shared, observers, upstreams);
         };
         let kept = |number: &Option<u32>| {
             let balancer = before.balancers[(*number)? as usize].get()?;
@@ -103,23 +123,28 @@ impl CoreSnapshot {
         let gone = change.gone.iter().map(|number| *number as usize);
         let gone = gone.filter(|number| before.balancers[*number].get().is_some());
         upstreams.forget(gone.map(|number| &before.shared.upstreams[number].identity));
-        CoreSnapshot::with(shared, balancers, upstreams)
+        CoreSnapshot::with(shared, balancers, observers, upstreams)
     }
 
     /// Searches each upstream of the core in the snapshot.
-    fn searching(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
+    fn searching(
+        shared: &Arc<Snapshot>,
+        observers: CoreObservers,
+        upstreams: &mut UpstreamSet,
+    ) -> CoreSnapshot {
         let empty = || OnceCell::new();
         let balancers: Box<[_]> = shared.upstreams.iter().map(|_| empty()).collect();
         upstreams.retain(|identity, balancer| {
             let number = shared.numbers.get(identity);
             number.is_some_and(|number| balancers[*number].set(Rc::clone(balancer)).is_ok())
         });
-        CoreSnapshot::with(shared, balancers, upstreams)
+        CoreSnapshot::with(shared, balancers, observers, upstreams)
     }
 
     fn with(
         shared: &Arc<Snapshot>,
         balancers: Box<[OnceCell<Rc<Balancer>>]>,
+        observers: CoreObservers,
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
         upstreams.newest = shared.id;
@@ -128,11 +153,17 @@ impl CoreSnapshot {
             shared: Arc::clone(shared),
             balancers,
             groups: shared.groups.iter().map(|_| OnceCell::new()).collect(),
+            observers,
         }
     }
 
     pub(crate) fn sites(&self) -> &Sites {
         &self.shared.sites
+    }
+
+    /// The receivers of the records of this core.
+    pub(crate) fn observers(&self) -> &CoreObservers {
+        &self.observers
     }
 
     pub(crate) fn https_redirect(&self) -> HttpsRedirect {
@@ -201,6 +232,7 @@ impl SnapshotMaker {
         &mut self,
         mut sites: Sites,
         https_redirect: HttpsRedirect,
+        access_log: Option<Arc<AccessLog>>,
     ) -> Result<Snapshot, StartError> {
         self.resolver.prune();
         self.has_freed = true;
@@ -245,6 +277,7 @@ impl SnapshotMaker {
             upstreams,
             numbers,
             groups,
+            access_log,
             change: None,
             id: self.made,
         })
@@ -256,9 +289,10 @@ impl SnapshotMaker {
         before: &Snapshot,
         sites: Vec<Site>,
         https_redirect: HttpsRedirect,
+        access_log: Option<Arc<AccessLog>>,
     ) -> Result<Arc<Snapshot>, StartError> {
         let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
-        let mut snapshot = self.make(sites, https_redirect)?;
+        let mut snapshot = self.make(sites, https_redirect, access_log)?;
         snapshot.change = Some(UpstreamChange::new(before, &snapshot));
         Ok(Arc::new(snapshot))
     }
@@ -390,9 +424,11 @@ impl SteppedReloads {
     /// # Errors
     /// As [`Reloading::replace_sites`].
     pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
+        let before = self.newest.load();
+        let log = before.access_log.clone();
         let snapshot = self
             .maker
-            .make_after(&self.newest.load(), sites, self.https_redirect)?;
+            .make_after(&before, sites, self.https_redirect, log)?;
         let before = self.newest.swap(Arc::clone(&snapshot));
         self.maker.retire(before);
         Ok(NewSites(snapshot))

@@ -12,6 +12,7 @@ use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
+use crate::access_log;
 use crate::ledger::Ledger;
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::reload::Replica;
@@ -251,7 +252,8 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         // A task for every connection and for every stream of a client, and as many that are over
         // and will be dropped at their next turn.
         let streams = counters.connections as usize * limits.concurrent_streams_max as usize;
-        let tasks_max = before.tasks + 2 * (held.sockets + streams);
+        // One hands lines of the access log over.
+        let tasks_max = before.tasks + 2 * (held.sockets + streams) + 1;
         if held.tasks > tasks_max || held.sockets > SOCKETS_MAX {
             ledger.violate(format!(
                 "core {core} holds {held:?}; the limits are {tasks_max} tasks and {SOCKETS_MAX} sockets"
@@ -295,6 +297,7 @@ fn check_rest(
             ));
         }
     }
+    access_log::check(ledger);
     if world.open_sockets() > 0 {
         ledger.violate(format!(
             "{} sockets are open after all cores have ended",
@@ -330,6 +333,7 @@ fn gateway(
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     client.stream_window_bytes = plan.limits.stream_buffer_bytes_max;
     client.pool_idle_max = plan.limits.pool_idle_max;
+    options.access_log = Some(ledger.logged.log());
     if plan.reloads.is_some() {
         options.record_hook = Some(ledger.observed.hook());
     }

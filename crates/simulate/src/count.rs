@@ -5,9 +5,11 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_config::{Document, Environment, read};
+use blitz_gateway::access_log::{AccessLog, LogSettings, LogSink};
 use blitz_gateway::{Gateway, Options, Site, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
@@ -48,6 +50,8 @@ struct Kind {
     upstream: Option<Upstream>,
     /// The upstream is that of a site in a file with many, and not that of a flag.
     is_of_file: bool,
+    /// The gateway has an access log.
+    is_logged: bool,
     request_bytes: usize,
     response_bytes: usize,
 }
@@ -74,6 +78,7 @@ impl Kind {
             client,
             upstream,
             is_of_file: false,
+            is_logged: false,
             request_bytes: 0,
             response_bytes: HELLO.len(),
         }
@@ -82,6 +87,13 @@ impl Kind {
     const fn of_file(self) -> Kind {
         Kind {
             is_of_file: true,
+            ..self
+        }
+    }
+
+    const fn logged(self) -> Kind {
+        Kind {
+            is_logged: true,
             ..self
         }
     }
@@ -113,6 +125,7 @@ const KINDS: &[Kind] = &[
     Kind::new("h1-hello", Client::Http1, None),
     Kind::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
     Kind::new("h1-to-h1-sites", Client::Http1, Some(Upstream::Http1)).of_file(),
+    Kind::new("h1-to-h1-log", Client::Http1, Some(Upstream::Http1)).logged(),
     Kind::new("h2-hello", Client::Http2, None),
     Kind::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
     Kind::new("h2-to-h1-sites", Client::Http2, Some(Upstream::Http1)).of_file(),
@@ -145,7 +158,11 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let socket = SocketAddr::from(([127, 0, 0, 1], 8080));
     let address = Address::Tcp(socket);
     let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
-    let mut gateway = Gateway::new().options(Options::default());
+    let log = AccessLog::new(LogSettings::default(), Arc::new(Nowhere));
+    let mut gateway = Gateway::new().options(Options {
+        access_log: kind.is_logged.then(|| Arc::new(log)),
+        ..Options::default()
+    });
     gateway = match kind.client {
         Client::Http1 | Client::Http2 => gateway.listen(address.clone()),
         Client::Http3 | Client::Handshakes => {
@@ -203,6 +220,16 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     match stop {
         Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
+    }
+}
+
+/// Takes the lines of a log, as a thread that writes them does.
+struct Nowhere;
+
+impl LogSink for Nowhere {
+    fn write(&self, mut lines: Vec<u8>) -> Vec<u8> {
+        lines.clear();
+        lines
     }
 }
 

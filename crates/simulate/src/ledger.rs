@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
+use crate::access_log::LoggedLines;
 use crate::plan::{Client, Fault, Order, Plan, Reach, Request, Version};
 use crate::reload::{Observed, Replica};
 
@@ -41,6 +42,8 @@ pub(crate) struct Ledger {
     /// The requests and contents that each upstream carries.
     carried: Vec<Cell<Carried>>,
     pub(crate) observed: Observed,
+    /// The access log of the gateway.
+    pub(crate) logged: LoggedLines,
 }
 
 /// Requests that have arrived at an upstream and not ended for their clients.
@@ -58,6 +61,7 @@ struct Entry {
     pulses: Vec<Pulse>,
     began: Option<Duration>,
     ended: bool,
+    ending: Option<Ending>,
     /// How often it has arrived at an upstream.
     arrivals: usize,
     /// Its content has arrived there completely.
@@ -72,7 +76,7 @@ impl Entry {
 }
 
 /// How a request ended for its client.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[expect(dead_code, reason = "the reasons are shown by `Debug`")]
 pub(crate) enum Ending {
     /// The client cancelled it as planned.
@@ -107,6 +111,7 @@ impl Ledger {
             is_draining: Cell::new(false),
             carried: vec![Cell::default(); plan.upstreams.len()],
             observed: Observed::default(),
+            logged: LoggedLines::default(),
         }
     }
 
@@ -214,6 +219,7 @@ impl Ledger {
             .note(|| format!("request {} ends: {ending:?}", request.id));
         let (took, arrivals, whole) = self.entry(request.id, |entry| {
             entry.ended = true;
+            entry.ending = Some(ending.clone());
             let took = now - entry.began.unwrap_or(now);
             (took, entry.arrivals, entry.has_arrived_whole)
         });
@@ -422,6 +428,16 @@ impl Ledger {
 
     fn entry<R>(&self, id: u64, f: impl FnOnce(&mut Entry) -> R) -> R {
         f(self.entries.borrow_mut().entry(id).or_default())
+    }
+
+    /// All requests that have ended: the id, how often it has arrived at an upstream, and how it ended.
+    pub(crate) fn endings(&self) -> Vec<(u64, usize, Ending)> {
+        let entries = self.entries.borrow();
+        let ended = entries.iter().filter_map(|(id, entry)| {
+            let ending = entry.ending.clone()?;
+            Some((*id, entry.arrivals, ending))
+        });
+        ended.collect()
     }
 
     /// Requests that have ended.

@@ -5,6 +5,7 @@
 //! and faults. Every request carries a number and content that follow from the
 //! plan; the peers compare both byte by byte.
 
+mod access_log;
 mod check;
 mod client;
 mod content;

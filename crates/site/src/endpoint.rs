@@ -82,8 +82,8 @@ impl<'a> HandedOver<'a> {
             told: None,
             received: None,
         };
-        if handed.record.observe(head) {
-            handed.told = Some(head.reduced());
+        handed.told = handed.record.observe(head);
+        if handed.told.is_some() {
             handed.received = Some(Rc::default());
         }
         handed

@@ -4,6 +4,7 @@
 //! Each response is sent through the [`Responder`], which makes the site's changes of the head and fills the [`Record`]
 //! of the request.
 
+pub mod access_log;
 mod counters;
 mod edit;
 mod endpoint;
@@ -22,7 +23,7 @@ pub use error_page::page as error_page;
 pub use failure::Failure;
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
-    Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient, emit, emit_refused,
+    CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient, emit, emit_refused,
 };
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};

@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RefusedRequest,
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Name, Peer, Pooled, RefusedRequest,
     RequestHead, Status, Upstream, Version,
 };
 
+use crate::access_log::{self, AccessLog, CoreLog, Noted};
 use crate::counters::{Counters, count};
 use crate::failure::Failure;
 use crate::rejection::Rejection;
 
 /// The record of a request, complete when the request ends.
-#[derive(Clone)]
 pub struct Record<'a> {
     /// Time of the turn in which the gateway received the request.
     pub started: Instant,
@@ -62,6 +62,8 @@ pub struct Record<'a> {
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
     observers: &'a Observers,
+    /// The parts of the head that the access log needs; `None` if the request has no line in it.
+    noted: Option<Noted>,
 }
 
 /// The response to a client, and its end.
@@ -92,6 +94,10 @@ pub trait RouteName {
     fn name(&self) -> &str;
     /// The URL of its upstream; `None` if it has none.
     fn upstream(&self) -> Option<String>;
+    /// Whether its requests have lines in the access log.
+    fn is_logged(&self) -> bool {
+        true
+    }
 }
 
 /// The receivers of the records of a gateway, on all cores.
@@ -121,10 +127,56 @@ impl Observers {
         }
     }
 
+    /// Whether somebody is told of every request, beside the access log.
+    #[inline]
+    fn see_all(&self) -> bool {
+        self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+    }
+}
+
+/// The observers on one core, with its access log.
+pub struct CoreObservers {
+    shared: Arc<Observers>,
+    log: Option<Rc<CoreLog>>,
+}
+
+impl CoreObservers {
+    /// The observers of a core. With the access log that the core had `before` it continues.
+    #[must_use]
+    pub fn new(
+        shared: &Arc<Observers>,
+        log: Option<&Arc<AccessLog>>,
+        before: Option<&CoreObservers>,
+    ) -> CoreObservers {
+        let before = before.and_then(|before| before.log.as_ref());
+        let log = log.map(|log| match before.filter(|before| before.is(log)) {
+            Some(same) => Rc::clone(same),
+            None => CoreLog::new(log),
+        });
+        CoreObservers {
+            shared: Arc::clone(shared),
+            log,
+        }
+    }
+
+    /// The observers without a core.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Observers> {
+        &self.shared
+    }
+
     /// Whether somebody is told of every request.
     #[inline]
+    #[must_use]
     pub fn see_all(&self) -> bool {
-        self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+        self.log.is_some() || self.shared.see_all()
+    }
+
+    /// The log that has a line for a request of this route.
+    #[inline]
+    fn log(&self, route: Option<&dyn RouteName>) -> Option<&Rc<CoreLog>> {
+        let log = self.log.as_ref()?;
+        route.is_none_or(RouteName::is_logged).then_some(log)
     }
 }
 
@@ -211,9 +263,9 @@ impl<'a> Record<'a> {
         client: Rc<Peer>,
         site: Option<&'a str>,
         route: Option<&'a dyn RouteName>,
-        observers: &'a Observers,
+        observers: &'a CoreObservers,
     ) -> Record<'a> {
-        Record {
+        let mut record = Record {
             started: blitz_http::now(),
             connected: None,
             responded: None,
@@ -232,18 +284,32 @@ impl<'a> Record<'a> {
             response: ResponseRecord::new(head.method == Method::Head),
             rule: None,
             grpc_status: None,
-            observers,
+            observers: &observers.shared,
+            noted: None,
+        };
+        if let Some(log) = observers.log(route) {
+            record.note(log, head);
         }
+        record
     }
 
-    /// Whether somebody wants to know all of the request when it has ended, without its head.
+    /// Notes the head for the access log.
+    #[inline(never)]
+    fn note(&mut self, log: &Rc<CoreLog>, head: &RequestHead) {
+        self.response.is_observed = true;
+        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
+        self.noted = Some(Noted::new(log, head));
+    }
+
+    /// The part of this head that observers want when the request has ended; `None` if there are none.
     #[inline]
-    pub(crate) fn observe(&mut self, head: &RequestHead) -> bool {
+    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> Option<Pooled<RequestHead>> {
         if self.observers.see_all() {
             self.response.is_observed = true;
             self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
+            return Some(head.reduced());
         }
-        self.response.is_observed
+        self.noted.as_ref().map(|_| with_id(head))
     }
 
     /// Time since the start. Records are seen when their requests end.
@@ -337,6 +403,15 @@ impl ResponseRecord {
     }
 }
 
+/// A head that has only the id of this one.
+fn with_id(head: &RequestHead) -> Pooled<RequestHead> {
+    let mut id = Pooled::<RequestHead>::take();
+    if let Some(value) = head.fields.get(Name::XRequestId) {
+        id.fields.append(Name::XRequestId, value);
+    }
+    id
+}
+
 /// Emits the record of a request that has ended. The caller emits no record twice.
 #[inline]
 pub fn emit(record: &Record<'_>, head: &RequestHead) {
@@ -345,6 +420,9 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
     count(|counters| add(counters, record, is_ordinary));
     if !is_ordinary {
         log::log_failure(record, head);
+    }
+    if let Some(noted) = &record.noted {
+        access_log::add(record, noted, head);
     }
     if record.observers.see_all() {
         observe(record, head);
@@ -361,7 +439,7 @@ pub(crate) fn emit_unobserved(record: &Record<'_>) {
 /// Emits the record of a request that the server has refused, and has counted and logged, if anybody sees it. The site is
 /// that of its host, if it is known.
 #[cold]
-pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &Observers) {
+pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &CoreObservers) {
     if !observers.see_all() {
         return;
     }

@@ -225,6 +225,7 @@ pub(super) fn settings(
             &mut shared.request_headers,
         ),
         errors: merged(levels, |own| &own.errors, &mut shared.errors),
+        access_log: None,
         replace_errors: None,
         request_trailers: None,
         upgrade: None,
@@ -245,6 +246,7 @@ pub(super) fn settings(
         own.connect.apply(&mut settings.timeouts.connect);
         own.response.apply(&mut settings.timeouts.response);
         own.idle.apply(&mut settings.timeouts.idle);
+        own.access_log.apply(&mut settings.access_log);
         own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
         own.upgrade.apply(&mut settings.upgrade);

@@ -127,6 +127,8 @@ impl Reader<'_> {
                 | Scope::When
                 | Scope::Listener
                 | Scope::Buffer
+                | Scope::AccessLog
+                | Scope::AccessLogWhen
                 | Scope::SiteLimits
                 | Scope::UpstreamLimits,
             )
@@ -184,6 +186,8 @@ fn place(scope: Scope) -> String {
         Scope::Route => "a route".to_owned(),
         Scope::Upstream => "an upstream".to_owned(),
         Scope::Preset => "a preset".to_owned(),
+        Scope::AccessLog => "`log.access`".to_owned(),
+        Scope::AccessLogWhen => "`when` of `log.access`".to_owned(),
         Scope::SiteLimits => "`limits` of a site".to_owned(),
         Scope::UpstreamLimits => "`limits` of an upstream".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),

@@ -56,6 +56,7 @@ impl Reader<'_> {
             Some(Slot::Duration(slot)) => put(slot, self.time(value, key), value),
             Some(Slot::Limit(slot)) => put(slot, self.limit(value), value),
             Some(Slot::Text(slot)) => put(slot, self.one_of(value, key), value),
+            Some(Slot::AccessLog(slot)) => put(slot, self.access_log(value), value),
             Some(Slot::Socket(slot)) => put(slot, self.socket(value), value),
             None => {}
         }
@@ -129,7 +130,7 @@ impl Reader<'_> {
     }
 
     /// A text, of those that the key may have.
-    fn one_of(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<String> {
+    pub(super) fn one_of(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<String> {
         let Kind::OneOf(texts) = key.kind else {
             return Some(self.text(value, "\"edge-1\"")?.value);
         };

@@ -68,6 +68,7 @@ impl Reader<'_> {
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
             "methods" => own.methods = self.own(value, |reader| reader.methods(value)),
             "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
+            "access_log" => own.access_log = self.own_boolean(value),
             "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
             "upgrade" => own.upgrade = self.upgrades(value),

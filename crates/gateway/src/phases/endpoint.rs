@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use blitz_http::{Exchange, Pooled, PooledFuture, Status};
 use blitz_site::{
-    Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply_to_request, count,
+    CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply_to_request, count,
     emit,
 };
 
@@ -35,13 +35,14 @@ pub(super) fn pass_unobserved<E: Endpoint>(
 
 /// Whether a request that no route matches needs a record.
 #[inline]
-pub(super) fn needs_record<E>(gateway: &GatewayService<E>, exchange: &Exchange) -> bool {
-    gateway.observers.see_all() || Call::of(&exchange.request).is_some()
+pub(super) fn needs_record(observers: &CoreObservers, exchange: &Exchange) -> bool {
+    observers.see_all() || Call::of(&exchange.request).is_some()
 }
 
 /// Passes a request that no route matches to the fallback. A call gets a status, which the fallback does not know.
 pub(super) async fn pass_to_fallback<E: Endpoint>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     site: &SiteRoutes,
     exchange: Exchange,
 ) {
@@ -51,7 +52,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
         peer,
         site.name(),
         None,
-        &gateway.observers,
+        observers,
     );
     if let Some(call) = Call::of(&exchange.request) {
         return respond_unrouted(&call, record, exchange);
@@ -66,6 +67,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
 /// Passes the request to the endpoint of its route.
 pub(super) async fn pass_to_endpoint<E>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     site: &SiteRoutes,
     route: &Route,
     maker: &EndpointMaker,
@@ -86,7 +88,7 @@ pub(super) async fn pass_to_endpoint<E>(
         Rc::clone(peer),
         site.name(),
         Some(route),
-        &gateway.observers,
+        observers,
     );
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
-use blitz_site::{Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit};
+use blitz_site::{CoreObservers, Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit};
 
 use super::preflight::https_location;
 use crate::forward;
@@ -103,6 +103,7 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
 #[cold]
 pub(super) fn reject<E>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     exchange: Exchange,
     rejection: Rejection,
     site: Option<&SiteRoutes>,
@@ -127,7 +128,7 @@ pub(super) fn reject<E>(
     let edits = edits.map(|edits| edits.for_request(&facts));
     let name = site.and_then(SiteRoutes::name);
     let route = route.map(|route| route as &dyn RouteName);
-    let mut record = Record::new(&request, peer, name, route, &gateway.observers);
+    let mut record = Record::new(&request, peer, name, route, observers);
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
     if is_redirect {

@@ -7,6 +7,7 @@
 mod support;
 
 mod access;
+mod access_log;
 mod age;
 mod allocations;
 mod apps;

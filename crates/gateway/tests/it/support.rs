@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Counters, Gateway, Options, Running, Site, Target, compile};
+use blitz_gateway::{Counters, Gateway, Options, Replacement, Running, Site, Target, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
     Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
@@ -156,6 +156,15 @@ impl Proxy {
 
     /// Replaces its sites by those of a file, on its core when this returns.
     pub(crate) fn replace_sites(&mut self, text: &str) {
+        self.replace(text, |replacement| replacement);
+    }
+
+    /// The same, with other changes of the replacement.
+    pub(crate) fn replace(
+        &mut self,
+        text: &str,
+        change: impl FnOnce(Replacement) -> Replacement,
+    ) {
         let document = Document::new("blitz.toml", text);
         let (configuration, mut diagnostics) = read(&document, &Environment::default());
         let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
@@ -164,7 +173,7 @@ impl Proxy {
         let running = self.running.as_mut().unwrap();
         let listeners: Vec<_> = running.listeners().cloned().collect();
         let mut running = running.reloading();
-        let replacement = running.prepare(sites, listeners).unwrap();
+        let replacement = change(running.prepare(sites, listeners).unwrap());
         running.replace(replacement, || ()).unwrap();
         // The core answers behind the replacement.
         self.counters();
