@@ -264,6 +264,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         control,
         tls,
         upstream_tls,
+        outputs: Vec::new(),
     };
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));

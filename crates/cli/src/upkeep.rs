@@ -1,6 +1,7 @@
-//! Periodic work of the thread that waits for signals: reloads, and checks of certificates.
+//! Periodic work of the thread that waits for signals: reloads, checks of certificates, and log files that are moved.
 
 use blitz_gateway::Reloading;
+use blitz_host::log::LogOutput;
 use blitz_host::service_manager;
 use blitz_host::serving::Tick;
 
@@ -15,6 +16,8 @@ pub(crate) struct Upkeep {
     pub(crate) control: Option<Control>,
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_tls: UpstreamTls,
+    /// Logs beside that on standard error.
+    pub(crate) outputs: Vec<LogOutput>,
 }
 
 impl Upkeep {
@@ -26,6 +29,7 @@ impl Upkeep {
         };
         match tick {
             Tick::Reload => service_manager::reloading(),
+            Tick::Reopen => self.reopen(),
             Tick::Drain => self.stop(),
             Tick::Periodic => {}
         }
@@ -58,6 +62,15 @@ impl Upkeep {
 
     fn has_files(&self) -> bool {
         self.file.is_some() || self.tls.is_some() || self.upstream_tls.has_files()
+    }
+
+    /// Opens the files of logs anew, after logrotate or others have moved them.
+    fn reopen(&self) {
+        match self.outputs.is_empty() {
+            true => tracing::info!("nothing to reopen: no log is written to a file"),
+            false => tracing::info!("opening log files anew"),
+        }
+        self.outputs.iter().for_each(LogOutput::reopen);
     }
 
     fn stop(&self) {
