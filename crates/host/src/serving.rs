@@ -82,6 +82,14 @@ fn log_drain(limit: Duration) {
     }
 }
 
+fn log_ended_core(ended: usize, left: usize) {
+    tracing::error!(
+        ended,
+        left,
+        "a core has ended without a signal; the others continue"
+    );
+}
+
 fn warn_of_few_sockets(cores: &Cores) {
     let limit = cores.sockets_max();
     if limit < SOCKETS_FEW {
@@ -308,12 +316,7 @@ impl Serving {
             }
             if ended > missing && !draining {
                 missing = ended;
-                let left = self.cores.count() - ended;
-                tracing::error!(
-                    ended,
-                    left,
-                    "a core has ended without a signal; the others continue"
-                );
+                log_ended_core(ended, self.cores.count() - ended);
             }
             let limit = match signals.wait(Some(check)).map_err(EndError::Failed)? {
                 // timeout(1) and others send TERM to the process and to its group, which is one TERM.

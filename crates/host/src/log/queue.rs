@@ -159,8 +159,8 @@ impl Queue {
 
     /// Wakes the writer if it sleeps: one system call, and none while it works.
     fn wake_writer(&self) {
-        // One of two sees the other: this thread that the writer sleeps, or the writer the new batch. Both write first, and
-        // look behind a fence.
+        // Either this thread sees that the writer sleeps, or `sleep` sees the new batch: each of them first writes its
+        // own part, and looks at that of the other behind a fence.
         fence(Ordering::SeqCst);
         if self.writer_sleeps.load(Ordering::Relaxed)
             && self.writer_sleeps.swap(false, Ordering::Relaxed)
