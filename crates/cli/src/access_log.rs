@@ -78,10 +78,14 @@ impl OpenAccessLog {
         self.0 = new.open;
     }
 
-    /// Opens its file again, which may have been moved.
+    /// Opens its file again, after logrotate or others have moved it.
     pub(crate) fn reopen(&self) {
-        if let Some(open) = &self.0 {
-            open.output.reopen();
+        match &self.0 {
+            None => tracing::info!("nothing to reopen: no log is written to a file"),
+            Some(open) => {
+                tracing::info!("opening the access log anew");
+                open.output.reopen();
+            }
         }
     }
 }
@@ -161,9 +165,7 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
     if let Some(to) = to
         && let Err(problem) = to.value.parse::<Destination>()
     {
-        let text = problem.to_string();
-        let (problem, remedy) = text.split_once("\n  ").unwrap_or((&text, ""));
-        error("access-log-to", to, problem.to_owned(), remedy.to_owned());
+        error("access-log-to", to, "this is no destination of a log".to_owned(), problem.to_string());
     }
     let is_combined = format.as_deref() == Some("combined");
     for field in fields.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Periodic work of the thread that waits for signals: reloads, and checks of certificates.
+//! Periodic work of the thread that waits for signals: reloads, checks of certificates, and log files that are moved.
 
 use blitz_gateway::Reloading;
 use blitz_host::service_manager;
@@ -28,6 +28,7 @@ impl Upkeep {
         };
         match tick {
             Tick::Reload => service_manager::reloading(),
+            Tick::Reopen => self.access_log.reopen(),
             Tick::Drain => self.stop(),
             Tick::Periodic => {}
         }

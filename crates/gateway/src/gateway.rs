@@ -330,8 +330,8 @@ impl Running {
         })
     }
 
-    /// Runs until a signal, and calls `on_tick` on the calling thread, on HUP and at least once a second while no
-    /// signal arrives. HUP does nothing by itself.
+    /// Runs until a signal, and calls `on_tick` on the calling thread, on HUP, on USR1 and at least once a second
+    /// while no signal arrives. HUP and USR1 do nothing by themselves.
     ///
     /// # Errors
     /// [`EndError`]: the gateway ended without a signal.
@@ -351,7 +351,7 @@ impl Running {
         serving.run_until_signal_with(signals, drain_timeout, |serving, tick| {
             match tick {
                 Tick::Drain => summary.end(counters_of(serving.cores())),
-                Tick::Reload | Tick::Periodic => {
+                Tick::Reload | Tick::Reopen | Tick::Periodic => {
                     summary.tick(Instant::now(), || counters_of(serving.cores()));
                 }
             }

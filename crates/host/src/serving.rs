@@ -82,6 +82,14 @@ fn log_drain(limit: Duration) {
     }
 }
 
+fn log_ended_core(ended: usize, left: usize) {
+    tracing::error!(
+        ended,
+        left,
+        "a core has ended without a signal; the others continue"
+    );
+}
+
 fn warn_of_few_sockets(cores: &Cores) {
     let limit = cores.sockets_max();
     if limit < SOCKETS_FEW {
@@ -120,6 +128,8 @@ const END_AT_ONCE_TIMEOUT: Duration = Duration::from_secs(1);
 pub enum Tick {
     /// HUP: read the files again.
     Reload,
+    /// USR1: open the files of logs anew.
+    Reopen,
     /// No signal arrived for at most a second.
     Periodic,
     /// A signal ends the service; its cores still run.
@@ -272,7 +282,7 @@ impl Serving {
 
     /// Serves until a signal ends the service: TERM and QUIT let requests finish within
     /// `drain_timeout`, INT drops them. A second TERM or QUIT, at least 10 ms later, drops them as
-    /// well, and ends the service within a second. Other signals have no effect.
+    /// well, and ends the service within a second. Other signals do not end it.
     ///
     /// # Errors
     /// [`EndError`]: the service ended without such a signal.
@@ -284,8 +294,8 @@ impl Serving {
         self.run_until_signal_with(signals, drain_timeout, |_, _| ())
     }
 
-    /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP and at least
-    /// once per second.
+    /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP, on USR1
+    /// and at least once per second.
     ///
     /// # Errors
     /// [`EndError`]: the service ended without such a signal.
@@ -306,12 +316,7 @@ impl Serving {
             }
             if ended > missing && !draining {
                 missing = ended;
-                let left = self.cores.count() - ended;
-                tracing::error!(
-                    ended,
-                    left,
-                    "a core has ended without a signal; the others continue"
-                );
+                log_ended_core(ended, self.cores.count() - ended);
             }
             let limit = match signals.wait(Some(check)).map_err(EndError::Failed)? {
                 // timeout(1) and others send TERM to the process and to its group, which is one TERM.
@@ -335,7 +340,11 @@ impl Serving {
                     on_tick(&mut self, Tick::Reload);
                     continue;
                 }
-                Some(Signal::User1 | Signal::User2) => continue,
+                Some(Signal::User1) => {
+                    on_tick(&mut self, Tick::Reopen);
+                    continue;
+                }
+                Some(Signal::User2) => continue,
                 None => {
                     checks_while_draining += u32::from(draining);
                     if !draining {
