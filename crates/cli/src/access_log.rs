@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use blitz_config::{AccessLog as AccessLogKeys, Diagnostic, LoggedStatus, Placed, Process, nearest};
+use blitz_config::{
+    AccessLog as AccessLogKeys, Diagnostic, LoggedStatus, Placed, Process, nearest,
+};
 use blitz_gateway::access_log::{
     self, AccessLog, Fact, HeaderName, LogField, LogFilter, LogFormat, LogSettings, LogSink,
 };
@@ -115,7 +117,9 @@ fn settings(keys: &AccessLogKeys) -> LogSettings {
     let fields = keys.fields.as_ref().map(|fields| {
         let fields = fields.iter();
         // They were checked.
-        fields.filter_map(|field| field.value.parse().ok()).collect()
+        fields
+            .filter_map(|field| field.value.parse().ok())
+            .collect()
     });
     let (redacted, redacts_query) = match &keys.redact {
         None => (usual.redacted, usual.redacts_query),
@@ -136,10 +140,15 @@ fn settings(keys: &AccessLogKeys) -> LogSettings {
         redacted,
         redacts_query,
         filter: LogFilter {
-            statuses: keys.when.statuses.iter().map(|status| match *status {
-                LoggedStatus::Code(code) => access_log::LoggedStatus::Code(code),
-                LoggedStatus::Class(class) => access_log::LoggedStatus::Class(class),
-            }).collect(),
+            statuses: keys
+                .when
+                .statuses
+                .iter()
+                .map(|status| match *status {
+                    LoggedStatus::Code(code) => access_log::LoggedStatus::Code(code),
+                    LoggedStatus::Class(class) => access_log::LoggedStatus::Class(class),
+                })
+                .collect(),
             slower: keys.when.slower,
             sample: keys.sample.map(|millionths| f64::from(millionths) / 1e6),
         },
@@ -157,7 +166,13 @@ pub(crate) fn resolve(keys: &mut AccessLogKeys, folder: &Path) {
 
 /// Mistakes that the file's own reader cannot see.
 pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnostic>) {
-    let AccessLogKeys { to, format, fields, redact, .. } = &keys.value;
+    let AccessLogKeys {
+        to,
+        format,
+        fields,
+        redact,
+        ..
+    } = &keys.value;
     let mut error = |code, place: &Placed<String>, message: String, label: String| {
         let span = place.span.clone();
         diagnostics.push(Diagnostic::error(code, span, message, label));
@@ -165,13 +180,23 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
     if let Some(to) = to
         && let Err(problem) = to.value.parse::<Destination>()
     {
-        error("access-log-to", to, "this is no destination of a log".to_owned(), problem.to_string());
+        error(
+            "access-log-to",
+            to,
+            "this is no destination of a log".to_owned(),
+            problem.to_string(),
+        );
     }
     let is_combined = format.as_deref() == Some("combined");
     for field in fields.iter().flatten() {
         if is_combined {
             let message = "the combined format has its own fields".to_owned();
-            error("contradiction", field, message, "leave out `fields`, or write format = \"json\"".to_owned());
+            error(
+                "contradiction",
+                field,
+                message,
+                "leave out `fields`, or write format = \"json\"".to_owned(),
+            );
             break;
         }
         if field.value.parse::<LogField>().is_err() {
@@ -180,9 +205,17 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
         }
     }
     for name in redact.iter().flatten().filter(|name| name.value != QUERY) {
-        if format!("header.{}", name.value).parse::<LogField>().is_err() {
+        if format!("header.{}", name.value)
+            .parse::<LogField>()
+            .is_err()
+        {
             let message = format!("`{}` is no name of a field", name.value);
-            error("access-log-field", name, message, "write for example \"Authorization\", or \"query\"".to_owned());
+            error(
+                "access-log-field",
+                name,
+                message,
+                "write for example \"Authorization\", or \"query\"".to_owned(),
+            );
         }
     }
 }

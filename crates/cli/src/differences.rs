@@ -24,7 +24,9 @@ pub(crate) fn text(
 ) -> String {
     let (old, new) = (listeners(before), listeners(&after));
     let restart = restart(&after, applied, flags);
-    let log = |file: &ConfigFile| process::access_log(&flags.clone().or(file.configuration.process.clone()));
+    let log = |file: &ConfigFile| {
+        process::access_log(&flags.clone().or(file.configuration.process.clone()))
+    };
     let is_log_kept = log(before) == log(&after);
     let before = Sites::of_file(before.sites.clone());
     let after = Sites::of_file(after.into_sites());

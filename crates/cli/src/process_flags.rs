@@ -4,9 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use blitz_config::{AccessLog, CORES_MAX, Control, Log, Placed, Process, Server, Socket, TimeLimit};
+use blitz_config::{
+    AccessLog, CORES_MAX, Control, Log, Placed, Process, Server, Socket, TimeLimit,
+};
 use blitz_gateway::LoopId;
-use blitz_host::log::Destination;
+use blitz_host::log::{Destination, DestinationError};
 use clap::{Args, ValueEnum};
 
 use crate::control::OFF;
@@ -184,10 +186,17 @@ fn loop_id(value: &str) -> Result<String, String> {
 }
 
 fn destination(value: &str) -> Result<String, String> {
-    let checked = value.parse::<Destination>();
-    checked
-        .map(|_| value.to_owned())
-        .map_err(|error| error.to_string())
+    match value
+        .parse()
+        .map_err(|error: DestinationError| error.to_string())?
+    {
+        // A file of these settings may lie elsewhere.
+        Destination::File(path) => {
+            let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+            Ok(path.display().to_string())
+        }
+        _ => Ok(value.to_owned()),
+    }
 }
 
 fn cores(value: &str) -> Result<u64, String> {

@@ -48,9 +48,7 @@ impl LoggedStatus {
     #[must_use]
     pub(crate) fn parse(text: &str) -> Option<LoggedStatus> {
         match text.as_bytes() {
-            [digit @ b'1'..=b'5', b'x', b'x'] => {
-                Some(LoggedStatus::Class(u16::from(digit - b'0')))
-            }
+            [digit @ b'1'..=b'5', b'x', b'x'] => Some(LoggedStatus::Class(u16::from(digit - b'0'))),
             [b'1'..=b'5', b'0'..=b'9', b'0'..=b'9'] => text.parse().ok().map(LoggedStatus::Code),
             _ => None,
         }
@@ -74,13 +72,28 @@ impl Written for AccessLog {
             let texts: Vec<String> = texts.iter().map(|text| quoted(&text.value)).collect();
             format!("[{}]", texts.join(", "))
         };
-        values.extend(self.format.as_ref().map(|format| format!("format = {}", quoted(format))));
-        values.extend(self.fields.as_ref().map(|fields| format!("fields = {}", texts(fields))));
-        values.extend(self.redact.as_ref().map(|names| format!("redact = {}", texts(names))));
+        values.extend(
+            self.format
+                .as_ref()
+                .map(|format| format!("format = {}", quoted(format))),
+        );
+        values.extend(
+            self.fields
+                .as_ref()
+                .map(|fields| format!("fields = {}", texts(fields))),
+        );
+        values.extend(
+            self.redact
+                .as_ref()
+                .map(|names| format!("redact = {}", texts(names))),
+        );
         let AccessLogWhen { statuses, slower } = &self.when;
         let mut when = Vec::new();
         if !statuses.is_empty() {
-            let statuses: Vec<_> = statuses.iter().map(|status| quoted(&status.written())).collect();
+            let statuses: Vec<_> = statuses
+                .iter()
+                .map(|status| quoted(&status.written()))
+                .collect();
             when.push(format!("status = [{}]", statuses.join(", ")));
         }
         when.extend(slower.map(|slower| format!("slower = {}", slower.written())));
@@ -88,7 +101,10 @@ impl Written for AccessLog {
             values.push(format!("when = {{ {} }}", when.join(", ")));
         }
         let share = |millionths| f64::from(millionths) / f64::from(SAMPLE_ALL);
-        values.extend(self.sample.map(|sample| format!("sample = {:?}", share(sample))));
+        values.extend(
+            self.sample
+                .map(|sample| format!("sample = {:?}", share(sample))),
+        );
         match values.as_slice() {
             [_] => to.value.written(),
             values => format!("{{ {} }}", values.join(", ")),

@@ -250,7 +250,11 @@ fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObs
         let listener = refused.peer.listener;
         let site = refused.head;
         let site = site.and_then(|head| snapshot.sites().find(head, listener));
-        emit_refused(refused, site.and_then(SiteRoutes::name), snapshot.observers());
+        emit_refused(
+            refused,
+            site.and_then(SiteRoutes::name),
+            snapshot.observers(),
+        );
     })
 }
 

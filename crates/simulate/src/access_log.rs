@@ -47,13 +47,19 @@ impl LoggedLines {
 
     /// The lines of each request, by its id.
     fn by_id(&self) -> BTreeMap<u64, Vec<LoggedRequest>> {
-        let kept = self.0.0.lock().expect("no thread panics while it adds lines");
+        let kept = self
+            .0
+            .0
+            .lock()
+            .expect("no thread panics while it adds lines");
         let text = String::from_utf8_lossy(&kept);
         let mut lines = BTreeMap::<u64, Vec<LoggedRequest>>::new();
         for line in text.lines() {
             let value = |name: &str| {
                 let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
-                fields.find(|(field, _)| *field == name).map(|(_, value)| value)
+                fields
+                    .find(|(field, _)| *field == name)
+                    .map(|(_, value)| value)
             };
             let path = value("path").unwrap_or_default();
             let path = path.split('?').next().unwrap_or_default();
@@ -62,7 +68,10 @@ impl LoggedLines {
                 status: value("status").and_then(|status| status.parse().ok()),
                 ended: value("ended").unwrap_or_default().to_owned(),
             };
-            lines.entry(id.unwrap_or_default()).or_default().push(request);
+            lines
+                .entry(id.unwrap_or_default())
+                .or_default()
+                .push(request);
         }
         lines
     }
@@ -94,6 +103,8 @@ pub(crate) fn check(ledger: &Ledger) {
         }
     }
     if let Some((id, lines)) = lines.first_key_value() {
-        ledger.violate(format!("the access log has lines of request {id}, which nobody sent: {lines:?}"));
+        ledger.violate(format!(
+            "the access log has lines of request {id}, which nobody sent: {lines:?}"
+        ));
     }
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use field::{Fact, LogField, HeaderName, UnknownField};
+pub use field::{Fact, HeaderName, LogField, UnknownField};
 pub use filter::{LogFilter, LoggedStatus};
 
 pub(crate) use buffer::CoreLog;

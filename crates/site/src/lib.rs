@@ -23,7 +23,8 @@ pub use error_page::page as error_page;
 pub use failure::Failure;
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
-    CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient, emit, emit_refused,
+    CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,
+    emit, emit_refused,
 };
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};

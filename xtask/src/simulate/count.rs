@@ -117,12 +117,12 @@ fn wanted(known: &[String], named: &[String]) -> Result<Vec<String>, String> {
 fn write_all(checker: &Checker, kinds: &[String], file: &Path) -> Result<bool, String> {
     print_header();
     let mut text = String::new();
-    for kind in kinds {
-        let each = checker.cost_each(kind)?;
+    checker.costs(kinds, |kind, each| {
         println!("{kind:<18}{}", columns(each));
         let counts = each[1..].iter().map(|count| format!(" {count:.3}"));
         text += &format!("{kind} {:.0}{}\n", each[0], counts.collect::<String>());
-    }
+        Ok(())
+    })?;
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(true)
 }
@@ -136,19 +136,19 @@ fn compare_all(
     print_header();
     let mut is_good = true;
     let mut counted = Vec::new();
-    for kind in kinds {
-        let each = checker.cost_each(kind)?;
-        counted.push((kind.as_str(), each[0]));
+    checker.costs(kinds, |kind, each| {
+        counted.push((kind.to_owned(), each[0]));
         let Some(before) = before(kind)? else {
             println!("{kind:<18}{}  {FILE} has no reference", columns(each));
             is_good = false;
-            continue;
+            return Ok(());
         };
         let verdict = gate(each, before);
         let changes = changes(each, before);
         println!("{kind:<18}{}  {changes}{}", columns(each), verdict.text());
         is_good &= verdict == Verdict::Near;
-    }
+        Ok(())
+    })?;
     for extra in &EXTRAS {
         for (kind, increase) in extra.increases(&counted) {
             let is_high = increase > extra.increase_max;
@@ -163,11 +163,11 @@ fn compare_all(
 
 impl Extra {
     /// By which part these kinds have more instructions than the others.
-    fn increases<'k>(&self, counted: &[(&'k str, f64)]) -> Vec<(&'k str, f64)> {
-        let increase = |&(kind, each): &(&'k str, f64)| {
+    fn increases<'k>(&self, counted: &'k [(String, f64)]) -> Vec<(&'k str, f64)> {
+        let increase = |(kind, each): &'k (String, f64)| {
             let other = kind.strip_suffix(self.suffix)?;
-            let (_, other) = counted.iter().find(|(kind, _)| *kind == other)?;
-            Some((kind, each / other - 1.0))
+            let (_, other) = counted.iter().find(|(kind, _)| kind == other)?;
+            Some((kind.as_str(), each / other - 1.0))
         };
         counted.iter().filter_map(increase).collect()
     }
@@ -311,6 +311,7 @@ mod tests {
     #[test]
     fn kinds_are_compared_with_the_same_requests_without_their_extra() {
         let counted = [("h1", 1_000.0), ("h1-sites", 1_030.0), ("h2-sites", 1.0)];
+        let counted = counted.map(|(kind, each)| (kind.to_owned(), each));
         let increases = EXTRAS[0].increases(&counted);
         assert_eq!(increases.len(), 1);
         assert_eq!(increases[0].0, "h1-sites");

@@ -91,7 +91,11 @@ fn a_reload_changes_the_log() {
     let line = wait_for_lines(&folder.file("second.log"), 1).remove(0);
     assert!(line.contains("\"GET /2 HTTP/1.1\" 200 2 "), "{line}");
     // A file that cannot be opened changes nothing.
-    fs::write(folder.file("blitz.toml"), text("\"missing/a.log\"", &upstream)).unwrap();
+    fs::write(
+        folder.file("blitz.toml"),
+        text("\"missing/a.log\"", &upstream),
+    )
+    .unwrap();
     running.reload("the access log cannot be opened");
     get(address, "/3");
     wait_for_lines(&folder.file("second.log"), 2);
@@ -116,20 +120,37 @@ fn mistakes_have_their_repairs() {
     let folder = Folder::new();
     let file = folder.file("blitz.toml");
     let cases = [
-        ("{ to = \"stdout\", fields = [\"stats\"] }", "did you mean `status`?"),
-        ("{ to = \"stdout\", format = \"combined\", fields = [\"status\"] }", "leave out `fields`"),
+        (
+            "{ to = \"stdout\", fields = [\"stats\"] }",
+            "did you mean `status`?",
+        ),
+        (
+            "{ to = \"stdout\", format = \"combined\", fields = [\"status\"] }",
+            "leave out `fields`",
+        ),
         ("{ to = \"stdout\", redact = [\"a b\"] }", "or \"query\""),
         ("{ to = \"syslog:\" }", "syslog:/dev/log"),
         ("{ format = \"json\" }", "`to` is missing"),
         ("true", "write where its lines go"),
         ("{ to = \"stdout\", sample = 2 }", "a number from 0 to 1"),
-        ("{ to = \"stdout\", when = { status = [\"6xx\"] } }", "\"5xx\" for all from 500"),
+        (
+            "{ to = \"stdout\", when = { status = [\"6xx\"] } }",
+            "\"5xx\" for all from 500",
+        ),
     ];
     for (log, remedy) in cases {
-        fs::write(&file, format!("log.access = {log}\n[site.\"a\"]\nrespond = 204\n")).unwrap();
+        fs::write(
+            &file,
+            format!("log.access = {log}\n[site.\"a\"]\nrespond = 204\n"),
+        )
+        .unwrap();
         let output = blitz(&["check", &file]);
         assert_eq!(output.status.code(), Some(1), "{log}: {}", stderr(&output));
-        assert!(stderr(&output).contains(remedy), "{log}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains(remedy),
+            "{log}: {}",
+            stderr(&output)
+        );
     }
 }
 
@@ -139,7 +160,10 @@ fn the_page_has_all_fields() {
     let page = include_str!("../../../../docs/access-log.md");
     let (_, fields) = page.split_once("| field | meaning |").unwrap();
     let (fields, _) = fields.split_once("| `header.NAME` |").unwrap();
-    let rows: Vec<_> = fields.lines().filter(|line| line.starts_with("| `")).collect();
+    let rows: Vec<_> = fields
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
     let text = |text: &str| {
         let text = text.trim();
         text[..1].to_lowercase() + &text[1..]

@@ -19,7 +19,12 @@ impl Reader<'_> {
             DeValue::Table(table) => table,
             DeValue::Boolean(true) => {
                 let label = format!("write where its lines go: {DESTINATION}");
-                self.wrong_type(value.span(), value.get_ref(), "a destination or false", &label);
+                self.wrong_type(
+                    value.span(),
+                    value.get_ref(),
+                    "a destination or false",
+                    &label,
+                );
                 return None;
             }
             _ => {

@@ -43,6 +43,7 @@ fn planned_keys_are_not_yet() {
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,
             Scope::Buffer | Scope::SiteLimits | Scope::UpstreamLimits => continue,
+            Scope::AccessLog | Scope::AccessLogWhen => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {
                 format!(

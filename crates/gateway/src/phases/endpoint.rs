@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use blitz_http::{Exchange, Pooled, PooledFuture, Status};
 use blitz_site::{
-    CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply_to_request, count,
-    emit,
+    CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder,
+    apply_to_request, count, emit,
 };
 
 use crate::forward;
@@ -47,13 +47,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     exchange: Exchange,
 ) {
     let peer = Rc::clone(&exchange.peer);
-    let record = Record::new(
-        &exchange.request,
-        peer,
-        site.name(),
-        None,
-        observers,
-    );
+    let record = Record::new(&exchange.request, peer, site.name(), None, observers);
     if let Some(call) = Call::of(&exchange.request) {
         return respond_unrouted(&call, record, exchange);
     }
@@ -83,13 +77,7 @@ pub(super) async fn pass_to_endpoint<E>(
         let changes = changes.for_request(&Facts::of(head, peer, trusted));
         apply_to_request(&changes, &mut head.fields);
     }
-    let record = Record::new(
-        head,
-        Rc::clone(peer),
-        site.name(),
-        Some(route),
-        observers,
-    );
+    let record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);
     let exchange = handed.exchange(exchange, &edits, pages.as_ref());

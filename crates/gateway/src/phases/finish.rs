@@ -4,7 +4,9 @@
 use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
-use blitz_site::{CoreObservers, Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit};
+use blitz_site::{
+    CoreObservers, Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit,
+};
 
 use super::preflight::https_location;
 use crate::forward;

@@ -160,11 +160,7 @@ impl Proxy {
     }
 
     /// The same, with other changes of the replacement.
-    pub(crate) fn replace(
-        &mut self,
-        text: &str,
-        change: impl FnOnce(Replacement) -> Replacement,
-    ) {
+    pub(crate) fn replace(&mut self, text: &str, change: impl FnOnce(Replacement) -> Replacement) {
         let document = Document::new("blitz.toml", text);
         let (configuration, mut diagnostics) = read(&document, &Environment::default());
         let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));

@@ -85,7 +85,9 @@ impl Writer {
         match self.sink.reopen() {
             Ok(()) => self.abandon_torn(),
             Err(error) => {
-                tracing::warn!("a log cannot be opened anew, and the old one stays in use: {error}");
+                tracing::warn!(
+                    "a log cannot be opened anew, and the old one stays in use: {error}"
+                );
             }
         }
     }
@@ -268,7 +270,10 @@ mod tests {
     }
 
     /// Writes the batches one after the other. Gives the written lines and the number of dropped ones.
-    fn play(results: impl IntoIterator<Item = Result<usize, Problem>>, batches: &[&str]) -> (String, u64) {
+    fn play(
+        results: impl IntoIterator<Item = Result<usize, Problem>>,
+        batches: &[&str],
+    ) -> (String, u64) {
         let script = Script::default();
         script.results.lock().unwrap().extend(results);
         let queue = Arc::new(Queue::new(1024));
@@ -334,6 +339,11 @@ mod tests {
         }
         let first = output.recv_timeout(WAIT).unwrap();
         let second = output.recv_timeout(WAIT).unwrap();
-        assert!(first.len() + second.len() > 10_000, "{} {}", first.len(), second.len());
+        assert!(
+            first.len() + second.len() > 10_000,
+            "{} {}",
+            first.len(),
+            second.len()
+        );
     }
 }

@@ -9,7 +9,7 @@ use super::timestamp::Timestamps;
 use super::{AccessLog, BUFFER_BYTES, FLUSH_AFTER};
 
 /// An access log on one core.
-pub struct CoreLog {
+pub(crate) struct CoreLog {
     pub(super) log: Arc<AccessLog>,
     lines: RefCell<Vec<u8>>,
     /// Whether a task of the core hands the lines over after a while.

@@ -46,9 +46,8 @@ pub(super) fn combined(text: &[u8], out: &mut Vec<u8>) {
 /// compares many bytes at a time.
 #[inline]
 fn needs_no_escape(text: &[u8]) -> bool {
-    let is_special = |byte: u8| {
-        (byte.wrapping_sub(b' ') >= 0x5f) | (byte == b'"') | (byte == b'\\')
-    };
+    let is_special =
+        |byte: u8| (byte.wrapping_sub(b' ') >= 0x5f) | (byte == b'"') | (byte == b'\\');
     text.iter()
         .fold(false, |special, &byte| special | is_special(byte))
         == false
@@ -176,7 +175,10 @@ mod tests {
         let json = |text: &[u8]| written(|out| json(text, out));
         assert_eq!(json(b"/a"), r#""/a""#);
         assert_eq!(json(b"a\"b\\c\n\x7f"), r#""a\"b\\c\u000a\u007f""#);
-        assert_eq!(json("\u{e9}\u{202e}\u{2028}".as_bytes()), "\"\u{e9}\\u202e\\u2028\"");
+        assert_eq!(
+            json("\u{e9}\u{202e}\u{2028}".as_bytes()),
+            "\"\u{e9}\\u202e\\u2028\""
+        );
         assert_eq!(json(b"\xff\xc3"), r#""\u00ff\u00c3""#);
         let logfmt = |text: &[u8]| written(|out| logfmt(text, out));
         assert_eq!(logfmt(b"/a"), "/a");

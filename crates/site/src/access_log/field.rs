@@ -212,7 +212,11 @@ fn is_token_byte(byte: u8) -> bool {
 
 impl fmt::Display for UnknownField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no field `{}` in lines of the access log", self.0)
+        write!(
+            f,
+            "there is no field `{}` in lines of the access log",
+            self.0
+        )
     }
 }
 

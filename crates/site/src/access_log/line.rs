@@ -167,7 +167,9 @@ impl<'a> Line<'a> {
             Fact::Duration => Value::Duration(self.duration()),
             Fact::FirstByte => self.since_start(record.responded),
             Fact::Site => record.site.map_or(Value::Absent, text),
-            Fact::Route => record.route.map_or(Value::Absent, |route| text(route.name())),
+            Fact::Route => record
+                .route
+                .map_or(Value::Absent, |route| text(route.name())),
             Fact::Upstream
             | Fact::ConnectTime
             | Fact::UpstreamTime
@@ -190,9 +192,7 @@ impl<'a> Line<'a> {
             },
             Fact::ConnectTime => self.since_start(record.connected),
             Fact::UpstreamTime => match record.connected {
-                Some(connected) => {
-                    Value::Duration(self.ended.saturating_duration_since(connected))
-                }
+                Some(connected) => Value::Duration(self.ended.saturating_duration_since(connected)),
                 None => Value::Absent,
             },
             Fact::Attempts => number((record.attempts > 0).then_some(record.attempts.into())),
