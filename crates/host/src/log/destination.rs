@@ -9,7 +9,7 @@ use std::str::FromStr;
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// A place for lines of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// `stdout`: standard output.
     Stdout,
@@ -24,7 +24,7 @@ pub enum Destination {
 }
 
 /// The address of a daemon of syslog.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SyslogAddress {
     /// The path of a unix datagram socket, such as `/dev/log`.
     Unix(PathBuf),
