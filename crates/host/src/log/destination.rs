@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -84,8 +85,7 @@ fn syslog_address(text: &str) -> Result<SyslogAddress, DestinationError> {
     if text.starts_with("./") || text.starts_with("../") {
         return is_wrong(format!("{text:?} is no absolute path: write one, such as \"syslog:/dev/log\""));
     }
-    let is_bare_ipv6 = text.parse::<std::net::Ipv6Addr>().is_ok();
-    if is_bare_ipv6 {
+    if text.parse::<Ipv6Addr>().is_ok() {
         return is_wrong(format!("the port is missing: write \"syslog:[{text}]:514\""));
     }
     let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {

@@ -1,5 +1,6 @@
 //! Outputs: buffers, the limit, several threads, and the end.
 
+use std::env;
 use std::fs;
 use std::process::Command;
 use std::thread;
@@ -97,13 +98,13 @@ fn log_threads() -> usize {
 #[test]
 fn standard_output_gets_lines() {
     const CHILD: &str = "BLITZ_TEST_STANDARD_OUTPUT";
-    if std::env::var_os(CHILD).is_some() {
+    if env::var_os(CHILD).is_some() {
         let output = LogOutput::open(&Destination::Stdout).unwrap();
         let _ = output.write(b"\nthe line\n".to_vec());
         return;
     }
     let test = thread::current();
-    let ran = Command::new(std::env::current_exe().unwrap())
+    let ran = Command::new(env::current_exe().unwrap())
         .args([test.name().unwrap(), "--exact", "--nocapture"])
         .env(CHILD, "1")
         .output()
