@@ -53,7 +53,9 @@ impl FromStr for Destination {
         match text {
             "stdout" => Ok(Destination::Stdout),
             "journal" => Ok(Destination::Journal(JOURNAL_SOCKET.into())),
-            "" => is_wrong("a destination is missing: write \"stdout\", \"journal\" or the path of a file"),
+            "" => is_wrong(
+                "a destination is missing: write \"stdout\", \"journal\" or the path of a file",
+            ),
             "stderr" => is_wrong(
                 "standard error has the log of the program: write \"stdout\", or \"./stderr\" for a file of that name",
             ),
@@ -72,7 +74,8 @@ fn syslog_address(text: &str) -> Result<SyslogAddress, DestinationError> {
     let is_wrong = |problem: String| Err(DestinationError(problem));
     if text.is_empty() {
         return is_wrong(
-            "the address of syslog is missing: write \"syslog:/dev/log\" or \"syslog:HOST:514\"".into(),
+            "the address of syslog is missing: write \"syslog:/dev/log\" or \"syslog:HOST:514\""
+                .into(),
         );
     }
     if let Some(rest) = text.strip_prefix("//") {
@@ -83,29 +86,42 @@ fn syslog_address(text: &str) -> Result<SyslogAddress, DestinationError> {
         return Ok(SyslogAddress::Unix(text.into()));
     }
     if text.starts_with("./") || text.starts_with("../") {
-        return is_wrong(format!("{text:?} is no absolute path: write one, such as \"syslog:/dev/log\""));
+        return is_wrong(format!(
+            "{text:?} is no absolute path: write one, such as \"syslog:/dev/log\""
+        ));
     }
     if text.parse::<Ipv6Addr>().is_ok() {
-        return is_wrong(format!("the port is missing: write \"syslog:[{text}]:514\""));
+        return is_wrong(format!(
+            "the port is missing: write \"syslog:[{text}]:514\""
+        ));
     }
     let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {
         return is_wrong(format!("the port is missing: write \"syslog:{text}:514\""));
     };
     let port = match port.parse() {
         Ok(0) | Err(_) => {
-            return is_wrong(format!("{port:?} is no port: write one from 1 to 65535, usually 514"));
+            return is_wrong(format!(
+                "{port:?} is no port: write one from 1 to 65535, usually 514"
+            ));
         }
         Ok(port) => port,
     };
-    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+    let host = match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
         Some(host) => host,
         None if host.contains(':') => {
-            return is_wrong(format!("an IPv6 address has brackets: write \"syslog:[{host}]:{port}\""));
+            return is_wrong(format!(
+                "an IPv6 address has brackets: write \"syslog:[{host}]:{port}\""
+            ));
         }
         None => host,
     };
     match host {
-        "" => is_wrong(format!("the host is missing: write \"syslog:127.0.0.1:{port}\"")),
+        "" => is_wrong(format!(
+            "the host is missing: write \"syslog:127.0.0.1:{port}\""
+        )),
         host => Ok(SyslogAddress::Udp {
             host: host.to_owned(),
             port,
@@ -160,10 +176,16 @@ mod tests {
         let cases = [
             ("stdout", Destination::Stdout),
             ("journal", Destination::Journal(JOURNAL_SOCKET.into())),
-            ("/var/log/blitz.log", Destination::File("/var/log/blitz.log".into())),
+            (
+                "/var/log/blitz.log",
+                Destination::File("/var/log/blitz.log".into()),
+            ),
             ("access.log", Destination::File("access.log".into())),
             ("./stderr", Destination::File("./stderr".into())),
-            ("syslog:/dev/log", Destination::Syslog(SyslogAddress::Unix("/dev/log".into()))),
+            (
+                "syslog:/dev/log",
+                Destination::Syslog(SyslogAddress::Unix("/dev/log".into())),
+            ),
             ("syslog:10.0.0.1:514", udp("10.0.0.1", 514)),
             ("syslog:logs.example:65535", udp("logs.example", 65535)),
             ("syslog:[::1]:514", udp("::1", 514)),

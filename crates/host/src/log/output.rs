@@ -75,7 +75,10 @@ impl LogOutput {
     /// If 8 MiB wait, or 4,096 batches, all lines of this batch are dropped.
     #[must_use = "the buffer is for the next lines"]
     pub fn write(&self, lines: Vec<u8>) -> Vec<u8> {
-        debug_assert!(lines.is_empty() || lines.ends_with(b"\n"), "lines are whole");
+        debug_assert!(
+            lines.is_empty() || lines.ends_with(b"\n"),
+            "lines are whole"
+        );
         self.0.queue.push(lines)
     }
 

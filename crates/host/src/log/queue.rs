@@ -233,10 +233,7 @@ mod tests {
             queue.push(line(2));
         }
         assert_eq!(queue.dropped_lines(), 10);
-        assert_eq!(
-            queue.waiting_bytes.load(Ordering::Relaxed),
-            2 * BATCHES_MAX
-        );
+        assert_eq!(queue.waiting_bytes.load(Ordering::Relaxed), 2 * BATCHES_MAX);
     }
 
     #[test]

@@ -79,7 +79,9 @@ impl Reports {
         self.reported_lines = dropped_lines;
         self.lines_reported_at = Some(Instant::now());
         let cause = self.cause.take();
-        let cause = cause.as_deref().unwrap_or("they came faster than they were written");
+        let cause = cause
+            .as_deref()
+            .unwrap_or("they came faster than they were written");
         if let Some(name) = &self.name {
             tracing::warn!(lines, "lines of the log to {name} were dropped: {cause}");
         }
@@ -87,5 +89,7 @@ impl Reports {
 }
 
 fn due_in(last: Option<Instant>) -> Duration {
-    last.map_or(Duration::ZERO, |last| INTERVAL.saturating_sub(last.elapsed()))
+    last.map_or(Duration::ZERO, |last| {
+        INTERVAL.saturating_sub(last.elapsed())
+    })
 }

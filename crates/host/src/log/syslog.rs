@@ -109,9 +109,7 @@ impl Syslog {
 impl Socket {
     fn open(address: &SyslogAddress) -> io::Result<Socket> {
         match address {
-            SyslogAddress::Unix(path) => {
-                Ok(Socket::Unix(open_unix(path)?, path.clone()))
-            }
+            SyslogAddress::Unix(path) => Ok(Socket::Unix(open_unix(path)?, path.clone())),
             SyslogAddress::Udp { host, port } => {
                 let resolved = (host.as_str(), *port).to_socket_addrs()?.next();
                 let address = resolved.ok_or(ErrorKind::NotFound)?;

@@ -103,7 +103,9 @@ fn refused_datagrams_are_counted_and_later_ones_arrive() {
     write(&output, "one\ntwo\n");
     eventually("a lost line is counted", || output.dropped() > 0);
     let daemon = UdpSocket::bind(address).unwrap();
-    daemon.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    daemon
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
     eventually("a message arrives", || {
         write(&output, "later\n");
         let mut message = [0; 1000];
@@ -147,7 +149,9 @@ fn a_daemon_that_reads_nothing_holds_nothing_up() {
     let output = open_syslog(&path);
     let mut sent = 0;
     while output.dropped() == 0 {
-        let lines: String = (sent..sent + 10).map(|number| format!("{number:0>5999}\n")).collect();
+        let lines: String = (sent..sent + 10)
+            .map(|number| format!("{number:0>5999}\n"))
+            .collect();
         write(&output, &lines);
         sent += 10;
     }
@@ -182,7 +186,10 @@ fn a_missing_daemon_is_named() {
     let cases = [
         (unix, format!("syslog:{}: ", path.display())),
         (name.parse().unwrap(), format!("{name}: ")),
-        (Destination::Journal(path.clone()), format!("the journal at {}: ", path.display())),
+        (
+            Destination::Journal(path.clone()),
+            format!("the journal at {}: ", path.display()),
+        ),
     ];
     for (destination, beginning) in cases {
         let error = LogOutput::open(&destination).unwrap_err().to_string();
@@ -194,15 +201,27 @@ fn a_missing_daemon_is_named() {
 fn parse_journal(mut entry: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut fields = BTreeMap::new();
     while !entry.is_empty() {
-        let end = entry.iter().position(|&byte| byte == b'\n').expect("each field ends");
+        let end = entry
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .expect("each field ends");
         let field = &entry[..end];
-        let name = field.iter().position(|&byte| byte == b'=').expect("each field has a value");
-        let (name, value) = (std::str::from_utf8(&field[..name]).unwrap(), &field[name + 1..]);
+        let name = field
+            .iter()
+            .position(|&byte| byte == b'=')
+            .expect("each field has a value");
+        let (name, value) = (
+            std::str::from_utf8(&field[..name]).unwrap(),
+            &field[name + 1..],
+        );
         let is_valid = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
         assert!(!name.is_empty() && name.chars().all(is_valid), "{name}");
         // Clients may not set trusted fields.
         assert!(!name.starts_with('_') && !name.starts_with(|c: char| c.is_ascii_digit()));
-        assert!(fields.insert(name.to_owned(), value.to_vec()).is_none(), "{name} twice");
+        assert!(
+            fields.insert(name.to_owned(), value.to_vec()).is_none(),
+            "{name} twice"
+        );
         entry = &entry[end + 1..];
     }
     fields
@@ -214,10 +233,15 @@ fn the_journal_gets_an_entry_for_each_line_also_after_a_restart() {
     let path = folder.path().join("socket");
     let expect = |daemon: &UnixDatagram, message: &[u8]| {
         let fields = parse_journal(&receive(daemon));
-        let fields: Vec<(&str, &[u8])> =
-            fields.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
-        let expected: [(&str, &[u8]); 3] =
-            [("MESSAGE", message), ("PRIORITY", b"6"), ("SYSLOG_IDENTIFIER", b"blitz")];
+        let fields: Vec<(&str, &[u8])> = fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
+            .collect();
+        let expected: [(&str, &[u8]); 3] = [
+            ("MESSAGE", message),
+            ("PRIORITY", b"6"),
+            ("SYSLOG_IDENTIFIER", b"blitz"),
+        ];
         assert_eq!(fields, expected);
     };
     let daemon = bind(&path);

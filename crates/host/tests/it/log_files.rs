@@ -47,7 +47,10 @@ fn a_file_that_cannot_be_opened_is_named() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("missing/access.log");
     let error = LogOutput::open(&Destination::File(path.clone())).unwrap_err();
-    assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+    assert!(
+        error.to_string().starts_with(path.to_str().unwrap()),
+        "{error}"
+    );
     let error = LogOutput::open(&Destination::File(folder.path().to_owned())).unwrap_err();
     assert!(error.to_string().contains("directory"), "{error}");
 }
@@ -86,7 +89,9 @@ fn no_line_is_lost_or_torn_while_files_are_moved() {
         output.reopen();
         eventually("there is a new file", || path.exists());
     }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     assert_eq!(output.dropped(), 0);
     drop(output);
     moved.push(path);
@@ -114,7 +119,9 @@ fn a_file_that_cannot_be_opened_anew_stays_in_use() {
     wait_for(&path, "one\n");
     fs::rename(&logs, &moved).unwrap();
     output.reopen();
-    eventually("there is a warning", || !warnings(path.to_str().unwrap()).is_empty());
+    eventually("there is a warning", || {
+        !warnings(path.to_str().unwrap()).is_empty()
+    });
     let warnings = warnings(path.to_str().unwrap());
     assert!(warnings[0].contains("stays in use"), "{warnings:?}");
     write(&output, "two\n");
@@ -139,14 +146,20 @@ fn a_full_disk_drops_lines_until_it_has_room() {
     let name = path.to_str().unwrap();
     let failed = warnings(name);
     assert_eq!(failed.len(), 1, "{failed:?}");
-    assert!(failed[0].contains("cannot be written: No space left on device"), "{failed:?}");
+    assert!(
+        failed[0].contains("cannot be written: No space left on device"),
+        "{failed:?}"
+    );
     fs::remove_file(&path).unwrap();
     output.reopen();
     write(&output, "three\n");
     wait_for(&path, "three\n");
     eventually("dropped lines are told", || warnings(name).len() == 2);
     let told = &warnings(name)[1];
-    assert!(told.contains("were dropped: No space left on device"), "{told}");
+    assert!(
+        told.contains("were dropped: No space left on device"),
+        "{told}"
+    );
     assert!(told.contains("lines=6"), "{told}");
     write(&output, "four\n");
     drop(output);
@@ -156,7 +169,13 @@ fn a_full_disk_drops_lines_until_it_has_room() {
 
 fn make_pipe(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
     path
 }
 
@@ -164,7 +183,9 @@ fn make_pipe(folder: &TempDir) -> PathBuf {
 fn fill(output: &LogOutput) -> u64 {
     let mut sent = 0;
     while output.dropped() == 0 {
-        let lines: String = (sent..sent + 60).map(|number| format!("{number:0>999}\n")).collect();
+        let lines: String = (sent..sent + 60)
+            .map(|number| format!("{number:0>999}\n"))
+            .collect();
         write(output, &lines);
         sent += 60;
     }

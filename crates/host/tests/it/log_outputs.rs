@@ -60,7 +60,9 @@ fn the_end_of_the_last_handle_writes_all_lines_in_order() {
     let path = folder.path().join("access.log");
     let output = LogOutput::open(&Destination::File(path.clone())).unwrap();
     let other = output.clone();
-    let lines: Vec<String> = (0..2000).map(|number| format!("{number:0>1000}\n")).collect();
+    let lines: Vec<String> = (0..2000)
+        .map(|number| format!("{number:0>1000}\n"))
+        .collect();
     for line in &lines {
         let _ = output.write(line.clone().into_bytes());
     }
@@ -91,7 +93,8 @@ fn the_thread_ends_with_the_last_handle() {
 
 fn log_threads() -> usize {
     let threads = fs::read_dir("/proc/self/task").unwrap();
-    let names = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    let names =
+        threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok());
     names.filter(|name| name == "blitz-log\n").count()
 }
 
