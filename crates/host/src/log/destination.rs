@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use std::str::FromStr;
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
 /// A place for lines of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// `stdout`: standard output.
     Stdout,
@@ -24,7 +25,7 @@ pub enum Destination {
 }
 
 /// The address of a daemon of syslog.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SyslogAddress {
     /// The path of a unix datagram socket, such as `/dev/log`.
     Unix(PathBuf),
@@ -89,8 +90,7 @@ fn syslog_address(text: &str) -> Result<SyslogAddress, DestinationError> {
             "{text:?} is no absolute path: write one, such as \"syslog:/dev/log\""
         ));
     }
-    let is_bare_ipv6 = text.parse::<std::net::Ipv6Addr>().is_ok();
-    if is_bare_ipv6 {
+    if text.parse::<Ipv6Addr>().is_ok() {
         return is_wrong(format!(
             "the port is missing: write \"syslog:[{text}]:514\""
         ));

@@ -14,8 +14,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use super::destination::SyslogAddress;
 use super::sink::{Problem, Sink, first_line};
 
-/// Facility `local0` (16), which the rules of distributions treat like all others, and severity `info` (6). The default of
-/// nginx, `local7`, goes to the log of the boot on some.
+/// Facility `local0` (16), as most HAProxy files have it, and severity `info` (6). Some distributions send the default of
+/// nginx, `local7`, to the log of the boot.
 const PRIORITY: u8 = 16 * 8 + 6;
 
 const APP_NAME: &str = "blitz";

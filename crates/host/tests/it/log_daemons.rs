@@ -5,6 +5,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use blitz_host::log::{Destination, LogOutput, SyslogAddress};
@@ -128,7 +129,7 @@ fn a_daemon_of_syslog_may_restart() {
     write(&output, "two\nthree\n");
     eventually("there is a warning", || !warnings(&name).is_empty());
     fs::remove_file(&path).unwrap();
-    std::thread::sleep(Duration::from_millis(250));
+    thread::sleep(Duration::from_millis(250));
     write(&output, "four\n");
     let daemon = bind(&path);
     for expected in ["two", "three", "four"] {

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -167,7 +167,7 @@ fn a_full_disk_drops_lines_until_it_has_room() {
     assert_eq!(warnings(name).len(), 2);
 }
 
-fn make_pipe(folder: &TempDir) -> std::path::PathBuf {
+fn make_pipe(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("pipe");
     assert!(
         Command::new("mkfifo")
