@@ -150,7 +150,7 @@ scenarios! {
             ("GET /fixed HTTP/1.1\r\nHost: a", 410, "complete", None),
             ("GET /closed HTTP/1.1\r\nHost: a", 403, "rejected", Some("forbidden")),
             ("GET /down HTTP/1.1\r\nHost: a", 502, "failed", Some("connection_refused")),
-            ("GET /cut HTTP/1.1\r\nHost: a", 200, "cut-off", Some("connection_terminated")),
+            ("GET /cut HTTP/1.1\r\nHost: a", 200, "cut-off", Some("http_response_incomplete")),
             ("GET / HTTP/1.1\r\nHost: b", 404, "rejected", Some("unknown-host")),
             ("GET / HTTP/1.1\r\nHost: a\r\nBad Name: x", 400, "refused", Some("field-name")),
             ("TRACE / HTTP/1.1\r\nHost: a", 405, "rejected", Some("method-not-forwarded")),
