@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
-use blitz_host::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
+use blitz_host::serving::{
+    self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick,
+};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
     Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,
@@ -54,6 +56,7 @@ pub struct Running {
     serving: Serving,
     newest: Arc<ArcSwap<Snapshot>>,
     maker: SnapshotMaker,
+    drain_delay: Duration,
     drain_timeout: Duration,
     summary_interval: Duration,
 }
@@ -137,7 +140,11 @@ impl Gateway {
         let listeners = serving::reserve(self.listeners)?;
         let snapshot = maker.make(sites, HttpsRedirect::of(listeners.configs()))?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
-        let drain_timeout = self.options.drain_timeout;
+        let Options {
+            drain_delay,
+            drain_timeout,
+            ..
+        } = self.options;
         let summary_interval = self.options.summary_interval;
         let config = Config {
             lingering: blitz_http::lingering(&self.options.limits),
@@ -150,6 +157,7 @@ impl Gateway {
             serving,
             newest,
             maker,
+            drain_delay,
             drain_timeout,
             summary_interval,
         })
@@ -316,7 +324,7 @@ impl Running {
         self.serving.join()
     }
 
-    /// Runs until a signal: TERM and QUIT let requests complete within the options'
+    /// Runs until a signal: TERM and QUIT let requests complete within the options' `drain_delay` and
     /// `drain_timeout`, INT and a second TERM drop them. HUP resolves the names of targets again.
     ///
     /// # Errors
@@ -341,16 +349,21 @@ impl Running {
     ) -> Result<(), EndError> {
         let Running {
             serving,
+            drain_delay,
             drain_timeout,
             summary_interval,
             mut maker,
             newest,
         } = self;
+        let times = DrainTimes {
+            delay: drain_delay,
+            timeout: drain_timeout,
+        };
         let mut summary = Summary::new(summary_interval, Instant::now());
-        serving.run_until_signal_with(signals, drain_timeout, |serving, tick| {
+        serving.run_until_signal_with(signals, times, |serving, tick| {
             match tick {
                 Tick::Drain => summary.end(counters_of(serving.cores())),
-                Tick::Reload | Tick::Periodic => {
+                Tick::Reload | Tick::Periodic | Tick::NotReady => {
                     summary.tick(Instant::now(), || counters_of(serving.cores()));
                 }
             }
