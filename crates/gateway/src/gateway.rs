@@ -32,6 +32,7 @@ use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
 use crate::upstream::UpstreamSet;
+use crate::upstream_report::StateReader;
 
 /// How long to wait for the counters of a core; later ones are not included.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -302,6 +303,12 @@ impl Running {
     #[must_use]
     pub fn cores(&self) -> &Cores {
         self.serving.cores()
+    }
+
+    /// Reads its state from other threads.
+    #[must_use]
+    pub fn state_reader(&self) -> StateReader {
+        StateReader::new(self.cores().mailboxes(), &self.newest)
     }
 
     /// Replaces its sites while it runs, for programs that wait for no signals.

@@ -184,12 +184,13 @@ mod tests {
         let der = made.cert.der();
         let validity = Validity::read(der).unwrap();
         assert!(validity.not_before < validity.not_after);
+        assert_eq!(issuer(der).as_deref(), Some("rcgen self signed cert"));
         for at in 0..der.len() {
-            let _ = Validity::read(&der[..at]);
+            let _ = (Validity::read(&der[..at]), issuer(&der[..at]));
             for change in [0x80, 0xff, 0x7f] {
                 let mut changed = der.to_vec();
                 changed[at] ^= change;
-                let _ = Validity::read(&changed);
+                let _ = (Validity::read(&changed), issuer(&changed));
             }
         }
     }
