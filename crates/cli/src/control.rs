@@ -21,13 +21,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use blitz::App;
-use blitz::Service;
+use blitz::{App, Service};
 use blitz_config::{ControlAddress, Placed, Socket};
 use blitz_host::serving::{self, ListenerConfig, NewListeners, Serving};
 use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions};
 
-pub(crate) use self::listener::parse as parse_address;
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::metrics::MetricsSource;
 pub(crate) use self::state::{ControlState, Observed};

@@ -43,6 +43,7 @@ mod site_certificates;
 mod site_listeners;
 mod size;
 mod timeouts;
+mod timestamp;
 mod tips;
 mod tls;
 mod upgrades;

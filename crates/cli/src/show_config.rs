@@ -411,6 +411,8 @@ upgrade = ["websocket"]
             &["--log=debug"],
             &["--log-summary=30s"],
             &["--control=off"],
+            &["--control-listen=127.0.0.1:9181"],
+            &["--drain-delay=5s"],
             &["--client-ca=/c/ca.pem"],
             &["--client-ca=/c/ca.pem", "--client-auth=optional"],
             &["--client-ca=/c/ca.pem", "--client-cert-header"],

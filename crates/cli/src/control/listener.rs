@@ -7,25 +7,10 @@ use blitz_host::serving::{self, ListenerConfig, NewListeners};
 use blitz_http::Address;
 
 use super::{OFF, Places};
-use crate::listen;
+use crate::listen::parse_control;
 
 /// The address of a process that is told none.
 const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
-
-/// Parses an address of the control interface.
-///
-/// # Errors
-/// The problem with the value and, on a second line, the remedy.
-pub(crate) fn parse(value: &str) -> Result<SocketAddr, String> {
-    match listen::parse(value)? {
-        Address::Tcp(address) => Ok(address),
-        Address::Unix(_) => Err(
-            "this address is for other users; a unix socket is `control.socket`\n  \
-             write for example 127.0.0.1:9180"
-                .to_owned(),
-        ),
-    }
-}
 
 /// Keeps the address. `None` if there is to be none, or if another program has it, which is a warning.
 ///
@@ -35,7 +20,7 @@ pub(super) fn reserve(places: &Places<'_>) -> Result<Option<NewListeners>, Strin
     let chosen = places.address.map(|chosen| &chosen.value);
     let address = match chosen {
         Some(ControlAddress::Off) => return Ok(None),
-        Some(ControlAddress::On(written)) => parse(written)?,
+        Some(ControlAddress::On(written)) => parse_control(written)?,
         None => DEFAULT,
     };
     let remedy = format!(
@@ -88,12 +73,5 @@ mod tests {
             let other = other.parse().expect("it is an address");
             assert_eq!(overlap(other, DEFAULT), expected, "{other}");
         }
-    }
-
-    #[test]
-    fn a_unix_socket_is_no_control_address() {
-        assert!(parse("unix:/run/x.sock").is_err());
-        assert!(parse("9180").is_err());
-        assert_eq!(parse(":9180").map(|address| address.port()), Ok(9180));
     }
 }
