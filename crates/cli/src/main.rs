@@ -35,6 +35,7 @@ mod message_limits;
 mod output;
 mod process;
 mod process_flags;
+mod redaction;
 mod reload;
 mod run;
 mod secrets;
