@@ -47,6 +47,15 @@ pub(crate) struct Places<'a> {
     pub(crate) others: &'a [ListenerConfig],
 }
 
+impl Places<'_> {
+    /// Whether one was chosen.
+    fn are_demanded(&self) -> bool {
+        let socket = self.socket.map(|socket| &socket.value);
+        let address = self.address.map(|address| &address.value);
+        matches!(socket, Some(Socket::Path(_))) || matches!(address, Some(ControlAddress::On(_)))
+    }
+}
+
 /// The control interface of this process.
 pub(crate) struct Control {
     /// `None` if it is turned off, or could not be opened.
@@ -75,13 +84,19 @@ impl Control {
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => return Ok(control),
         };
-        let serving = start(listeners, &state);
-        let serving = serving.map_err(|problem| {
-            format!(
-                "the control interface cannot be started: {problem}\n  \
-                 turn it off with --control {OFF} and --control-listen {OFF}"
-            )
-        })?;
+        let serving = match start(listeners, &state) {
+            Ok(serving) => serving,
+            Err(problem) => {
+                let problem = format!("the control interface cannot be started: {problem}");
+                if places.are_demanded() {
+                    return Err(format!(
+                        "{problem}\n  turn it off with --control {OFF} and --control-listen {OFF}"
+                    ));
+                }
+                tracing::warn!("{problem}");
+                return Ok(control);
+            }
+        };
         let is_tcp = |listener: &&ListenerConfig| matches!(listener.address, Address::Tcp(_));
         control.listener = serving.listeners().find(is_tcp).cloned();
         control.serving = Some(serving);
