@@ -27,9 +27,8 @@ use blitz_host::serving::{self, ListenerConfig, NewListeners, Serving};
 use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions};
 
 pub(crate) use self::log_level::LogLevel;
-pub(crate) use self::metrics::MetricsSource;
 pub(crate) use self::state::{ControlState, Observed};
-pub(crate) use self::waiting::{Outcome, Waiting};
+pub(crate) use self::waiting::Outcome;
 
 /// `--control` and `--control-listen`: without one.
 pub(crate) const OFF: &str = "off";

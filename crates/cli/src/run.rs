@@ -231,7 +231,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let tls = load_tls(arguments, &listeners, file.as_ref())?;
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
-    let reloaded = path.iter().zip(&file).next().map(|(path, file)| {
+    let reloaded = path.as_deref().zip(file.as_ref()).map(|(path, file)| {
         let settings = ReloadSettings {
             request_trailers: arguments.request_trailers,
             tls: arguments.tls.clone(),

@@ -171,9 +171,9 @@ fn add(report: &mut UpstreamReport, core: usize, states: Vec<AddressState>) {
             cooling_down: state.cooling_down,
             last_failure: state.last_failure,
         };
-        let known = report.addresses.iter_mut();
-        match known.into_iter().find(|one| one.address == state.address) {
-            Some(known) => known.cores.push(on_core),
+        let mut known = report.addresses.iter();
+        match known.position(|one| one.address == state.address) {
+            Some(at) => report.addresses[at].cores.push(on_core),
             None => report.addresses.push(AddressReport {
                 address: state.address,
                 cores: vec![on_core],

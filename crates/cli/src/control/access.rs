@@ -66,7 +66,8 @@ fn refusal(reach: Reach, asked: Asked<'_>) -> Option<(Status, String)> {
         Reach::Network(listener) => (listener, false),
     };
     let forbidden = |text: &str| Some((Status::FORBIDDEN, format!("{text}\n")));
-    if is_local && !asked.authority.is_none_or(|host| is_own(host, listener)) {
+    let is_foreign = |host: &str| !is_own(host, listener);
+    if is_local && asked.authority.is_some_and(is_foreign) {
         return Some((
             Status::MISDIRECTED_REQUEST,
             format!(
@@ -74,11 +75,11 @@ fn refusal(reach: Reach, asked: Asked<'_>) -> Option<(Status, String)> {
             ),
         ));
     }
-    let of_origin = |origin: &[u8]| {
+    let is_other = |origin: &[u8]| {
         let own = asked.authority.map(|host| format!("http://{host}"));
-        own.is_some_and(|own| origin.eq_ignore_ascii_case(own.as_bytes()))
+        own.is_none_or(|own| !origin.eq_ignore_ascii_case(own.as_bytes()))
     };
-    if !asked.origin.is_none_or(of_origin) {
+    if asked.origin.is_some_and(is_other) {
         return forbidden("pages of other origins get no answers");
     }
     if asked.site.is_some_and(|site| site == b"cross-site") {

@@ -18,14 +18,15 @@ const DAY: i64 = 24 * 60 * 60;
 
 pub(super) async fn certificates(State(state): State<Arc<ControlState>>) -> Response {
     let (tls, in_use) = (state.tls(), state.in_use.clone());
-    let all = blocking(move || {
+    let all = blocking(move || -> Vec<Value> {
         let Some(tls) = tls else {
             return Vec::new();
         };
         let hosts = in_use.as_deref().map(InUse::tls_hosts);
         list(&tls, &hosts.unwrap_or_default(), SystemTime::now())
     });
-    Response::json(&json!({ "certificates": all.await }))
+    let all = all.await;
+    Response::json(&json!({ "certificates": all }))
 }
 
 fn list(tls: &TlsSlot, hosts: &[String], now: SystemTime) -> Vec<Value> {
@@ -34,7 +35,7 @@ fn list(tls: &TlsSlot, hosts: &[String], now: SystemTime) -> Vec<Value> {
     let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
     for (number, certificate) in all.iter().enumerate() {
         for name in certificate.names() {
-            by_name.entry(name).or_default().push(number);
+            by_name.entry(name.as_str()).or_default().push(number);
         }
     }
     let mut sites: Vec<Vec<&str>> = vec![Vec::new(); all.len()];

@@ -9,7 +9,6 @@ use blitz::{Peer, Response, Status, blocking};
 use super::access::Reach;
 use super::state::ControlState;
 use crate::explain::Question;
-use crate::in_use::InUse;
 
 type Pairs = Query<Vec<(String, String)>>;
 
@@ -74,8 +73,8 @@ pub(super) async fn explain(
     let Some(in_use) = state.in_use.clone() else {
         return no_file();
     };
-    let explain = move |in_use: &InUse| in_use.explain(&Question::of_pairs(pairs)?);
-    match blocking(move || explain(&in_use)).await {
+    let explained = blocking(move || in_use.explain(&Question::of_pairs(pairs)?));
+    match explained.await {
         Ok(text) => Response::text(text),
         Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
     }

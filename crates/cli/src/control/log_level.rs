@@ -1,8 +1,6 @@
 //! `/log-level`: the least level of the log, which can be changed while the process runs.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use blitz::extract::{Query, State};
 use blitz::{Response, Status};
@@ -44,7 +42,7 @@ impl LogLevel {
         let current = *self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let mut levels = LEVELS.iter();
         let found = levels.find(|(_, level)| *level == current);
-        found.map_or("off", |(name, _)| name)
+        found.map_or("off", |(name, _)| *name)
     }
 
     /// # Errors

@@ -25,6 +25,7 @@ pub(crate) struct ControlState {
 /// Readers of a running gateway.
 pub(crate) struct Observed {
     pub(crate) gateway: StateReader,
+    /// `None` if nothing is measured.
     pub(crate) metrics: Option<Box<dyn MetricsSource>>,
 }
 

@@ -104,7 +104,7 @@ impl Controlled {
     pub(crate) fn start(folder: Folder, flags: &[&str]) -> Controlled {
         let path = folder.file("control.sock");
         let places = ["--control", &path, "--control-listen", "127.0.0.1:0"];
-        let running = Running::announcing(&folder, &[&places, flags].concat(), "http://");
+        let running = Running::announcing(&folder, &[&places[..], flags].concat(), "http://");
         let address = running.control_address();
         Controlled {
             folder,

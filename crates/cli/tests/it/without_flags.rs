@@ -14,6 +14,7 @@ use blitz_testing::{Client, IO_TIMEOUT};
 
 const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const HTTPS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+const CONTROL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
 /// Set in the process that runs in a separate network namespace.
 const ALONE: &str = "BLITZ_TEST_NETWORK";
