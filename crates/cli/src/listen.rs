@@ -311,7 +311,10 @@ mod tests {
     fn a_unix_socket_is_no_address_of_the_control_interface() {
         assert!(parse_control("unix:/run/x.sock").is_err());
         assert!(parse_control("9180").is_err());
-        assert_eq!(parse_control(":9180").map(|address| address.port()), Ok(9180));
+        assert_eq!(
+            parse_control(":9180").map(|address| address.port()),
+            Ok(9180)
+        );
     }
 
     #[test]

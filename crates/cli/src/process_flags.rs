@@ -159,10 +159,14 @@ impl ProcessArguments {
             },
             limits: self.limits.settings(),
             control: Control {
-                listen: given(self.control_listen.as_ref().map(|address| match &**address {
-                    OFF => ControlAddress::Off,
-                    _ => ControlAddress::On(address.clone()),
-                })),
+                listen: given(
+                    self.control_listen
+                        .as_ref()
+                        .map(|address| match &**address {
+                            OFF => ControlAddress::Off,
+                            _ => ControlAddress::On(address.clone()),
+                        }),
+                ),
                 socket: given(self.control.as_ref().map(|path| match path.to_str() {
                     Some(OFF) => Socket::Off,
                     _ => Socket::Path(path.display().to_string()),

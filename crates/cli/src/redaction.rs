@@ -145,16 +145,8 @@ mod tests {
             r#"{ add = "Basic abc" }"#,
             r#"{ add = "***" }"#,
         ),
-        (
-            "headers.Set-Cookie",
-            r#"["a=b", 'c']"#,
-            r#"["***", "***"]"#,
-        ),
-        (
-            "request_headers.X-Api-Key",
-            r#""${KEY}""#,
-            r#""${KEY}""#,
-        ),
+        ("headers.Set-Cookie", r#"["a=b", 'c']"#, r#"["***", "***"]"#),
+        ("request_headers.X-Api-Key", r#""${KEY}""#, r#""${KEY}""#),
         ("request_headers.X-Token", r#""a\"b""#, r#""***""#),
         (
             "jwt",
@@ -179,7 +171,11 @@ mod tests {
         ("limits.cookies_max", "1000", "1000"),
         ("respond", "\"200 ä\"", "\"200 ä\""),
         ("body", r#"""" token = "a" """"#, r#"""" token = "a" """"#),
-        ("redirect", r#""301 http://u:p@h:1""#, r#""301 http://***@h:1""#),
+        (
+            "redirect",
+            r#""301 http://u:p@h:1""#,
+            r#""301 http://***@h:1""#,
+        ),
         (
             "to",
             r#"["http://u:p@h:1", "http://h"]"#,
@@ -203,7 +199,9 @@ mod tests {
 
     #[test]
     fn any_text_is_written_to_its_end() {
-        for text in ["\"", "'''", "\"\\", "= {", "]}", "ä\"ä", "://", "://@", "${", "://${@"] {
+        for text in [
+            "\"", "'''", "\"\\", "= {", "]}", "ä\"ä", "://", "://@", "${", "://${@",
+        ] {
             let _ = shown("secret", text);
         }
     }

@@ -375,7 +375,7 @@ upgrade = ["websocket"]
     /// Each flag of `run` in turn: it is a key, or known to have none.
     #[test]
     fn each_flag_is_a_key_or_a_comment() {
-        const FLAGS: [&[&str]; 45] = [
+        const FLAGS: [&[&str]; 47] = [
             &["--listen=:80"],
             &["--listen-tls=:443"],
             &["--redirect-https"],

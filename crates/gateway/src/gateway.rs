@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
-use blitz_host::serving::{
-    self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick,
-};
+use blitz_host::serving::{self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
     Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,

@@ -292,7 +292,9 @@ impl Serving {
                     "a core has ended without a signal; the others continue"
                 );
             }
-            let signal = signals.wait(Some(ending.check())).map_err(EndError::Failed)?;
+            let signal = signals
+                .wait(Some(ending.check()))
+                .map_err(EndError::Failed)?;
             match ending.step(signal, Instant::now()) {
                 Step::Nothing => {}
                 Step::Tick(tick) => {

@@ -91,7 +91,11 @@ mod tests {
         let now = SystemTime::now();
         for (seconds, expected) in [(-1, -1), (0, 0), (DAY, 1), (DAY - 1, 0), (-DAY, -1)] {
             let distance = Duration::from_secs(i64::unsigned_abs(seconds));
-            let not_after = if seconds < 0 { now - distance } else { now + distance };
+            let not_after = if seconds < 0 {
+                now - distance
+            } else {
+                now + distance
+            };
             assert_eq!(days_left(not_after, now), expected, "{seconds}");
         }
     }
@@ -99,6 +103,9 @@ mod tests {
     #[test]
     fn a_star_covers_one_label() {
         assert_eq!(covering_names("A.example"), ["a.example", "*.example"]);
-        assert_eq!(covering_names("*.a.example"), ["*.a.example", "*.a.example"]);
+        assert_eq!(
+            covering_names("*.a.example"),
+            ["*.a.example", "*.a.example"]
+        );
     }
 }

@@ -13,10 +13,7 @@ use crate::explain::Question;
 type Pairs = Query<Vec<(String, String)>>;
 
 /// The effective configuration, with a tag for its version.
-pub(super) async fn config(
-    State(state): State<Arc<ControlState>>,
-    headers: Headers,
-) -> Response {
+pub(super) async fn config(State(state): State<Arc<ControlState>>, headers: Headers) -> Response {
     let Some(in_use) = state.in_use.clone() else {
         return no_file();
     };

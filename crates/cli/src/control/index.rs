@@ -8,18 +8,50 @@ use super::negotiation::prefers_html;
 /// Method, path and meaning.
 const ENTRIES: [(&str, &str, &str); 14] = [
     ("GET", "/livez", "whether the process answers"),
-    ("GET", "/readyz", "whether it takes requests: 503 while it starts and drains"),
+    (
+        "GET",
+        "/readyz",
+        "whether it takes requests: 503 while it starts and drains",
+    ),
     ("GET", "/metrics", "metrics for Prometheus and OpenMetrics"),
     ("GET", "/config", "the configuration in use"),
-    ("GET", "/config/diff", "the changes that a reload would make"),
-    ("GET", "/explain", "what becomes of a request: ?method=GET&url=URL, or ?routes=HOST"),
-    ("GET", "/upstreams", "upstreams with their addresses and connections"),
+    (
+        "GET",
+        "/config/diff",
+        "the changes that a reload would make",
+    ),
+    (
+        "GET",
+        "/explain",
+        "what becomes of a request: ?method=GET&url=URL, or ?routes=HOST",
+    ),
+    (
+        "GET",
+        "/upstreams",
+        "upstreams with their addresses and connections",
+    ),
     ("GET", "/certificates", "certificates in use"),
-    ("GET", "/connections", "connections and requests of each core"),
+    (
+        "GET",
+        "/connections",
+        "connections and requests of each core",
+    ),
     ("GET", "/log-level", "the least level of the log"),
-    ("POST", "/log-level", "another one: ?level=debug; over the socket only"),
-    ("POST", "/reload", "reads the configuration again; over the socket only"),
-    ("POST", "/drain", "ends the process, as TERM does; over the socket only"),
+    (
+        "POST",
+        "/log-level",
+        "another one: ?level=debug; over the socket only",
+    ),
+    (
+        "POST",
+        "/reload",
+        "reads the configuration again; over the socket only",
+    ),
+    (
+        "POST",
+        "/drain",
+        "ends the process, as TERM does; over the socket only",
+    ),
     ("GET", "/healthz", "the same as /readyz"),
 ];
 

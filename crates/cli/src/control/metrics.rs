@@ -21,13 +21,16 @@ pub(crate) trait MetricsSource: Send + Sync {
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-const PROTOBUF: &str = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+const PROTOBUF: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 pub(super) async fn metrics(State(state): State<Arc<ControlState>>, headers: Headers) -> Response {
     let format = metrics_format(headers.get_str("Accept"));
     let state = Arc::clone(&state);
     let read = move || {
-        let source = state.observed().and_then(|Observed { metrics, .. }| metrics.as_deref())?;
+        let source = state
+            .observed()
+            .and_then(|Observed { metrics, .. }| metrics.as_deref())?;
         Some(match format {
             Format::OpenMetrics => source.open_metrics().into_bytes(),
             Format::Text => classic_text(&source.open_metrics()).into_bytes(),

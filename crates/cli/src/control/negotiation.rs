@@ -85,7 +85,8 @@ mod tests {
         let of_prometheus = format!(
             "{PROTOBUF};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.3"
         );
-        let of_prometheus_2 = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+        let of_prometheus_2 =
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
         for (accept, expected) in [
             (None, Format::OpenMetrics),
             (Some("*/*"), Format::OpenMetrics),
@@ -94,8 +95,14 @@ mod tests {
             (Some(of_prometheus_2), Format::OpenMetrics),
             (Some("application/vnd.google.protobuf"), Format::OpenMetrics),
             (Some("text/plain; version=0.0.4"), Format::Text),
-            (Some("TEXT/PLAIN;q=0.5, application/openmetrics-text;q=0"), Format::Text),
-            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), Format::Text),
+            (
+                Some("TEXT/PLAIN;q=0.5, application/openmetrics-text;q=0"),
+                Format::Text,
+            ),
+            (
+                Some("text/html,application/xhtml+xml,*/*;q=0.8"),
+                Format::Text,
+            ),
             (Some("text/plain;q=x"), Format::OpenMetrics),
         ] {
             assert_eq!(metrics_format(accept), expected, "{accept:?}");

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use blitz::extract::State;
 use blitz::{Response, blocking};
-use blitz_gateway::{AddressOnCore, AddressReport, UpstreamReport};
+use blitz_gateway::{AddressOnCore, AddressReport, Failure, UpstreamReport};
 use serde_json::{Value, json};
 
 use super::index::starting;
@@ -30,14 +30,18 @@ fn of_upstream(upstream: &UpstreamReport, now: SystemTime) -> Value {
     json!({
         "url": upstream.url,
         "names": upstream.names,
-        "failure": upstream.failure.map(|failure| failure.token()),
+        "failure": upstream.failure.map(Failure::detail),
         "addresses": addresses,
     })
 }
 
 fn of_address(address: &AddressReport, now: SystemTime) -> Value {
     let sum = |value: fn(&AddressOnCore) -> usize| address.cores.iter().map(value).sum::<usize>();
-    let cores: Vec<_> = address.cores.iter().map(|core| of_core(core, now)).collect();
+    let cores: Vec<_> = address
+        .cores
+        .iter()
+        .map(|core| of_core(core, now))
+        .collect();
     json!({
         "address": text_of(&address.address),
         "idle": sum(|core| core.idle),

@@ -390,10 +390,17 @@ fn the_usual_file_is_found() {
     };
     assert_eq!(explain(None), Some(1));
     assert_eq!(explain(Some(&other.file(""))), Some(0));
-    let mut running = command(&["--cores", "1", "--control", "off", "--control-listen", "off"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut running = command(&[
+        "--cores",
+        "1",
+        "--control",
+        "off",
+        "--control-listen",
+        "off",
+    ])
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
     let found = lines.find(|line| line.as_ref().unwrap().contains("here.example"));
     running.kill().unwrap();

@@ -42,7 +42,11 @@ fn the_address_reads_and_the_socket_does_everything() {
     for target in ["/reload", "/drain", "/log-level?level=debug"] {
         let refused = control.address.post(target);
         assert_eq!(refused.status, 403, "{target}");
-        assert!(refused.content.contains("`control.socket`"), "{}", refused.content);
+        assert!(
+            refused.content.contains("`control.socket`"),
+            "{}",
+            refused.content
+        );
     }
     assert_eq!(control.socket.post("/reload").status, 200);
 }
@@ -95,7 +99,12 @@ fn other_machines_get_health_and_metrics_only() {
         ("/connections", false),
     ] {
         let answer = place.ask_host("blitz.internal", "GET", target, "");
-        assert_eq!(answer.status != 403, is_public, "{target}: {}", answer.content);
+        assert_eq!(
+            answer.status != 403,
+            is_public,
+            "{target}: {}",
+            answer.content
+        );
     }
     assert_eq!(place.post("/drain").status, 403);
 }
@@ -160,11 +169,18 @@ fn a_process_without_a_file_has_health_and_state() {
     let control = Controlled::start(Folder::new(), &["--listen", "127.0.0.1:0"]);
     for place in control.places() {
         assert_eq!(place.get("/readyz").status, 200);
-        assert_eq!(place.get("/upstreams").json()["upstreams"], serde_json::json!([]));
+        assert_eq!(
+            place.get("/upstreams").json()["upstreams"],
+            serde_json::json!([])
+        );
         for target in ["/config", "/config/diff", "/explain?routes=a"] {
             let answer = place.get(target);
             assert_eq!(answer.status, 404);
-            assert!(answer.content.contains("--show-config"), "{}", answer.content);
+            assert!(
+                answer.content.contains("--show-config"),
+                "{}",
+                answer.content
+            );
         }
     }
     let reloaded = control.socket.post("/reload");
@@ -189,7 +205,10 @@ fn readiness_ends_before_connections_are_refused() {
     assert_eq!(Client::connect(site).get("/hello").status, 200);
     for place in control.places() {
         let answer = place.get("/readyz");
-        assert_eq!((answer.status, answer.content.as_str()), (503, "not ready: draining\n"));
+        assert_eq!(
+            (answer.status, answer.content.as_str()),
+            (503, "not ready: draining\n")
+        );
         assert_eq!(place.get("/livez").status, 200);
     }
     let refused = control.socket.post("/reload");
@@ -222,7 +241,10 @@ fn drain_ends_the_process() {
 #[test]
 fn the_log_level_changes_while_the_process_runs() {
     let control = Controlled::with_file(SITE);
-    let (is_debug, is_info) = ("a core has taken the new sites", "the configuration was read again");
+    let (is_debug, is_info) = (
+        "a core has taken the new sites",
+        "the configuration was read again",
+    );
     for place in control.places() {
         assert_eq!(place.get("/log-level").content, "info\n");
     }
@@ -246,5 +268,9 @@ fn the_log_level_changes_while_the_process_runs() {
     assert!(!log.contains(is_info), "{log}");
     let wrong = control.socket.post("/log-level?level=verbose");
     assert_eq!(wrong.status, 400);
-    assert!(wrong.content.contains("off, error, warn"), "{}", wrong.content);
+    assert!(
+        wrong.content.contains("off, error, warn"),
+        "{}",
+        wrong.content
+    );
 }

@@ -27,7 +27,10 @@ fn secrets_are_hidden() {
             let answer = place.get(target);
             assert_eq!(answer.status, 200, "{target}: {}", answer.content);
             let text = &answer.content;
-            assert!(!text.contains("czNjcmV0") && !text.contains("passw0rd"), "{text}");
+            assert!(
+                !text.contains("czNjcmV0") && !text.contains("passw0rd"),
+                "{text}"
+            );
             assert!(text.contains("***"), "{target}: {text}");
         }
     }
@@ -36,9 +39,17 @@ fn secrets_are_hidden() {
     let over_address = control.address.get("/config/diff");
     assert_eq!(over_address.status, 422);
     assert!(over_address.content.contains("blitz config diff"));
-    assert!(!over_address.content.contains("too"), "{}", over_address.content);
+    assert!(
+        !over_address.content.contains("too"),
+        "{}",
+        over_address.content
+    );
     let over_socket = control.socket.get("/config/diff");
-    assert!(over_socket.content.contains("unknown-key"), "{}", over_socket.content);
+    assert!(
+        over_socket.content.contains("unknown-key"),
+        "{}",
+        over_socket.content
+    );
     let other = format!("/config/diff?file={}", control.folder.file("blitz.toml"));
     assert_eq!(control.address.get(&other).status, 403);
     assert_eq!(control.socket.get(&other).status, 422);
@@ -48,12 +59,24 @@ fn secrets_are_hidden() {
 fn the_configuration_has_a_tag() {
     let control = Controlled::with_file(SECRETS);
     let first = control.address.get("/config");
-    let tag = first.fields.lines().find_map(|line| line.strip_prefix("etag: "));
+    let tag = first
+        .fields
+        .lines()
+        .find_map(|line| line.strip_prefix("etag: "));
     let tag = tag.expect("it has a tag").to_owned();
-    for known in [tag.clone(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
+    for known in [
+        tag.clone(),
+        format!("W/{tag}"),
+        format!("\"x\", {tag}"),
+        "*".to_owned(),
+    ] {
         let lines = format!("If-None-Match: {known}\r\n");
         let answer = control.address.ask("GET", "/config", &lines);
-        assert_eq!((answer.status, answer.content.as_str()), (304, ""), "{known}");
+        assert_eq!(
+            (answer.status, answer.content.as_str()),
+            (304, ""),
+            "{known}"
+        );
     }
     control.write(&SECRETS.replace("/moved", "/gone"));
     assert_eq!(control.socket.post("/reload").status, 200);
@@ -86,8 +109,15 @@ fn upstreams_have_connections_and_failures() {
             found["addresses"][0].clone()
         };
         let good = of(&upstream.url());
-        assert_eq!((&good["idle"], &good["in_use"]), (&1.into(), &0.into()), "{answer:#}");
-        assert_eq!(good["cores"][0]["cooling_down_until"], serde_json::Value::Null);
+        assert_eq!(
+            (&good["idle"], &good["in_use"]),
+            (&1.into(), &0.into()),
+            "{answer:#}"
+        );
+        assert_eq!(
+            good["cores"][0]["cooling_down_until"],
+            serde_json::Value::Null
+        );
         let bad = of(&format!("http://{refusing}"));
         assert_eq!(bad["address"], refusing.to_string());
         let until = bad["cores"][0]["last_failure"].as_str().unwrap();
@@ -135,7 +165,11 @@ fn certificates_follow_reloads() {
     let reloaded = control.socket.post("/reload");
     assert_eq!(reloaded.status, 200, "{}", reloaded.content);
     let answer = control.address.get("/certificates").json();
-    assert_eq!(answer["certificates"].as_array().unwrap().len(), 1, "{answer:#}");
+    assert_eq!(
+        answer["certificates"].as_array().unwrap().len(),
+        1,
+        "{answer:#}"
+    );
     assert!(fs::exists(control.folder.file("a.example.pem")).unwrap());
 }
 
@@ -156,7 +190,10 @@ fn connections_and_requests_are_counted_by_core_and_version() {
         assert_eq!(total["requests"]["http2"], 0, "{answer:#}");
         let cores = answer["cores"].as_array().unwrap();
         assert_eq!(cores.len(), 2, "{answer:#}");
-        let sum: u64 = cores.iter().map(|core| core["requests"]["http1"].as_u64().unwrap()).sum();
+        let sum: u64 = cores
+            .iter()
+            .map(|core| core["requests"]["http1"].as_u64().unwrap())
+            .sum();
         assert_eq!(sum, 3, "{answer:#}");
     }
 }

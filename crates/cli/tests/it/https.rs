@@ -141,7 +141,11 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(Instant::now() < deadline, "it has not ended: {}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "it has not ended: {}",
+                self.log()
+            );
             thread::sleep(Duration::from_millis(5));
         }
     }

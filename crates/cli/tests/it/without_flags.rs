@@ -131,7 +131,10 @@ fn http_is_on_8080_and_https_on_8443() {
             let started = Started::new(folder, "log");
             let log = started.wait_for_log("try           curl --cacert");
             assert!(log.contains("http://127.0.0.1:8080\n"), "{log}");
-            assert!(log.contains("control at    http://127.0.0.1:9180\n"), "{log}");
+            assert!(
+                log.contains("control at    http://127.0.0.1:9180\n"),
+                "{log}"
+            );
             let mut control = Client::connect(CONTROL);
             control.send("GET /readyz HTTP/1.1\r\nHost: localhost:9180\r\n\r\n");
             assert_eq!(control.response().text(), "ready\n");
@@ -186,7 +189,10 @@ fn port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error() {
         );
         assert!(!log.contains("https://"), "{log}");
         let warning = "no control address: cannot listen on 127.0.0.1:9180";
-        assert!(log.contains(warning) && !log.contains("control at"), "{log}");
+        assert!(
+            log.contains(warning) && !log.contains("control at"),
+            "{log}"
+        );
         let mut client = Client::connect(HTTP);
         assert_eq!(client.get("/hello").text(), "Hello, World!");
         drop(taken);

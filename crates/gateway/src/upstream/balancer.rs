@@ -263,7 +263,8 @@ impl Balancer {
             AddressSource::Localhost(_) | AddressSource::Name(_) => {
                 let upstreams = self.upstreams.borrow();
                 let used = upstreams.iter();
-                used.map(|(_, upstream)| self.state(upstream, now)).collect()
+                used.map(|(_, upstream)| self.state(upstream, now))
+                    .collect()
             }
         }
     }

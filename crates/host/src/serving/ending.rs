@@ -107,7 +107,9 @@ impl Ending {
                 if !self.times.delay.is_zero() =>
             {
                 let delay = self.times.delay;
-                tracing::info!("not ready: connections are accepted for {delay:?}, then the drain begins");
+                tracing::info!(
+                    "not ready: connections are accepted for {delay:?}, then the drain begins"
+                );
                 self.stage = Stage::NotReady(now + delay);
                 Step::Tick(Tick::NotReady)
             }
