@@ -285,7 +285,12 @@ impl Serving {
             }
             if ended > missing && !ending.has_begun() {
                 missing = ended;
-                log_ended_core(ended, self.cores.count() - ended);
+                let left = self.cores.count() - ended;
+                tracing::error!(
+                    ended,
+                    left,
+                    "a core has ended without a signal; the others continue"
+                );
             }
             let signal = signals
                 .wait(Some(ending.check()))
