@@ -90,7 +90,7 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::Control,
         "Table control",
-        "Keys of `[control]`. `control = false` is the same as `control.socket = false`.",
+        "Keys of `[control]`. `control = false` is the same as `false` for both.",
     ),
 ];
 
@@ -158,6 +158,7 @@ fn value(kind: Kind) -> String {
         Kind::AccessLog => "destination: `\"stdout\"`, a [table](#table-access_log), or `false`",
         Kind::Share => "number from 0 to 1: `0.01`",
         Kind::Statuses => "list of statuses: `[404, \"5xx\"]`",
+        Kind::ControlAddress => "address, or `false`",
         Kind::Certificates => "list of files, or of [tables](#tables-of-certificates)",
         Kind::Tls => "`true`, `false`, or a [table](#table-tls)",
         Kind::Status => "200 to 599",

@@ -123,7 +123,7 @@ fn value(kind: Kind) -> Value {
             pattern("^\\$\\{"),
             reference("tls"),
         ]),
-        Kind::Socket => any_of([text, json!({ "const": false })]),
+        Kind::Socket | Kind::ControlAddress => any_of([text, json!({ "const": false })]),
         Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
         Kind::Share => any_of([
             json!({ "type": "number", "minimum": 0, "maximum": 1 }),
