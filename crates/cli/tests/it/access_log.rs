@@ -30,7 +30,7 @@ fn wait_for_lines(file: &str, count: usize) -> Vec<String> {
 
 fn get(address: SocketAddr, path: &str) {
     let mut client = Client::connect(address);
-    client.send(&format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n\r\n"));
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n\r\n"));
     client.response();
 }
 

@@ -3,6 +3,7 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::value::Text;
 use super::{Reader, entries};
 use crate::access_log::{AccessLog, AccessLogWhen, LoggedStatus, SAMPLE_ALL};
 use crate::keys::Scope;
@@ -42,7 +43,7 @@ impl Reader<'_> {
             };
             let value = entry.value;
             match key.name {
-                "to" => log.to = self.text(value, DESTINATION).map(|text| text.placed()),
+                "to" => log.to = self.text(value, DESTINATION).map(Text::placed),
                 "format" => log.format = self.one_of(value, key),
                 "fields" => log.fields = Some(self.placed_texts(value, "\"status\"")),
                 "redact" => log.redact = Some(self.placed_texts(value, "\"query\"")),
@@ -59,7 +60,7 @@ impl Reader<'_> {
 
     fn placed_texts(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Placed<String>> {
         let texts = self.texts(value, example);
-        texts.into_iter().map(|text| text.placed()).collect()
+        texts.into_iter().map(Text::placed).collect()
     }
 
     fn access_log_when(&mut self, value: &Spanned<DeValue<'_>>) -> AccessLogWhen {

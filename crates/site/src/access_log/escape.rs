@@ -48,9 +48,9 @@ pub(super) fn combined(text: &[u8], out: &mut Vec<u8>) {
 fn needs_no_escape(text: &[u8]) -> bool {
     let is_special =
         |byte: u8| (byte.wrapping_sub(b' ') >= 0x5f) | (byte == b'"') | (byte == b'\\');
-    text.iter()
+    !text
+        .iter()
         .fold(false, |special, &byte| special | is_special(byte))
-        == false
 }
 
 #[cold]

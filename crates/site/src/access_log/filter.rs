@@ -5,7 +5,7 @@ use std::time::Duration;
 use blitz_http::Status;
 
 /// Which requests have a line: those that meet a condition, and a share of the others.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogFilter {
     /// Statuses of responses; empty is no condition.
     pub statuses: Vec<LoggedStatus>,
@@ -23,16 +23,6 @@ pub enum LoggedStatus {
     Code(u16),
     /// All statuses with this first digit.
     Class(u16),
-}
-
-impl Default for LogFilter {
-    fn default() -> LogFilter {
-        LogFilter {
-            statuses: Vec::new(),
-            slower: None,
-            sample: None,
-        }
-    }
 }
 
 impl LogFilter {

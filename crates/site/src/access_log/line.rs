@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use blitz_http::{Address, Method, Name, RequestHead, Status, TlsInfo};
+use blitz_http::{Address, Method, Name, RequestHead, Status, TlsInfo, Upstream};
 
 use super::field::Fact;
 use super::filter::NO_RESPONSE;
@@ -185,7 +185,7 @@ impl<'a> Line<'a> {
     fn upstream_fact(&self, fact: Fact) -> Value<'_> {
         let record = self.record;
         match fact {
-            Fact::Upstream => match record.upstream.as_ref().map(|upstream| upstream.address()) {
+            Fact::Upstream => match record.upstream.as_ref().map(Upstream::address) {
                 None => Value::Absent,
                 Some(Address::Tcp(address)) => Value::Socket(*address),
                 Some(Address::Unix(path)) => Value::Text(path.as_os_str().as_encoded_bytes()),

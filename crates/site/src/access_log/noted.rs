@@ -26,6 +26,7 @@ const KEPT_MAX: usize = 1024;
 const KEPT_BYTES_MAX: usize = 2048;
 
 thread_local! {
+    #[expect(clippy::vec_box, reason = "records have the boxes, which are smaller")]
     static FREE_LIST: RefCell<Vec<Box<Texts>>> = const { RefCell::new(Vec::new()) };
 }
 
