@@ -14,7 +14,7 @@ pub struct AccessLog {
     pub format: Option<String>,
     /// The fields of lines; `None` is all.
     pub fields: Option<Vec<Placed<String>>>,
-    /// What is left out of lines: fields of requests, or `query`; `None` is credentials.
+    /// Fields of requests that are left out of lines, or `query`; `None` is credentials.
     pub redact: Option<Vec<Placed<String>>>,
     /// Which requests have a line.
     pub when: AccessLogWhen,

@@ -125,14 +125,8 @@ fn value(kind: Kind) -> Value {
         ]),
         Kind::Socket | Kind::ControlAddress => any_of([text, json!({ "const": false })]),
         Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
-        Kind::Share => any_of([
-            json!({ "type": "number", "minimum": 0, "maximum": 1 }),
-            pattern("^\\$\\{"),
-        ]),
-        Kind::Statuses => json!({ "type": "array", "items": any_of([
-            json!({ "type": "integer", "minimum": 100, "maximum": 599 }),
-            pattern(&format!("^[1-5]([0-9][0-9]|xx)$|{VARIABLE}")),
-        ]) }),
+        Kind::Share => share(),
+        Kind::Statuses => statuses(),
         // About a MiB: a pattern does not count.
         Kind::SizeTo(_) => pattern(&format!(
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
@@ -234,6 +228,21 @@ fn one_or_list(item: &Value) -> Value {
 
 fn status() -> Value {
     json!({ "type": "integer", "minimum": 200, "maximum": 599 })
+}
+
+fn statuses() -> Value {
+    let one = any_of([
+        json!({ "type": "integer", "minimum": 100, "maximum": 599 }),
+        pattern(&format!("^[1-5]([0-9][0-9]|xx)$|{VARIABLE}")),
+    ]);
+    json!({ "type": "array", "items": one })
+}
+
+fn share() -> Value {
+    any_of([
+        json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        pattern("^\\$\\{"),
+    ])
 }
 
 fn by_name(value: &Value) -> Value {

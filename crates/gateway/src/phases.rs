@@ -70,18 +70,14 @@ fn life_of_a_request<E: Endpoint>(
 ) -> impl Future<Output = ()> {
     async move {
         let snapshot = gateway.snapshot();
-        let observers = snapshot.observers();
-        let site = snapshot
-            .sites()
-            .find(&exchange.request, exchange.peer.listener);
+        let (observers, listener) = (snapshot.observers(), exchange.peer.listener);
+        let site = snapshot.sites().find(&exchange.request, listener);
         let routed = preflight(&gateway, site, &exchange)
             .map_err(|rejection| (rejection, None))
             .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
         let (site, route) = match routed {
             Ok(routed) => routed,
-            Err((rejection, route)) => {
-                return reject(&gateway, observers, exchange, rejection, site, route);
-            }
+            Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
         };
         let Some(route) = route else {
             if needs_record(observers, &exchange) {

@@ -158,11 +158,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let socket = SocketAddr::from(([127, 0, 0, 1], 8080));
     let address = Address::Tcp(socket);
     let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
-    let log = AccessLog::new(LogSettings::default(), Arc::new(Nowhere));
-    let mut gateway = Gateway::new().options(Options {
-        access_log: kind.is_logged.then(|| Arc::new(log)),
-        ..Options::default()
-    });
+    let mut gateway = Gateway::new().options(options(kind));
     gateway = match kind.client {
         Client::Http1 | Client::Http2 => gateway.listen(address.clone()),
         Client::Http3 | Client::Handshakes => {
@@ -220,6 +216,14 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     match stop {
         Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
+    }
+}
+
+fn options(kind: &Kind) -> Options {
+    let log = AccessLog::new(LogSettings::default(), Arc::new(Nowhere));
+    Options {
+        access_log: kind.is_logged.then(|| Arc::new(log)),
+        ..Options::default()
     }
 }
 

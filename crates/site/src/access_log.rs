@@ -7,28 +7,28 @@ mod buffer;
 mod escape;
 mod field;
 mod filter;
-mod line;
+pub(crate) mod line;
 mod noted;
+mod syntax;
 mod timestamp;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use syntax::Syntax;
+
 pub use field::{Fact, HeaderName, LogField, UnknownField};
 pub use filter::{LogFilter, LoggedStatus};
 
 pub(crate) use buffer::CoreLog;
-pub(crate) use line::add;
 pub(crate) use noted::Noted;
 
-use line::{Line, Syntax};
-
 /// How long lines stay in the buffer of a core.
-pub const FLUSH_AFTER: Duration = Duration::from_millis(200);
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
 /// Bytes after which the buffer of a core goes to the sink at once.
-pub const BUFFER_BYTES: usize = 32 * 1024;
+pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Takes lines of an access log.
 pub trait LogSink: Send + Sync {
@@ -118,13 +118,6 @@ impl AccessLog {
     #[must_use]
     pub fn settings(&self) -> &LogSettings {
         &self.settings
-    }
-
-    fn write(&self, line: &Line<'_>, out: &mut Vec<u8>) {
-        match self.syntax {
-            Syntax::Combined => line.combined(out),
-            syntax => line.keyed(self, syntax, out),
-        }
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 
 use crate::edit::Edit;
+use crate::emit::{emit, emit_unobserved};
 use crate::pages::RequestPages;
-use crate::record::{Record, emit, emit_unobserved};
+use crate::record::Record;
 use crate::responder::Responder;
 
 /// Answers requests on one core.

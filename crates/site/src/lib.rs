@@ -7,6 +7,7 @@
 pub mod access_log;
 mod counters;
 mod edit;
+mod emit;
 mod endpoint;
 mod error_page;
 mod failure;
@@ -18,13 +19,13 @@ mod responder;
 
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, apply, apply_to_request};
+pub use emit::{emit, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,
-    emit, emit_refused,
 };
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};

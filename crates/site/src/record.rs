@@ -3,7 +3,7 @@
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
 
-mod log;
+pub(crate) mod log;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Name, Peer, Pooled, RefusedRequest,
-    RequestHead, Status, Upstream, Version,
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Name, Peer, Pooled, RequestHead,
+    Status, Upstream, Version,
 };
 
-use crate::access_log::{self, AccessLog, CoreLog, Noted};
-use crate::counters::{Counters, count};
+use crate::access_log::{AccessLog, CoreLog, Noted};
+use crate::counters::count;
 use crate::failure::Failure;
 use crate::rejection::Rejection;
 
@@ -61,9 +61,9 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
-    observers: &'a Observers,
+    pub(crate) observers: &'a Observers,
     /// The parts of the head that the access log needs; `None` if the request has no line in it.
-    noted: Option<Noted>,
+    pub(crate) noted: Option<Noted>,
 }
 
 /// The response to a client, and its end.
@@ -102,7 +102,7 @@ pub trait RouteName {
 
 /// The receivers of the records of a gateway, on all cores.
 pub struct Observers {
-    hook: Option<RecordHook>,
+    pub(crate) hook: Option<RecordHook>,
     told_client: ToldClient,
     dropped_lines: fn() -> u64,
     /// The limit of lines about failures.
@@ -129,7 +129,7 @@ impl Observers {
 
     /// Whether somebody is told of every request, beside the access log.
     #[inline]
-    fn see_all(&self) -> bool {
+    pub(crate) fn see_all(&self) -> bool {
         self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
     }
 }
@@ -238,9 +238,9 @@ impl Ended {
 /// request's head: the path is the client's, or `/` if it was too long to be kept. Of a request that was refused before
 /// its request line was complete, method and path are empty.
 #[derive(Clone)]
-pub struct RecordHook(Arc<Hook>);
+pub struct RecordHook(pub(crate) Arc<Hook>);
 
-type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
+pub(crate) type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
 
 impl RecordHook {
     /// Calls this function for each record.
@@ -397,9 +397,16 @@ impl ResponseRecord {
         }
     }
 
-    /// Whether all content of a response of known length was sent.
-    fn has_all_content(&self) -> bool {
-        matches!(self.length, BodyLength::Known(length) if length == self.bytes)
+    /// Whether all content was sent of a response of known length, or of one that has none.
+    #[must_use]
+    pub fn has_all_content(&self) -> bool {
+        let has_none = self.has_no_content || self.status.is_some_and(Status::forbids_content);
+        has_none
+            || match self.length {
+                BodyLength::Known(length) => length == self.bytes,
+                BodyLength::Empty | BodyLength::NothingButTrailers => true,
+                BodyLength::Unknown => false,
+            }
     }
 }
 
@@ -410,100 +417,4 @@ fn with_id(head: &RequestHead) -> Pooled<RequestHead> {
         id.fields.append(Name::XRequestId, value);
     }
     id
-}
-
-/// Emits the record of a request that has ended. The caller emits no record twice.
-#[inline]
-pub fn emit(record: &Record<'_>, head: &RequestHead) {
-    let is_plain = record.connect_failures == 0 && !record.is_retried;
-    let is_ordinary = is_plain && matches!(record.response.ended, Ended::Complete);
-    count(|counters| add(counters, record, is_ordinary));
-    if !is_ordinary {
-        log::log_failure(record, head);
-    }
-    if let Some(noted) = &record.noted {
-        access_log::add(record, noted, head);
-    }
-    if record.observers.see_all() {
-        observe(record, head);
-    }
-}
-
-/// The same if nobody observes records. An app has logged its failures.
-#[inline]
-pub(crate) fn emit_unobserved(record: &Record<'_>) {
-    let is_ordinary = matches!(record.response.ended, Ended::Complete);
-    count(|counters| add(counters, record, is_ordinary));
-}
-
-/// Emits the record of a request that the server has refused, and has counted and logged, if anybody sees it. The site is
-/// that of its host, if it is known.
-#[cold]
-pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &CoreObservers) {
-    if !observers.see_all() {
-        return;
-    }
-    let mut unknown = Pooled::<RequestHead>::take();
-    unknown.method = Method::Other;
-    let head = refused.head.unwrap_or(&unknown);
-    let mut record = Record::new(head, Rc::clone(refused.peer), site, None, observers);
-    record.version = refused.version;
-    if let Some(status) = refused.status {
-        record.response.sent(status, refused.content_bytes);
-    }
-    record.response.ended = Ended::Refused(refused.refusal.rule);
-    emit(&record, head);
-}
-
-#[cold]
-fn observe(record: &Record<'_>, head: &RequestHead) {
-    // The server has logged its refusals.
-    if !matches!(record.response.ended, Ended::Refused(_)) {
-        log::log_end(record, head);
-    }
-    if let Some(RecordHook(hook)) = &record.observers.hook {
-        hook(record, head);
-    }
-}
-
-#[inline]
-fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
-    let response = &record.response;
-    if record.route.is_some() {
-        counters.routed += 1;
-    } else if !matches!(response.ended, Ended::Rejected(_) | Ended::Refused(_)) {
-        counters.unrouted += 1;
-    }
-    if let (true, false, Some(status)) = (response.is_relayed, response.is_tunnel, response.status)
-    {
-        let class = usize::from(status.code() / 100).clamp(1, 5);
-        counters.responses[class - 1] += 1;
-    }
-    if !is_ordinary {
-        add_rare(counters, record);
-    }
-}
-
-#[cold]
-fn add_rare(counters: &mut Counters, record: &Record<'_>) {
-    counters.connect_failures += u64::from(record.connect_failures);
-    counters.retries += u64::from(record.is_retried);
-    let ended = &record.response.ended;
-    if let Ended::Failed(failure) = *ended {
-        counters.failures[failure as usize] += 1;
-    }
-    if record.response.is_relayed {
-        counters.cut_off += u64::from(!matches!(ended, Ended::Complete));
-        return;
-    }
-    match *ended {
-        Ended::Rejected(rejection) => counters.rejections[rejection as usize] += 1,
-        Ended::RequestContent(_) => counters.client_faults += 1,
-        Ended::Complete
-        | Ended::Refused(_)
-        | Ended::Failed(_)
-        | Ended::CutOff(_)
-        | Ended::Aborted
-        | Ended::ClientGone => {}
-    }
 }

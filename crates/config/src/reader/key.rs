@@ -117,24 +117,7 @@ impl Reader<'_> {
                 "write it below a header such as [upstream.app]",
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
-            Some(
-                Scope::Timeout
-                | Scope::Respond
-                | Scope::Defaults
-                | Scope::Tls
-                | Scope::Certificate
-                | Scope::Preset
-                | Scope::When
-                | Scope::Listener
-                | Scope::Buffer
-                | Scope::AccessLog
-                | Scope::AccessLogWhen
-                | Scope::SiteLimits
-                | Scope::UpstreamLimits,
-            )
-            | None => {
-                self.misspelt_key(scope, name, span);
-            }
+            Some(_) | None => self.misspelt_key(scope, name, span),
         }
     }
 

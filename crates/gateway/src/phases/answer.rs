@@ -23,8 +23,8 @@ pub(super) fn respond_answer<E>(
     mut exchange: Exchange,
 ) {
     if let Err(rejection) = check_method(&mut exchange.request) {
-        let (site, route) = (Some(site), Some(route));
-        return reject(gateway, observers, exchange, rejection, site, route);
+        let rejected = (rejection, Some(route));
+        return reject(gateway, observers, exchange, Some(site), rejected);
     }
     let Exchange {
         mut request,

@@ -107,9 +107,8 @@ pub(super) fn reject<E>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     exchange: Exchange,
-    rejection: Rejection,
     site: Option<&SiteRoutes>,
-    route: Option<&Route>,
+    (rejection, route): (Rejection, Option<&Route>),
 ) {
     let rules = match (rejection, route, site) {
         (_, Some(route), _) => route.rules.as_deref(),

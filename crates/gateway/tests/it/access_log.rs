@@ -112,7 +112,7 @@ scenarios! {
         assert_eq!(values(&line, &["path", "user_agent"]), ["/large", "browser"].map(Value::from));
     }
 
-    // What the upstream receives is another path and another host.
+    // The upstream receives another path and another host.
     fn the_request_is_the_clients(io) {
         let upstream = Upstream::with_text("hello");
         let (mut proxy, lines) = proxy(io, &[], LogSettings::default());

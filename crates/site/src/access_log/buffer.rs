@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::line::Line;
 use super::timestamp::Timestamps;
 use super::{AccessLog, BUFFER_BYTES, FLUSH_AFTER};
 
@@ -32,14 +31,11 @@ impl CoreLog {
         Arc::ptr_eq(&self.log, log)
     }
 
-    /// Adds the line of a request that has ended, if the log has one.
-    pub(super) fn add(self: &Rc<Self>, line: &Line<'_>) {
-        if !self.log.settings.filter.takes_all() && !line.is_wanted(&self.log.settings.filter) {
-            return;
-        }
+    /// Adds a line, which `write` writes.
+    pub(super) fn add(self: &Rc<Self>, write: impl FnOnce(&mut Vec<u8>)) {
         let bytes = {
             let mut lines = self.lines.borrow_mut();
-            self.log.write(line, &mut lines);
+            write(&mut lines);
             lines.len()
         };
         if bytes >= BUFFER_BYTES {

@@ -1,14 +1,14 @@
 //! A line of the log.
 
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use blitz_http::{Address, Method, Name, RequestHead, Status, TlsInfo, Upstream};
 
 use super::field::Fact;
 use super::filter::NO_RESPONSE;
-use super::{AccessLog, LogField, LogFilter, LogFormat, Noted, escape};
+use super::syntax::Syntax;
+use super::{AccessLog, LogField, LogFilter, Noted, escape};
 use crate::record::Record;
 
 /// Longest id of a request: that of a rejected one may be invalid.
@@ -20,14 +20,6 @@ pub(crate) struct Line<'a> {
     noted: &'a Noted,
     request_id: &'a [u8],
     ended: Instant,
-}
-
-/// How fields and values are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Syntax {
-    Json,
-    Logfmt,
-    Combined,
 }
 
 /// The value of a field.
@@ -44,25 +36,6 @@ enum Value<'a> {
     Ip(IpAddr),
     Socket(SocketAddr),
     True,
-}
-
-impl Syntax {
-    pub(super) fn of(format: LogFormat) -> Syntax {
-        match format {
-            LogFormat::Json => Syntax::Json,
-            LogFormat::Logfmt => Syntax::Logfmt,
-            LogFormat::Combined => Syntax::Combined,
-        }
-    }
-
-    /// The text before the value of a field. The first byte separates it from the field before.
-    pub(super) fn key(self, field: &LogField) -> String {
-        match self {
-            Syntax::Json => format!(",\"{}\":", field.name()),
-            Syntax::Logfmt => format!(" {}=", field.name()),
-            Syntax::Combined => String::new(),
-        }
-    }
 }
 
 impl<'a> Line<'a> {
@@ -277,8 +250,14 @@ impl<'a> Line<'a> {
 
 /// Adds the line of a request that ends now.
 pub(crate) fn add(record: &Record<'_>, noted: &Noted, head: &RequestHead) {
-    let log = Rc::clone(&noted.log);
-    log.add(&Line::new(record, noted, head));
+    let (line, log) = (Line::new(record, noted, head), &noted.log);
+    let settings = log.log.settings();
+    if settings.filter.takes_all() || line.is_wanted(&settings.filter) {
+        log.add(|out| match log.log.syntax {
+            Syntax::Combined => line.combined(out),
+            syntax => line.keyed(&log.log, syntax, out),
+        });
+    }
 }
 
 fn tls_fact(fact: Fact, tls: &TlsInfo) -> Value<'_> {
