@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use blitz_config::Process;
 use blitz_gateway::Reloading;
@@ -112,6 +112,8 @@ impl ReloadedFile {
     /// outcomes are logged.
     pub(crate) fn reload(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
         let outcome = self.replace(running, tls);
+        let status = running.status();
+        status.note_reload(outcome.is_ok(), SystemTime::now());
         match &outcome {
             Ok(changes) => {
                 let changes = changes.trim_end().replace('\n', ";");

@@ -16,7 +16,7 @@ use blitz_site::{LoadedFile, Pages};
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
-use crate::route::{self, Forward, ForwardGroup, ForwardedPath, Route};
+use crate::route::{self, Forward, ForwardGroup, ForwardedPath, NumberedLabel, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::{Target, TargetError};
@@ -71,6 +71,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         action: route::Action::Answer(Answer::Canonical(host)),
         rules: rules.map(|rules| Arc::new(rules.of_redirects())),
         variants: None,
+        label: NumberedLabel::default(),
     };
     let key = RouteKey {
         methods: None,
@@ -138,6 +139,7 @@ impl<'a> Compiler<'a, '_> {
             action: action?,
             rules,
             variants: None,
+            label: NumberedLabel::default(),
         })
     }
 
@@ -194,6 +196,7 @@ impl<'a> Compiler<'a, '_> {
         let request_trailers = settings.request_trailers.as_ref();
         Some(Forward {
             upstream: 0,
+            name: proxy.name.clone(),
             request_trailers: request_trailers.is_some_and(|on| on.value),
             connection_settings: connection_settings(proxy, settings),
             path: match &proxy.path {

@@ -9,7 +9,7 @@ use blitz_site::{Endpoint, EndpointMaker, Observers};
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
-use crate::upstream::UpstreamSet;
+use crate::upstream::{UpstreamSet, UpstreamState};
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<E> {
@@ -50,6 +50,11 @@ impl<E> GatewayService<E> {
 }
 
 impl<E> TakeSnapshot for GatewayService<E> {
+    fn upstream_states(&self, count: usize) -> Vec<UpstreamState> {
+        let upstreams = self.upstreams.borrow();
+        upstreams.states(count, blitz_http::now()).collect()
+    }
+
     fn take(&self, snapshot: &Arc<Snapshot>) {
         let stays = |(maker, _): &(EndpointMaker, _)| snapshot.endpoints.contains(maker);
         self.endpoints.borrow_mut().retain(stays);

@@ -15,10 +15,13 @@ use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, c
 use blitz_site::{EndpointMaker, count};
 
 use crate::https_redirect::HttpsRedirect;
+use crate::metrics::{Labels, hidden_urls};
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, Group, GroupConfig, Identity, UpstreamConfig, UpstreamSet};
+use crate::upstream::{
+    Balancer, Group, GroupConfig, Identity, UpstreamConfig, UpstreamSet, UpstreamState,
+};
 
 /// Sites, their upstreams, and where clear text is redirected to.
 pub(crate) struct Snapshot {
@@ -180,6 +183,8 @@ pub(crate) struct SnapshotMaker {
     has_freed: bool,
     /// How many snapshots were made.
     made: u64,
+    /// The texts of all of them in metrics.
+    labels: Arc<Labels>,
 }
 
 impl SnapshotMaker {
@@ -190,6 +195,7 @@ impl SnapshotMaker {
             retired: Vec::new(),
             has_freed: false,
             made: 0,
+            labels: Arc::new(Labels::new()),
         }
     }
 
@@ -205,6 +211,8 @@ impl SnapshotMaker {
         self.resolver.prune();
         self.has_freed = true;
         self.made += 1;
+        self.labels.number(&mut sites);
+        let hidden = hidden_urls(&mut sites);
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
         let mut groups = Vec::new();
@@ -216,7 +224,7 @@ impl SnapshotMaker {
                 if let Some(number) = numbers.get(&identity) {
                     return Ok(*number);
                 }
-                upstreams.push(self.upstream(&identity, target)?);
+                upstreams.push(self.upstream(&identity, target, &hidden)?);
                 numbers.insert(identity, upstreams.len() - 1);
                 Ok(upstreams.len() - 1)
             };
@@ -263,6 +271,10 @@ impl SnapshotMaker {
         Ok(Arc::new(snapshot))
     }
 
+    pub(crate) fn labels(&self) -> &Arc<Labels> {
+        &self.labels
+    }
+
     pub(crate) fn resolver(&self) -> &Resolver {
         &self.resolver
     }
@@ -285,6 +297,7 @@ impl SnapshotMaker {
         &mut self,
         identity: &Identity,
         target: &Target,
+        hidden: &HashMap<String, Arc<str>>,
     ) -> Result<UpstreamConfig, StartError> {
         let tls = match target.tls {
             true => Some(self.tls(target).map_err(StartError::Tls)?),
@@ -297,8 +310,10 @@ impl SnapshotMaker {
             }
             _ => None,
         };
+        let url = target.url();
         Ok(UpstreamConfig {
             identity: identity.clone(),
+            label: hidden.get(&url).cloned().unwrap_or_else(|| url.into()),
             name,
             tls,
         })
@@ -319,6 +334,8 @@ impl SnapshotMaker {
 
 /// A gateway on a core, whose sites can be replaced.
 pub(crate) trait TakeSnapshot {
+    /// The states of at most `count` of its upstreams.
+    fn upstream_states(&self, count: usize) -> Vec<UpstreamState>;
     fn take(&self, snapshot: &Arc<Snapshot>);
 }
 
@@ -331,6 +348,15 @@ core_local! {
 pub(crate) fn register(gateway: &Rc<impl TakeSnapshot + 'static>) {
     let gateway: Weak<dyn TakeSnapshot> = Rc::downgrade(gateway) as _;
     GATEWAYS.with_borrow_mut(|gateways| gateways.push(gateway));
+}
+
+/// The states of upstreams on the calling core: at most `count` of each gateway.
+pub(crate) fn upstream_states(count: usize) -> Vec<UpstreamState> {
+    let gateways = GATEWAYS.with_borrow(Clone::clone);
+    let alive = gateways.iter().filter_map(Weak::upgrade);
+    alive
+        .flat_map(|gateway| gateway.upstream_states(count))
+        .collect()
 }
 
 /// How long to wait for the next core that has a new snapshot; one that is busy for longer takes it later.

@@ -228,25 +228,18 @@ impl Cores {
         driver::check_descriptors(self.count() + 1)
     }
 
-    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
-    /// panic.
-    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
-        let job = Arc::new(job);
-        for (index, mailbox) in self.mailboxes.iter().enumerate() {
-            if !mailbox.is_open() {
-                continue;
-            }
-            let job = Arc::clone(&job);
-            let mut message = Message::Run(Box::new(move || job(index)));
-            // A core empties a full mailbox within a turn, unless it has ended.
-            while let Err(back) = post(mailbox, message) {
-                if !mailbox.is_open() {
-                    break;
-                }
-                message = back;
-                thread::yield_now();
-            }
+    /// A handle to these cores.
+    #[must_use]
+    pub fn handle(&self) -> CoresHandle {
+        CoresHandle {
+            mailboxes: self.mailboxes.clone(),
+            counters: self.counters.clone(),
         }
+    }
+
+    /// As [`CoresHandle::post_all`].
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.mailboxes, job);
     }
 
     /// The sums of all cores' counters.
@@ -276,6 +269,52 @@ impl Cores {
             eprintln!("{{{}}}", named.join(","));
         }
         first
+    }
+}
+
+/// Reaches running cores from any thread, as long as they run.
+#[derive(Clone)]
+pub struct CoresHandle {
+    mailboxes: Vec<Arc<Mailbox>>,
+    counters: Vec<Arc<CounterCells>>,
+}
+
+impl CoresHandle {
+    /// The number of cores.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
+    /// panic. Cores that have ended do not run it.
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.mailboxes, job);
+    }
+
+    /// The sums of all cores' counters.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        sum(&self.counters)
+    }
+}
+
+fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'static) {
+    let job = Arc::new(job);
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        if !mailbox.is_open() {
+            continue;
+        }
+        let job = Arc::clone(&job);
+        let mut message = Message::Run(Box::new(move || job(index)));
+        // A core empties a full mailbox within a turn, unless it has ended.
+        while let Err(back) = post(mailbox, message) {
+            if !mailbox.is_open() {
+                break;
+            }
+            message = back;
+            thread::yield_now();
+        }
     }
 }
 

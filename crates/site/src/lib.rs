@@ -10,6 +10,7 @@ mod endpoint;
 mod error_page;
 mod failure;
 pub mod matcher;
+pub mod metrics;
 mod pages;
 mod record;
 mod rejection;

@@ -1,9 +1,10 @@
-//! The record of a request. Counters are derived from it; access logs, metrics and traces can be.
+//! The record of a request. Counters and metrics are derived from it; access logs and traces can be.
 //!
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
 
 mod log;
+mod measure;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,9 @@ use blitz_http::{
 
 use crate::counters::{Counters, count};
 use crate::failure::Failure;
+use crate::metrics::RouteLabel;
 use crate::rejection::Rejection;
+use measure::measure;
 
 /// The record of a request, complete when the request ends.
 #[derive(Clone)]
@@ -92,6 +95,8 @@ pub trait RouteName {
     fn name(&self) -> &str;
     /// The URL of its upstream; `None` if it has none.
     fn upstream(&self) -> Option<String>;
+    /// The number of its texts in metrics.
+    fn label(&self) -> RouteLabel;
 }
 
 /// The receivers of the records of a gateway, on all cores.
@@ -213,6 +218,7 @@ impl<'a> Record<'a> {
         route: Option<&'a dyn RouteName>,
         observers: &'a Observers,
     ) -> Record<'a> {
+        count(|counters| counters.in_flight += 1);
         Record {
             started: blitz_http::now(),
             connected: None,
@@ -343,6 +349,7 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
     let is_plain = record.connect_failures == 0 && !record.is_retried;
     let is_ordinary = is_plain && matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
+    measure(record);
     if !is_ordinary {
         log::log_failure(record, head);
     }
@@ -356,15 +363,13 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
 pub(crate) fn emit_unobserved(record: &Record<'_>) {
     let is_ordinary = matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
+    measure(record);
 }
 
-/// Emits the record of a request that the server has refused, and has counted and logged, if anybody sees it. The site is
-/// that of its host, if it is known.
+/// Emits the record of a request that the server has refused, and has counted and logged. The site is that of its host,
+/// if it is known.
 #[cold]
 pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &Observers) {
-    if !observers.see_all() {
-        return;
-    }
     let mut unknown = Pooled::<RequestHead>::take();
     unknown.method = Method::Other;
     let head = refused.head.unwrap_or(&unknown);
@@ -391,6 +396,7 @@ fn observe(record: &Record<'_>, head: &RequestHead) {
 #[inline]
 fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
     let response = &record.response;
+    counters.in_flight = counters.in_flight.saturating_sub(1);
     if record.route.is_some() {
         counters.routed += 1;
     } else if !matches!(response.ended, Ended::Rejected(_) | Ended::Refused(_)) {

@@ -36,9 +36,24 @@ pub(crate) struct Balancer {
     pub(super) in_flight: Cell<u32>,
 }
 
+/// An upstream as its core sees it now.
+#[derive(Debug, Clone)]
+pub(crate) struct UpstreamState {
+    /// Its name in metrics.
+    pub(crate) label: Arc<str>,
+    /// Connections without a request.
+    pub(crate) idle: usize,
+    /// Connections in use.
+    pub(crate) active: usize,
+    /// Addresses that requests avoid, because no connection could be made.
+    pub(crate) avoided: usize,
+}
+
 /// How connections to an upstream are made.
 #[derive(Clone)]
 pub(crate) struct Connector {
+    /// The upstream in metrics.
+    pub(crate) label: Arc<str>,
     pub(crate) pool: Pool,
     pub(crate) protocol: Protocol,
     pub(crate) tls: Option<UpstreamTls>,
@@ -135,6 +150,26 @@ impl Balancer {
             retries: RetryBudget::default(),
             in_flight: Cell::new(0),
         }
+    }
+
+    /// Its connections and addresses now.
+    pub(crate) fn state(&self, now: Instant) -> UpstreamState {
+        let mut state = UpstreamState {
+            label: Arc::clone(&self.connector.label),
+            idle: 0,
+            active: 0,
+            avoided: self.cooldowns.borrow().count(now),
+        };
+        let mut add = |upstream: &Upstream| {
+            state.idle += upstream.idle();
+            state.active += upstream.active();
+        };
+        if let AddressSource::One(upstream) = &self.source {
+            add(upstream);
+        }
+        let upstreams = self.upstreams.borrow();
+        upstreams.iter().for_each(|(_, upstream)| add(upstream));
+        state
     }
 
     /// The next address for a request, which is noted in `tried`.
@@ -322,6 +357,7 @@ mod tests {
 
     fn plain() -> Connector {
         Connector {
+            label: "http://a".into(),
             pool: Pool::new(ClientOptions::default()),
             protocol: Protocol::Http1,
             tls: None,

@@ -34,6 +34,11 @@ impl Cooldowns {
         all.any(|one| one.address == address && one.until > now)
     }
 
+    /// The number of addresses that requests avoid.
+    pub(super) fn count(&self, now: Instant) -> usize {
+        self.0.iter().filter(|one| one.until > now).count()
+    }
+
     /// Notes that a request goes to `address`, which is not avoided. If it failed before, this is its
     /// probe. A request that is dropped has no outcome, so a probe ends with the longest cooldown.
     pub(super) fn picked(&mut self, address: SocketAddr, now: Instant) {

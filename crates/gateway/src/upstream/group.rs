@@ -71,6 +71,12 @@ impl GroupConfig {
         })
     }
 
+    /// The names of its targets, as the configuration has them.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.targets.iter().map(|target| &*target.name).collect();
+        names.join(", ")
+    }
+
     /// A line for each server, and before it one for each choice.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Counters, Gateway, Options, Running, Site, Target, compile};
+use blitz_gateway::{Counters, Gateway, MetricsReader, Options, Running, Site, Target, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
     Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
@@ -136,6 +136,16 @@ impl Proxy {
 
     pub(crate) fn counters(&self) -> Counters {
         self.running.as_ref().unwrap().counters().0
+    }
+
+    /// A reader of its metrics.
+    pub(crate) fn metrics(&self) -> MetricsReader {
+        self.running.as_ref().unwrap().metrics()
+    }
+
+    /// Runs a job on its cores.
+    pub(crate) fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        self.running.as_ref().unwrap().cores().post_all(job);
     }
 
     pub(crate) fn http_counters(&self) -> blitz_http::Counters {
