@@ -98,6 +98,11 @@ pub(crate) fn apply(process: &Process, options: &mut Options) {
         &server.lingering_timeout,
         |time| *time,
     );
+    set(
+        &mut options.series_max,
+        &process.metrics.series_max,
+        |series| *series as usize,
+    );
     apply_limits(&process.limits, limits, &mut options.client.limits);
 }
 
@@ -212,6 +217,7 @@ mod tests {
                 Scope::Server => "server",
                 Scope::Log => "log",
                 Scope::Limits => "limits",
+                Scope::Metrics => "metrics",
                 _ => continue,
             };
             let value = match key.kind {

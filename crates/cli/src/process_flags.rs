@@ -181,6 +181,7 @@ impl ProcessArguments {
                     _ => Socket::Path(path.display().to_string()),
                 })),
             },
+            ..Process::default()
         }
     }
 }

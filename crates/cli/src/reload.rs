@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use blitz_config::Process;
 use blitz_gateway::Reloading;
@@ -118,6 +118,8 @@ impl ReloadedFile {
         access_log: &mut OpenAccessLog,
     ) -> Outcome {
         let outcome = self.replace(running, tls, access_log);
+        let status = running.status();
+        status.note_reload(outcome.is_ok(), SystemTime::now());
         match &outcome {
             Ok(changes) => {
                 let changes = changes.trim_end().replace('\n', ";");

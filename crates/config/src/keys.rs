@@ -29,6 +29,8 @@ pub enum Scope {
     AccessLogWhen,
     /// In the `limits` of the process.
     Limits,
+    /// In `metrics`.
+    Metrics,
     /// In the `limits` of a site.
     SiteLimits,
     /// In the `limits` of an upstream.
@@ -199,6 +201,9 @@ pub const BUFFER_MAX: u64 = 64 << 20;
 /// The most content that `buffer_request` has a core hold in files, for one request or for all.
 pub const BUFFER_FILE_MAX: u64 = 16 << 30;
 
+/// The most series of requests: a core has up to 125 MB of them.
+const SERIES_MAX: u64 = 1_000_000;
+
 /// The greatest priority of a regex.
 pub(crate) const PRIORITY_MAX: u64 = 1000;
 
@@ -214,6 +219,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "listen", Kind::Listeners, "[\":80\"]", "addresses for clear text"),
     key(Scope::Top, "listen_tls", Kind::Listeners, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
     key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error, and the access log"),
+    key(Scope::Top, "metrics", Kind::Table(Scope::Metrics), "", "metrics of requests"),
     key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
@@ -323,6 +329,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Limits, "trailers_max", Kind::SizeTo(HEAD_MAX), "8k", "bytes of the trailers of a request"),
     key(Scope::Limits, "upstream_fields_max", Kind::NumberTo(FIELDS_MAX), "200", "fields of an upstream's response"),
     key(Scope::Limits, "upstream_head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of an upstream's response"),
+    key(Scope::Metrics, "series_max", Kind::NumberTo(SERIES_MAX), "10000", "the most series of requests; those beyond count as `route=\"_other\"`"),
     key(Scope::SiteLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "that of the process", "fields of a request"),
     key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
     key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
@@ -381,6 +388,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::AccessLog => "access_log",
         Scope::AccessLogWhen => "access_log_when",
         Scope::Limits => "limits",
+        Scope::Metrics => "metrics",
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",
         Scope::Control => "control",
@@ -464,6 +472,7 @@ mod tests {
             Scope::Server,
             Scope::Log,
             Scope::Limits,
+            Scope::Metrics,
             Scope::SiteLimits,
             Scope::UpstreamLimits,
             Scope::Control,

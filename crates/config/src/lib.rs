@@ -48,7 +48,7 @@ pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{
-    Bytes, Control, ControlAddress, Log, MessageLimits, Process, Server, Socket, quoted,
+    Bytes, Control, ControlAddress, Log, MessageLimits, Metrics, Process, Server, Socket, quoted,
 };
 pub use reader::{includes, read};
 pub use reference::reference;

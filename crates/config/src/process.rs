@@ -1,5 +1,5 @@
-//! Settings of the process: `server`, `log`, `limits` and `control`. A file and the flags of a command line say them
-//! alike.
+//! Settings of the process: `server`, `log`, `limits`, `metrics` and `control`. A file and the flags of a command line
+//! say them alike.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Process {
     pub log: Log,
     /// Limits of heads and trailers.
     pub limits: MessageLimits,
+    /// Metrics of requests.
+    pub metrics: Metrics,
     /// The control interface.
     pub control: Control,
 }
@@ -28,6 +30,7 @@ impl Process {
             server: self.server.or(other.server),
             log: self.log.or(other.log),
             limits: self.limits.or(other.limits),
+            metrics: self.metrics.or(other.metrics),
             control: self.control.or(other.control),
         }
     }
@@ -39,6 +42,7 @@ impl Process {
             ("server", self.server.written()),
             ("log", self.log.written()),
             ("limits", self.limits.written()),
+            ("metrics", self.metrics.written()),
             ("control", self.control.written()),
         ];
         let mut all = Vec::new();
@@ -287,6 +291,14 @@ table! {
         upstream_head_max: Bytes,
         /// Fields of an upstream's response.
         upstream_fields_max: u64,
+    }
+}
+
+table! {
+    /// `metrics`: metrics of requests.
+    Metrics {
+        /// The most series of requests.
+        series_max: u64,
     }
 }
 

@@ -77,6 +77,7 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Table limits",
         "Keys of `[limits]`: sizes are in bytes.",
     ),
+    (Scope::Metrics, "Table metrics", "Keys of `[metrics]`."),
     (
         Scope::SiteLimits,
         "Table limits of a site",

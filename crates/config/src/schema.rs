@@ -31,6 +31,7 @@ pub fn schema() -> String {
             "limits": table(Scope::Limits),
             "listener": required(text_or(table(Scope::Listener)), "address"),
             "log": table(Scope::Log),
+            "metrics": table(Scope::Metrics),
             "preset": table(Scope::Preset),
             "respond": required(table(Scope::Respond), "status"),
             "route": text_or(table(Scope::Route)),

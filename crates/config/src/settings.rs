@@ -71,6 +71,8 @@ pub struct Proxy {
     /// Its URL, which has no path; of several servers that of the first. The place is that of `to`, or of the server in
     /// `upstream`.
     pub to: Placed<String>,
+    /// The name of the upstream, if it has one and is the only target.
+    pub name: Option<Arc<str>>,
     /// All servers, if there are several.
     pub group: Option<Arc<Group>>,
     /// The path that it receives; `None` is the client's.

@@ -16,7 +16,7 @@ use blitz_site::{LoadedFile, Pages};
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
-use crate::route::{self, Forward, ForwardGroup, ForwardedPath, Route};
+use crate::route::{self, Forward, ForwardGroup, ForwardedPath, NumberedLabel, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::{Target, TargetError};
@@ -72,6 +72,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         rules: rules.map(|rules| Arc::new(rules.of_redirects())),
         variants: None,
         is_logged: true,
+        label: NumberedLabel::default(),
     };
     let key = RouteKey {
         methods: None,
@@ -140,6 +141,7 @@ impl<'a> Compiler<'a, '_> {
             rules,
             variants: None,
             is_logged: settings.access_log.as_ref().is_none_or(|is_on| is_on.value),
+            label: NumberedLabel::default(),
         })
     }
 
@@ -196,6 +198,7 @@ impl<'a> Compiler<'a, '_> {
         let request_trailers = settings.request_trailers.as_ref();
         Some(Forward {
             upstream: 0,
+            name: proxy.name.clone(),
             request_trailers: request_trailers.is_some_and(|on| on.value),
             connection_settings: connection_settings(proxy, settings),
             path: match &proxy.path {

@@ -36,7 +36,7 @@ use answer::respond_answer;
 use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
-use endpoint::{needs_record, pass_to_endpoint, pass_to_fallback, pass_unobserved};
+use endpoint::{pass_to_endpoint, pass_to_fallback};
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
@@ -80,13 +80,7 @@ fn life_of_a_request<E: Endpoint>(
             Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
         };
         let Some(route) = route else {
-            if needs_record(observers, &exchange) {
-                return pass_to_fallback(&gateway, observers, site, exchange).await;
-            }
-            if let Some(rest) = pass_unobserved(&gateway, exchange) {
-                rest.await;
-            }
-            return;
+            return pass_to_fallback(&gateway, observers, site, exchange).await;
         };
         let forward = match &route.action {
             Action::Forward(forward) => forward,

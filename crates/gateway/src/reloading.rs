@@ -8,6 +8,7 @@ use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
 use blitz_site::access_log::AccessLog;
 
 use crate::https_redirect::HttpsRedirect;
+use crate::metrics::ConfigurationStatus;
 use crate::site_changes::{SiteChange, site_changes};
 use crate::sites::Site;
 use crate::snapshot::{Snapshot, SnapshotMaker, publish};
@@ -19,6 +20,7 @@ pub struct Reloading<'a> {
     maker: &'a mut SnapshotMaker,
     newest: &'a ArcSwap<Snapshot>,
     drain_timeout: Duration,
+    status: &'a ConfigurationStatus,
 }
 
 /// Sites and listeners that were checked, and that are not in use yet.
@@ -45,13 +47,21 @@ impl<'a> Reloading<'a> {
         maker: &'a mut SnapshotMaker,
         newest: &'a ArcSwap<Snapshot>,
         drain_timeout: Duration,
+        status: &'a ConfigurationStatus,
     ) -> Reloading<'a> {
         Reloading {
             serving,
             maker,
             newest,
             drain_timeout,
+            status,
         }
+    }
+
+    /// The generation of the configuration and the last reload, for metrics.
+    #[must_use]
+    pub fn status(&self) -> &ConfigurationStatus {
+        self.status
     }
 
     /// Checks sites and listeners, and keeps the addresses of those that are new.
@@ -93,6 +103,7 @@ impl<'a> Reloading<'a> {
         apply();
         publish(self.serving.cores(), &snapshot);
         let before = self.newest.swap(Arc::clone(&snapshot));
+        self.status.count_generation();
         let changes = site_changes(&before.sites, &snapshot.sites);
         self.maker.retire(before);
         self.serving.close_listeners(superseded, self.drain_timeout);

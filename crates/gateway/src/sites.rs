@@ -397,6 +397,19 @@ impl Sites {
         endpoints
     }
 
+    /// Changes each route and its variants, with the name of their site.
+    pub(crate) fn for_each_route_mut(&mut self, mut change: impl FnMut(Option<&str>, &mut Route)) {
+        for site in &mut self.sites {
+            let name = site.name.as_deref();
+            for route in site.routes.iter_mut() {
+                change(name, route);
+                route
+                    .variants_mut()
+                    .for_each(|variant| change(name, variant));
+            }
+        }
+    }
+
     pub(crate) fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {
         let routes = self
             .sites

@@ -17,11 +17,12 @@ use blitz_site::access_log::AccessLog;
 use blitz_site::{CoreObservers, EndpointMaker, Observers, count};
 
 use crate::https_redirect::HttpsRedirect;
+use crate::metrics::{Labels, hidden_urls};
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, Group, GroupConfig, Identity, States, UpstreamConfig, UpstreamSet,
+    Balancer, Group, GroupConfig, Identity, States, UpstreamConfig, UpstreamSet, UpstreamState,
 };
 
 /// Sites, their upstreams, and where clear text is redirected to.
@@ -246,6 +247,8 @@ pub(crate) struct SnapshotMaker {
     has_freed: bool,
     /// How many snapshots were made.
     made: u64,
+    /// The texts of all of them in metrics.
+    labels: Arc<Labels>,
 }
 
 impl SnapshotMaker {
@@ -256,6 +259,7 @@ impl SnapshotMaker {
             retired: Vec::new(),
             has_freed: false,
             made: 0,
+            labels: Arc::new(Labels::new()),
         }
     }
 
@@ -272,6 +276,8 @@ impl SnapshotMaker {
         self.resolver.prune();
         self.has_freed = true;
         self.made += 1;
+        self.labels.number(&mut sites);
+        let hidden = hidden_urls(&mut sites);
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
         let mut groups = Vec::new();
@@ -283,7 +289,7 @@ impl SnapshotMaker {
                 if let Some(number) = numbers.get(&identity) {
                     return Ok(*number);
                 }
-                upstreams.push(self.upstream(&identity, target)?);
+                upstreams.push(self.upstream(&identity, target, &hidden)?);
                 numbers.insert(identity, upstreams.len() - 1);
                 Ok(upstreams.len() - 1)
             };
@@ -332,6 +338,10 @@ impl SnapshotMaker {
         Ok(Arc::new(snapshot))
     }
 
+    pub(crate) fn labels(&self) -> &Arc<Labels> {
+        &self.labels
+    }
+
     pub(crate) fn resolver(&self) -> &Resolver {
         &self.resolver
     }
@@ -354,6 +364,7 @@ impl SnapshotMaker {
         &mut self,
         identity: &Identity,
         target: &Target,
+        hidden: &HashMap<String, Arc<str>>,
     ) -> Result<UpstreamConfig, StartError> {
         let tls = match target.tls {
             true => Some(self.tls(target).map_err(StartError::Tls)?),
@@ -366,8 +377,10 @@ impl SnapshotMaker {
             }
             _ => None,
         };
+        let url = target.url();
         Ok(UpstreamConfig {
             identity: identity.clone(),
+            label: hidden.get(&url).cloned().unwrap_or_else(|| url.into()),
             name,
             tls,
         })
@@ -388,6 +401,8 @@ impl SnapshotMaker {
 
 /// A gateway on a core, whose sites can be replaced.
 pub(crate) trait TakeSnapshot {
+    /// The states of at most `count` of its upstreams.
+    fn upstream_states(&self, count: usize) -> Vec<UpstreamState>;
     fn take(&self, snapshot: &Arc<Snapshot>);
 
     /// As [`CoreSnapshot::states`], of its newest snapshot.
@@ -411,6 +426,15 @@ pub(crate) fn states_on_core(snapshot: u64, range: &Range<usize>) -> States {
     let alive = gateways.iter().filter_map(Weak::upgrade);
     alive
         .flat_map(|gateway| gateway.states(snapshot, range))
+        .collect()
+}
+
+/// The states of upstreams on the calling core: at most `count` of each gateway.
+pub(crate) fn upstream_states(count: usize) -> Vec<UpstreamState> {
+    let gateways = GATEWAYS.with_borrow(Clone::clone);
+    let alive = gateways.iter().filter_map(Weak::upgrade);
+    alive
+        .flat_map(|gateway| gateway.upstream_states(count))
         .collect()
 }
 

@@ -106,42 +106,6 @@ pub struct Cores {
     sockets_max: usize,
 }
 
-/// Mailboxes of cores: any thread can run jobs on the cores. Clones are handles to the same ones.
-#[derive(Clone)]
-pub struct Mailboxes(Arc<[Arc<Mailbox>]>);
-
-impl Mailboxes {
-    /// The number of cores, including those that have ended.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// As [`Cores::post_all`].
-    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
-        post_all(&self.0, job);
-    }
-}
-
-fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'static) {
-    let job = Arc::new(job);
-    for (index, mailbox) in mailboxes.iter().enumerate() {
-        if !mailbox.is_open() {
-            continue;
-        }
-        let job = Arc::clone(&job);
-        let mut message = Message::Run(Box::new(move || job(index)));
-        // A core empties a full mailbox within a turn, unless it has ended.
-        while let Err(back) = post(mailbox, message) {
-            if !mailbox.is_open() {
-                break;
-            }
-            message = back;
-            thread::yield_now();
-        }
-    }
-}
-
 /// The first message of a core's thread: its core is open, or the error.
 type Opened = io::Result<(Arc<Mailbox>, DriverKind)>;
 
@@ -264,16 +228,18 @@ impl Cores {
         driver::check_descriptors(self.count() + 1)
     }
 
-    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
-    /// panic.
-    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
-        post_all(&self.mailboxes, job);
+    /// A handle to these cores.
+    #[must_use]
+    pub fn handle(&self) -> CoresHandle {
+        CoresHandle {
+            mailboxes: self.mailboxes.clone(),
+            counters: self.counters.clone(),
+        }
     }
 
-    /// The mailboxes of the cores, for threads that do not own the cores.
-    #[must_use]
-    pub fn mailboxes(&self) -> Mailboxes {
-        Mailboxes(self.mailboxes.as_slice().into())
+    /// As [`CoresHandle::post_all`].
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.mailboxes, job);
     }
 
     /// The sums of all cores' counters.
@@ -303,6 +269,52 @@ impl Cores {
             eprintln!("{{{}}}", named.join(","));
         }
         first
+    }
+}
+
+/// Reaches running cores from any thread, as long as they run.
+#[derive(Clone)]
+pub struct CoresHandle {
+    mailboxes: Vec<Arc<Mailbox>>,
+    counters: Vec<Arc<CounterCells>>,
+}
+
+impl CoresHandle {
+    /// The number of cores.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
+    /// panic. Cores that have ended do not run it.
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.mailboxes, job);
+    }
+
+    /// The sums of all cores' counters.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        sum(&self.counters)
+    }
+}
+
+fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'static) {
+    let job = Arc::new(job);
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        if !mailbox.is_open() {
+            continue;
+        }
+        let job = Arc::clone(&job);
+        let mut message = Message::Run(Box::new(move || job(index)));
+        // A core empties a full mailbox within a turn, unless it has ended.
+        while let Err(back) = post(mailbox, message) {
+            if !mailbox.is_open() {
+                break;
+            }
+            message = back;
+            thread::yield_now();
+        }
     }
 }
 

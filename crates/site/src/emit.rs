@@ -7,6 +7,7 @@ use blitz_http::{Method, Pooled, RefusedRequest, RequestHead};
 use crate::access_log::line;
 use crate::counters::{Counters, count};
 use crate::record::log;
+use crate::record::measure::measure;
 use crate::record::{CoreObservers, Ended, Record, RecordHook};
 
 /// Emits the record of a request that has ended. The caller emits no record twice.
@@ -15,6 +16,7 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
     let is_plain = record.connect_failures == 0 && !record.is_retried;
     let is_ordinary = is_plain && matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
+    measure(record);
     if !is_ordinary {
         log::log_failure(record, head);
     }
@@ -31,15 +33,13 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
 pub(crate) fn emit_unobserved(record: &Record<'_>) {
     let is_ordinary = matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
+    measure(record);
 }
 
-/// Emits the record of a request that the server has refused, and has counted and logged, if anybody sees it. The site is
-/// that of its host, if it is known.
+/// Emits the record of a request that the server has refused, and has counted and logged. The site is that of its host,
+/// if it is known.
 #[cold]
 pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &CoreObservers) {
-    if !observers.see_all() {
-        return;
-    }
     let mut unknown = Pooled::<RequestHead>::take();
     unknown.method = Method::Other;
     let head = refused.head.unwrap_or(&unknown);
@@ -66,6 +66,7 @@ fn observe(record: &Record<'_>, head: &RequestHead) {
 #[inline]
 fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
     let response = &record.response;
+    counters.in_flight = counters.in_flight.saturating_sub(1);
     if record.route.is_some() {
         counters.routed += 1;
     } else if !matches!(response.ended, Ended::Rejected(_) | Ended::Refused(_)) {

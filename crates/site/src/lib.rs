@@ -12,6 +12,7 @@ mod endpoint;
 mod error_page;
 mod failure;
 pub mod matcher;
+pub mod metrics;
 mod pages;
 mod record;
 mod rejection;

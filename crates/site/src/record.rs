@@ -1,9 +1,10 @@
-//! The record of a request. Counters are derived from it; access logs, metrics and traces can be.
+//! The record of a request. Counters and metrics are derived from it; access logs and traces can be.
 //!
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
 
 pub(crate) mod log;
+pub(crate) mod measure;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,7 @@ use blitz_http::{
 use crate::access_log::{AccessLog, CoreLog, Noted};
 use crate::counters::count;
 use crate::failure::Failure;
+use crate::metrics::RouteLabel;
 use crate::rejection::Rejection;
 
 /// The record of a request, complete when the request ends.
@@ -98,6 +100,8 @@ pub trait RouteName {
     fn is_logged(&self) -> bool {
         true
     }
+    /// The number of its texts in metrics.
+    fn label(&self) -> RouteLabel;
 }
 
 /// The receivers of the records of a gateway, on all cores.
@@ -265,6 +269,7 @@ impl<'a> Record<'a> {
         route: Option<&'a dyn RouteName>,
         observers: &'a CoreObservers,
     ) -> Record<'a> {
+        count(|counters| counters.in_flight += 1);
         let mut record = Record {
             started: blitz_http::now(),
             connected: None,

@@ -207,7 +207,7 @@ fn start_of(table: &Table) -> Option<usize> {
 }
 
 /// Names of the top of a file in the canonical order; others stand in the place of `OTHER`.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "config_version",
     "include",
     "listen",
@@ -219,6 +219,7 @@ const ORDER: [&str; 17] = [
     "server",
     "log",
     "limits",
+    "metrics",
     "control",
     "tracing",
     "acme",

@@ -149,7 +149,10 @@ impl Reader<'_> {
             if let Some(sticky) = &own.sticky {
                 self.warn_of_sticky(sticky.span.clone());
             }
-            return OwnTarget::from(first);
+            return OwnTarget {
+                name: Some(name.into()),
+                ..OwnTarget::from(first)
+            };
         }
         let target = GroupTarget {
             name: name.to_owned(),
@@ -161,6 +164,7 @@ impl Reader<'_> {
         };
         OwnTarget {
             url: first,
+            name: Some(name.into()),
             group: Some(Arc::new(Group {
                 targets: vec![target],
                 sticky: None,
@@ -240,6 +244,7 @@ impl Reader<'_> {
         };
         Some(OwnTarget {
             url,
+            name: None,
             group: Some(Arc::new(Group {
                 targets: targets.into_iter().map(target).collect(),
                 sticky: None,

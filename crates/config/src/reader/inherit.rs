@@ -181,6 +181,7 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
     let new = || {
         let mut proxy = Proxy {
             to: to.url.clone(),
+            name: to.name.clone(),
             group: None,
             path: None,
             host: None,

@@ -101,15 +101,13 @@ impl Reader<'_> {
                 format!("`{name}` belongs to a site or a route"),
                 "write it below a header such as [site.\"app.example\"]",
             ),
-            Some(scope @ (Scope::Server | Scope::Log | Scope::Limits | Scope::Control)) => {
-                let table = keys::table_name(scope);
-                self.error(
-                    "key-of-other-table",
-                    span,
-                    format!("`{name}` belongs to `{table}`"),
-                    format!("write {table}.{name} at the top of the file"),
-                );
-            }
+            Some(
+                scope @ (Scope::Server
+                | Scope::Log
+                | Scope::Limits
+                | Scope::Metrics
+                | Scope::Control),
+            ) => self.of_process(scope, name, span),
             Some(Scope::Upstream) => self.error(
                 "key-of-other-table",
                 span,
@@ -119,6 +117,17 @@ impl Reader<'_> {
             // Words such as `file` and `status` have other meanings elsewhere.
             Some(_) | None => self.misspelt_key(scope, name, span),
         }
+    }
+
+    /// A key of a table with settings of the process.
+    fn of_process(&mut self, scope: Scope, name: &str, span: Span) {
+        let table = keys::table_name(scope);
+        self.error(
+            "key-of-other-table",
+            span,
+            format!("`{name}` belongs to `{table}`"),
+            format!("write {table}.{name} at the top of the file"),
+        );
     }
 
     fn misspelt_key(&mut self, scope: Scope, name: &str, span: Span) {

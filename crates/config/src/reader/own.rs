@@ -120,6 +120,8 @@ pub(super) enum OwnAction {
 pub(super) struct OwnTarget {
     /// The URL of its server, or of the first of several.
     pub(super) url: Placed<String>,
+    /// The name of the upstream, if it has one.
+    pub(super) name: Option<Arc<str>>,
     /// All servers, if there are several.
     pub(super) group: Option<Arc<Group>>,
     /// The place that is shown as the `to`.
@@ -133,6 +135,7 @@ impl From<Placed<String>> for OwnTarget {
         OwnTarget {
             span: url.span.clone(),
             url,
+            name: None,
             group: None,
             proxy_protocol: None,
             limits: None,

@@ -19,6 +19,7 @@ impl Reader<'_> {
             "server" => (Scope::Server, &mut process.server),
             "log" => (Scope::Log, &mut process.log),
             "limits" => (Scope::Limits, &mut process.limits),
+            "metrics" => (Scope::Metrics, &mut process.metrics),
             "control" => (Scope::Control, &mut process.control),
             _ => return,
         };

@@ -53,6 +53,9 @@ trailers_max = "8k"
 upstream_fields_max = 200
 upstream_head_max = "1m"
 
+[metrics]
+series_max = 20000
+
 [site]
 "shop.example" = "http://127.0.0.1:3001"
 "own.example" = { to = "http://127.0.0.1:3002", tls = { cert = "shop.pem", key = "shop.key" } }

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Exchange, Pooled, PooledFuture, Status};
+use blitz_http::{Exchange, Pooled, Status};
 use blitz_site::{
     CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder,
-    apply_to_request, count, emit,
+    apply_to_request, emit,
 };
 
 use crate::forward;
@@ -14,30 +14,6 @@ use crate::route::Route;
 use crate::rules::Facts;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
-
-/// Passes a request that no route matches to the fallback, if nobody observes records: the counters are the same
-/// without one. Returns the rest of the work.
-#[inline]
-pub(super) fn pass_unobserved<E: Endpoint>(
-    gateway: &GatewayService<E>,
-    exchange: Exchange,
-) -> Option<PooledFuture<'static, ()>> {
-    count(|counters| counters.unrouted += 1);
-    let fallback = Rc::clone(&gateway.fallback);
-    fallback.call(blitz_site::Exchange {
-        request: exchange.request,
-        body: exchange.body,
-        responder: Responder::unrecorded(exchange.responder),
-        peer: exchange.peer,
-        received: None,
-    })
-}
-
-/// Whether a request that no route matches needs a record.
-#[inline]
-pub(super) fn needs_record(observers: &CoreObservers, exchange: &Exchange) -> bool {
-    observers.see_all() || Call::of(&exchange.request).is_some()
-}
 
 /// Passes a request that no route matches to the fallback. A call gets a status, which the fallback does not know.
 pub(super) async fn pass_to_fallback<E: Endpoint>(

@@ -238,6 +238,7 @@ mod tests {
                 panic!("{target:?} is a name");
             };
             let connector = Connector {
+                label: target.url().into(),
                 pool: Pool::new(ClientOptions::default()),
                 protocol: Protocol::Http1,
                 tls: None,

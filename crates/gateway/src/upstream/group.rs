@@ -71,6 +71,12 @@ impl GroupConfig {
         })
     }
 
+    /// The names of its targets, as the configuration has them.
+    pub(crate) fn target_names(&self) -> String {
+        let names: Vec<&str> = self.targets.iter().map(|target| &*target.name).collect();
+        names.join(", ")
+    }
+
     /// The target of each server, in the order of the servers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let targets = self.targets.iter();

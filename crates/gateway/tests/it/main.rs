@@ -43,6 +43,7 @@ mod limits;
 mod liveness;
 mod long_answers;
 mod message_limits;
+mod metrics;
 mod misdirected;
 mod name_server;
 mod names;

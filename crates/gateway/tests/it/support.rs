@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{
-    Counters, Gateway, Options, Replacement, Running, Site, Target, UpstreamReport, compile,
+    Counters, Gateway, MetricsReader, Options, Replacement, Running, Site, Target, UpstreamReport,
+    compile,
 };
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
@@ -142,6 +143,16 @@ impl Proxy {
 
     pub(crate) fn upstreams(&self) -> Vec<UpstreamReport> {
         self.running.as_ref().unwrap().state_reader().upstreams()
+    }
+
+    /// A reader of its metrics.
+    pub(crate) fn metrics(&self) -> MetricsReader {
+        self.running.as_ref().unwrap().metrics()
+    }
+
+    /// Runs a job on its cores.
+    pub(crate) fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        self.running.as_ref().unwrap().cores().post_all(job);
     }
 
     pub(crate) fn http_counters(&self) -> blitz_http::Counters {
