@@ -33,7 +33,6 @@ mod listeners;
 mod load;
 mod loaded_file;
 mod message_limits;
-#[expect(dead_code, reason = "no address serves metrics yet")]
 mod metrics_reader;
 mod output;
 mod process;

@@ -11,16 +11,16 @@ use crate::version::REVISION;
 /// Clock ticks per second in `/proc`, which Linux has fixed for programs.
 const TICKS: f64 = 100.0;
 
-/// A reader for any thread. `tls` has the certificates that are in use.
-pub(crate) fn reader(running: &Running, tls: Option<TlsSlot>) -> MetricsReader {
-    let reader = running
+/// A reader for any thread. `tls` gives the certificates that are in use.
+pub(crate) fn reader(
+    running: &Running,
+    tls: impl Fn() -> Option<TlsSlot> + Send + Sync + 'static,
+) -> MetricsReader {
+    running
         .metrics()
         .with_build(env!("CARGO_PKG_VERSION"), REVISION)
-        .with_process(process_facts);
-    match tls {
-        Some(slot) => reader.with_certificates(move || certificates(&slot)),
-        None => reader,
-    }
+        .with_process(process_facts)
+        .with_certificates(move || tls().as_ref().map_or_else(Vec::new, certificates))
 }
 
 /// The first names of the certificates in use, and their expiry in Unix time.

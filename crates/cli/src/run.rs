@@ -30,7 +30,9 @@ use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{access_log, announce, config, conflicts, heading, listen, process, show_config};
+use crate::{
+    access_log, announce, config, conflicts, heading, listen, metrics_reader, process, show_config,
+};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -251,9 +253,10 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
+    let state = Arc::clone(&control.state);
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: None,
+        metrics: metrics_reader::reader(&running, move || state.tls()),
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();
