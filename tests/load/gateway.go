@@ -34,7 +34,7 @@ func makeCertificates(binary, folder string) error {
 func startGateway(binary, driver, cores, folder string, upstreams []*upstream) (*gateway, error) {
 	clear, secure := freeAddress(), freeAddress()
 	g := &gateway{folder: folder, addresses: gatewayAddresses{clear, secure}, ended: make(chan error, 1)}
-	arguments := []string{"run", "--io", driver, "--cores", cores, "--log", "info",
+	arguments := []string{"run", "--control-listen", "off", "--io", driver, "--cores", cores, "--log", "info",
 		"--listen", clear, "--listen-tls", secure,
 		"--cert", filepath.Join(folder, "localhost.pem"), "--key", filepath.Join(folder, "localhost.key"),
 		"--upstream-ca", filepath.Join(folder, "ca.pem"), "--request-trailers"}

@@ -25,7 +25,7 @@ buffer_request = "1m"
 "/small".buffer_request = "1k"
 "/file".buffer_request = { memory = "64k", file = "1m" }
 CONF
-  start "blitz-$io" "$port" "$BLITZ" run --config "$scratch/blitz.toml" --cores 1
+  start "blitz-$io" "$port" "$BLITZ" run --control-listen off --config "$scratch/blitz.toml" --cores 1
   base="http://127.0.0.1:$port"
   get() { curl --silent --show-error --max-time 10 "$@"; }
 

@@ -19,7 +19,7 @@ front() {
   shift
   clear=$(free_port)
   tls=$(free_tls_port)
-  start "$name" "$clear" "$BLITZ" run --listen "127.0.0.1:$clear" --listen-tls "127.0.0.1:$tls" "${cert[@]}" "$@"
+  start "$name" "$clear" "$BLITZ" run --control-listen off --listen "127.0.0.1:$clear" --listen-tls "127.0.0.1:$tls" "${cert[@]}" "$@"
   pid=${started[-1]}
 }
 

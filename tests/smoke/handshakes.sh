@@ -23,7 +23,7 @@ pair() { echo "--cert $certs/$1.pem --key $certs/$1.key"; }
 plain=$(free_port)
 port=$(free_port)
 # Without quotes: a pair is four arguments.
-start handshakes "$plain" "$BLITZ" run --cores 2 --listen "127.0.0.1:$plain" \
+start handshakes "$plain" "$BLITZ" run --control-listen off --cores 2 --listen "127.0.0.1:$plain" \
   --listen-tls "127.0.0.1:$port" $(pair localhost) $(pair rsa) \
   $(pair wildcard.wild.example) $(pair one.wild.example)
 server=${started[-1]}

@@ -82,8 +82,8 @@ proxy_protocol = "v2"
 CONF
 
 start_blitz built-in "$blitz_port"
-start proxied "$proxied" "$BLITZ" run --config "$scratch/proxied.toml" --cores 1
-start announcing "$announcing" "$BLITZ" run --config "$scratch/announcing.toml" --cores 1
+start proxied "$proxied" "$BLITZ" run --control-listen off --config "$scratch/proxied.toml" --cores 1
+start announcing "$announcing" "$BLITZ" run --control-listen off --config "$scratch/announcing.toml" --cores 1
 start haproxy "$fixed" haproxy -db -f "$scratch/haproxy.cfg"
 start_blitz proxy "$proxy" --to "http://127.0.0.1:$fixed"
 get() { curl --silent --show-error --fail --max-time 10 "$@"; }

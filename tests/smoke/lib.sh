@@ -73,7 +73,7 @@ start() {
 start_blitz() {
   local name=$1 port=$2
   shift 2
-  start "$name" "$port" "$BLITZ" run --listen "127.0.0.1:$port" --cores 1 "$@"
+  start "$name" "$port" "$BLITZ" run --control-listen off --listen "127.0.0.1:$port" --cores 1 "$@"
 }
 
 # start_nginx NAME PORT: runs nginx; standard input is part of its http block.

@@ -52,7 +52,7 @@ proxy_protocol = "v1"
 servers = ["http://127.0.0.1:$accepting"]
 proxy_protocol = "v2"
 CONF
-start announcing "$announcing" "$BLITZ" run --config "$scratch/announcing.toml" --cores 1
+start announcing "$announcing" "$BLITZ" run --control-listen off --config "$scratch/announcing.toml" --cores 1
 base="http://127.0.0.1:$proxy"
 get() { curl --silent --show-error --fail --max-time 10 "$@"; }
 

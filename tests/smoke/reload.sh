@@ -23,7 +23,7 @@ use() {
 use 0
 plain=$(free_port)
 port=$(free_port)
-start reload "$plain" "$BLITZ" run --cores 2 --listen "127.0.0.1:$plain" --listen-tls "127.0.0.1:$port" \
+start reload "$plain" "$BLITZ" run --control-listen off --cores 2 --listen "127.0.0.1:$plain" --listen-tls "127.0.0.1:$port" \
   --cert "$certs/localhost.pem" --key "$certs/localhost.key"
 server=${started[-1]}
 presented_serial() { openssl s_client -connect "127.0.0.1:$port" </dev/null 2>/dev/null | openssl x509 -noout -serial; }

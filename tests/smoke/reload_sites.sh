@@ -194,7 +194,7 @@ try() {
   secure=$(free_tls_port)
   move_listeners
   configure 0
-  start "reload-$io" "$plain" "$BLITZ" run --config "$scratch/blitz.toml" --control "$scratch/control" --io "$io"
+  start "reload-$io" "$plain" "$BLITZ" run --control-listen off --config "$scratch/blitz.toml" --control "$scratch/control" --io "$io"
   server=${started[-1]}
   begin
   for turn in $(seq "$reloads"); do

@@ -36,7 +36,7 @@ class Binary:
                 use_realtime_priority()
 
         port = free_port()
-        command = [self.path, "run", "--listen", f"127.0.0.1:{port}", "--io", self.io,
+        command = [self.path, "run", "--control-listen", "off", "--listen", f"127.0.0.1:{port}", "--io", self.io,
                    "--cores", str(cores), "--log", os.environ.get("UNDER_LOG", "warn"), *flags]
         with tempfile.TemporaryFile() as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,

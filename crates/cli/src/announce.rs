@@ -14,11 +14,11 @@ use crate::{listen, output, version};
 const ROUTES_SHOWN: usize = 20;
 
 /// Prints the start message on standard output.
-pub(crate) fn announce(running: &Running, tls: Option<&Tls>) {
-    output::print(&text_of(running, tls));
+pub(crate) fn announce(running: &Running, tls: Option<&Tls>, control: Option<SocketAddr>) {
+    output::print(&text_of(running, tls, control));
 }
 
-fn text_of(running: &Running, tls: Option<&Tls>) -> String {
+fn text_of(running: &Running, tls: Option<&Tls>, control: Option<SocketAddr>) -> String {
     let cores = running.cores();
     let driver = match (cores.driver(), cores.fallback_reason()) {
         (DriverKind::Epoll, Some(reason)) => format!("epoll (io_uring: {reason})"),
@@ -40,6 +40,9 @@ fn text_of(running: &Running, tls: Option<&Tls>) -> String {
             };
             text += &format!("  HTTP/3 at     {address} over UDP{clients}\n");
         }
+    }
+    if let Some(address) = control {
+        text += &format!("  control at    http://{address}\n");
     }
     let (routes, path) = running.with_sites(routes);
     text += &routes;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use blitz_config::{
-    Configuration, Diagnostic, Document, Environment, Listener, Placed, Process, Server, Severity,
-    Socket, Span,
+    Configuration, Control, ControlAddress, Diagnostic, Document, Environment, Listener, Placed,
+    Process, Server, Severity, Socket, Span,
 };
 use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
@@ -127,6 +127,7 @@ impl ConfigFile {
             checker.error("tls-without-listener", &site.host.span, message, label);
         }
         checker.server(&configuration.process.server);
+        checker.control(&configuration.process.control);
         let mut diagnostics = checker.diagnostics;
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
         files.extend(site_certificates::watched(&configuration, folder));
@@ -335,6 +336,18 @@ impl Checker {
                 message,
                 "leave out one of the two",
             );
+        }
+    }
+
+    fn control(&mut self, control: &Control) {
+        let Some(listen) = &control.listen else {
+            return;
+        };
+        if let ControlAddress::On(address) = &listen.value
+            && let Err(error) = listen::parse_control(address)
+        {
+            let (problem, remedy) = error.split_once("\n  ").unwrap_or((&error, ""));
+            self.error("address", &listen.span, problem, remedy);
         }
     }
 

@@ -1,188 +1,167 @@
-//! The control socket: other processes of this user ask a running Blitz to read its configuration again.
+//! The control interface of a running Blitz: reloads over a unix socket, and over an address of its own health, metrics and
+//! state. An app of the framework serves both, on a core of its own.
 
-use std::fmt::Display;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod access;
+mod actions;
+mod certificates;
+mod configuration;
+mod connections;
+mod health;
+mod index;
+mod listener;
+mod log_level;
+mod metrics;
+mod negotiation;
+mod socket;
+mod state;
+mod upstreams;
+mod waiting;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use blitz::extract::{Headers, Query, State};
-use blitz::{App, Response, Status, blocking};
-use blitz_config::{Placed, Socket};
-use blitz_host::serving::{self, Serving};
-use blitz_http::{Config, IoChoice, Pinning, ServeOptions, Signal};
+use blitz::{App, Service};
+use blitz_config::{ControlAddress, Placed, Socket};
+use blitz_host::serving::{self, ListenerConfig, NewListeners, Serving};
+use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions};
 
-use crate::control_client::usual_paths;
-use crate::explain::Question;
-use crate::in_use::InUse;
+pub(crate) use self::log_level::LogLevel;
+pub(crate) use self::state::{ControlState, Observed};
+pub(crate) use self::waiting::Outcome;
 
-/// For the user of the process, and nobody else.
-const FOLDER_MODE: u32 = 0o700;
-
-/// `--control`: without a socket.
+/// `--control` and `--control-listen`: without one.
 pub(crate) const OFF: &str = "off";
 
-/// The changes of a reload, or the reason for which it changed nothing.
-pub(crate) type Outcome = Result<String, String>;
+/// How long requests may go on when the socket is closed: some have asked for the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The requests that wait for the next reload.
-#[derive(Default)]
-pub(crate) struct Waiting(Mutex<Vec<Sender<Outcome>>>);
+/// Where the control interface is to be; `None` is the default.
+pub(crate) struct Places<'a> {
+    pub(crate) socket: Option<&'a Placed<Socket>>,
+    pub(crate) address: Option<&'a Placed<ControlAddress>>,
+    /// Whether the usual sockets are tried: `blitz reload` looks there for a process with a file.
+    pub(crate) has_usual_socket: bool,
+    /// The listeners of the sites.
+    pub(crate) others: &'a [ListenerConfig],
+}
 
-impl Waiting {
-    /// Asks for a reload and waits for its outcome. One reload is for all that have asked before it began.
-    fn ask(&self) -> Outcome {
-        let (sender, outcome) = channel();
-        self.lock().push(sender);
-        Signal::Hangup.raise();
-        let ended = || Err("Blitz has ended".to_owned());
-        outcome.recv().unwrap_or_else(|_| ended())
-    }
-
-    /// Those whom the reload that begins now is for.
-    pub(crate) fn take(&self) -> Vec<Sender<Outcome>> {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Sender<Outcome>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Places<'_> {
+    /// Whether one was chosen.
+    fn are_demanded(&self) -> bool {
+        let socket = self.socket.map(|socket| &socket.value);
+        let address = self.address.map(|address| &address.value);
+        matches!(socket, Some(Socket::Path(_))) || matches!(address, Some(ControlAddress::On(_)))
     }
 }
 
-/// An open control socket.
+/// The control interface of this process.
 pub(crate) struct Control {
-    serving: Serving,
-    pub(crate) waiting: Arc<Waiting>,
+    /// `None` if it is turned off, or could not be opened.
+    serving: Option<Serving>,
+    /// The listener of the address.
+    listener: Option<ListenerConfig>,
+    pub(crate) state: Arc<ControlState>,
 }
 
 impl Control {
-    /// Opens the socket that was chosen, or the first of the usual ones that can be opened. `None` if there is to be none,
-    /// or for the usual ones if none can be opened, which is a warning.
+    /// Opens the socket and the address. One that is not demanded, or whose port is in use, is a warning.
     ///
     /// # Errors
     /// The problem and the remedy.
-    pub(crate) fn open(
-        chosen: Option<&Placed<Socket>>,
-        in_use: &Arc<InUse>,
-    ) -> Result<Option<Control>, String> {
-        match chosen.map(|chosen| &chosen.value) {
-            Some(Socket::Off) => Ok(None),
-            Some(Socket::Path(path)) => Control::open_at(Path::new(path), in_use).map(Some),
-            None => {
-                let opened = Control::open_usual(in_use);
-                if let Err(problem) = &opened {
-                    let problem = problem.replace("\n  ", "; ");
-                    tracing::warn!("`blitz reload` cannot reach this process: {problem}");
-                }
-                Ok(opened.ok())
-            }
-        }
-    }
-
-    fn open_usual(in_use: &Arc<InUse>) -> Result<Control, String> {
-        let mut first_problem = None;
-        for path in usual_paths() {
-            if UnixStream::connect(&path).is_ok() {
-                let path = path.display();
-                return Err(format!(
-                    "the control socket {path} belongs to another process\n  choose another one with --control PATH"
-                ));
-            }
-            let made = DirBuilder::new()
-                .mode(FOLDER_MODE)
-                .recursive(true)
-                .create(path.parent().unwrap_or(Path::new("/")));
-            let made = made.map_err(|error| cannot_open(&path, &error));
-            match made.and_then(|()| Control::open_at(&path, in_use)) {
-                Ok(control) => return Ok(control),
-                Err(problem) => first_problem.get_or_insert(problem),
-            };
-        }
-        Err(first_problem.unwrap_or_default())
-    }
-
-    fn open_at(path: &Path, in_use: &Arc<InUse>) -> Result<Control, String> {
-        let failed = |error: &dyn Display| cannot_open(path, error);
-        let waiting = Arc::new(Waiting::default());
-        let app = App::new()
-            .state(Arc::clone(&waiting))
-            .state(Arc::clone(in_use))
-            .get("/config", config)
-            .get("/config/diff", config_diff)
-            .get("/explain", explain)
-            .post("/reload", reload);
-        let service = app.into_service().map_err(|error| failed(&error))?;
-        let listeners = serving::try_reserve_private(path.to_owned());
-        let listeners = listeners.map_err(|error| failed(&error))?;
-        // It waits most of the time, and a ring would be memory for nothing.
-        let config = Config {
-            io: IoChoice::Epoll,
-            cores: 1,
-            pin: Pinning::Off,
-            ..Config::default()
+    pub(crate) fn open(places: &Places<'_>, state: ControlState) -> Result<Control, String> {
+        let address = listener::reserve(places)?;
+        let socket = socket::reserve(places)?;
+        let state = Arc::new(state);
+        let mut control = Control {
+            serving: None,
+            listener: None,
+            state: Arc::clone(&state),
         };
-        let make = move || (service.on_core(), ServeOptions::default());
-        let serving = serving::start(listeners, &config, make).map_err(|error| failed(&error))?;
-        Ok(Control { serving, waiting })
+        let listeners = match (socket, address) {
+            (Some(socket), Some(address)) => socket.and(address),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return Ok(control),
+        };
+        let serving = match start(listeners, &state) {
+            Ok(serving) => serving,
+            Err(problem) => {
+                let problem = format!("the control interface cannot be started: {problem}");
+                if places.are_demanded() {
+                    return Err(format!(
+                        "{problem}\n  turn it off with --control {OFF} and --control-listen {OFF}"
+                    ));
+                }
+                tracing::warn!("{problem}");
+                return Ok(control);
+            }
+        };
+        let is_tcp = |listener: &&ListenerConfig| matches!(listener.address, Address::Tcp(_));
+        control.listener = serving.listeners().find(is_tcp).cloned();
+        control.serving = Some(serving);
+        Ok(control)
     }
 
-    /// Accepts no more connections.
-    pub(crate) fn close(&self) {
-        self.serving.drain(Duration::ZERO);
+    /// The address, if it is open.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self.listener.as_ref()?.address {
+            Address::Tcp(address) => Some(address),
+            Address::Unix(_) => None,
+        }
+    }
+
+    /// From now on it is not ready, and reads no configuration.
+    pub(crate) fn end(&self) {
+        self.state.readiness.end();
+        self.state.waiting.close();
+    }
+
+    /// Closes the socket, which the next process may open. The address goes on, for those that ask whether it is ready.
+    pub(crate) fn close_socket(&mut self) {
+        let Some(serving) = &mut self.serving else {
+            return;
+        };
+        let rest = self.listener.iter().cloned();
+        let rest = serving.prepare(rest);
+        match rest.and_then(|rest| serving.open_listeners(rest)) {
+            Ok(superseded) => serving.close_listeners(superseded, CLOSE_TIMEOUT),
+            Err(_) => serving.drain(CLOSE_TIMEOUT),
+        }
     }
 }
 
-async fn reload(State(waiting): State<Arc<Waiting>>) -> Response {
-    let waiting = Arc::clone(&waiting);
-    match blocking(move || waiting.ask()).await {
-        Ok(changes) => Response::text(changes),
-        Err(problem) => Response::text(problem).with_status(Status::UNPROCESSABLE_CONTENT),
-    }
-}
-
-/// The effective configuration, with a tag for its version.
-async fn config(State(in_use): State<Arc<InUse>>, headers: Headers) -> Response {
-    let in_use = Arc::clone(&in_use);
-    let (text, tag) = blocking(move || in_use.effective()).await;
-    let known = headers.get("If-None-Match");
-    let response = match known.is_some_and(|known| known == tag.as_bytes()) {
-        true => Response::new(Status::NOT_MODIFIED),
-        false => Response::text(text),
+fn start(listeners: NewListeners, state: &Arc<ControlState>) -> Result<Serving, String> {
+    let service = service(state).map_err(|error| error.to_string())?;
+    // It waits most of the time, and a ring would be memory for nothing.
+    let config = Config {
+        io: IoChoice::Epoll,
+        cores: 1,
+        pin: Pinning::Off,
+        ..Config::default()
     };
-    response.header("ETag", tag)
+    let make = move || (service.on_core(), ServeOptions::default());
+    serving::start(listeners, &config, make).map_err(|error| error.to_string())
 }
 
-type Pairs = Query<Vec<(String, String)>>;
-
-/// The changes of a reload; empty if there are none. `file` is another file than that of the process.
-async fn config_diff(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Response {
-    let in_use = Arc::clone(&in_use);
-    let file = pairs.into_iter().find(|(name, _)| name == "file");
-    let file = file.map(|(_, path)| PathBuf::from(path));
-    let differences = blocking(move || in_use.differences(file.as_deref())).await;
-    match differences {
-        Ok(text) => Response::text(text),
-        Err(problem) => Response::text(problem).with_status(Status::UNPROCESSABLE_CONTENT),
-    }
-}
-
-/// Explains a request: `method`, `url`, `header`, `from`, or `routes`; `format` may be `json`.
-async fn explain(State(in_use): State<Arc<InUse>>, Query(pairs): Pairs) -> Response {
-    let in_use = Arc::clone(&in_use);
-    let explained = blocking(move || in_use.explain(&Question::of_pairs(pairs)?)).await;
-    match explained {
-        Ok(text) => Response::text(text),
-        Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
-    }
-}
-
-fn cannot_open(path: &Path, error: &dyn Display) -> String {
-    format!(
-        "the control socket {} cannot be opened: {error}\n  \
-         choose another one with --control PATH, or none with --control {OFF}",
-        path.display()
-    )
+fn service(state: &Arc<ControlState>) -> blitz::Result<Service> {
+    App::new()
+        .state(Arc::clone(state))
+        .wrap(access::check)
+        .get("/", index::index)
+        .get("/livez", health::livez)
+        .get("/readyz", health::readyz)
+        .get("/healthz", health::readyz)
+        .get("/metrics", metrics::metrics)
+        .get("/config", configuration::config)
+        .get("/config/diff", configuration::config_diff)
+        .get("/explain", configuration::explain)
+        .get("/upstreams", upstreams::upstreams)
+        .get("/certificates", certificates::certificates)
+        .get("/connections", connections::connections)
+        .get("/log-level", log_level::log_level)
+        .post("/log-level", log_level::set_log_level)
+        .post("/reload", actions::reload)
+        .post("/drain", actions::drain)
+        .fallback(index::not_found)
+        .into_service()
 }

@@ -10,13 +10,14 @@ use clap::{Args, Subcommand};
 use crate::config::{self, ConfigFile};
 use crate::config_diff::{self, DiffArguments};
 use crate::output;
+use crate::redaction::shown;
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
   blitz config show            $BLITZ_CONFIG, ./blitz.toml or /etc/blitz/blitz.toml
   blitz config show --running  what the running process uses; a reload may have been refused
 
-Values with variables are shown as they are written.";
+Values with variables are shown as they are written, literal secrets as ***.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
@@ -121,7 +122,7 @@ fn key_in_quotes(key: &RouteKey) -> String {
 
 fn lines(file: &ConfigFile, margin: &str, values: &[(String, &Span)]) -> String {
     let line = |(key, span): &(String, &Span)| {
-        let (value, place) = (file.slice(span), file.line_of(span));
+        let (value, place) = (shown(key, file.slice(span)), file.line_of(span));
         format!("{margin}{key} = {value}  # {place}\n")
     };
     values.iter().map(line).collect()
@@ -140,7 +141,8 @@ fn variants(file: &ConfigFile, route: &Route) -> String {
         else {
             continue;
         };
-        let (condition, place) = (file.slice(&block.span), file.line_of(&block.span));
+        let condition = shown("when", file.slice(&block.span));
+        let place = file.line_of(&block.span);
         // Writing to a text does not fail.
         let _ = writeln!(text, "# when {condition}  # {place}");
         let mut changed = values(settings);
@@ -171,7 +173,7 @@ fn top(file: &ConfigFile) -> String {
         let _ = writeln!(
             text,
             "{key} = {}  # {}",
-            file.slice(&span),
+            shown(&key, file.slice(&span)),
             file.line_of(&span)
         );
     }

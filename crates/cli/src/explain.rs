@@ -18,6 +18,7 @@ use self::question::LOCALHOST;
 use crate::check::Format;
 use crate::config::{self, ConfigFile};
 use crate::explanation::{self, About, Line};
+use crate::redaction::{is_secret, shown, without_userinfo};
 use crate::{config_diff, control_client, effective, output};
 
 pub(crate) use question::Question;
@@ -191,7 +192,7 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
     };
     if format == Format::Json {
         let routes = site.routes.ranked().map(|route| {
-            json!({ "route": route.name, "action": route.destination(), "place": place(&route.name) })
+            json!({ "route": route.name, "action": without_userinfo(&route.destination()), "place": place(&route.name) })
         });
         let routes: Vec<_> = routes.collect();
         return Ok(json!({ "host": host, "routes": routes }).to_string() + "\n");
@@ -199,7 +200,8 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
     let width = site.routes.iter().map(|route| route.name.chars().count());
     let width = width.max().unwrap_or_default();
     let lines = site.routes.ranked().map(|route| {
-        let (name, action, place) = (&route.name, route.destination(), place(&route.name));
+        let action = without_userinfo(&route.destination());
+        let (name, place) = (&route.name, place(&route.name));
         let line = format!("{name:width$} {action:36}  {place}");
         line.trim_end().to_owned() + "\n"
     });
@@ -255,8 +257,8 @@ impl<'a> Report<'a> {
                 .into_iter()
                 .flat_map(|variants| variants.blocks(number))
             {
-                let condition = self.file.slice(&block.span);
-                self.line(About::When, condition, Some(&block.span), "");
+                let condition = shown("when", self.file.slice(&block.span));
+                self.line(About::When, &condition, Some(&block.span), "");
             }
             if let Some(settings) = settings {
                 self.rules(settings);
@@ -302,7 +304,7 @@ impl<'a> Report<'a> {
     fn rules(&mut self, settings: &Settings) {
         for (key, span) in effective::values(settings) {
             if !effective::is_of_action(&key) {
-                let written = self.file.slice(span);
+                let written = shown(&key, self.file.slice(span));
                 self.line(About::Rule, &format!("{key} = {written}"), Some(span), "");
             }
         }
@@ -347,7 +349,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A field that the upstream receives. A value with a variable is shown as it is written.
+    /// A field that the upstream receives. A value with a variable is shown as it is written, and a secret of the file is
+    /// not shown.
     fn field(&mut self, name: &str, value: &str, settings: Option<&Settings>) {
         let rules = settings.map(|settings| &*settings.request_headers);
         let rule = rules.and_then(|rules| {
@@ -356,9 +359,10 @@ impl<'a> Report<'a> {
                 .find(|rule| rule.name.eq_ignore_ascii_case(name))
         });
         let written = rule.map(|rule| self.file.slice(&rule.change.span));
-        let text = match written.filter(|written| written.contains("${")) {
-            Some(written) => format!("{name}: {written}"),
-            None => format!("{name}: {value}"),
+        let text = match written {
+            Some(written) if written.contains("${") => format!("{name}: {written}"),
+            Some(_) if is_secret(name) => format!("{name}: ***"),
+            _ => format!("{name}: {value}"),
         };
         self.line(About::Field, &text, None, "");
     }
@@ -387,7 +391,7 @@ impl<'a> Report<'a> {
         let place = span.map(|span| self.file.line_of(span));
         self.lines.push(Line {
             about,
-            value: value.to_owned(),
+            value: without_userinfo(value),
             place: place.unwrap_or_default(),
             remark: remark.to_owned(),
         });

@@ -1,4 +1,4 @@
-//! The configuration that a process uses, for requests at its control socket.
+//! The configuration that a process uses, for requests at its control interface.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -83,6 +83,17 @@ impl InUse {
     /// The question is invalid, or no site has the host.
     pub(crate) fn explain(&self, question: &explain::Question) -> Result<String, String> {
         explain::answer(&self.file(), &self.applied.trusted_proxies, question)
+    }
+
+    /// The hosts that clients reach over TLS.
+    pub(crate) fn tls_hosts(&self) -> Vec<String> {
+        let file = self.file();
+        let sites = file.configuration.sites.iter();
+        let hosts = sites.filter(|site| site.tls.is_on).flat_map(|site| {
+            let others = site.aliases.iter().chain(&site.canonical_for);
+            std::iter::once(&site.host).chain(others)
+        });
+        hosts.map(|host| host.value.to_string()).collect()
     }
 
     fn file(&self) -> ConfigFile {

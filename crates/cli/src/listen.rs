@@ -44,6 +44,20 @@ pub(crate) fn parse(value: &str) -> Result<Address, String> {
     }
 }
 
+/// The same for the control interface, whose unix socket has a key of its own.
+///
+/// # Errors
+/// The problem with the value and, on a second line, the remedy.
+pub(crate) fn parse_control(value: &str) -> Result<SocketAddr, String> {
+    match parse(value)? {
+        Address::Tcp(address) => Ok(address),
+        Address::Unix(_) => Err(with_remedy(
+            "the control interface has a unix socket beside its address",
+            "write for example 127.0.0.1:9180 here, and the path in `control.socket` or --control",
+        )),
+    }
+}
+
 /// `[ADDR%INTERFACE]:PORT`.
 fn zoned(value: &str) -> Option<Result<SocketAddr, NoInterface>> {
     let (address, port) = value.strip_prefix('[')?.split_once("]:")?;
@@ -291,6 +305,16 @@ mod tests {
 
     fn tcp(text: &str) -> Result<Address, String> {
         Ok(Address::Tcp(text.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_unix_socket_is_no_address_of_the_control_interface() {
+        assert!(parse_control("unix:/run/x.sock").is_err());
+        assert!(parse_control("9180").is_err());
+        assert_eq!(
+            parse_control(":9180").map(|address| address.port()),
+            Ok(9180)
+        );
     }
 
     #[test]

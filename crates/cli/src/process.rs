@@ -66,6 +66,9 @@ pub(crate) fn listener(process: &Process, listener: ListenerConfig) -> ListenerC
 /// The gateway's options with the settings of the file and the flags.
 pub(crate) fn apply(process: &Process, options: &mut Options) {
     let server = &process.server;
+    set(&mut options.drain_delay, &server.drain_delay, |delay| {
+        (*delay).min(FOREVER)
+    });
     set(&mut options.drain_timeout, &server.drain_timeout, limit);
     set(&mut options.via, &server.via, |is_on| *is_on);
     set(&mut options.h2c_upgrade, &server.h2c_upgrade, |is_on| {

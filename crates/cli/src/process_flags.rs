@@ -4,22 +4,31 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use blitz_config::{CORES_MAX, Control, Log, Placed, Process, Server, Socket, TimeLimit};
+use blitz_config::{
+    CORES_MAX, Control, ControlAddress, Log, Placed, Process, Server, Socket, TimeLimit,
+};
 use blitz_gateway::LoopId;
 use clap::{Args, ValueEnum};
 
 use crate::control::OFF;
-use crate::heading;
 use crate::http3::Http3Arguments;
 use crate::message_limits::MessageLimitArguments;
 use crate::timeouts::{duration, time_limit};
+use crate::{heading, listen};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProcessArguments {
-    /// Socket for `blitz reload`, or off [default: /run/blitz/control.sock, or else
+    /// Socket for `blitz reload`, or off [default: with a file /run/blitz/control.sock, or else
     /// $XDG_RUNTIME_DIR/blitz/control.sock]
     #[arg(long, value_name = "PATH", help_heading = heading::CONFIGURATION)]
-    pub(crate) control: Option<PathBuf>,
+    control: Option<PathBuf>,
+
+    /// Address for health, metrics and state, or off [default: 127.0.0.1:9180]
+    ///
+    /// Other addresses than those of this machine serve /livez, /readyz and /metrics only. Requests that
+    /// change something need the socket of --control.
+    #[arg(long, value_name = "ADDR", value_parser = control_address, help_heading = heading::CONFIGURATION)]
+    control_listen: Option<String>,
 
     #[command(flatten)]
     pub(crate) http3: Http3Arguments,
@@ -46,6 +55,12 @@ pub(crate) struct ProcessArguments {
 
     #[command(flatten)]
     limits: MessageLimitArguments,
+
+    /// How long connections are still accepted after TERM, while /readyz is 503 [default: 0]
+    ///
+    /// Write 5s, so that load balancers notice before connections are refused.
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_hyphen_values = true, help_heading = heading::LIMITS)]
+    drain_delay: Option<Duration>,
 
     /// How long running requests and tunnels may take after TERM [default: 30s]
     ///
@@ -125,6 +140,7 @@ impl ProcessArguments {
             cores: given(self.cores),
             pin: named(self.pin),
             io: named(self.io),
+            drain_delay: given(self.drain_delay),
             drain_timeout: given(self.timeout_drain),
             id: given(self.loop_id.clone()),
             via: switched_on(self.via),
@@ -143,6 +159,14 @@ impl ProcessArguments {
             },
             limits: self.limits.settings(),
             control: Control {
+                listen: given(
+                    self.control_listen
+                        .as_ref()
+                        .map(|address| match &**address {
+                            OFF => ControlAddress::Off,
+                            _ => ControlAddress::On(address.clone()),
+                        }),
+                ),
                 socket: given(self.control.as_ref().map(|path| match path.to_str() {
                     Some(OFF) => Socket::Off,
                     _ => Socket::Path(path.display().to_string()),
@@ -172,6 +196,13 @@ fn loop_id(value: &str) -> Result<String, String> {
     checked
         .map(|_| value.to_owned())
         .map_err(|error| error.to_string())
+}
+
+fn control_address(value: &str) -> Result<String, String> {
+    match value {
+        OFF => Ok(value.to_owned()),
+        _ => listen::parse_control(value).map(|_| value.to_owned()),
+    }
 }
 
 fn cores(value: &str) -> Result<u64, String> {

@@ -1,7 +1,6 @@
 //! `blitz run`: runs the gateway and the built-in site until a signal ends them.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,17 +9,15 @@ use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
 use blitz_host::certificates;
-use blitz_host::log::{self, LogGuard};
+use blitz_host::log;
 use blitz_host::service_manager;
 use blitz_host::serving::{self, EndError, ListenerConfig};
 use blitz_http::{Address, IoChoice, Signals};
 use clap::Args;
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
 
 use crate::config::ConfigFile;
 use crate::conflicts::Listening;
-use crate::control::Control;
+use crate::control::{Control, ControlState, LogLevel, Observed, Places};
 use crate::listeners::Listeners;
 use crate::process_flags::ProcessArguments;
 use crate::reload::{ReloadSettings, ReloadedFile};
@@ -210,7 +207,8 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         Some(file) => flags.clone().or(file.configuration.process.clone()),
         None => flags.clone(),
     };
-    let _log = log_to_stderr(process::level(&process)).map_err(failed)?;
+    let (filter, log_level) = LogLevel::new(process::level(&process));
+    let _log = log::to_stderr(filter).map_err(failed)?;
     let setting = match flags.server.cores {
         Some(_) => "--cores",
         None => "server.cores =",
@@ -230,34 +228,31 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     // First, because until then a signal ends the process by the default action; and until the process
     // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
-    let tls = match listeners.tls.as_slice() {
-        [] => None,
-        _ => {
-            let certificates = file.as_ref().map(|file| file.certificates.as_slice());
-            let tls = Tls::load(&arguments.tls, certificates.unwrap_or_default());
-            Some(tls.map_err(failed)?)
-        }
-    };
+    let tls = load_tls(arguments, &listeners, file.as_ref())?;
     let site = blitz::builtin::app().into_service().map_err(failed)?;
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
-    let (mut reloaded, mut control) = (None, None);
-    if let (Some(path), Some(file)) = (&path, &file) {
+    let reloaded = path.as_deref().zip(file.as_ref()).map(|(path, file)| {
         let settings = ReloadSettings {
             request_trailers: arguments.request_trailers,
             tls: arguments.tls.clone(),
             flags,
         };
-        let file = ReloadedFile::new(path, settings, file, &process);
-        let socket = process.control.socket.as_ref();
-        control = Control::open(socket, &file.in_use()).map_err(failed)?;
-        reloaded = Some(file);
-    }
+        ReloadedFile::new(path, settings, file, &process)
+    });
     let configs = listeners.configs(&process, tls.as_ref());
+    let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
+    let state = ControlState::new(in_use, log_level);
+    let control = open_control(&process, file.is_some(), &configs, state)?;
+    control.state.set_tls(tls.as_ref().map(Tls::slot));
     let running = gateway(arguments, &process, file, configs, targets)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
-    announce::announce(&running, tls.as_ref());
+    control.state.started(Observed {
+        gateway: running.state_reader(),
+        metrics: None,
+    });
+    announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();
     let mut upkeep = Upkeep {
         file: reloaded,
@@ -268,6 +263,35 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
     ended.map_err(|error| end_failure(&error))
+}
+
+/// The certificates, if there is a listener for TLS.
+fn load_tls(
+    arguments: &RunArguments,
+    listeners: &Listeners,
+    file: Option<&ConfigFile>,
+) -> Result<Option<Tls>, RunError> {
+    if listeners.tls.is_empty() {
+        return Ok(None);
+    }
+    let certificates = file.map(|file| file.certificates.as_slice());
+    let tls = Tls::load(&arguments.tls, certificates.unwrap_or_default());
+    tls.map(Some).map_err(failed)
+}
+
+fn open_control(
+    process: &Process,
+    has_file: bool,
+    others: &[ListenerConfig],
+    state: ControlState,
+) -> Result<Control, RunError> {
+    let places = Places {
+        socket: process.control.socket.as_ref(),
+        address: process.control.listen.as_ref(),
+        has_usual_socket: has_file,
+        others,
+    };
+    Control::open(&places, state).map_err(failed)
 }
 
 /// The file of `--config`, or the usual one if no flag has a key in it.
@@ -291,13 +315,7 @@ fn config_file(
     path: Option<&Path>,
 ) -> Result<Option<ConfigFile>, RunError> {
     let Some(path) = path else {
-        return match arguments.process.control {
-            None => Ok(None),
-            Some(_) => Err(RunError {
-                text: "--control is for a configuration file\n  write --config FILE".to_owned(),
-                code: USAGE,
-            }),
-        };
+        return Ok(None);
     };
     let flags = &arguments.process.http3;
     flags
@@ -530,18 +548,9 @@ fn failed(error: impl fmt::Display) -> RunError {
     }
 }
 
-/// Logs events of Blitz at `level`, and those of libraries only from WARN on.
-fn log_to_stderr(level: LevelFilter) -> io::Result<LogGuard> {
-    let filter = Targets::new()
-        .with_default(level.min(LevelFilter::WARN))
-        // It warns of unknown options in `resolv.conf` at each look-up.
-        .with_target("hickory", level.min(LevelFilter::ERROR))
-        .with_target("blitz", level);
-    log::to_stderr(filter)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::mpsc::channel;
     use std::thread;
     use std::time::Duration;

@@ -375,7 +375,7 @@ upgrade = ["websocket"]
     /// Each flag of `run` in turn: it is a key, or known to have none.
     #[test]
     fn each_flag_is_a_key_or_a_comment() {
-        const FLAGS: [&[&str]; 45] = [
+        const FLAGS: [&[&str]; 47] = [
             &["--listen=:80"],
             &["--listen-tls=:443"],
             &["--redirect-https"],
@@ -411,6 +411,8 @@ upgrade = ["websocket"]
             &["--log=debug"],
             &["--log-summary=30s"],
             &["--control=off"],
+            &["--control-listen=127.0.0.1:9181"],
+            &["--drain-delay=5s"],
             &["--client-ca=/c/ca.pem"],
             &["--client-ca=/c/ca.pem", "--client-auth=optional"],
             &["--client-ca=/c/ca.pem", "--client-cert-header"],

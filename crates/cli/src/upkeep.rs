@@ -12,33 +12,34 @@ use crate::upstream_tls::UpstreamTls;
 /// All that can be read again.
 pub(crate) struct Upkeep {
     pub(crate) file: Option<ReloadedFile>,
-    pub(crate) control: Option<Control>,
+    pub(crate) control: Control,
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_tls: UpstreamTls,
 }
 
 impl Upkeep {
     pub(crate) fn on_tick(&mut self, tick: Tick, running: &mut Reloading<'_>) {
-        let file = self.file.as_mut().filter(|_| tick == Tick::Periodic);
+        let is_ending = self.control.state.readiness.is_ending();
+        let file = self.file.as_mut();
+        let file = file.filter(|_| tick == Tick::Periodic && !is_ending);
         let tick = match file.is_some_and(ReloadedFile::has_changed) {
             true => Tick::Reload,
             false => tick,
         };
         match tick {
             Tick::Reload => service_manager::reloading(),
-            Tick::Drain => self.stop(),
+            Tick::NotReady => self.end(),
+            Tick::Drain => {
+                if !is_ending {
+                    self.end();
+                }
+                self.control.close_socket();
+            }
             Tick::Periodic => {}
         }
         self.upstream_tls.on_tick(tick);
-        match (&mut self.file, tick) {
-            (Some(file), Tick::Reload) => {
-                let waiting = self.control.as_ref().map(|control| control.waiting.take());
-                let outcome = file.reload(running, &mut self.tls);
-                for asked in waiting.into_iter().flatten() {
-                    // It fails if they have gone.
-                    let _ = asked.send(outcome.clone());
-                }
-            }
+        match tick {
+            Tick::Reload => self.reload(running),
             _ => {
                 if let Some(tls) = &mut self.tls {
                     tls.on_tick(tick);
@@ -60,10 +61,27 @@ impl Upkeep {
         self.file.is_some() || self.tls.is_some() || self.upstream_tls.has_files()
     }
 
-    fn stop(&self) {
-        service_manager::stopping();
-        if let Some(control) = &self.control {
-            control.close();
+    /// Reads the file again, or without one the certificates, and tells the outcome to those who wait for it.
+    fn reload(&mut self, running: &mut Reloading<'_>) {
+        let waiting = self.control.state.waiting.take();
+        let outcome = match &mut self.file {
+            Some(file) => file.reload(running, &mut self.tls),
+            None => {
+                if let Some(tls) = &mut self.tls {
+                    tls.on_tick(Tick::Reload);
+                }
+                Ok("certificates are read again, and names of upstreams are resolved again; the log has the outcome\n".to_owned())
+            }
+        };
+        self.control.state.set_tls(self.tls.as_ref().map(Tls::slot));
+        for asked in waiting {
+            // It fails if they have gone.
+            let _ = asked.send(outcome.clone());
         }
+    }
+
+    fn end(&self) {
+        service_manager::stopping();
+        self.control.end();
     }
 }

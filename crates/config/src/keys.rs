@@ -78,6 +78,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// An address to listen on, or `false`.
+    ControlAddress,
     /// A list of addresses, or of tables with an address.
     Listeners,
     /// A list of files with certificates.
@@ -280,6 +282,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Server, "alt_svc_max_age", Kind::Seconds, "1h", "how long clients may remember HTTP/3"),
     key(Scope::Server, "alt_svc_port", Kind::NumberTo(65_535), "that of `listen_tls`", "the UDP port of HTTP/3 as clients see it"),
     key(Scope::Server, "cores", Kind::NumberTo(CORES_MAX), "one per processor", "how many cores, with a thread each"),
+    key(Scope::Server, "drain_delay", Kind::Time, "0", "how long connections are still accepted at the end, while `/readyz` is 503"),
     key(Scope::Server, "drain_timeout", Kind::TimeLimit, "30s", "how long running requests may take at the end"),
     key(Scope::Server, "h2c_upgrade", Kind::Boolean, "false", "whether clients in clear text may upgrade to HTTP/2"),
     key(Scope::Server, "half_close_grace", Kind::TimeLimit, "1s", "how long a half-closed client is kept"),
@@ -291,7 +294,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Server, "pin", Kind::OneOf(&["auto", "on", "off"]), "\"auto\"", "whether threads are pinned to processors"),
     key(Scope::Server, "via", Kind::Boolean, "false", "whether forwarded messages get Via"),
     key(Scope::Server, "watch", Kind::Boolean, "false", "whether a change of the file is a reload"),
-    planned(Scope::Server, "drain_delay", "how long listeners stay open at the end"),
     key(Scope::Log, "level", Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]), "\"info\"", "the least level"),
     key(Scope::Log, "summary", Kind::Time, "1m", "how often failures and refusals are summarized"),
     planned(Scope::Log, "access", "a line for each request"),
@@ -309,7 +311,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::SiteLimits, "trailers_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the trailers of a request, where they are forwarded"),
     key(Scope::UpstreamLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "`upstream_fields_max` of the process", "fields of a response, and of its trailers"),
     key(Scope::UpstreamLimits, "head_max", Kind::SizeTo(HEAD_MAX), "`upstream_head_max` of the process", "bytes of the fields of a response, and of its trailers"),
-    planned(Scope::Control, "listen", "an address for other machines"),
+    key(Scope::Control, "listen", Kind::ControlAddress, "\"127.0.0.1:9180\"", "the address of health, metrics and state, which changes nothing"),
     key(Scope::Control, "socket", Kind::Socket, "\"/run/blitz/control.sock\"", "the socket of `blitz reload`"),
     key(Scope::Tls, "cert", Kind::Text, "", "the file with the certificate"),
     key(Scope::Tls, "key", Kind::Text, "in the same file or beside it", "the file with its key"),

@@ -45,7 +45,9 @@ pub use model::{
 pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
-pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, quoted};
+pub use process::{
+    Bytes, Control, ControlAddress, Log, MessageLimits, Process, Server, Socket, quoted,
+};
 pub use reader::{includes, read};
 pub use reference::reference;
 pub use repair::repair;

@@ -15,7 +15,7 @@ pub struct Process {
     pub log: Log,
     /// Limits of heads and trailers.
     pub limits: MessageLimits,
-    /// The control socket.
+    /// The control interface.
     pub control: Control,
 }
 
@@ -62,6 +62,15 @@ pub enum Socket {
     Off,
     /// The one with this path.
     Path(String),
+}
+
+/// The address of the control interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlAddress {
+    /// None.
+    Off,
+    /// This one, as it is written.
+    On(String),
 }
 
 /// A value that a file has in one spelling.
@@ -118,6 +127,15 @@ impl Written for Socket {
     }
 }
 
+impl Written for ControlAddress {
+    fn written(&self) -> String {
+        match self {
+            ControlAddress::Off => false.written(),
+            ControlAddress::On(address) => address.written(),
+        }
+    }
+}
+
 /// A text of TOML whose `${` is no variable.
 #[must_use]
 pub fn quoted(text: &str) -> String {
@@ -161,6 +179,7 @@ slots! {
     Limit: TimeLimit,
     Text: String,
     Socket: Socket,
+    Address: ControlAddress,
 }
 
 /// A table of settings: its struct, and the common code for each of its keys.
@@ -214,6 +233,8 @@ table! {
         alt_svc_port: u64,
         /// How long clients may remember HTTP/3, in whole seconds.
         alt_svc_max_age: Duration,
+        /// How long connections are still accepted when the process stops.
+        drain_delay: Duration,
         /// How long running requests may take when the process or a listener stops.
         drain_timeout: TimeLimit,
         /// The name of this proxy in `CDN-Loop` (RFC 8586).
@@ -268,6 +289,8 @@ table! {
 table! {
     /// `control`: how other processes ask this one.
     Control {
+        /// The address for health, metrics and state.
+        listen: ControlAddress,
         /// The socket of `blitz reload`.
         socket: Socket,
     }

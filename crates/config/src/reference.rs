@@ -80,7 +80,7 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::Control,
         "Table control",
-        "Keys of `[control]`. `control = false` is the same as `control.socket = false`.",
+        "Keys of `[control]`. `control = false` is the same as `false` for both.",
     ),
 ];
 
@@ -145,6 +145,7 @@ fn value(kind: Kind) -> String {
         Kind::NumberTo(max) => return format!("1 to {max}"),
         Kind::OneOf(words) => return one_of(words),
         Kind::Socket => "path of a socket, or `false`",
+        Kind::ControlAddress => "address, or `false`",
         Kind::Certificates => "list of files, or of [tables](#tables-of-certificates)",
         Kind::Tls => "`true`, `false`, or a [table](#table-tls)",
         Kind::Status => "200 to 599",

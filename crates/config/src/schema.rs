@@ -121,7 +121,7 @@ fn value(kind: Kind) -> Value {
             pattern("^\\$\\{"),
             reference("tls"),
         ]),
-        Kind::Socket => any_of([text, json!({ "const": false })]),
+        Kind::Socket | Kind::ControlAddress => any_of([text, json!({ "const": false })]),
         // About a MiB: a pattern does not count.
         Kind::SizeTo(_) => pattern(&format!(
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
-use blitz_host::serving::{self, BoundConfig, EndError, ListenerConfig, Serving, Tick};
+use blitz_host::serving::{self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
     Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,
@@ -30,6 +30,7 @@ use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
 use crate::upstream::UpstreamSet;
+use crate::upstream_report::StateReader;
 
 /// How long to wait for the counters of a core; later ones are not included.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -54,6 +55,7 @@ pub struct Running {
     serving: Serving,
     newest: Arc<ArcSwap<Snapshot>>,
     maker: SnapshotMaker,
+    drain_delay: Duration,
     drain_timeout: Duration,
     summary_interval: Duration,
 }
@@ -137,7 +139,11 @@ impl Gateway {
         let listeners = serving::reserve(self.listeners)?;
         let snapshot = maker.make(sites, HttpsRedirect::of(listeners.configs()))?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
-        let drain_timeout = self.options.drain_timeout;
+        let Options {
+            drain_delay,
+            drain_timeout,
+            ..
+        } = self.options;
         let summary_interval = self.options.summary_interval;
         let config = Config {
             lingering: blitz_http::lingering(&self.options.limits),
@@ -150,6 +156,7 @@ impl Gateway {
             serving,
             newest,
             maker,
+            drain_delay,
             drain_timeout,
             summary_interval,
         })
@@ -296,6 +303,12 @@ impl Running {
         self.serving.cores()
     }
 
+    /// Reads its state from other threads.
+    #[must_use]
+    pub fn state_reader(&self) -> StateReader {
+        StateReader::new(self.cores().mailboxes(), &self.newest)
+    }
+
     /// Replaces its sites while it runs, for programs that wait for no signals.
     pub fn reloading(&mut self) -> Reloading<'_> {
         let limit = self.drain_timeout;
@@ -316,7 +329,7 @@ impl Running {
         self.serving.join()
     }
 
-    /// Runs until a signal: TERM and QUIT let requests complete within the options'
+    /// Runs until a signal: TERM and QUIT let requests complete within the options' `drain_delay` and
     /// `drain_timeout`, INT and a second TERM drop them. HUP resolves the names of targets again.
     ///
     /// # Errors
@@ -341,16 +354,21 @@ impl Running {
     ) -> Result<(), EndError> {
         let Running {
             serving,
+            drain_delay,
             drain_timeout,
             summary_interval,
             mut maker,
             newest,
         } = self;
+        let times = DrainTimes {
+            delay: drain_delay,
+            timeout: drain_timeout,
+        };
         let mut summary = Summary::new(summary_interval, Instant::now());
-        serving.run_until_signal_with(signals, drain_timeout, |serving, tick| {
+        serving.run_until_signal_with(signals, times, |serving, tick| {
             match tick {
                 Tick::Drain => summary.end(counters_of(serving.cores())),
-                Tick::Reload | Tick::Periodic => {
+                Tick::Reload | Tick::Periodic | Tick::NotReady => {
                     summary.tick(Instant::now(), || counters_of(serving.cores()));
                 }
             }

@@ -35,6 +35,7 @@ mod trusted;
 mod upgrade;
 mod upload;
 mod upstream;
+mod upstream_report;
 mod variants;
 mod websocket;
 
@@ -52,6 +53,9 @@ pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
+pub use upstream_report::{
+    AddressOnCore, AddressReport, CoreCounters, StateReader, UpstreamReport,
+};
 
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{

@@ -25,6 +25,8 @@ pub struct Options {
     /// How long the gateway waits for an upstream to answer `Expect: 100-continue` before it sends
     /// `100 Continue` itself; 1 s. Old servers never send it, and careful clients wait for it.
     pub continue_timeout: Duration,
+    /// How long connections are still accepted when the gateway stops; zero.
+    pub drain_delay: Duration,
     /// How long running requests may take when the gateway stops; 30 s.
     pub drain_timeout: Duration,
     /// Bytes of the content of a request, also of one that no target matches; beyond: 413, or the
@@ -65,6 +67,7 @@ impl Default for Options {
             client: ClientOptions::default(),
             connect_retry: Duration::ZERO,
             continue_timeout: Duration::from_secs(1),
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             body_bytes_max: None,
             trusted_proxies: TrustedProxies::default(),

@@ -1,6 +1,7 @@
 //! The state that one core needs to forward requests. Cores share none of it.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use blitz_site::{Endpoint, EndpointMaker, Observers};
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
-use crate::upstream::UpstreamSet;
+use crate::upstream::{States, UpstreamSet};
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<E> {
@@ -56,5 +57,9 @@ impl<E> TakeSnapshot for GatewayService<E> {
         let before = self.snapshot();
         let snapshot = CoreSnapshot::after(&before, snapshot, &mut self.upstreams.borrow_mut());
         *self.snapshot.borrow_mut() = Rc::new(snapshot);
+    }
+
+    fn states(&self, snapshot: u64, range: &Range<usize>) -> States {
+        self.snapshot().states(snapshot, range)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -18,7 +19,9 @@ use crate::https_redirect::HttpsRedirect;
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
-use crate::upstream::{Balancer, Group, GroupConfig, Identity, UpstreamConfig, UpstreamSet};
+use crate::upstream::{
+    Balancer, Group, GroupConfig, Identity, States, UpstreamConfig, UpstreamSet,
+};
 
 /// Sites, their upstreams, and where clear text is redirected to.
 pub(crate) struct Snapshot {
@@ -35,6 +38,25 @@ pub(crate) struct Snapshot {
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
     id: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The upstreams, each with the names of targets that it is a server of.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&UpstreamConfig, Vec<&str>)> {
+        let mut names = vec![Vec::new(); self.upstreams.len()];
+        for (config, numbers) in &self.groups {
+            for (number, name) in numbers.iter().zip(config.names()) {
+                if !names[*number].contains(&name) {
+                    names[*number].push(name);
+                }
+            }
+        }
+        self.upstreams.iter().zip(names)
+    }
 }
 
 /// How the upstreams of a snapshot follow from those of the one before it. Comparing them takes too long for a core.
@@ -133,6 +155,19 @@ impl CoreSnapshot {
 
     pub(crate) fn sites(&self) -> &Sites {
         &self.shared.sites
+    }
+
+    /// The states of those of these upstreams that this core has used; nothing if this is another snapshot.
+    pub(crate) fn states(&self, snapshot: u64, range: &Range<usize>) -> States {
+        let now = blitz_http::now();
+        let of_snapshot = match self.shared.id == snapshot {
+            true => self.balancers.get(range.clone()).unwrap_or_default(),
+            false => &[],
+        };
+        let numbered = range.clone().zip(of_snapshot);
+        let used = numbered.filter_map(|(number, balancer)| Some((number, balancer.get()?)));
+        used.map(|(number, balancer)| (number, balancer.states(now)))
+            .collect()
     }
 
     pub(crate) fn https_redirect(&self) -> HttpsRedirect {
@@ -320,6 +355,9 @@ impl SnapshotMaker {
 /// A gateway on a core, whose sites can be replaced.
 pub(crate) trait TakeSnapshot {
     fn take(&self, snapshot: &Arc<Snapshot>);
+
+    /// As [`CoreSnapshot::states`], of its newest snapshot.
+    fn states(&self, snapshot: u64, range: &Range<usize>) -> States;
 }
 
 core_local! {
@@ -331,6 +369,15 @@ core_local! {
 pub(crate) fn register(gateway: &Rc<impl TakeSnapshot + 'static>) {
     let gateway: Weak<dyn TakeSnapshot> = Rc::downgrade(gateway) as _;
     GATEWAYS.with_borrow_mut(|gateways| gateways.push(gateway));
+}
+
+/// The states of upstreams of a snapshot on the calling core.
+pub(crate) fn states_on_core(snapshot: u64, range: &Range<usize>) -> States {
+    let gateways = GATEWAYS.with_borrow(Clone::clone);
+    let alive = gateways.iter().filter_map(Weak::upgrade);
+    alive
+        .flat_map(|gateway| gateway.states(snapshot, range))
+        .collect()
 }
 
 /// How long to wait for the next core that has a new snapshot; one that is busy for longer takes it later.

@@ -72,12 +72,7 @@ pub struct TargetError {
 impl Target {
     /// Its upstream as a URL without path.
     pub fn url(&self) -> String {
-        let origin = self.origin.to_string();
-        match origin.strip_prefix("http://") {
-            Some(authority) if self.tls => format!("https://{authority}"),
-            Some(authority) if self.protocol == Protocol::Http2 => format!("h2c://{authority}"),
-            _ => origin,
-        }
+        self.origin.url(self.tls, self.protocol)
     }
 
     /// The host that the certificate of a target over TLS must have: without brackets or port.
@@ -118,6 +113,18 @@ impl Target {
         out.push_str(kept);
         out.push_str(rest);
         Replaced::Written
+    }
+}
+
+impl Origin {
+    /// The upstream as a URL without path.
+    pub(crate) fn url(&self, has_tls: bool, protocol: Protocol) -> String {
+        let origin = self.to_string();
+        match origin.strip_prefix("http://") {
+            Some(authority) if has_tls => format!("https://{authority}"),
+            Some(authority) if protocol == Protocol::Http2 => format!("h2c://{authority}"),
+            _ => origin,
+        }
     }
 }
 

@@ -168,7 +168,7 @@ impl CertificateReloader {
                     self.change_keys(now);
                 }
             }
-            Tick::Drain => {}
+            Tick::NotReady | Tick::Drain => {}
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod bind;
 mod core;
+mod ending;
 mod error;
 mod listener;
 
@@ -18,10 +19,12 @@ use blitz_http::{Config, Cores, Drain, FOREVER, ServeOptions, Service, Signal, S
 
 use self::bind::{DATAGRAMS_WAIT_MAX, Entry, bind_datagrams, missing_datagrams, reserve_beside};
 use self::core::{CoreSetup, Number, serve_core};
+use self::ending::{CHECK_WHILE_DRAINING, Ending, Step};
 use self::error::{ended_early, not_opened};
 
 pub use self::bind::{BoundConfig, NewListeners, reserve, try_reserve, try_reserve_private};
 pub use self::core::serve_on_core;
+pub use self::ending::{DrainTimes, Tick};
 pub use self::error::{EndError, StartError};
 pub use self::listener::{AltSvc, ListenerConfig};
 
@@ -75,13 +78,6 @@ pub fn start<S: Service>(
     Ok(serving)
 }
 
-fn log_drain(limit: Duration) {
-    match limit < FOREVER {
-        true => tracing::info!("draining: running requests have {limit:?} to end"),
-        false => tracing::info!("draining: running requests have no time limit"),
-    }
-}
-
 fn warn_of_few_sockets(cores: &Cores) {
     let limit = cores.sockets_max();
     if limit < SOCKETS_FEW {
@@ -109,22 +105,8 @@ pub struct Superseded(Vec<Number>);
 /// How long a core may take to open a listener; one that a handler blocks takes longer.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time between checks whether the cores have ended, after a signal.
-const CHECK_WHILE_DRAINING: Duration = Duration::from_millis(10);
-
 /// How long cores have to end after a second TERM.
 const END_AT_ONCE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// An event on the thread that waits for signals, at which it may do other work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tick {
-    /// HUP: read the files again.
-    Reload,
-    /// No signal arrived for at most a second.
-    Periodic,
-    /// A signal ends the service; its cores still run.
-    Drain,
-}
 
 impl Serving {
     /// The listeners, with port 0 replaced by the actual port.
@@ -270,18 +252,18 @@ impl Serving {
         self.cores.join()
     }
 
-    /// Serves until a signal ends the service: TERM and QUIT let requests finish within
-    /// `drain_timeout`, INT drops them. A second TERM or QUIT, at least 10 ms later, drops them as
-    /// well, and ends the service within a second. Other signals have no effect.
+    /// Serves until a signal ends the service: TERM and QUIT let requests finish within these times, INT drops them. A
+    /// second TERM or QUIT, at least 10 ms later, drops them as well, and ends the service within a second. Other signals
+    /// have no effect.
     ///
     /// # Errors
     /// [`EndError`]: the service ended without such a signal.
     pub fn run_until_signal(
         self,
         signals: &Signals,
-        drain_timeout: Duration,
+        times: impl Into<DrainTimes>,
     ) -> Result<(), EndError> {
-        self.run_until_signal_with(signals, drain_timeout, |_, _| ())
+        self.run_until_signal_with(signals, times, |_, _| ())
     }
 
     /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP and at least
@@ -292,19 +274,16 @@ impl Serving {
     pub fn run_until_signal_with(
         mut self,
         signals: &Signals,
-        drain_timeout: Duration,
+        times: impl Into<DrainTimes>,
         mut on_tick: impl FnMut(&mut Serving, Tick),
     ) -> Result<(), EndError> {
-        // Cores may also end without a signal.
-        const CHECK: Duration = Duration::from_secs(1);
-        let (mut check, mut draining, mut interrupted, mut missing) = (CHECK, false, false, 0);
-        let mut checks_while_draining = 0;
+        let (mut ending, mut missing) = (Ending::new(times.into()), 0);
         loop {
             let ended = self.ended();
             if ended == self.cores.count() {
                 break;
             }
-            if ended > missing && !draining {
+            if ended > missing && !ending.has_begun() {
                 missing = ended;
                 let left = self.cores.count() - ended;
                 tracing::error!(
@@ -313,49 +292,34 @@ impl Serving {
                     "a core has ended without a signal; the others continue"
                 );
             }
-            let limit = match signals.wait(Some(check)).map_err(EndError::Failed)? {
-                // timeout(1) and others send TERM to the process and to its group, which is one TERM.
-                // The first check may come at once.
-                Some(Signal::Terminate | Signal::Quit) if checks_while_draining > 1 => {
+            let signal = signals
+                .wait(Some(ending.check()))
+                .map_err(EndError::Failed)?;
+            match ending.step(signal, Instant::now()) {
+                Step::Nothing => {}
+                Step::Tick(tick) => {
+                    if tick == Tick::Periodic && !ending.has_begun() {
+                        self.open_missing_datagrams();
+                    }
+                    on_tick(&mut self, tick);
+                }
+                Step::Drain { limit, is_first } => {
+                    if is_first {
+                        on_tick(&mut self, Tick::Drain);
+                    }
+                    self.drain(limit);
+                }
+                Step::EndAtOnce => {
                     self.end_at_once(signals)?;
                     break;
                 }
-                Some(Signal::Terminate | Signal::Quit) => {
-                    log_drain(drain_timeout);
-                    drain_timeout
-                }
-                Some(Signal::Interrupt) if interrupted => return Err(EndError::Interrupted),
-                Some(Signal::Interrupt) => {
-                    interrupted = true;
-                    Duration::ZERO
-                }
-                // Nothing begins with another configuration any more.
-                Some(Signal::Hangup) if draining => continue,
-                Some(Signal::Hangup) => {
-                    on_tick(&mut self, Tick::Reload);
-                    continue;
-                }
-                Some(Signal::User1 | Signal::User2) => continue,
-                None => {
-                    checks_while_draining += u32::from(draining);
-                    if !draining {
-                        self.open_missing_datagrams();
-                    }
-                    on_tick(&mut self, Tick::Periodic);
-                    continue;
-                }
-            };
-            if !draining {
-                on_tick(&mut self, Tick::Drain);
+                Step::Interrupted => return Err(EndError::Interrupted),
             }
-            (check, draining) = (CHECK_WHILE_DRAINING, true);
-            self.drain(limit);
         }
         self.join().map_err(EndError::Failed)?;
-        if draining {
-            Ok(())
-        } else {
-            Err(EndError::ListenersEnded)
+        match ending.has_begun() {
+            true => Ok(()),
+            false => Err(EndError::ListenersEnded),
         }
     }
 

@@ -71,7 +71,8 @@ pub use executor::{
 };
 pub use memory::{charge, discharge, fair_share, is_memory_scarce};
 pub use per_core::{
-    Config, Cores, Pinning, block_on, core_index, counters, sockets_limit, sockets_open, start,
+    Config, Cores, Mailboxes, Pinning, block_on, core_index, counters, sockets_limit, sockets_open,
+    start,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{

@@ -106,6 +106,42 @@ pub struct Cores {
     sockets_max: usize,
 }
 
+/// Mailboxes of cores: any thread can run jobs on the cores. Clones are handles to the same ones.
+#[derive(Clone)]
+pub struct Mailboxes(Arc<[Arc<Mailbox>]>);
+
+impl Mailboxes {
+    /// The number of cores, including those that have ended.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As [`Cores::post_all`].
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.0, job);
+    }
+}
+
+fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'static) {
+    let job = Arc::new(job);
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        if !mailbox.is_open() {
+            continue;
+        }
+        let job = Arc::clone(&job);
+        let mut message = Message::Run(Box::new(move || job(index)));
+        // A core empties a full mailbox within a turn, unless it has ended.
+        while let Err(back) = post(mailbox, message) {
+            if !mailbox.is_open() {
+                break;
+            }
+            message = back;
+            thread::yield_now();
+        }
+    }
+}
+
 /// The first message of a core's thread: its core is open, or the error.
 type Opened = io::Result<(Arc<Mailbox>, DriverKind)>;
 
@@ -231,22 +267,13 @@ impl Cores {
     /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
     /// panic.
     pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
-        let job = Arc::new(job);
-        for (index, mailbox) in self.mailboxes.iter().enumerate() {
-            if !mailbox.is_open() {
-                continue;
-            }
-            let job = Arc::clone(&job);
-            let mut message = Message::Run(Box::new(move || job(index)));
-            // A core empties a full mailbox within a turn, unless it has ended.
-            while let Err(back) = post(mailbox, message) {
-                if !mailbox.is_open() {
-                    break;
-                }
-                message = back;
-                thread::yield_now();
-            }
-        }
+        post_all(&self.mailboxes, job);
+    }
+
+    /// The mailboxes of the cores, for threads that do not own the cores.
+    #[must_use]
+    pub fn mailboxes(&self) -> Mailboxes {
+        Mailboxes(self.mailboxes.as_slice().into())
     }
 
     /// The sums of all cores' counters.

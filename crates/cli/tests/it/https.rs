@@ -77,11 +77,13 @@ impl Running {
     pub(crate) fn announcing(folder: &Folder, flags: &[&str], scheme: &str) -> Running {
         let log_file = folder.0.join("log");
         let lacks_control = flags.contains(&"--config") && !flags.contains(&"--control");
+        let lacks_address = !flags.contains(&"--control-listen");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--cores", "2"])
             .args(flags)
-            // No test may take the socket of the machine's own Blitz.
+            // No test may take the socket or the port of the machine's own Blitz.
             .args(lacks_control.then_some("--control=off"))
+            .args(lacks_address.then_some("--control-listen=off"))
             .env("XDG_STATE_HOME", &folder.0)
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log_file).unwrap())
@@ -117,12 +119,41 @@ impl Running {
             .unwrap()
     }
 
-    /// Sends HUP with the shell's `kill` and waits for the expected log message.
-    pub(crate) fn reload(&self, expected: &str) {
-        let before = self.log().matches(expected).count();
-        let kill = format!("kill -HUP {}", self.child.id());
+    /// The address of the control interface, if it has one.
+    pub(crate) fn control_address(&self) -> Option<SocketAddr> {
+        let mut lines = self.announced.lines();
+        let url = lines.find_map(|line| line.trim().strip_prefix("control at"))?;
+        let address = url.trim().strip_prefix("http://").expect("it is a URL");
+        Some(address.parse().unwrap())
+    }
+
+    /// Sends a signal with the shell's `kill`.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell").success());
+    }
+
+    /// The exit code, once it has ended.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + IO_TIMEOUT;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it has not ended: {}",
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Sends HUP and waits for the expected log message.
+    pub(crate) fn reload(&self, expected: &str) {
+        let before = self.log().matches(expected).count();
+        self.signal("HUP");
         let deadline = Instant::now() + IO_TIMEOUT;
         while self.log().matches(expected).count() == before {
             assert!(Instant::now() < deadline, "{}", self.log());

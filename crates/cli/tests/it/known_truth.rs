@@ -75,7 +75,7 @@ impl Place {
 
     /// Starts `blitz run` beyond the link, or on the client's side.
     fn serve(&mut self, flags: &[&str], is_beyond: bool) {
-        let mut command = self.blitz(&["run", "--cores", "1"]);
+        let mut command = self.blitz(&["run", "--cores", "1", "--control-listen=off"]);
         command
             .args(flags)
             .stdout(Stdio::piped())

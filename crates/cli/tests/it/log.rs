@@ -15,6 +15,7 @@ use blitz_testing::{Client, IO_TIMEOUT, refusing_address};
 fn blitz(flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_blitz"));
     command.args(["run", "--listen", "127.0.0.1:0", "--cores", "1"]);
+    command.arg("--control-listen=off");
     command.args(flags);
     command
 }

@@ -21,7 +21,7 @@ impl Limited {
         let limit = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
         let mut child = Command::new("sh")
             .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz")])
-            .args(["run", "--listen", "127.0.0.1:0"])
+            .args(["run", "--listen", "127.0.0.1:0", "--control-listen=off"])
             .args(flags)
             .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdout(Stdio::piped())
@@ -257,7 +257,7 @@ fn starts_and_serves(open_files: usize, flags: &[&str]) -> bool {
     let limit = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
     let mut child = Command::new("sh")
         .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz"), "run"])
-        .args(["--listen", "127.0.0.1:0"])
+        .args(["--listen", "127.0.0.1:0", "--control-listen=off"])
         .args(flags)
         .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdout(Stdio::piped())

@@ -87,7 +87,8 @@ fn the_socket_of_the_file_is_below_its_folder_and_a_reload_names_what_needs_a_re
         site,
     );
     let child = std::process::Command::new(env!("CARGO_BIN_EXE_blitz"))
-        .args(["run", "--cores=1", "--config", &folder.file("")])
+        .args(["run", "--cores=1", "--control-listen=off"])
+        .args(["--config", &folder.file("")])
         .stderr(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .spawn();

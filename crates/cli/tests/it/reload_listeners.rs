@@ -31,7 +31,11 @@ impl Gateway {
         write(&folder, &upstream, "listen = [\"127.0.0.1:0\"]");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--cores", "2", "--config", &folder.file("")])
-            .args(["--control", &folder.file("control.sock")])
+            .args([
+                "--control",
+                &folder.file("control.sock"),
+                "--control-listen=off",
+            ])
             .env("XDG_STATE_HOME", folder.file(""))
             .stdout(Stdio::piped())
             .spawn()

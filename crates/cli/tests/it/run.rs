@@ -22,8 +22,10 @@ impl Running {
     }
 
     pub(crate) fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Running {
+        let lacks_address = !flags.contains(&"--control-listen");
         let mut child = Command::new(env!("CARGO_BIN_EXE_blitz"))
             .args(["run", "--listen", "127.0.0.1:0", "--cores", "1"])
+            .args(lacks_address.then_some("--control-listen=off"))
             .args(flags)
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
@@ -223,7 +225,7 @@ fn interrupt_does_not_wait_for_requests() {
 fn an_address_in_use_is_a_failure_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = blitz(&["run", "--listen", &address]);
+    let output = blitz(&["run", "--control-listen=off", "--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(

@@ -14,6 +14,7 @@ use blitz_testing::{Client, IO_TIMEOUT};
 
 const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const HTTPS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+const CONTROL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
 /// Set in the process that runs in a separate network namespace.
 const ALONE: &str = "BLITZ_TEST_NETWORK";
@@ -130,6 +131,13 @@ fn http_is_on_8080_and_https_on_8443() {
             let started = Started::new(folder, "log");
             let log = started.wait_for_log("try           curl --cacert");
             assert!(log.contains("http://127.0.0.1:8080\n"), "{log}");
+            assert!(
+                log.contains("control at    http://127.0.0.1:9180\n"),
+                "{log}"
+            );
+            let mut control = Client::connect(CONTROL);
+            control.send("GET /readyz HTTP/1.1\r\nHost: localhost:9180\r\n\r\n");
+            assert_eq!(control.response().text(), "ready\n");
             assert!(log.contains("https://127.0.0.1:8443\n"), "{log}");
             let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
             for address in [
@@ -168,6 +176,7 @@ fn port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error() {
     let name = "without_flags::port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error";
     alone(name, |folder| {
         let taken = TcpListener::bind(HTTPS).unwrap();
+        let _control = TcpListener::bind(CONTROL).unwrap();
         let started = Started::new(folder, "one");
         let log = started.wait_for_log("try           curl http://127.0.0.1:8080/hello");
         assert!(
@@ -179,6 +188,11 @@ fn port_8443_in_use_is_a_warning_and_port_8080_in_use_an_error() {
             "{log}"
         );
         assert!(!log.contains("https://"), "{log}");
+        let warning = "no control address: cannot listen on 127.0.0.1:9180";
+        assert!(
+            log.contains(warning) && !log.contains("control at"),
+            "{log}"
+        );
         let mut client = Client::connect(HTTP);
         assert_eq!(client.get("/hello").text(), "Hello, World!");
         drop(taken);

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::{Entry, Reader, entries};
 use crate::keys::{Key, Kind, Scope};
 use crate::model::Placed;
-use crate::process::{Bytes, Process, Slot, Socket, Table};
+use crate::process::{Bytes, ControlAddress, Process, Slot, Socket, Table};
 use crate::settings::TimeLimit;
 use crate::units::{self, ValueError};
 
@@ -34,6 +34,8 @@ impl Reader<'_> {
             DeValue::Boolean(false) if scope == Scope::Control => {
                 let off = Placed::new(Socket::Off, value.span());
                 process.control.socket = Some(off);
+                let off = Placed::new(ControlAddress::Off, value.span());
+                process.control.listen = Some(off);
             }
             other => {
                 let name = entry.name;
@@ -57,6 +59,7 @@ impl Reader<'_> {
             Some(Slot::Limit(slot)) => put(slot, self.limit(value), value),
             Some(Slot::Text(slot)) => put(slot, self.one_of(value, key), value),
             Some(Slot::Socket(slot)) => put(slot, self.socket(value), value),
+            Some(Slot::Address(slot)) => put(slot, self.control_address(value), value),
             None => {}
         }
     }
@@ -149,6 +152,16 @@ impl Reader<'_> {
             _ => {
                 let path = self.text(value, "\"/run/blitz/control.sock\", or false")?;
                 Some(Socket::Path(path.value))
+            }
+        }
+    }
+
+    fn control_address(&mut self, value: &Spanned<DeValue<'_>>) -> Option<ControlAddress> {
+        match value.get_ref() {
+            DeValue::Boolean(false) => Some(ControlAddress::Off),
+            _ => {
+                let address = self.text(value, "\"127.0.0.1:9180\", or false")?;
+                Some(ControlAddress::On(address.value))
             }
         }
     }

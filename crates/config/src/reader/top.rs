@@ -1,6 +1,7 @@
 //! The top of the file: listeners, certificates, upstreams, and then the sites.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -12,6 +13,7 @@ use super::target::Upstreams;
 use super::{Entry, INCLUDE, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Configuration, Placed, RouteKey, Tls};
+use crate::process::ControlAddress;
 
 /// The only version of the language.
 const VERSION: &str = "1";
@@ -196,6 +198,85 @@ impl Reader<'_> {
                     seen.insert(&address.value, address.span.start);
                 }
             }
+        }
+        self.control_address_in_use(configuration);
+    }
+
+    /// A listener, of the file or of a site, with the address of the control interface.
+    fn control_address_in_use(&mut self, configuration: &Configuration) {
+        let Some(control) = &configuration.process.control.listen else {
+            return;
+        };
+        let ControlAddress::On(written) = &control.value else {
+            return;
+        };
+        let listeners = [&configuration.listen, &configuration.listen_tls];
+        let listeners = listeners.into_iter().flatten().flatten();
+        let listeners = listeners.map(|listener| &listener.value.address);
+        let of_sites = configuration.sites.iter();
+        let of_sites = of_sites.flat_map(|site| site.listen.iter().flatten());
+        let mut all = listeners.chain(of_sites);
+        let Some(shared) = all.find(|address| overlap(&address.value, written)) else {
+            return;
+        };
+        let how = match shared.value == *written {
+            true => "the same as",
+            false => "a part of",
+        };
+        let (other, place) = (
+            self.document.slice(&shared.span),
+            self.document.place(shared.span.start),
+        );
+        self.error(
+            "address-in-use",
+            control.span.clone(),
+            "`listen` and `control.listen` share an address",
+            format!("{how} {other} at {place}; choose another port"),
+        );
+    }
+}
+
+/// Whether two addresses to listen on would share connections. Port 0 becomes another one each time.
+fn overlap(a: &str, b: &str) -> bool {
+    let (Some((a, port_a)), Some((b, port_b))) = (parts(a), parts(b)) else {
+        return false;
+    };
+    let covers = |outer: &Option<SocketAddr>| outer.is_none_or(|one| one.ip().is_unspecified());
+    let is_same = || a.zip(b).is_some_and(|(a, b)| a.ip() == b.ip());
+    port_a == port_b && port_a != 0 && (covers(&a) || covers(&b) || is_same())
+}
+
+/// The address, if it is not every one, and the port; `None` for others than those of TCP.
+fn parts(address: &str) -> Option<(Option<SocketAddr>, u16)> {
+    let address = address.strip_prefix("h2c://").unwrap_or(address);
+    if let Some(port) = address.strip_prefix(':') {
+        return Some((None, port.parse().ok()?));
+    }
+    let address = match address.strip_prefix("localhost:") {
+        Some(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)),
+        None => address.parse().ok()?,
+    };
+    Some((Some(address), address.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_overlap_with_the_same_port_and_a_common_address() {
+        for (a, b, expected) in [
+            ("127.0.0.1:9180", ":9180", true),
+            ("127.0.0.1:9180", "0.0.0.0:9180", true),
+            ("localhost:9180", "127.0.0.1:9180", true),
+            ("h2c://[::]:9180", "127.0.0.1:9180", true),
+            ("127.0.0.1:9180", "127.0.0.2:9180", false),
+            ("127.0.0.1:9180", "127.0.0.1:9181", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+            ("unix:/run/x.sock", ":9180", false),
+        ] {
+            assert_eq!(overlap(a, b), expected, "{a} {b}");
+            assert_eq!(overlap(b, a), expected, "{b} {a}");
         }
     }
 }

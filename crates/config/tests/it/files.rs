@@ -11,12 +11,14 @@ defaults.tls = true
 defaults.https_redirect = false
 defaults.headers.X-Frame-Options = "DENY"
 defaults.timeout.connect = "500ms"
+control.listen = "127.0.0.1:9180"
 control.socket = "/run/blitz/control.sock"
 
 [server]
 alt_svc_max_age = "1h"
 alt_svc_port = 443
 cores = 2
+drain_delay = "0"
 drain_timeout = "forever"
 h2c_upgrade = false
 half_close_grace = "0"

@@ -29,12 +29,28 @@ pub(crate) struct Balancer {
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
     /// Of the addresses above only, so there are never more.
     cooldowns: RefCell<Cooldowns>,
+    /// The address that could not be connected to last, and when.
+    last_failure: Cell<Option<(SocketAddr, Instant)>>,
     /// Number of connections that ended without a response, and since when they are counted.
     resets: Cell<Option<(u32, Instant)>>,
     pub(crate) retries: RetryBudget,
     /// Requests that have chosen it among several servers, until they end.
     pub(super) in_flight: Cell<u32>,
 }
+
+/// The state of an address on this core.
+pub(crate) struct AddressState {
+    pub(crate) address: Address,
+    pub(crate) idle: usize,
+    pub(crate) in_use: usize,
+    /// How long requests will avoid it.
+    pub(crate) cooling_down: Option<Duration>,
+    /// How long ago it could not be connected to.
+    pub(crate) last_failure: Option<Duration>,
+}
+
+/// The states of upstreams on a core, by the numbers of the upstreams in a snapshot.
+pub(crate) type States = Vec<(usize, Vec<AddressState>)>;
 
 /// How connections to an upstream are made.
 #[derive(Clone)]
@@ -131,6 +147,7 @@ impl Balancer {
             round_robin: Cell::new(0),
             upstreams: RefCell::default(),
             cooldowns: RefCell::default(),
+            last_failure: Cell::default(),
             resets: Cell::default(),
             retries: RetryBudget::default(),
             in_flight: Cell::new(0),
@@ -234,8 +251,35 @@ impl Balancer {
         if let AddressSource::Name(name) = &self.source {
             name.refresh_after_failure();
         }
+        self.last_failure.set(Some((key_of(upstream), now)));
         let mut cooldowns = self.cooldowns.borrow_mut();
         cooldowns.failed(key_of(upstream), is_slow, now);
+    }
+
+    /// The state of the addresses that this core has used.
+    pub(crate) fn states(&self, now: Instant) -> Vec<AddressState> {
+        match &self.source {
+            AddressSource::One(upstream) => vec![self.state(upstream, now)],
+            AddressSource::Localhost(_) | AddressSource::Name(_) => {
+                let upstreams = self.upstreams.borrow();
+                let used = upstreams.iter();
+                used.map(|(_, upstream)| self.state(upstream, now))
+                    .collect()
+            }
+        }
+    }
+
+    fn state(&self, upstream: &Upstream, now: Instant) -> AddressState {
+        let key = key_of(upstream);
+        let failure = self.last_failure.get();
+        let failure = failure.filter(|(address, _)| *address == key);
+        AddressState {
+            address: upstream.address().clone(),
+            idle: upstream.idle(),
+            in_use: upstream.active(),
+            cooling_down: self.cooldowns.borrow().left(key, now),
+            last_failure: failure.map(|(_, then)| now.saturating_duration_since(then)),
+        }
     }
 
     /// Notes that a connection ended, or was silent for too long, before a response. If this is

@@ -34,6 +34,13 @@ impl Cooldowns {
         all.any(|one| one.address == address && one.until > now)
     }
 
+    /// How long requests will avoid `address`, if they do.
+    pub(super) fn left(&self, address: SocketAddr, now: Instant) -> Option<Duration> {
+        let one = self.0.iter().find(|one| one.address == address)?;
+        let left = one.until.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Notes that a request goes to `address`, which is not avoided. If it failed before, this is its
     /// probe. A request that is dropped has no outcome, so a probe ends with the longest cooldown.
     pub(super) fn picked(&mut self, address: SocketAddr, now: Instant) {

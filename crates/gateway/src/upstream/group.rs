@@ -71,6 +71,12 @@ impl GroupConfig {
         })
     }
 
+    /// The target of each server, in the order of the servers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let targets = self.targets.iter();
+        targets.flat_map(|target| target.servers.clone().map(move |_| &*target.name))
+    }
+
     /// A line for each server, and before it one for each choice.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();

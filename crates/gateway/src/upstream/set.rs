@@ -40,6 +40,15 @@ impl Identity {
             settings,
         }
     }
+
+    /// The upstream as a URL without path.
+    pub(crate) fn url(&self) -> String {
+        self.origin.url(self.tls, self.protocol)
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
 }
 
 /// All that a core needs to make the state of an upstream.

@@ -67,6 +67,13 @@ impl NewListeners {
         self.entries.iter().map(|entry| &entry.config)
     }
 
+    /// These listeners and others.
+    #[must_use]
+    pub fn and(mut self, others: NewListeners) -> NewListeners {
+        self.entries.extend(others.entries);
+        self
+    }
+
     /// Has clients of paths that other listeners of this process have reach these.
     pub(super) fn take_paths(&self) -> Result<(), StartError> {
         let mut entries = self.entries.iter();

@@ -12,7 +12,7 @@ use webpki::EndEntityCert;
 
 use super::error::TlsConfigError;
 use super::pem;
-use super::validity::Validity;
+use super::validity::{self, Validity};
 
 /// A certificate that expires within this time causes a warning.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -109,6 +109,12 @@ impl Certificate {
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The name of the issuer for people, if it has one.
+    #[must_use]
+    pub fn issuer(&self) -> Option<String> {
+        validity::issuer(self.der())
     }
 
     /// The time at which the certificate becomes valid.

@@ -1,13 +1,21 @@
-//! The validity period of a certificate, read from its DER: webpki checks the period but does not
-//! expose it.
+//! The validity period and the issuer of a certificate, read from its DER: webpki checks them but does not expose them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const VERSION: u8 = 0xa0;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const PRINTABLE_STRING: u8 = 0x13;
+const IA5_STRING: u8 = 0x16;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+
+/// 2.5.4.3 and 2.5.4.10.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// RFC 5280, section 4.1.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +27,7 @@ pub(super) struct Validity {
 impl Validity {
     /// Reads the period from a certificate; `None` if the certificate is malformed.
     pub(super) fn read(certificate: &[u8]) -> Option<Validity> {
-        let mut outer = Der(certificate);
-        let mut signed = Der(Der(outer.next(SEQUENCE)?).next(SEQUENCE)?);
-        if signed.0.first() == Some(&VERSION) {
-            signed.next(VERSION)?;
-        }
-        signed.next(INTEGER)?;
-        // Skips the algorithm and the issuer.
-        signed.next(SEQUENCE)?;
+        let mut signed = from_issuer(certificate)?;
         signed.next(SEQUENCE)?;
         let mut times = Der(signed.next(SEQUENCE)?);
         Some(Validity {
@@ -34,6 +35,38 @@ impl Validity {
             not_after: times.next_time()?,
         })
     }
+}
+
+/// The name of the issuer for people: its common name, or else its organization (RFC 5280, section 4.1.2.4).
+pub(super) fn issuer(certificate: &[u8]) -> Option<String> {
+    let mut names = Der(from_issuer(certificate)?.next(SEQUENCE)?);
+    let mut organization = None;
+    while let Some(set) = names.next(SET) {
+        let mut attribute = Der(Der(set).next(SEQUENCE)?);
+        let kind = attribute.next(OBJECT_IDENTIFIER)?;
+        let Some(text) = attribute.next_text() else {
+            continue;
+        };
+        match kind {
+            COMMON_NAME => return Some(text),
+            ORGANIZATION => organization = Some(text),
+            _ => {}
+        }
+    }
+    organization
+}
+
+/// The rest of the signed part of a certificate, which begins with the issuer.
+fn from_issuer(certificate: &[u8]) -> Option<Der<'_>> {
+    let mut outer = Der(certificate);
+    let mut signed = Der(Der(outer.next(SEQUENCE)?).next(SEQUENCE)?);
+    if signed.0.first() == Some(&VERSION) {
+        signed.next(VERSION)?;
+    }
+    signed.next(INTEGER)?;
+    // The algorithm.
+    signed.next(SEQUENCE)?;
+    Some(signed)
 }
 
 /// Reads DER elements (X.690) in order.
@@ -58,6 +91,15 @@ impl<'a> Der<'a> {
         let (content, after) = rest.split_at_checked(len)?;
         self.0 = after;
         (found == tag).then_some(content)
+    }
+
+    /// A text in UTF-8 or ASCII; others are not used any more.
+    fn next_text(&mut self) -> Option<String> {
+        let tag = *self.0.first()?;
+        let content = self.next(tag)?;
+        let is_text = matches!(tag, UTF8_STRING | PRINTABLE_STRING | IA5_STRING);
+        let text = is_text.then(|| std::str::from_utf8(content).ok())??;
+        Some(text.to_owned())
     }
 
     fn next_time(&mut self) -> Option<SystemTime> {
@@ -142,12 +184,13 @@ mod tests {
         let der = made.cert.der();
         let validity = Validity::read(der).unwrap();
         assert!(validity.not_before < validity.not_after);
+        assert_eq!(issuer(der).as_deref(), Some("rcgen self signed cert"));
         for at in 0..der.len() {
-            let _ = Validity::read(&der[..at]);
+            let _ = (Validity::read(&der[..at]), issuer(&der[..at]));
             for change in [0x80, 0xff, 0x7f] {
                 let mut changed = der.to_vec();
                 changed[at] ^= change;
-                let _ = Validity::read(&changed);
+                let _ = (Validity::read(&changed), issuer(&changed));
             }
         }
     }

@@ -1,0 +1,84 @@
+//! `/config`, `/config/diff` and `/explain`: questions about the configuration in use.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blitz::extract::{Headers, Query, State};
+use blitz::{Peer, Response, Status, blocking};
+
+use super::access::Reach;
+use super::state::ControlState;
+use crate::explain::Question;
+
+type Pairs = Query<Vec<(String, String)>>;
+
+/// The effective configuration, with a tag for its version.
+pub(super) async fn config(State(state): State<Arc<ControlState>>, headers: Headers) -> Response {
+    let Some(in_use) = state.in_use.clone() else {
+        return no_file();
+    };
+    let (text, tag) = blocking(move || in_use.effective()).await;
+    let known = headers.get_str("If-None-Match").unwrap_or_default();
+    let mut known = known.split(',').map(str::trim);
+    let is_known = known.any(|known| known == "*" || known.trim_start_matches("W/") == tag);
+    let response = match is_known {
+        true => Response::new(Status::NOT_MODIFIED),
+        false => Response::text(text),
+    };
+    response.header("ETag", tag)
+}
+
+/// The changes of a reload; empty if there are none. `file` is another file than that of the process.
+pub(super) async fn config_diff(
+    State(state): State<Arc<ControlState>>,
+    peer: Peer,
+    Query(pairs): Pairs,
+) -> Response {
+    let Some(in_use) = state.in_use.clone() else {
+        return no_file();
+    };
+    let is_private = Reach::of(&peer) == Reach::Socket;
+    let file = pairs.into_iter().find(|(name, _)| name == "file");
+    let file = file.map(|(_, path)| PathBuf::from(path));
+    // Its mistakes would show lines of a file that other users may not read.
+    if file.is_some() && !is_private {
+        let text = "only the control socket compares another file\n  \
+                    write blitz config diff FILE\n";
+        return Response::text(text).with_status(Status::FORBIDDEN);
+    }
+    let differences = blocking(move || in_use.differences(file.as_deref())).await;
+    match differences {
+        Ok(text) => Response::text(text),
+        Err(problem) => {
+            let problem = match is_private {
+                true => problem,
+                false => {
+                    "the file has mistakes, or cannot be read\n  `blitz config diff` shows them\n"
+                        .to_owned()
+                }
+            };
+            Response::text(problem).with_status(Status::UNPROCESSABLE_CONTENT)
+        }
+    }
+}
+
+/// Explains a request: `method`, `url`, `header`, `from`, or `routes`; `format` may be `json`.
+pub(super) async fn explain(
+    State(state): State<Arc<ControlState>>,
+    Query(pairs): Pairs,
+) -> Response {
+    let Some(in_use) = state.in_use.clone() else {
+        return no_file();
+    };
+    let explained = blocking(move || in_use.explain(&Question::of_pairs(pairs)?));
+    match explained.await {
+        Ok(text) => Response::text(text),
+        Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
+    }
+}
+
+fn no_file() -> Response {
+    let text = "this process has no configuration file: flags have started it\n  \
+                `blitz run --show-config` with the same flags prints the file that they stand for\n";
+    Response::text(text).with_status(Status::NOT_FOUND)
+}

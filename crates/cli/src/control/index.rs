@@ -1,0 +1,99 @@
+//! The list of what can be asked, and the answer to everything else.
+
+use blitz::extract::Headers;
+use blitz::{Request, Response, Status};
+
+use super::negotiation::prefers_html;
+
+/// Method, path and meaning.
+const ENTRIES: [(&str, &str, &str); 14] = [
+    ("GET", "/livez", "whether the process answers"),
+    (
+        "GET",
+        "/readyz",
+        "whether it takes requests: 503 while it starts and drains",
+    ),
+    ("GET", "/metrics", "metrics for Prometheus and OpenMetrics"),
+    ("GET", "/config", "the configuration in use"),
+    (
+        "GET",
+        "/config/diff",
+        "the changes that a reload would make",
+    ),
+    (
+        "GET",
+        "/explain",
+        "what becomes of a request: ?method=GET&url=URL, or ?routes=HOST",
+    ),
+    (
+        "GET",
+        "/upstreams",
+        "upstreams with their addresses and connections",
+    ),
+    ("GET", "/certificates", "certificates in use"),
+    (
+        "GET",
+        "/connections",
+        "connections and requests of each core",
+    ),
+    ("GET", "/log-level", "the least level of the log"),
+    (
+        "POST",
+        "/log-level",
+        "another one: ?level=debug; over the socket only",
+    ),
+    (
+        "POST",
+        "/reload",
+        "reads the configuration again; over the socket only",
+    ),
+    (
+        "POST",
+        "/drain",
+        "ends the process, as TERM does; over the socket only",
+    ),
+    ("GET", "/healthz", "the same as /readyz"),
+];
+
+pub(super) async fn index(headers: Headers) -> Response {
+    let response = match prefers_html(headers.get_str("Accept")) {
+        true => Response::html(page()),
+        false => Response::text(text()),
+    };
+    response.header("Vary", "Accept")
+}
+
+pub(super) async fn not_found(request: Request) -> Response {
+    let path = request.path();
+    let text = format!("there is no {path} here\n  GET / lists what there is\n");
+    Response::text(text).with_status(Status::NOT_FOUND)
+}
+
+/// The answer before the gateway has started.
+pub(super) fn starting() -> Response {
+    let text = "the process starts, and has no state yet\n  ask again in a second\n";
+    Response::text(text).with_status(Status::SERVICE_UNAVAILABLE)
+}
+
+fn text() -> String {
+    let mut text = "Blitz\n\n".to_owned();
+    for (method, path, meaning) in ENTRIES {
+        text += &format!("{method:4} {path:13}  {meaning}\n");
+    }
+    text
+}
+
+fn page() -> String {
+    let mut page = "<!doctype html><html lang=en><meta charset=utf-8>\
+        <meta name=viewport content=\"width=device-width\">\
+        <meta name=color-scheme content=\"light dark\"><title>Blitz</title><h1>Blitz</h1>\n<ul>\n"
+        .to_owned();
+    for (method, path, meaning) in ENTRIES {
+        let meaning = meaning.replace('&', "&amp;");
+        page += &match method {
+            "GET" => format!("<li><a href=\"{path}\">{path}</a> {meaning}\n"),
+            _ => format!("<li>{method} {path} {meaning}\n"),
+        };
+    }
+    page + "</ul>\n"
+}

@@ -1,0 +1,150 @@
+//! `/metrics`, in the form that the client prefers.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use blitz::extract::{Headers, State};
+use blitz::{Response, Status, blocking};
+
+use super::negotiation::{Format, metrics_format};
+use super::state::{ControlState, Observed};
+
+/// Reads the metrics of all cores.
+pub(crate) trait MetricsSource: Send + Sync {
+    /// In the text of OpenMetrics 1.0.
+    fn open_metrics(&self) -> String;
+
+    /// Messages `io.prometheus.client.MetricFamily`, each behind its length.
+    fn protobuf(&self) -> Vec<u8>;
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROTOBUF: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+pub(super) async fn metrics(State(state): State<Arc<ControlState>>, headers: Headers) -> Response {
+    let format = metrics_format(headers.get_str("Accept"));
+    let state = Arc::clone(&state);
+    let read = move || {
+        let source = state
+            .observed()
+            .and_then(|Observed { metrics, .. }| metrics.as_deref())?;
+        Some(match format {
+            Format::OpenMetrics => source.open_metrics().into_bytes(),
+            Format::Text => classic_text(&source.open_metrics()).into_bytes(),
+            Format::Protobuf => source.protobuf(),
+        })
+    };
+    let Some(content) = blocking(read).await else {
+        let text = "there are no metrics yet: the process starts\n  ask again in a second\n";
+        return Response::text(text).with_status(Status::SERVICE_UNAVAILABLE);
+    };
+    let kind = match format {
+        Format::OpenMetrics => OPEN_METRICS,
+        Format::Text => TEXT,
+        Format::Protobuf => PROTOBUF,
+    };
+    let response = Response::bytes(content).content_type(kind);
+    response.header("Vary", "Accept")
+}
+
+/// The same metrics in the text of Prometheus 0.0.4: without units, exemplars and the last line, and with the names of
+/// samples in place of those of families.
+fn classic_text(text: &str) -> String {
+    let types: HashMap<&str, &str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .collect();
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        // Writing to a text does not fail.
+        let _ = match metadata(line) {
+            Some(("HELP", family, rest)) => {
+                let suffix = suffix(types.get(family).copied());
+                writeln!(out, "# HELP {family}{suffix} {rest}")
+            }
+            Some(("TYPE", family, rest)) => {
+                let kind = match rest {
+                    "info" | "stateset" => "gauge",
+                    "unknown" => "untyped",
+                    kind => kind,
+                };
+                writeln!(out, "# TYPE {family}{} {kind}", suffix(Some(rest)))
+            }
+            None if !line.starts_with('#') => writeln!(out, "{}", without_exemplar(line)),
+            _ => Ok(()),
+        };
+    }
+    out
+}
+
+/// The keyword, the family and the rest of a line about a family.
+fn metadata(line: &str) -> Option<(&str, &str, &str)> {
+    let (keyword, rest) = line.strip_prefix("# ")?.split_once(' ')?;
+    let (family, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some((keyword, family, rest))
+}
+
+/// How the names of the samples of a family end, if all end alike.
+fn suffix(kind: Option<&str>) -> &'static str {
+    match kind {
+        Some("counter") => "_total",
+        Some("info") => "_info",
+        _ => "",
+    }
+}
+
+/// A sample without what is behind its value and timestamp. Labels may have any text, in quotes.
+fn without_exemplar(line: &str) -> &str {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'#' if !is_quoted => return line[..at].trim_end(),
+            _ => {}
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_told_in_the_older_text() {
+        let text = "\
+# HELP http_requests Requests.
+# TYPE http_requests counter
+http_requests_total{route=\"a # \\\" b\"} 3 # {trace_id=\"1\"} 1 2
+# TYPE request_seconds histogram
+# UNIT request_seconds seconds
+# HELP request_seconds Times.
+request_seconds_bucket{le=\"0.1\"} 2 # {trace_id=\"2\"} 0.05
+request_seconds_sum 0.1
+# TYPE blitz_build info
+blitz_build_info{version=\"1\"} 1
+# TYPE other unknown
+other 4
+# EOF
+";
+        let expected = "\
+# HELP http_requests_total Requests.
+# TYPE http_requests_total counter
+http_requests_total{route=\"a # \\\" b\"} 3
+# TYPE request_seconds histogram
+# HELP request_seconds Times.
+request_seconds_bucket{le=\"0.1\"} 2
+request_seconds_sum 0.1
+# TYPE blitz_build_info gauge
+blitz_build_info{version=\"1\"} 1
+# TYPE other untyped
+other 4
+";
+        assert_eq!(classic_text(text), expected);
+    }
+}

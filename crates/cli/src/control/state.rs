@@ -1,0 +1,65 @@
+//! The state that requests ask about. It is complete once the gateway has started.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use blitz_gateway::StateReader;
+use blitz_http::TlsSlot;
+
+use super::health::Readiness;
+use super::log_level::LogLevel;
+use super::metrics::MetricsSource;
+use super::waiting::Waiting;
+use crate::in_use::InUse;
+
+/// What requests ask about.
+pub(crate) struct ControlState {
+    pub(crate) readiness: Readiness,
+    pub(crate) waiting: Waiting,
+    /// `None` without a configuration file.
+    pub(super) in_use: Option<Arc<InUse>>,
+    pub(super) log_level: LogLevel,
+    observed: OnceLock<Observed>,
+    tls: Mutex<Option<TlsSlot>>,
+}
+
+/// Readers of a running gateway.
+pub(crate) struct Observed {
+    pub(crate) gateway: StateReader,
+    /// `None` if nothing is measured.
+    pub(crate) metrics: Option<Box<dyn MetricsSource>>,
+}
+
+impl ControlState {
+    pub(crate) fn new(in_use: Option<Arc<InUse>>, log_level: LogLevel) -> ControlState {
+        ControlState {
+            readiness: Readiness::default(),
+            waiting: Waiting::default(),
+            in_use,
+            log_level,
+            observed: OnceLock::new(),
+            tls: Mutex::default(),
+        }
+    }
+
+    /// The gateway has started: from now on the process is ready.
+    pub(crate) fn started(&self, observed: Observed) {
+        // It starts once.
+        let _ = self.observed.set(observed);
+        self.readiness.begin();
+    }
+
+    /// The certificates of listeners from now on.
+    pub(crate) fn set_tls(&self, tls: Option<TlsSlot>) {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+    }
+
+    pub(super) fn tls(&self) -> Option<TlsSlot> {
+        let tls = self.tls.lock();
+        tls.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The readers of the gateway; `None` before it has started.
+    pub(super) fn observed(&self) -> Option<&Observed> {
+        self.observed.get()
+    }
+}

@@ -1,0 +1,183 @@
+//! The state of a running gateway for its operators: its upstreams on all cores, and the counters of each core.
+
+use std::ops::Range;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use blitz_host::names::LookupResult;
+use blitz_http::{Address, Mailboxes};
+use blitz_site::{Counters, Failure};
+
+use crate::snapshot::{Snapshot, states_on_core};
+use crate::target::Origin;
+use crate::upstream::{AddressState, States, UpstreamConfig, failure_of_name};
+
+/// How long to wait for a core; the state of one that is busy for longer is not included.
+const CORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Upstreams that a core is asked for at a time, so that no request waits long for the answer.
+const UPSTREAMS_AT_A_TIME: usize = 256;
+
+/// Reads the state of a running gateway from any thread. Clones read the same gateway.
+#[derive(Clone)]
+pub struct StateReader {
+    mailboxes: Mailboxes,
+    newest: Arc<ArcSwap<Snapshot>>,
+}
+
+/// An upstream of the configuration in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamReport {
+    /// Its URL.
+    pub url: String,
+    /// The names of upstreams of the configuration that it is a server of.
+    pub names: Vec<String>,
+    /// Why its name has no address; `None` without a name, or if there are addresses.
+    pub failure: Option<Failure>,
+    /// Its addresses; empty while its name is being resolved.
+    pub addresses: Vec<AddressReport>,
+}
+
+/// An address of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressReport {
+    /// The address.
+    pub address: Address,
+    /// Its state on each core that has used it.
+    pub cores: Vec<AddressOnCore>,
+}
+
+/// An address of an upstream on one core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressOnCore {
+    /// The core.
+    pub core: usize,
+    /// Its idle connections, but those that begin with a PROXY header.
+    pub idle: usize,
+    /// Its connections in use, but those that begin with a PROXY header.
+    pub in_use: usize,
+    /// How long requests will avoid the address, because it could not be connected to.
+    pub cooling_down: Option<Duration>,
+    /// How long ago it could not be connected to for the last time.
+    pub last_failure: Option<Duration>,
+}
+
+/// The counters of one core.
+#[derive(Debug, Clone)]
+pub struct CoreCounters {
+    /// The core.
+    pub core: usize,
+    /// Those of the gateway.
+    pub gateway: Counters,
+    /// Those of HTTP.
+    pub http: blitz_http::Counters,
+}
+
+impl StateReader {
+    pub(crate) fn new(mailboxes: Mailboxes, newest: &Arc<ArcSwap<Snapshot>>) -> StateReader {
+        StateReader {
+            mailboxes,
+            newest: Arc::clone(newest),
+        }
+    }
+
+    /// The upstreams of the configuration in use, in its order. A core that does not answer within a second is left out.
+    #[must_use]
+    pub fn upstreams(&self) -> Vec<UpstreamReport> {
+        let snapshot = self.newest.load_full();
+        let mut reports: Vec<_> = snapshot.upstreams().map(report).collect();
+        let id = snapshot.id();
+        for start in (0..reports.len()).step_by(UPSTREAMS_AT_A_TIME) {
+            let range = start..reports.len().min(start + UPSTREAMS_AT_A_TIME);
+            for (core, states) in self.states(id, range) {
+                for (number, addresses) in states {
+                    add(&mut reports[number], core, addresses);
+                }
+            }
+        }
+        reports
+    }
+
+    /// The counters of each core. A core that does not answer within a second is left out.
+    #[must_use]
+    pub fn counters(&self) -> Vec<CoreCounters> {
+        self.of_cores(|core| CoreCounters {
+            core,
+            gateway: blitz_site::counters(),
+            http: blitz_http::counters(),
+        })
+    }
+
+    fn states(&self, snapshot: u64, range: Range<usize>) -> Vec<(usize, States)> {
+        self.of_cores(move |core| (core, states_on_core(snapshot, &range)))
+    }
+
+    /// What each core reads of itself, in the order of the cores.
+    fn of_cores<T: Send + 'static>(
+        &self,
+        read: impl Fn(usize) -> T + Send + Sync + 'static,
+    ) -> Vec<T> {
+        let (sender, receiver) = mpsc::channel();
+        self.mailboxes.post_all(move |core| {
+            // Fails if the core is too late.
+            let _ = sender.send((core, read(core)));
+        });
+        let mut all = Vec::with_capacity(self.mailboxes.count());
+        while let Ok(one) = receiver.recv_timeout(CORE_TIMEOUT) {
+            all.push(one);
+        }
+        all.sort_by_key(|(core, _)| *core);
+        all.into_iter().map(|(_, one)| one).collect()
+    }
+}
+
+/// An upstream whose state on the cores is not known yet.
+fn report((config, names): (&UpstreamConfig, Vec<&str>)) -> UpstreamReport {
+    let url = config.identity.url();
+    let mut failure = None;
+    let addresses = match (config.identity.origin(), &config.name) {
+        (Origin::Ip(address), _) => vec![Address::Tcp(*address)],
+        (Origin::Unix(path), _) => vec![Address::unix(path)],
+        (Origin::Localhost(_), _) | (Origin::Name(..), None) => Vec::new(),
+        (Origin::Name(..), Some(name)) => match &**name.latest() {
+            LookupResult::Pending => Vec::new(),
+            LookupResult::Addresses(all) => all.iter().copied().map(Address::Tcp).collect(),
+            LookupResult::Failed(reason) => {
+                failure = Some(failure_of_name(*reason));
+                Vec::new()
+            }
+        },
+    };
+    let unused = |address| AddressReport {
+        address,
+        cores: Vec::new(),
+    };
+    let names = names.into_iter().filter(|name| *name != url);
+    UpstreamReport {
+        names: names.map(str::to_owned).collect(),
+        failure,
+        addresses: addresses.into_iter().map(unused).collect(),
+        url,
+    }
+}
+
+fn add(report: &mut UpstreamReport, core: usize, states: Vec<AddressState>) {
+    for state in states {
+        let on_core = AddressOnCore {
+            core,
+            idle: state.idle,
+            in_use: state.in_use,
+            cooling_down: state.cooling_down,
+            last_failure: state.last_failure,
+        };
+        let mut known = report.addresses.iter();
+        match known.position(|one| one.address == state.address) {
+            Some(at) => report.addresses[at].cores.push(on_core),
+            None => report.addresses.push(AddressReport {
+                address: state.address,
+                cores: vec![on_core],
+            }),
+        }
+    }
+}
