@@ -61,8 +61,8 @@ async function run(browser) {
   await picture(page, 'no-answer');
 }
 
-// Waits until a function of the page is true. The functions of the browser's driver for this would break the policy of the
-// page, which evaluates no text.
+// Waits until a function of the page is true. Those of the browser's driver for this would break the policy of the page,
+// which evaluates no text.
 async function until(page, condition, argument) {
   for (let tries = 0; tries < 200; tries += 1) {
     if (await page.evaluate(condition, argument)) return;

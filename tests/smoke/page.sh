@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The page of the control interface in Chromium, at three widths, light and dark: its numbers are those of the load that was
-# sent, it reports no error, and it asks the control interface only. `PAGE_SCREENSHOTS=FOLDER` keeps pictures of it.
+# The page of the control interface in Chromium, at three widths, light and dark: its numbers are those of the load that
+# was sent, it reports no error, and it asks the control interface only. `PAGE_SCREENSHOTS=FOLDER` keeps pictures.
 set -euo pipefail
 here=tests/smoke
 source "$here/lib.sh"

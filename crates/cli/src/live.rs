@@ -37,8 +37,7 @@ impl History {
     pub(crate) fn add(&mut self, reading: Reading) {
         if let Some(last) = self.readings.back() {
             if last.is_of_same_process(&reading) {
-                let view = View::new(Some(last), &reading);
-                self.rates.push_back(view.total.rate);
+                self.rates.extend(last.requests_per_second(&reading));
             } else {
                 *self = History::default();
             }

@@ -77,6 +77,16 @@ impl Reading {
         Ok(reading)
     }
 
+    /// Requests that ended until a later reading; `None` if it is of the same moment.
+    pub(super) fn requests_per_second(&self, later: &Reading) -> Option<f64> {
+        let seconds = later.at.saturating_sub(self.at).as_secs_f64();
+        let count = |reading: &Reading| {
+            let count = reading.metrics.sum("http_server_request_duration_seconds_count");
+            count.unwrap_or_default()
+        };
+        (seconds > 0.0).then(|| (count(later) - count(self)).max(0.0) / seconds)
+    }
+
     pub(super) fn is_of_same_process(&self, other: &Reading) -> bool {
         let started = |reading: &Reading| reading.metrics.sum("process_start_time_seconds");
         started(self) == started(other)

@@ -169,7 +169,7 @@ struct Sums {
 impl Sums {
     fn count(&mut self, status: &str, count: f64) {
         self.count += count;
-        // An interim response is never the last one.
+        // Tunnels over HTTP/1.1 have 1xx.
         if let Some(class) = CLASSES.iter().position(|class| *class == status) {
             self.classes[class] += count;
         }
@@ -197,6 +197,9 @@ fn traffic(
         let Ok(bound) = sample.label("le").parse() else {
             continue;
         };
+        if is_tunnel(sample) {
+            continue;
+        }
         total.buckets.add(bound, count);
         let route = routes.entry(sample.label("route")).or_default();
         route.buckets.add(bound, count);
@@ -212,6 +215,11 @@ fn traffic(
         traffic: sums.traffic(seconds),
     });
     (total.traffic(seconds), routes.collect())
+}
+
+/// Whether it is about tunnels, such as WebSockets, which last as long as their users want.
+fn is_tunnel(sample: &Sample) -> bool {
+    sample.label("status") == "1xx" || sample.label("method") == "CONNECT"
 }
 
 /// The samples of a name, and by how much each has grown. Without an earlier exposition nothing has.
@@ -312,6 +320,18 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
         assert_eq!(names(Routes::Slowest), ["b/", "a/"]);
         assert_eq!(names(Routes::Failing), ["b/", "a/"]);
         assert_eq!(view.routes(Routes::Failing)[0].traffic.failed(), 1.0);
+    }
+
+    #[test]
+    fn tunnels_have_no_latency() {
+        let name = "http_server_request_duration_seconds";
+        for labels in ["status=\"1xx\"", "method=\"CONNECT\",status=\"2xx\""] {
+            let text = format!(
+                "{name}_bucket{{{labels},le=\"+Inf\"}} 5\n{name}_count{{{labels}}} 5\n# EOF\n"
+            );
+            let view = View::new(Some(&reading(0, "# EOF\n")), &reading(1, &text));
+            assert_eq!((view.total.count, view.total.latency), (5.0, Latency::default()));
+        }
     }
 
     #[test]

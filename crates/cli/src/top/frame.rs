@@ -198,8 +198,8 @@ fn labelled(label: &str, parts: Vec<(Tone, String)>) -> Line {
     line
 }
 
-/// How many rows each table gets: a few first, and then one after another until nothing is left or wanted. A table needs
-/// two lines more, for its title and before it; one without room for a row gets none.
+/// How many rows each table gets: a few first, and then one after another until nothing is left or wanted. A table
+/// needs two lines more, for its title and before it; one without room for a row gets none.
 fn shares(tables: &[Table], lines: Option<usize>) -> Vec<usize> {
     // An empty table has a line that says so.
     let wanted: Vec<_> = tables.iter().map(|table| table.rows.len().max(1)).collect();
