@@ -96,7 +96,8 @@ impl View {
         let value = |name: &str| metrics.sum(name).unwrap_or_default();
         let rate = |name: &str| {
             let grown = grown(earlier, metrics, name).map(|(_, grown)| grown);
-            grown.sum::<f64>() / seconds
+            // The sum of nothing is -0.
+            (0.0 + grown.sum::<f64>()) / seconds
         };
         let since = |name: &str| {
             let moment = metrics.sum(name);

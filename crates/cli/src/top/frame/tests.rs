@@ -61,13 +61,13 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
         "          ▅█▁",
         "",
-        "ROUTES, slowest first · 4 of 30     REQ/S     P50    P99  4XX  5XX  NONE",
-        "app-0.example/a/long/path/of/a/…       50  5.6 ms  91 ms   0%   0%    0%",
+        "ROUTES, slowest first · 3 of 30   REQ/S     P50    P90    P99  4XX  5XX  NONE",
+        "app-0.example/a/long/path/of/a/…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
     ];
     assert_eq!(lines[..9], expected);
     assert_eq!(lines.len(), 24);
-    assert!(lines.iter().any(|line| line.starts_with("UPSTREAMS · 4 of 30")));
-    assert!(lines.iter().any(|line| line.starts_with("upstream failures: connection-re…      12")));
+    assert!(lines.iter().any(|line| line.starts_with("UPSTREAMS · 3 of 30")));
+    assert!(lines.iter().any(|line| line.starts_with("upstream failures: connection-r…")));
     assert!(lines.iter().any(|line| line.starts_with("app.example, www.app.example      in 3 days")));
     assert_eq!(lines[23], KEYS);
 }
