@@ -28,6 +28,7 @@ socket = "$scratch/control.sock"
 tls = true
 https_redirect = false
 to = "http://127.0.0.1:$upstream"
+"/slow" = "http://127.0.0.1:$upstream"
 "/broken" = "http://127.0.0.1:$refusing"
 "/gone" = { respond = 404 }
 

@@ -29,8 +29,7 @@ pub(crate) enum Place {
 }
 
 /// The control address of a process that is told none.
-pub(crate) const USUAL_ADDRESS: SocketAddr =
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
+pub(crate) const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
 impl Place {
     fn connect(&self, timeout: Duration) -> io::Result<Box<dyn Connection>> {
@@ -190,9 +189,8 @@ fn exchange(
         "POST" => "Content-Length: 0\r\n",
         _ => "",
     };
-    let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n"
-    );
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let mut response = String::new();
     stream.read_to_string(&mut response)?;

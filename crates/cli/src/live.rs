@@ -91,7 +91,10 @@ mod tests {
             history.add(reading(second, 1, 1000 + 7 * second));
         }
         let view = history.view().unwrap();
-        assert_eq!((view.window, view.total.count, view.total.rate), (Some(WINDOW), 70.0, 7.0));
+        assert_eq!(
+            (view.window, view.total.count, view.total.rate),
+            (Some(WINDOW), 70.0, 7.0)
+        );
         assert_eq!(history.rates().collect::<Vec<_>>(), [7.0; 30]);
     }
 

@@ -157,7 +157,11 @@ fn follow(source: Source, arguments: &TopArguments) -> Result<(), String> {
                 _ => {}
             }
         }
-        if signals.wait(Some(Duration::ZERO)).map_err(failed)?.is_some() {
+        if signals
+            .wait(Some(Duration::ZERO))
+            .map_err(failed)?
+            .is_some()
+        {
             return Ok(());
         }
     }
@@ -208,7 +212,10 @@ impl Shown {
         let problem = self.problem.as_ref().map(|(problem, since)| {
             let first = problem.lines().next().unwrap_or_default();
             let first = first.strip_prefix("blitz: ").unwrap_or(first);
-            format!("for {}: {first}", number::age(since.elapsed().as_secs_f64()))
+            format!(
+                "for {}: {first}",
+                number::age(since.elapsed().as_secs_f64())
+            )
         });
         let frame = Frame {
             view: &self.view,
@@ -219,7 +226,11 @@ impl Shown {
         };
         let colour = has_colour();
         let lines = frame.lines().into_iter();
-        lines.map(|line| line.text(size.columns, colour)).collect()
+        let lines = lines.map(|line| {
+            let is_full = line.width() >= size.columns;
+            line.text(size.columns, colour) + screen::line_end(is_full)
+        });
+        lines.collect()
     }
 }
 

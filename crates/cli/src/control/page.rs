@@ -47,7 +47,11 @@ mod tests {
     #[test]
     fn the_policy_allows_the_script_and_the_style() {
         for element in ["script", "style"] {
-            assert_eq!(PAGE.matches(&format!("<{element}")).count(), 1, "one {element}");
+            assert_eq!(
+                PAGE.matches(&format!("<{element}")).count(),
+                1,
+                "one {element}"
+            );
             assert!(content(element).is_some_and(|content| content.len() > 1000));
             assert!(POLICY.contains(&format!("{element}-src 'sha256-")));
         }
@@ -62,7 +66,13 @@ mod tests {
 
     #[test]
     fn texts_of_the_process_never_become_html() {
-        for name in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+        for name in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+        ] {
             assert!(!PAGE.contains(name), "{name}");
         }
     }

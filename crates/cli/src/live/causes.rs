@@ -87,20 +87,27 @@ pub(super) fn causes(before: Option<&Exposition>, after: &Exposition) -> Vec<Cau
             let name = format!("blitz_{family}_total");
             let meaning = after.help(&format!("blitz_{family}"));
             for (sample, recent) in grown(before, after, &name) {
-                add(&mut causes, Cause {
-                    severity,
-                    text: text(family, sample),
-                    meaning: meaning.to_owned(),
-                    recent,
-                    total: sample.value,
-                });
+                add(
+                    &mut causes,
+                    Cause {
+                        severity,
+                        text: text(family, sample),
+                        meaning: meaning.to_owned(),
+                        recent,
+                        total: sample.value,
+                    },
+                );
             }
         }
     }
     causes.retain(|cause| cause.total > 0.0);
     let rank = |cause: &Cause| (cause.recent == 0.0, cause.severity);
     causes.sort_by(|a, b| {
-        let more = || b.recent.total_cmp(&a.recent).then(b.total.total_cmp(&a.total));
+        let more = || {
+            b.recent
+                .total_cmp(&a.recent)
+                .then(b.total.total_cmp(&a.total))
+        };
         rank(a).cmp(&rank(b)).then_with(more)
     });
     causes
@@ -159,13 +166,19 @@ mod tests {
             .iter()
             .map(|cause| (&*cause.text, cause.recent, cause.total))
             .collect();
-        assert_eq!(seen, [
-            ("upstream failures: refused", 3.0, 3.0),
-            ("requests rejected: rate", 10.0, 15.0),
-            ("send stalls", 2.0, 3.0),
-            ("retries", 0.0, 900.0),
-        ]);
-        assert_eq!(causes[1].meaning, "Requests that the gateway rejected, by rule.");
+        assert_eq!(
+            seen,
+            [
+                ("upstream failures: refused", 3.0, 3.0),
+                ("requests rejected: rate", 10.0, 15.0),
+                ("send stalls", 2.0, 3.0),
+                ("retries", 0.0, 900.0),
+            ]
+        );
+        assert_eq!(
+            causes[1].meaning,
+            "Requests that the gateway rejected, by rule."
+        );
     }
 
     #[test]

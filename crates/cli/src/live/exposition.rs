@@ -135,12 +135,21 @@ request_seconds_bucket{} NaN
     fn samples_have_labels_and_values() {
         let metrics = Exposition::parse(TEXT).unwrap();
         assert_eq!(metrics.sum("blitz_retries_total"), Some(3.0));
-        assert_eq!(metrics.help("blitz_retries"), "Requests that were sent again.");
-        assert_eq!((metrics.sum("blitz_none"), metrics.help("blitz_none")), (None, ""));
+        assert_eq!(
+            metrics.help("blitz_retries"),
+            "Requests that were sent again."
+        );
+        assert_eq!(
+            (metrics.sum("blitz_none"), metrics.help("blitz_none")),
+            (None, "")
+        );
         let buckets = metrics.samples("request_seconds_bucket");
         assert_eq!(buckets[0].label("route"), "a \"b\" \\ \n,}=");
         assert_eq!((buckets[0].label("le"), buckets[0].value), ("+Inf", 2.0));
-        assert_eq!((buckets[1].label("route"), buckets[1].label("le")), ("é", "5e-05"));
+        assert_eq!(
+            (buckets[1].label("route"), buckets[1].label("le")),
+            ("é", "5e-05")
+        );
         assert!(buckets[2].labels.is_empty() && buckets[2].value.is_nan());
         assert_eq!(buckets[2].label("route"), "");
     }
@@ -151,7 +160,10 @@ request_seconds_bucket{} NaN
             ("", "the metrics are incomplete"),
             ("blitz_retries_total 3\n", "the metrics are incomplete"),
             ("<html>\n# EOF\n", "line 1 of the metrics cannot be read"),
-            ("a 1\nb{c=\"d} 1\n# EOF\n", "line 2 of the metrics cannot be read"),
+            (
+                "a 1\nb{c=\"d} 1\n# EOF\n",
+                "line 2 of the metrics cannot be read",
+            ),
             ("a x\n# EOF\n", "line 1 of the metrics cannot be read"),
         ] {
             assert_eq!(Exposition::parse(text).unwrap_err(), problem, "{text}");

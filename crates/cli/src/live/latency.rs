@@ -24,7 +24,10 @@ pub(crate) enum Quantile {
 impl Buckets {
     /// Adds requests up to a bound in seconds.
     pub(super) fn add(&mut self, bound: f64, count: f64) {
-        match self.0.binary_search_by(|(known, _)| known.total_cmp(&bound)) {
+        match self
+            .0
+            .binary_search_by(|(known, _)| known.total_cmp(&bound))
+        {
             Ok(at) => self.0[at].1 += count,
             Err(at) => self.0.insert(at, (bound, count)),
         }
@@ -73,12 +76,20 @@ mod tests {
 
     #[test]
     fn quantiles_lie_within_their_bucket() {
-        let buckets = buckets(&[(0.001, 50.0), (0.01, 90.0), (0.1, 100.0), (f64::INFINITY, 100.0)]);
+        let buckets = buckets(&[
+            (0.001, 50.0),
+            (0.01, 90.0),
+            (0.1, 100.0),
+            (f64::INFINITY, 100.0),
+        ]);
         let at = |share: f64| match buckets.quantile(share) {
             Some(Quantile::At(seconds)) => (seconds * 1e6).round() / 1e6,
             other => panic!("{other:?}"),
         };
-        assert_eq!((at(0.25), at(0.5), at(0.9), at(0.99)), (0.0005, 0.001, 0.01, 0.091));
+        assert_eq!(
+            (at(0.25), at(0.5), at(0.9), at(0.99)),
+            (0.0005, 0.001, 0.01, 0.091)
+        );
     }
 
     #[test]

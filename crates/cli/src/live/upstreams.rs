@@ -7,6 +7,9 @@ use super::latency::{Buckets, Latency};
 use super::reading::Server;
 use super::view::grown;
 
+/// With a greater share of failed requests an upstream needs attention.
+const FAILING: f64 = 0.01;
+
 /// An upstream, or one of its servers.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Upstream {
@@ -39,24 +42,28 @@ pub(crate) enum State {
     Ok,
     /// No request needed it.
     Unused,
-    Resolving,
     /// Its name has no address, for this reason.
     Unresolved(String),
-    /// Requests avoid some of its addresses, because those could not be connected to.
-    Avoided { avoided: usize, addresses: usize },
+    /// To some of its addresses no connection could be made of late, or requests avoid them because of that.
+    Unreachable {
+        failed: usize,
+        addresses: usize,
+    },
 }
 
 impl State {
     fn of(server: &Server) -> State {
         let addresses = &server.addresses;
-        let avoided = addresses.iter().filter(|address| address.is_avoided).count();
-        match (&server.failure, avoided) {
+        let failed = addresses
+            .iter()
+            .filter(|address| address.has_failed)
+            .count();
+        match (&server.failure, failed) {
             (Some(failure), _) => State::Unresolved(failure.clone()),
-            _ if addresses.is_empty() => State::Resolving,
             (None, 0) if addresses.iter().any(|address| address.is_used) => State::Ok,
             (None, 0) => State::Unused,
-            (None, avoided) => State::Avoided {
-                avoided,
+            (None, failed) => State::Unreachable {
+                failed,
                 addresses: addresses.len(),
             },
         }
@@ -66,18 +73,24 @@ impl State {
     pub(crate) fn is_down(&self) -> bool {
         match self {
             State::Unresolved(_) => true,
-            State::Avoided { avoided, addresses } => avoided == addresses,
-            State::Ok | State::Unused | State::Resolving => false,
+            State::Unreachable { failed, addresses } => failed == addresses,
+            State::Ok | State::Unused => false,
         }
     }
+}
 
+impl Upstream {
     /// Those that need attention come first.
     fn rank(&self) -> u8 {
-        match self {
-            _ if self.is_down() => 0,
-            State::Avoided { .. } | State::Unresolved(_) => 1,
-            State::Ok | State::Resolving => 2,
-            State::Unused => 3,
+        let is_failing = self
+            .requests
+            .is_some_and(|requests| requests.failed > FAILING);
+        match &self.state {
+            Some(state) if state.is_down() => 0,
+            Some(State::Unreachable { .. }) => 1,
+            _ if is_failing => 1,
+            Some(State::Unused) => 3,
+            _ => 2,
         }
     }
 }
@@ -101,27 +114,32 @@ pub(super) fn upstreams(
             idle: Some(server.addresses.iter().map(|address| address.idle).sum()),
             requests: requests.remove(&*server.url),
         };
-        match groups.iter_mut().find(|(known, _)| name.is_some() && *known == name) {
+        match groups
+            .iter_mut()
+            .find(|(known, _)| name.is_some() && *known == name)
+        {
             Some((_, rows)) => rows.push(row),
             None => groups.push((name, vec![row])),
         }
     }
-    let rank = |row: &Upstream| row.state.as_ref().map_or(u8::MAX, State::rank);
-    groups.sort_by_key(|(_, rows)| rows.iter().map(rank).min());
-    let mut upstreams = Vec::new();
-    for (name, mut rows) in groups {
-        rows.sort_by_key(rank);
+    for (name, rows) in &mut groups {
+        rows.sort_by_key(Upstream::rank);
         if let Some(name) = name {
-            upstreams.push(Upstream {
-                name: name.to_owned(),
+            let upstream = Upstream {
+                name: (*name).to_owned(),
                 requests: requests.remove(name),
                 ..Upstream::default()
-            });
+            };
+            rows.insert(0, upstream);
         }
-        upstreams.extend(rows);
     }
+    groups.sort_by_key(|(_, rows)| rows.iter().map(Upstream::rank).min());
+    let rows = groups.into_iter().flat_map(|(_, rows)| rows);
+    let mut upstreams: Vec<_> = rows.collect();
     // Several names of one route, a name from a variable, and earlier configurations.
-    let others = requests.into_iter().filter(|(_, requests)| requests.rate > 0.0);
+    let others = requests
+        .into_iter()
+        .filter(|(_, requests)| requests.rate > 0.0);
     upstreams.extend(others.map(|(name, requests)| Upstream {
         name: name.to_owned(),
         requests: Some(requests),
@@ -176,12 +194,12 @@ mod tests {
     use super::super::reading::Address;
     use super::*;
 
-    fn server(url: &str, names: &[&str], is_avoided: bool) -> Server {
+    fn server(url: &str, names: &[&str], has_failed: bool) -> Server {
         let address = Address {
             active: 1,
             idle: 2,
             is_used: true,
-            is_avoided,
+            has_failed,
         };
         Server {
             url: url.to_owned(),
@@ -208,22 +226,42 @@ mod tests {
         let seen: Vec<_> = rows
             .iter()
             .map(|row| {
-                let requests = row.requests.map(|requests| (requests.rate, requests.failed));
+                let requests = row
+                    .requests
+                    .map(|requests| (requests.rate, requests.failed));
                 (&*row.name, row.is_server, requests)
             })
             .collect();
-        assert_eq!(seen, [
-            ("app", false, Some((5.0, 0.2))),
-            ("http://b:2", true, None),
-            ("http://b:1", true, None),
-            ("http://a:1", false, Some((2.5, 1.0))),
-            ("${OLD}", false, Some((0.5, 0.0))),
-        ]);
-        let avoided = State::Avoided {
-            avoided: 1,
+        assert_eq!(
+            seen,
+            [
+                ("app", false, Some((5.0, 0.2))),
+                ("http://b:2", true, None),
+                ("http://b:1", true, None),
+                ("http://a:1", false, Some((2.5, 1.0))),
+                ("${OLD}", false, Some((0.5, 0.0))),
+            ]
+        );
+        let down = State::Unreachable {
+            failed: 1,
             addresses: 1,
         };
-        assert_eq!((&rows[1].state, rows[1].active, rows[1].idle), (&Some(avoided), Some(1), Some(2)));
+        assert_eq!(
+            (&rows[1].state, rows[1].active, rows[1].idle),
+            (&Some(down), Some(1), Some(2))
+        );
+    }
+
+    #[test]
+    fn failing_requests_are_a_problem_of_an_upstream_that_can_be_reached() {
+        let servers = [
+            server("http://a:1", &[], false),
+            server("http://b:1", &[], false),
+        ];
+        let after = "http_client_request_duration_seconds_count{upstream=\"http://b:1\",status=\"5xx\"} 1\n# EOF\n";
+        let after = Exposition::parse(after).unwrap();
+        let rows = upstreams(&servers, Some(&Exposition::default()), &after, 1.0);
+        assert_eq!(rows[0].name, "http://b:1");
     }
 
     #[test]
@@ -239,7 +277,7 @@ mod tests {
         for (server, state, is_down) in [
             (server("u", &[], false), State::Ok, false),
             (unresolved, State::Unresolved("dns_error".to_owned()), true),
-            (Server::default(), State::Resolving, false),
+            (Server::default(), State::Unused, false),
             (unused, State::Unused, false),
         ] {
             assert_eq!((State::of(&server), state.is_down()), (state, is_down));

@@ -145,7 +145,9 @@ impl View {
                 Routes::Busiest => None,
                 Routes::Failing => b.failed().partial_cmp(&a.failed()),
             };
-            first.unwrap_or(std::cmp::Ordering::Equal).then(b.rate.total_cmp(&a.rate))
+            first
+                .unwrap_or(std::cmp::Ordering::Equal)
+                .then(b.rate.total_cmp(&a.rate))
         });
         routes
     }
@@ -187,11 +189,7 @@ impl Sums {
 }
 
 /// All requests of the window, and those of each route.
-fn traffic(
-    before: Option<&Exposition>,
-    after: &Exposition,
-    seconds: f64,
-) -> (Traffic, Vec<Route>) {
+fn traffic(before: Option<&Exposition>, after: &Exposition, seconds: f64) -> (Traffic, Vec<Route>) {
     let mut total = Sums::default();
     let mut routes: BTreeMap<&str, Sums> = BTreeMap::new();
     for (sample, count) in grown(before, after, "http_server_request_duration_seconds_bucket") {
@@ -208,7 +206,10 @@ fn traffic(
     for (sample, count) in grown(before, after, "http_server_request_duration_seconds_count") {
         let status = sample.label("status");
         total.count(status, count);
-        routes.entry(sample.label("route")).or_default().count(status, count);
+        routes
+            .entry(sample.label("route"))
+            .or_default()
+            .count(status, count);
     }
     let routes = routes.into_iter().filter(|(_, sums)| sums.count > 0.0);
     let routes = routes.map(|(name, sums)| Route {
@@ -290,7 +291,10 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
         assert_eq!(view.window, Some(Duration::from_secs(2)));
         assert_eq!((view.total.count, view.total.rate), (10.0, 5.0));
         assert_eq!(view.total.classes, [0.8, 0.0, 0.0, 0.1, 0.1]);
-        assert_eq!(view.total.latency.p50, Some(Quantile::At(0.001 * 5.0 / 9.0)));
+        assert_eq!(
+            view.total.latency.p50,
+            Some(Quantile::At(0.001 * 5.0 / 9.0))
+        );
         assert_eq!(view.total.latency.p99, Some(Quantile::Above(0.001)));
         assert_eq!((view.sent, view.received), (2000.0, 0.0));
         assert_eq!((view.version.as_str(), view.uptime), ("0.1.0", Some(60.0)));
@@ -315,7 +319,10 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
         let view = View::new(Some(&reading(0, EARLIER)), &reading(1, LATER));
         let names = |order| {
             let routes = view.routes(order);
-            routes.iter().map(|route| route.name.clone()).collect::<Vec<_>>()
+            routes
+                .iter()
+                .map(|route| route.name.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(Routes::Busiest), ["a/", "b/"]);
         assert_eq!(names(Routes::Slowest), ["b/", "a/"]);
@@ -331,14 +338,20 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
                 "{name}_bucket{{{labels},le=\"+Inf\"}} 5\n{name}_count{{{labels}}} 5\n# EOF\n"
             );
             let view = View::new(Some(&reading(0, "# EOF\n")), &reading(1, &text));
-            assert_eq!((view.total.count, view.total.latency), (5.0, Latency::default()));
+            assert_eq!(
+                (view.total.count, view.total.latency),
+                (5.0, Latency::default())
+            );
         }
     }
 
     #[test]
     fn one_reading_has_no_rates() {
         let view = View::new(None, &reading(0, LATER));
-        assert_eq!((view.window, view.total.count, view.total.rate), (None, 0.0, 0.0));
+        assert_eq!(
+            (view.window, view.total.count, view.total.rate),
+            (None, 0.0, 0.0)
+        );
         assert!(view.routes.is_empty());
         assert_eq!((view.now.connections, view.now.processors), (7.0, 0.0));
         // Nor have two of the same moment.

@@ -46,7 +46,10 @@ impl Frame<'_> {
         let mut lines = self.summary();
         let is_screen = self.size.rows.is_some();
         // The line of keys.
-        let rows = self.size.rows.map(|rows| rows.saturating_sub(lines.len() + 1));
+        let rows = self
+            .size
+            .rows
+            .map(|rows| rows.saturating_sub(lines.len() + 1));
         let tables = sections::tables(self.view, self.order);
         let name_width = self.name_width(&tables);
         for (table, rows) in tables.iter().zip(shares(&tables, rows)) {
@@ -67,7 +70,11 @@ impl Frame<'_> {
 
     /// Names begin all tables and have the same width in each.
     fn name_width(&self, tables: &[Table]) -> usize {
-        let widest = tables.iter().map(Table::widest_name).max().unwrap_or_default();
+        let widest = tables
+            .iter()
+            .map(Table::widest_name)
+            .max()
+            .unwrap_or_default();
         let room = self.size.columns.saturating_sub(NUMBERS_MIN);
         widest.min(room).clamp(NAME_MIN, NAME_MAX)
     }
@@ -103,7 +110,10 @@ impl Frame<'_> {
             is_reload_successful,
             reloaded,
         } = configuration;
-        line.add(Tone::Plain, &format!(" · configuration {}", count(*generation)));
+        line.add(
+            Tone::Plain,
+            &format!(" · configuration {}", count(*generation)),
+        );
         if let (Some(is_successful), Some(reloaded)) = (is_reload_successful, reloaded) {
             let reloaded = age(*reloaded);
             match is_successful {
@@ -138,7 +148,10 @@ impl Frame<'_> {
         let part = |name: &str, value: Option<Quantile>| {
             (Tone::Plain, format!("{name} {}", quantile(value)))
         };
-        labelled("latency", vec![part("p50", p50), part("p90", p90), part("p99", p99)])
+        labelled(
+            "latency",
+            vec![part("p50", p50), part("p90", p90), part("p99", p99)],
+        )
     }
 
     fn now(&self) -> Line {
@@ -149,12 +162,15 @@ impl Frame<'_> {
             ..
         } = self.view;
         let part = |text: String| (Tone::Plain, text);
-        labelled("now", vec![
-            part(format!("{} connections", count(now.connections))),
-            part(format!("{} requests", count(now.requests))),
-            part(format!("content in {}/s", bytes(*received))),
-            part(format!("out {}/s", bytes(*sent))),
-        ])
+        labelled(
+            "now",
+            vec![
+                part(format!("{} connections", count(now.connections))),
+                part(format!("{} requests", count(now.requests))),
+                part(format!("content in {}/s", bytes(*received))),
+                part(format!("out {}/s", bytes(*sent))),
+            ],
+        )
     }
 
     fn process(&self) -> Line {
@@ -166,11 +182,14 @@ impl Frame<'_> {
             Some(_) => format!("{:.2} processors", now.processors),
             None => "- processors".to_owned(),
         };
-        labelled("process", vec![
-            (Tone::Plain, processors),
-            (Tone::Plain, format!("memory {}", bytes(now.memory))),
-            (tone, format!("descriptors {open} of {max}")),
-        ])
+        labelled(
+            "process",
+            vec![
+                (Tone::Plain, processors),
+                (Tone::Plain, format!("memory {}", bytes(now.memory))),
+                (tone, format!("descriptors {open} of {max}")),
+            ],
+        )
     }
 
     /// The newest rates that fit into a line.
@@ -199,7 +218,8 @@ fn labelled(label: &str, parts: Vec<(Tone, String)>) -> Line {
 }
 
 /// How many rows each table gets: a few first, and then one after another until nothing is left or wanted. A table
-/// needs two lines more, for its title and before it; one without room for a row gets none.
+/// needs two lines more, for its title and before it; one without room for a row gets none. Optional tables get the
+/// rest.
 fn shares(tables: &[Table], lines: Option<usize>) -> Vec<usize> {
     // An empty table has a line that says so.
     let wanted: Vec<_> = tables.iter().map(|table| table.rows.len().max(1)).collect();
@@ -207,22 +227,22 @@ fn shares(tables: &[Table], lines: Option<usize>) -> Vec<usize> {
         return wanted;
     };
     let mut shares = vec![0; tables.len()];
-    for (share, wanted) in shares.iter_mut().zip(&wanted) {
-        let first = ROWS_FIRST.min(*wanted).min(left.saturating_sub(2));
-        *share = first;
-        left -= if first > 0 { first + 2 } else { 0 };
-    }
-    while left > 0 {
-        let mut is_given = false;
-        for (share, wanted) in shares.iter_mut().zip(&wanted) {
-            if left > 0 && *share > 0 && *share < *wanted {
-                *share += 1;
-                left -= 1;
-                is_given = true;
+    for is_optional in [false, true] {
+        for (at, table) in tables.iter().enumerate() {
+            if table.is_optional == is_optional {
+                let first = ROWS_FIRST.min(wanted[at]).min(left.saturating_sub(2));
+                shares[at] = first;
+                left -= if first > 0 { first + 2 } else { 0 };
             }
         }
-        if !is_given {
-            break;
+        let can_grow = |at: &usize, shares: &[usize]| (1..wanted[*at]).contains(&shares[*at]);
+        while left > 0 && (0..tables.len()).any(|at| can_grow(&at, &shares)) {
+            for at in 0..tables.len() {
+                if left > 0 && can_grow(&at, &shares) {
+                    shares[at] += 1;
+                    left -= 1;
+                }
+            }
         }
     }
     shares

@@ -75,7 +75,15 @@ impl Line {
 /// A text without control characters, which a terminal would obey.
 fn printable(text: &str) -> String {
     let letters = text.chars();
-    letters.map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    letters
+        .map(|letter| {
+            if letter.is_control() {
+                '\u{fffd}'
+            } else {
+                letter
+            }
+        })
+        .collect()
 }
 
 /// The text, or its beginning and an ellipsis if it is wider.

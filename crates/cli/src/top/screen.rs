@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
-use rustix::termios::{
-    LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr,
-};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::frame::Size;
 
 /// The other screen, without a cursor and without a wrap at the right side.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+const CLEAR: &str = "\x1b[2J";
 
 /// Terminals that know these show a frame at once.
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[H";
-const END_FRAME: &str = "\x1b[J\x1b[?2026l";
+const END_FRAME: &str = "\x1b[?2026l";
 
 /// The size of a terminal that tells none.
 const USUAL_SIZE: Size = Size {
@@ -67,12 +67,15 @@ impl Screen {
         }
     }
 
-    /// Shows these lines, unless they are shown.
+    /// Shows these lines, each with its [end](line_end), unless they are shown.
     pub(super) fn show(&mut self, size: Size, lines: &[String]) -> io::Result<()> {
-        let frame = Some((size, lines.join("\x1b[K\r\n")));
+        let frame = Some((size, lines.join("\r\n")));
         if frame != self.frame {
+            if self.frame.as_ref().is_none_or(|(known, _)| *known != size) {
+                write(CLEAR)?;
+            }
             let text = frame.as_ref().map_or("", |(_, text)| text);
-            write(&format!("{BEGIN_FRAME}{text}\x1b[K{END_FRAME}"))?;
+            write(&format!("{BEGIN_FRAME}{text}{END_FRAME}"))?;
             self.frame = frame;
         }
         Ok(())
@@ -110,6 +113,11 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore(&self.before);
     }
+}
+
+/// Erases the rest of the line. Behind a line that is full the cursor is on its last character.
+pub(super) fn line_end(is_full: bool) -> &'static str {
+    if is_full { "" } else { "\x1b[K" }
 }
 
 /// Shows the lines from before again.

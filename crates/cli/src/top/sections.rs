@@ -55,6 +55,7 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
             title: "UPSTREAMS".to_owned(),
             columns: OF_UPSTREAMS,
             rows: view.upstreams.iter().map(upstream).collect(),
+            is_optional: false,
             empty: "",
         });
     }
@@ -62,6 +63,7 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
         title: "FAILURES AND LIMITS".to_owned(),
         columns: OF_CAUSES,
         rows: view.causes.iter().map(cause).collect(),
+        is_optional: false,
         empty: "none since the start",
     });
     if !view.certificates.is_empty() {
@@ -69,6 +71,10 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
             title: "CERTIFICATES".to_owned(),
             columns: OF_CERTIFICATES,
             rows: view.certificates.iter().map(certificate).collect(),
+            is_optional: view
+                .certificates
+                .iter()
+                .all(|one| one.days_left >= DAYS_LOW),
             empty: "",
         });
     }
@@ -85,6 +91,7 @@ fn routes(view: &View, order: Routes) -> Table {
         title: format!("ROUTES, {order_name} first"),
         columns: OF_ROUTES,
         rows: view.routes(order).into_iter().map(route).collect(),
+        is_optional: false,
         empty: match view.window {
             Some(_) => "no request has ended",
             None => "",
@@ -113,20 +120,26 @@ fn route(route: &Route) -> Row {
 fn upstream(upstream: &Upstream) -> Row {
     let indent = if upstream.is_server { "  " } else { "" };
     let requests = upstream.requests;
-    let of_requests = |text: fn(&Responses) -> String| {
-        plain(requests.as_ref().map_or_else(String::new, text))
-    };
-    let number = |value: Option<u64>| plain(value.map_or_else(String::new, |value| count(value as f64)));
+    let of_requests =
+        |text: fn(&Responses) -> String| plain(requests.as_ref().map_or_else(String::new, text));
+    let number =
+        |value: Option<u64>| plain(value.map_or_else(String::new, |value| count(value as f64)));
     Row {
         name: plain(format!("{indent}{}", upstream.name)),
         cells: vec![
-            upstream.state.as_ref().map_or_else(|| plain(String::new()), state),
+            upstream
+                .state
+                .as_ref()
+                .map_or_else(|| plain(String::new()), state),
             number(upstream.active),
             number(upstream.idle),
             of_requests(|requests| rate(requests.rate)),
             of_requests(|requests| quantile(requests.latency.p50)),
             of_requests(|requests| quantile(requests.latency.p99)),
-            requests.map_or_else(|| plain(String::new()), |requests| share(requests.failed, Tone::Bad)),
+            requests.map_or_else(
+                || plain(String::new()),
+                |requests| share(requests.failed, Tone::Bad),
+            ),
         ],
     }
 }
@@ -135,12 +148,12 @@ fn state(state: &State) -> Cell {
     let (tone, text) = match state {
         State::Ok => (Tone::Plain, "ok".to_owned()),
         State::Unused => (Tone::Dim, "unused".to_owned()),
-        State::Resolving => (Tone::Dim, "resolving".to_owned()),
         State::Unresolved(reason) => (Tone::Bad, format!("no address: {reason}")),
-        State::Avoided { avoided, addresses } if avoided < addresses => {
-            (Tone::Warning, format!("avoided: {avoided} of {addresses}"))
-        }
-        State::Avoided { .. } => (Tone::Bad, "avoided".to_owned()),
+        State::Unreachable { failed, addresses } if failed < addresses => (
+            Tone::Warning,
+            format!("unreachable: {failed} of {addresses}"),
+        ),
+        State::Unreachable { .. } => (Tone::Bad, "unreachable".to_owned()),
     };
     Cell { tone, text }
 }

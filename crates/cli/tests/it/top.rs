@@ -49,7 +49,14 @@ fn top_shows_the_load_of_a_process() {
     let control = start(&upstream);
     for place in control.places() {
         let program = Command::new(env!("CARGO_BIN_EXE_blitz"))
-            .args(["top", "--once", "--interval", "500ms", "--control", &flag(place)])
+            .args([
+                "top",
+                "--once",
+                "--interval",
+                "500ms",
+                "--control",
+                &flag(place),
+            ])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -69,11 +76,22 @@ fn top_shows_the_load_of_a_process() {
         let share = |text: &str| text.trim_end_matches('%').parse::<f64>().unwrap();
         assert!((share(requests[3]) - 75.0).abs() < 5.0, "{text}");
         assert!((share(requests[9]) - 25.0).abs() < 5.0, "{text}");
-        assert_eq!(row("a.example/broken").iter().filter(|cell| **cell == "100%").count(), 1);
+        assert_eq!(
+            row("a.example/broken")
+                .iter()
+                .filter(|cell| **cell == "100%")
+                .count(),
+            1
+        );
         assert!(row("a.example/ ").contains(&"0%"), "{text}");
         assert_eq!(row(&upstream.url())[1], "ok", "{text}");
         let failures = row("upstream failures: ");
-        assert!(failures.iter().any(|cell| cell.parse::<u64>().is_ok_and(|count| count > 0)), "{text}");
+        assert!(
+            failures
+                .iter()
+                .any(|cell| cell.parse::<u64>().is_ok_and(|count| count > 0)),
+            "{text}"
+        );
     }
 }
 
@@ -83,17 +101,30 @@ fn without_a_process_there_is_a_remedy() {
     let output = blitz(&["top", "--control", &path.display().to_string()]);
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
-    assert!(text.contains("no process listens at") && text.contains("--control"), "{text}");
+    assert!(
+        text.contains("no process listens at") && text.contains("--control"),
+        "{text}"
+    );
     let output = blitz(&["top", "--control", &refusing_address().to_string()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no process listens at 127.0.0.1:"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("no process listens at 127.0.0.1:"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn another_program_is_no_process_of_blitz() {
     for (response, problem) in [
-        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "the process has no /metrics"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nup\n", "the metrics are incomplete"),
+        (
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "the process has no /metrics",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nup\n",
+            "the metrics are incomplete",
+        ),
         (
             "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nstarting\n",
             "the process answers /metrics with 503\n  starting",
@@ -114,7 +145,14 @@ fn on_terminal(control: &Controlled, size: &str, ends: impl FnOnce(&mut Child)) 
         flag(&control.socket)
     );
     let mut script = Command::new("script")
-        .args(["--quiet", "--return", "--flush", "--command", &command, "/dev/null"])
+        .args([
+            "--quiet",
+            "--return",
+            "--flush",
+            "--command",
+            &command,
+            "/dev/null",
+        ])
         .env("TERM", "xterm-256color")
         .env_remove("NO_COLOR")
         .stdin(Stdio::piped())
@@ -142,13 +180,23 @@ fn on_terminal(control: &Controlled, size: &str, ends: impl FnOnce(&mut Child)) 
 fn a_terminal_is_as_before_at_the_end() {
     let upstream = upstream();
     let control = start(&upstream);
-    for (size, rows, key) in [("rows 24 cols 80", 24, "q"), ("rows 50 cols 200", 50, "\x03")] {
+    for (size, rows, key) in [
+        ("rows 24 cols 80", 24, "q"),
+        ("rows 50 cols 200", 50, "\x03"),
+    ] {
         let text = on_terminal(&control, size, |script| {
-            script.stdin.as_mut().unwrap().write_all(key.as_bytes()).unwrap();
+            script
+                .stdin
+                .as_mut()
+                .unwrap()
+                .write_all(key.as_bytes())
+                .unwrap();
         });
         let (before, screen) = text.split_once("\x1b[?1049h").expect("another screen");
         assert!(!before.contains("blitz "), "{before}");
-        let (screen, after) = screen.rsplit_once("\x1b[?1049l").expect("the screen before");
+        let (screen, after) = screen
+            .rsplit_once("\x1b[?1049l")
+            .expect("the screen before");
         assert_eq!(after.trim(), "", "{after}");
         assert!(screen.contains("\x1b[?25l") && screen.trim_end().ends_with("\x1b[?25h"));
         // A frame fills the terminal, and has no line more.

@@ -34,7 +34,13 @@ fn view(routes: usize, upstreams: usize) -> View {
     let certificates = r#"{"certificates":[{"names":["app.example","www.app.example"],"days_left":3,"file":"/etc/a.pem"}]}"#;
     let first = "process_start_time_seconds 1000\nblitz_send_stalls_total 3\n# EOF\n";
     let first = Reading::new(Duration::ZERO, 4000.0, first, "{}", "{}").unwrap();
-    let second = Reading::new(Duration::from_secs(2), 4002.0, &text, &servers, certificates);
+    let second = Reading::new(
+        Duration::from_secs(2),
+        4002.0,
+        &text,
+        &servers,
+        certificates,
+    );
     View::new(Some(&first), &second.unwrap())
 }
 
@@ -61,15 +67,38 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
         "          ▅█▁",
         "",
-        "ROUTES, slowest first · 3 of 30   REQ/S     P50    P90    P99  4XX  5XX  NONE",
-        "app-0.example/a/long/path/of/a/…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
+        "ROUTES, slowest first · 3 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
+        "app-0.example/a/long/path/of/a/rou…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
     ];
     assert_eq!(lines[..9], expected);
     assert_eq!(lines.len(), 24);
-    assert!(lines.iter().any(|line| line.starts_with("UPSTREAMS · 3 of 30")));
-    assert!(lines.iter().any(|line| line.starts_with("upstream failures: connection-r…")));
-    assert!(lines.iter().any(|line| line.starts_with("app.example, www.app.example      in 3 days")));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("UPSTREAMS · 3 of 30"))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("upstream failures: connection-refused      12"))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("app.example, www.app.example      in 3 days"))
+    );
     assert_eq!(lines[23], KEYS);
+}
+
+#[test]
+fn certificates_with_time_left_need_no_row_of_others() {
+    let mut view = view(30, 30);
+    view.certificates[0].days_left = 60;
+    let has_certificates = |rows| {
+        let lines = text(&view, &[], 80, rows);
+        lines.iter().any(|line| line.starts_with("CERTIFICATES"))
+    };
+    assert!(!has_certificates(Some(24)) && has_certificates(Some(90)) && has_certificates(None));
 }
 
 #[test]
@@ -77,8 +106,13 @@ fn a_large_terminal_has_all_columns() {
     let lines = text(&view(10, 5), &[1.0; 300], 200, Some(50));
     assert_eq!((lines.len(), lines[5].width()), (50, 200));
     let has = |text: &str| lines.iter().any(|line| line.contains(text));
-    assert!(has("P90    P99  4XX  5XX  NONE") && has("ACTIVE  IDLE  REQ/S"), "{lines:#?}");
-    assert!(has("Connections that were closed, because the peer took no bytes for too long."));
+    assert!(
+        has("P90    P99  4XX  5XX  NONE") && has("ACTIVE  IDLE  REQ/S"),
+        "{lines:#?}"
+    );
+    assert!(has(
+        "Connections that were closed, because the peer took no bytes for too long."
+    ));
 }
 
 #[test]
