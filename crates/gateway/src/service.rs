@@ -51,15 +51,15 @@ impl<E> GatewayService<E> {
 }
 
 impl<E> TakeSnapshot for GatewayService<E> {
+    fn states(&self, snapshot: u64, range: &Range<usize>) -> States {
+        self.snapshot().states(snapshot, range)
+    }
+
     fn take(&self, snapshot: &Arc<Snapshot>) {
         let stays = |(maker, _): &(EndpointMaker, _)| snapshot.endpoints.contains(maker);
         self.endpoints.borrow_mut().retain(stays);
         let before = self.snapshot();
         let snapshot = CoreSnapshot::after(&before, snapshot, &mut self.upstreams.borrow_mut());
         *self.snapshot.borrow_mut() = Rc::new(snapshot);
-    }
-
-    fn states(&self, snapshot: u64, range: &Range<usize>) -> States {
-        self.snapshot().states(snapshot, range)
     }
 }

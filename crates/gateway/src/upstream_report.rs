@@ -113,7 +113,7 @@ impl StateReader {
         self.of_cores(move |core| (core, states_on_core(snapshot, &range)))
     }
 
-    /// What each core reads of itself, in the order of the cores.
+    /// The values that the cores read of themselves, in their order.
     fn of_cores<T: Send + 'static>(
         &self,
         read: impl Fn(usize) -> T + Send + Sync + 'static,

@@ -11,7 +11,7 @@ use super::metrics::MetricsSource;
 use super::waiting::Waiting;
 use crate::in_use::InUse;
 
-/// What requests ask about.
+/// The subjects of requests.
 pub(crate) struct ControlState {
     pub(crate) readiness: Readiness,
     pub(crate) waiting: Waiting,

@@ -66,6 +66,7 @@ mod tls_support;
 mod unprocessed;
 mod unread_content;
 mod upgrade;
+mod upstream_report;
 mod upstream_tls;
 mod variants;
 mod websocket;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Counters, Gateway, Options, Running, Site, Target, compile};
+use blitz_gateway::{Counters, Gateway, Options, Running, Site, Target, UpstreamReport, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
     Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
@@ -136,6 +136,10 @@ impl Proxy {
 
     pub(crate) fn counters(&self) -> Counters {
         self.running.as_ref().unwrap().counters().0
+    }
+
+    pub(crate) fn upstreams(&self) -> Vec<UpstreamReport> {
+        self.running.as_ref().unwrap().state_reader().upstreams()
     }
 
     pub(crate) fn http_counters(&self) -> blitz_http::Counters {

@@ -59,7 +59,7 @@ enum Stage {
     Draining,
 }
 
-/// What a signal demands, or its absence.
+/// The demand of a signal, or of its absence.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,

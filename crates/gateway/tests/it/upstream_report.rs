@@ -1,0 +1,82 @@
+//! The state of upstreams, as it is told to operators.
+
+use std::time::Duration;
+
+use blitz_gateway::{AddressOnCore, Failure, UpstreamReport};
+use blitz_http::Address;
+use blitz_testing::refusing_address;
+
+use crate::name_server::NameServer;
+use crate::support::{Proxy, Upstream, eventually, held};
+
+/// RFC 1035, section 4.1.1.
+const NAME_ERROR: u8 = 3;
+
+/// The state of the only address of the only upstream on the only core, once a request has used it.
+fn only(reports: &[UpstreamReport]) -> Option<AddressOnCore> {
+    let [upstream] = reports else {
+        panic!("{reports:?}")
+    };
+    let [address] = &upstream.addresses[..] else {
+        panic!("{reports:?}")
+    };
+    assert!(address.cores.len() < 2, "{reports:?}");
+    address.cores.first().copied()
+}
+
+scenarios! {
+    fn connections_are_in_use_and_then_idle(io) {
+        let (upstream, release) = held("later");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        let [report] = &proxy.upstreams()[..] else {
+            panic!("one upstream")
+        };
+        assert_eq!(report.url, upstream.url());
+        assert!(report.names.is_empty() && report.failure.is_none());
+        assert_eq!(only(&proxy.upstreams()), None, "no request has used it");
+        let mut client = proxy.client();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let counts = || only(&proxy.upstreams()).map(|state| (state.in_use, state.idle));
+        eventually("it is in use", || counts() == Some((1, 0)));
+        release.send(()).unwrap();
+        assert_eq!(client.response().text(), "later");
+        eventually("it is idle", || counts() == Some((0, 1)));
+    }
+
+    fn an_address_that_refuses_connections_cools_down(io) {
+        let address = refusing_address();
+        let proxy = Proxy::to(io, &[&format!("http://{address}")]);
+        assert_eq!(proxy.client().get("/").status, 502);
+        let reports = proxy.upstreams();
+        assert_eq!(reports[0].addresses[0].address, Address::Tcp(address));
+        let state = only(&reports).unwrap();
+        assert!(state.last_failure.is_some_and(|ago| ago < Duration::from_secs(10)), "{state:?}");
+        assert_eq!((state.in_use, state.idle), (0, 0));
+        eventually("the cooldown ends", || {
+            only(&proxy.upstreams()).is_some_and(|state| state.cooling_down.is_none())
+        });
+    }
+
+    fn a_name_without_addresses_has_a_failure(io) {
+        let names = NameServer::start(0);
+        names.set_code(NAME_ERROR);
+        let proxy = Proxy::with(io, &["http://nobody.internal.example"], names.options());
+        assert_eq!(proxy.client().get("/").status, 502);
+        let reports = proxy.upstreams();
+        assert_eq!(reports[0].failure, Some(Failure::DnsNoSuchName));
+        assert_eq!(reports[0].addresses, []);
+    }
+
+    fn names_and_servers_follow_the_configuration(io) {
+        let [one, other] = ["one", "other"].map(Upstream::with_text);
+        let (one, other) = (one.url(), other.url());
+        let mut proxy = Proxy::to(io, &[&one]);
+        proxy.replace_sites(&format!(
+            "[site.\"*\"]\nto = \"app\"\n[upstream.app]\nservers = [\"{one}\", \"{other}\"]\n"
+        ));
+        let of = |report: &UpstreamReport| (report.url.clone(), report.names.clone());
+        let found: Vec<_> = proxy.upstreams().iter().map(of).collect();
+        let names = vec!["app".to_owned()];
+        assert_eq!(found, [(one, names.clone()), (other, names)]);
+    }
+}
