@@ -87,8 +87,8 @@ pub(super) fn age(seconds: f64) -> String {
     };
     match seconds {
         ..MINUTE => format!("{seconds} s"),
-        ..HOUR => format!("{} min", seconds / MINUTE),
-        ..DAY => two(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
+        MINUTE..HOUR => format!("{} min", seconds / MINUTE),
+        HOUR..DAY => two(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
         _ => two(seconds / DAY, "d", seconds % DAY / HOUR, "h"),
     }
 }
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let cases: [(fn(f64) -> String, f64, &str); 33] = [
+        type Case = (fn(f64) -> String, f64, &'static str);
+        let cases: [Case; 33] = [
             (count, 0.0, "0"),
             (count, 999.0, "999"),
             (count, 1_234_567.0, "1,234,567"),

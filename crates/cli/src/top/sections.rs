@@ -182,7 +182,7 @@ fn certificate(certificate: &Certificate) -> Row {
     let days = certificate.days_left;
     let tone = match days {
         ..DAYS_BAD => Tone::Bad,
-        ..DAYS_LOW => Tone::Warning,
+        DAYS_BAD..DAYS_LOW => Tone::Warning,
         _ => Tone::Plain,
     };
     let text = match days {

@@ -1,6 +1,7 @@
 //! `blitz top`: the state of a running process as text and on a terminal.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ fn load_until_it_ends(control: &Controlled, mut program: Child) -> Output {
     let mut client = Client::connect(control.running.address("http://"));
     while program.try_wait().unwrap().is_none() {
         for (path, status) in [("/", 204), ("/", 204), ("/", 204), ("/broken", 502)] {
-            client.send(&format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
             assert_eq!(client.response().status, status);
         }
     }
@@ -114,26 +115,38 @@ fn without_a_process_there_is_a_remedy() {
     );
 }
 
+/// The address of a program that sends this response over each connection, which it closes.
+fn responding(response: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            stream.write_all(response.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
 #[test]
 fn another_program_is_no_process_of_blitz() {
     for (response, problem) in [
         (
-            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 404 Not Found\r\n\r\nnothing here\n",
             "the process has no /metrics",
         ),
+        ("HTTP/1.1 200 OK\r\n\r\nup\n", "the metrics are incomplete"),
         (
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nup\n",
-            "the metrics are incomplete",
-        ),
-        (
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nstarting\n",
+            "HTTP/1.1 503 Service Unavailable\r\n\r\nstarting\n",
             "the process answers /metrics with 503\n  starting",
         ),
     ] {
-        let other = Upstream::start(move |_| response.as_bytes().to_vec());
-        let output = blitz(&["top", "--control", &other.address().to_string()]);
+        let address = responding(response).to_string();
+        let output = blitz(&["top", "--control", &address]);
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains(problem), "{}", stderr(&output));
+        let text = stderr(&output);
+        assert!(text.contains(problem), "{text}");
     }
 }
 
