@@ -167,7 +167,7 @@ fn follow(source: Source, arguments: &TopArguments) -> Result<(), String> {
     }
 }
 
-/// What the screen shows.
+/// The state that the screen shows.
 struct Shown {
     history: History,
     view: View,

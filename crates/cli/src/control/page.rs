@@ -33,7 +33,7 @@ fn hash(element: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(digest))
 }
 
-/// What is between its tags.
+/// The text between its tags.
 fn content(element: &str) -> Option<&'static str> {
     let (_, rest) = PAGE.split_once(&format!("<{element}>"))?;
     let (content, _) = rest.split_once(&format!("</{element}>"))?;

@@ -1,4 +1,4 @@
-//! What a process tells at one moment.
+//! The answers of a process at one moment.
 
 use std::time::{Duration, UNIX_EPOCH};
 

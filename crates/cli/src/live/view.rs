@@ -19,6 +19,8 @@ pub(crate) struct View {
     /// Seconds since the start of the process.
     pub(crate) uptime: Option<f64>,
     pub(crate) cores: f64,
+    /// Cores that do not answer.
+    pub(crate) cores_absent: f64,
     pub(crate) configuration: Configuration,
     /// Between the readings; `None` if there is one only, which has no rates.
     pub(crate) window: Option<Duration>,
@@ -109,6 +111,7 @@ impl View {
             version: build.map_or("", |build| build.label("version")).to_owned(),
             uptime: since("process_start_time_seconds"),
             cores: value("blitz_cores"),
+            cores_absent: value("blitz_cores_absent"),
             configuration: Configuration {
                 generation: value("blitz_configuration_generation"),
                 is_reload_successful: metrics

@@ -1,4 +1,4 @@
-//! What the screen shows: a summary above, and tables that share the rows below.
+//! A screen: a summary above, and tables that share the rows below.
 
 use super::line::{Line, Tone};
 use super::number::{age, bytes, count, percent, quantile, rate};
@@ -96,6 +96,7 @@ impl Frame<'_> {
             version,
             uptime,
             cores,
+            cores_absent,
             configuration,
             ..
         } = self.view;
@@ -105,6 +106,9 @@ impl Frame<'_> {
         }
         let plural = if *cores == 1.0 { "core" } else { "cores" };
         line.add(Tone::Plain, &format!(" · {} {plural}", count(*cores)));
+        if *cores_absent > 0.0 {
+            line.add(Tone::Bad, &format!(", {} without answer", count(*cores_absent)));
+        }
         let Configuration {
             generation,
             is_reload_successful,
