@@ -12,6 +12,7 @@ mod listener;
 mod log_level;
 mod metrics;
 mod negotiation;
+mod page;
 mod socket;
 mod state;
 mod upstreams;

@@ -1,10 +1,13 @@
-//! Requests to the control socket of a running process.
+//! Requests to the control socket or the control address of a running process.
 
+use std::convert::Infallible;
 use std::env;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// The longest wait for the response to a question, which changes nothing.
@@ -14,6 +17,69 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content: String,
+}
+
+/// Where a process answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Its control socket.
+    Socket(PathBuf),
+    /// Its control address, which changes nothing.
+    Address(SocketAddr),
+}
+
+/// The control address of a process that is told none.
+pub(crate) const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
+
+impl Place {
+    fn connect(&self, timeout: Duration) -> io::Result<Box<dyn Connection>> {
+        Ok(match self {
+            Place::Socket(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_write_timeout(Some(timeout))?;
+                stream.set_read_timeout(Some(timeout))?;
+                Box::new(stream)
+            }
+            Place::Address(address) => {
+                let stream = TcpStream::connect_timeout(address, timeout)?;
+                stream.set_write_timeout(Some(timeout))?;
+                stream.set_read_timeout(Some(timeout))?;
+                Box::new(stream)
+            }
+        })
+    }
+
+    /// The host of its requests.
+    fn host(&self) -> String {
+        match self {
+            Place::Socket(_) => "localhost".to_owned(),
+            Place::Address(address) => address.to_string(),
+        }
+    }
+}
+
+trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
+
+impl FromStr for Place {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Place, Infallible> {
+        Ok(match text.parse() {
+            Ok(address) => Place::Address(address),
+            Err(_) => Place::Socket(text.into()),
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Socket(path) => write!(f, "{}", path.display()),
+            Place::Address(address) => write!(f, "{address}"),
+        }
+    }
 }
 
 /// Sends a request to the socket that is chosen, or to the first of the usual ones that a process listens at.
@@ -27,18 +93,66 @@ pub(crate) fn ask(
     timeout: Duration,
 ) -> Result<Answer, String> {
     let paths = chosen.map_or_else(usual_paths, |path| vec![path.to_owned()]);
-    let Some(mut stream) = paths.iter().find_map(|path| UnixStream::connect(path).ok()) else {
-        let paths: Vec<_> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        return Err(format!(
+    let places: Vec<_> = paths.into_iter().map(Place::Socket).collect();
+    ask_first(&places, method, target, timeout).map_err(|problem| match problem {
+        Problem::NoProcess => format!(
             "blitz: no process listens at {}, or not for this user\n  \
              start one with `blitz run --config FILE`, or name its socket with --control PATH",
-            paths.join(" or ")
-        ));
-    };
-    let response = exchange(&mut stream, method, target, timeout);
+            list(&places)
+        ),
+        Problem::NoAnswer(problem) => problem,
+    })
+}
+
+/// The content of the response of the first of these places where a process listens.
+///
+/// # Errors
+/// There is no process, no response in time, or one with another status than 200: the problem with its remedy.
+pub(crate) fn read(places: &[Place], target: &str, timeout: Duration) -> Result<String, String> {
+    let answer = ask_first(places, "GET", target, timeout).map_err(|problem| match problem {
+        Problem::NoProcess => format!(
+            "blitz: no process listens at {}, or not for this user\n  \
+             start one with `blitz run`, or name its socket or its address with --control",
+            list(places)
+        ),
+        Problem::NoAnswer(problem) => problem,
+    })?;
+    match answer.status {
+        200 => Ok(answer.content),
+        404 => Err(format!(
+            "blitz: the process has no {target}\n  \
+             it is not Blitz, or another version: name its socket or its address with --control"
+        )),
+        status => Err(format!(
+            "blitz: the process answers {target} with {status}\n  {}",
+            answer.content.lines().next().unwrap_or_default()
+        )),
+    }
+}
+
+enum Problem {
+    NoProcess,
+    /// With its text.
+    NoAnswer(String),
+}
+
+fn list(places: &[Place]) -> String {
+    let places: Vec<_> = places.iter().map(Place::to_string).collect();
+    places.join(" or ")
+}
+
+fn ask_first(
+    places: &[Place],
+    method: &str,
+    target: &str,
+    timeout: Duration,
+) -> Result<Answer, Problem> {
+    let connected = places.iter().find_map(|place| {
+        let stream = place.connect(timeout).ok()?;
+        Some((stream, place.host()))
+    });
+    let (mut stream, host) = connected.ok_or(Problem::NoProcess)?;
+    let response = exchange(&mut *stream, method, target, &host);
     let response = response.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => match method {
             "GET" => "blitz: the process has not answered in time".to_owned(),
@@ -47,14 +161,16 @@ pub(crate) fn ask(
                 .to_owned(),
         },
         _ => format!("blitz: {error}"),
-    })?;
+    });
+    let response = response.map_err(Problem::NoAnswer)?;
     let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
     let status = head
         .split(' ')
         .nth(1)
         .and_then(|status| status.parse().ok());
     let status = status.ok_or_else(|| {
-        "blitz: the process has ended without an answer; its log has the reason".to_owned()
+        let text = "blitz: the process has ended without an answer; its log has the reason";
+        Problem::NoAnswer(text.to_owned())
     })?;
     Ok(Answer {
         status,
@@ -64,24 +180,27 @@ pub(crate) fn ask(
 
 /// The response as it is: the process sends texts with their length.
 fn exchange(
-    stream: &mut UnixStream,
+    stream: &mut dyn Connection,
     method: &str,
     target: &str,
-    timeout: Duration,
+    host: &str,
 ) -> io::Result<String> {
-    stream.set_write_timeout(Some(timeout))?;
-    stream.set_read_timeout(Some(timeout))?;
     let length = match method {
         "POST" => "Content-Length: 0\r\n",
         _ => "",
     };
-    let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}Connection: close\r\n\r\n"
-    );
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
     Ok(response)
+}
+
+/// The usual places: the sockets, and the address.
+pub(crate) fn usual_places() -> Vec<Place> {
+    let sockets = usual_paths().into_iter().map(Place::Socket);
+    sockets.chain([Place::Address(USUAL_ADDRESS)]).collect()
 }
 
 /// The usual sockets, of which the first that can be made is used.

@@ -30,6 +30,7 @@ mod issue;
 mod line_diff;
 mod listen;
 mod listeners;
+mod live;
 mod load;
 mod loaded_file;
 mod message_limits;
@@ -49,6 +50,7 @@ mod timeouts;
 mod timestamp;
 mod tips;
 mod tls;
+mod top;
 mod upgrades;
 mod upkeep;
 mod upstream_tls;
@@ -83,6 +85,8 @@ Examples:
       sites, routes and certificates of a file; `blitz check` finds its
       mistakes, `blitz fmt` tidies it, `blitz config diff` says what
       `blitz reload` would change in the running process
+  blitz top
+      watch the running process: requests, latencies, upstreams, failures
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor
@@ -126,6 +130,8 @@ enum Command {
     Completions(completions::CompletionsArguments),
     /// Ask a running Blitz to read its configuration file again
     Reload(reload::ReloadArguments),
+    /// Watch a running Blitz: requests, latencies, upstreams, failures and certificates
+    Top(top::TopArguments),
     /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
     /// Send load to a server, and measure the times of its responses
@@ -164,6 +170,7 @@ fn main() -> ExitCode {
             completions::run(&arguments, &mut Arguments::command())
         }
         Some(Command::Reload(arguments)) => reload::run(&arguments),
+        Some(Command::Top(arguments)) => top::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),
         Some(Command::Version) => version::run(),

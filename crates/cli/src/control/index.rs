@@ -4,6 +4,7 @@ use blitz::extract::Headers;
 use blitz::{Request, Response, Status};
 
 use super::negotiation::prefers_html;
+use super::page;
 
 /// Method, path and meaning.
 const ENTRIES: [(&str, &str, &str); 14] = [
@@ -57,7 +58,7 @@ const ENTRIES: [(&str, &str, &str); 14] = [
 
 pub(super) async fn index(headers: Headers) -> Response {
     let response = match prefers_html(headers.get_str("Accept")) {
-        true => Response::html(page()),
+        true => page::response(),
         false => Response::text(text()),
     };
     response.header("Vary", "Accept")
@@ -81,19 +82,4 @@ fn text() -> String {
         text += &format!("{method:4} {path:13}  {meaning}\n");
     }
     text
-}
-
-fn page() -> String {
-    let mut page = "<!doctype html><html lang=en><meta charset=utf-8>\
-        <meta name=viewport content=\"width=device-width\">\
-        <meta name=color-scheme content=\"light dark\"><title>Blitz</title><h1>Blitz</h1>\n<ul>\n"
-        .to_owned();
-    for (method, path, meaning) in ENTRIES {
-        let meaning = meaning.replace('&', "&amp;");
-        page += &match method {
-            "GET" => format!("<li><a href=\"{path}\">{path}</a> {meaning}\n"),
-            _ => format!("<li>{method} {path} {meaning}\n"),
-        };
-    }
-    page + "</ul>\n"
 }

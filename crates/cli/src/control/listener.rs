@@ -1,16 +1,14 @@
 //! The address of the control interface.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use blitz_config::ControlAddress;
 use blitz_host::serving::{self, ListenerConfig, NewListeners};
 use blitz_http::Address;
 
 use super::{OFF, Places};
+use crate::control_client::USUAL_ADDRESS;
 use crate::listen::parse_control;
-
-/// The address of a process that is told none.
-const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180);
 
 /// Keeps the address. `None` if there is to be none, or if another program has it, which is a warning.
 ///
@@ -21,7 +19,7 @@ pub(super) fn reserve(places: &Places<'_>) -> Result<Option<NewListeners>, Strin
     let address = match chosen {
         Some(ControlAddress::Off) => return Ok(None),
         Some(ControlAddress::On(written)) => parse_control(written)?,
-        None => DEFAULT,
+        None => USUAL_ADDRESS,
     };
     let remedy = format!(
         "choose another address with --control-listen ADDR, or none with --control-listen {OFF}"
@@ -71,7 +69,7 @@ mod tests {
             ("127.0.0.1:9181", false),
         ] {
             let other = other.parse().expect("it is an address");
-            assert_eq!(overlap(other, DEFAULT), expected, "{other}");
+            assert_eq!(overlap(other, USUAL_ADDRESS), expected, "{other}");
         }
     }
 }

@@ -29,6 +29,7 @@ mod running_config;
 mod service_manager;
 mod several_servers;
 mod timeouts;
+mod top;
 mod tuning;
 mod usage_errors;
 mod version;

@@ -1,0 +1,203 @@
+//! The answers of a process at one moment.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::WINDOW;
+use super::exposition::Exposition;
+use crate::timestamp::rfc3339;
+
+/// Metrics, upstreams and certificates of a moment.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Time since the first reading or before.
+    pub(super) at: Duration,
+    /// Seconds since 1970.
+    pub(super) unix_time: f64,
+    pub(super) metrics: Exposition,
+    pub(super) upstreams: Vec<Server>,
+    pub(super) certificates: Vec<Certificate>,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Server {
+    pub(super) url: String,
+    /// The upstreams of the configuration to which it belongs.
+    pub(super) names: Vec<String>,
+    /// Why its name has no address.
+    pub(super) failure: Option<String>,
+    pub(super) addresses: Vec<Address>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Address {
+    pub(super) active: u64,
+    pub(super) idle: u64,
+    /// Whether any core has used it.
+    pub(super) is_used: bool,
+    /// Whether some core could not connect to it within the window, or avoids it because of that.
+    pub(super) has_failed: bool,
+}
+
+/// A certificate of the listeners.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Certificate {
+    pub(crate) names: Vec<String>,
+    /// Below zero if it has expired.
+    pub(crate) days_left: i64,
+    pub(crate) file: Option<String>,
+}
+
+impl Reading {
+    /// `upstreams` and `certificates` are JSON.
+    ///
+    /// # Errors
+    /// One of the texts is not what Blitz writes: the problem.
+    pub(crate) fn new(
+        at: Duration,
+        unix_time: f64,
+        metrics: &str,
+        upstreams: &str,
+        certificates: &str,
+    ) -> Result<Reading, String> {
+        let list = |text: &str, key: &str| {
+            let value: Value = serde_json::from_str(text)
+                .map_err(|error| format!("the {key} cannot be read: {error}"))?;
+            let list = value[key].as_array().cloned();
+            Ok::<_, String>(list.unwrap_or_default())
+        };
+        let recent = Duration::from_secs_f64(unix_time.max(0.0)).saturating_sub(WINDOW);
+        let recent = rfc3339(UNIX_EPOCH + recent);
+        let mut reading = Reading {
+            at,
+            unix_time,
+            metrics: Exposition::parse(metrics)?,
+            upstreams: list(upstreams, "upstreams")?
+                .iter()
+                .map(|value| server(value, &recent))
+                .collect(),
+            certificates: list(certificates, "certificates")?
+                .iter()
+                .map(certificate)
+                .collect(),
+        };
+        reading
+            .certificates
+            .sort_by_key(|certificate| certificate.days_left);
+        Ok(reading)
+    }
+
+    /// Requests that ended until a later reading; `None` if it is of the same moment.
+    pub(super) fn requests_per_second(&self, later: &Reading) -> Option<f64> {
+        let seconds = later.at.saturating_sub(self.at).as_secs_f64();
+        let count = |reading: &Reading| {
+            let count = reading
+                .metrics
+                .sum("http_server_request_duration_seconds_count");
+            count.unwrap_or_default()
+        };
+        (seconds > 0.0).then(|| (count(later) - count(self)).max(0.0) / seconds)
+    }
+
+    pub(super) fn is_of_same_process(&self, other: &Reading) -> bool {
+        let started = |reading: &Reading| reading.metrics.sum("process_start_time_seconds");
+        started(self) == started(other)
+    }
+}
+
+/// `recent` is the beginning of the window.
+fn server(value: &Value, recent: &str) -> Server {
+    let addresses = value["addresses"].as_array().into_iter().flatten();
+    Server {
+        url: text(&value["url"]),
+        names: texts(&value["names"]),
+        failure: value["failure"].as_str().map(str::to_owned),
+        addresses: addresses.map(|value| address(value, recent)).collect(),
+    }
+}
+
+fn address(value: &Value, recent: &str) -> Address {
+    let cores = value["cores"].as_array().map_or(&[][..], Vec::as_slice);
+    // Moments of the same form have the order of their texts.
+    let has_failed = |core: &Value| {
+        let last_failure = core["last_failure"].as_str();
+        core["cooling_down_until"].is_string()
+            || last_failure.is_some_and(|moment| moment >= recent)
+    };
+    Address {
+        active: value["in_use"].as_u64().unwrap_or_default(),
+        idle: value["idle"].as_u64().unwrap_or_default(),
+        is_used: !cores.is_empty(),
+        has_failed: cores.iter().any(has_failed),
+    }
+}
+
+fn certificate(value: &Value) -> Certificate {
+    Certificate {
+        names: texts(&value["names"]),
+        days_left: value["days_left"].as_i64().unwrap_or_default(),
+        file: value["file"].as_str().map(str::to_owned),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let list = value.as_array();
+    list.into_iter().flatten().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstreams_and_certificates_are_read() {
+        let upstreams = r#"{"upstreams": [{"url": "http://u:1", "names": ["app"], "failure": null, "addresses": [
+            {"address": "10.0.0.1:1", "idle": 3, "in_use": 2, "cores": [
+                {"core": 0, "cooling_down_until": null}, {"core": 1, "cooling_down_until": "2026-11-29T18:55:00Z"}]},
+            {"address": "10.0.0.2:1", "idle": 0, "in_use": 0, "cores": []},
+            {"address": "10.0.0.3:1", "cores": [{"last_failure": "2001-09-09T01:46:35Z"}]},
+            {"address": "10.0.0.4:1", "cores": [{"last_failure": "2001-09-09T01:46:25Z"}]}]},
+            {"url": "http://v:1", "names": [], "failure": "dns_error", "addresses": []}]}"#;
+        let certificates = r#"{"certificates": [
+            {"names": ["a.example"], "days_left": 60, "file": "a.pem"},
+            {"names": ["b.example"], "days_left": -1, "file": null}]}"#;
+        let reading =
+            Reading::new(Duration::ZERO, 1e9, "# EOF\n", upstreams, certificates).unwrap();
+        let addresses = &reading.upstreams[0].addresses;
+        let used = Address {
+            active: 2,
+            idle: 3,
+            is_used: true,
+            has_failed: true,
+        };
+        assert_eq!(addresses[..2], [used, Address::default()]);
+        // The moment of the reading is 2001-09-09T01:46:40Z.
+        assert_eq!(
+            (addresses[2].has_failed, addresses[3].has_failed),
+            (true, false)
+        );
+        assert_eq!(reading.upstreams[0].names, ["app"]);
+        assert_eq!(reading.upstreams[1].failure.as_deref(), Some("dns_error"));
+        let days: Vec<_> = reading
+            .certificates
+            .iter()
+            .map(|one| one.days_left)
+            .collect();
+        assert_eq!(days, [-1, 60], "the first to expire comes first");
+    }
+
+    #[test]
+    fn another_text_is_an_error() {
+        let problem = Reading::new(Duration::ZERO, 0.0, "# EOF\n", "<html>", "{}").unwrap_err();
+        assert!(
+            problem.starts_with("the upstreams cannot be read: "),
+            "{problem}"
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! A screen: a summary above, and tables that share the rows below.
+
+use super::line::{Line, Tone};
+use super::number::{age, bytes, count, percent, quantile, rate};
+use super::sections;
+use super::table::{NAME_MAX, NAME_MIN, Table};
+use crate::live::{Configuration, Latency, Quantile, Routes, View};
+
+/// The size of a terminal; without rows there is room for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) columns: usize,
+    pub(super) rows: Option<usize>,
+}
+
+/// A state to be shown.
+pub(super) struct Frame<'a> {
+    pub(super) view: &'a View,
+    /// Requests per second between readings.
+    pub(super) rates: &'a [f64],
+    pub(super) order: Routes,
+    /// The reason why the state is an old one.
+    pub(super) problem: Option<&'a str>,
+    pub(super) size: Size,
+}
+
+/// Bars of rising height.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The summary is a table without lines; its labels have this width.
+const LABEL: usize = 10;
+
+/// Rows that each table gets before others get more.
+const ROWS_FIRST: usize = 2;
+
+/// The columns that names leave to the others at least.
+const NUMBERS_MIN: usize = 48;
+
+/// More than this share of the descriptors is a warning.
+const DESCRIPTORS_HIGH: f64 = 0.9;
+
+const KEYS: &str = "q quit   s slowest   b busiest   f failing routes first";
+
+impl Frame<'_> {
+    pub(super) fn lines(&self) -> Vec<Line> {
+        let mut lines = self.summary();
+        let is_screen = self.size.rows.is_some();
+        // The line of keys.
+        let rows = self
+            .size
+            .rows
+            .map(|rows| rows.saturating_sub(lines.len() + 1));
+        let tables = sections::tables(self.view, self.order);
+        let name_width = self.name_width(&tables);
+        for (table, rows) in tables.iter().zip(shares(&tables, rows)) {
+            if rows > 0 {
+                lines.push(Line::default());
+                lines.extend(table.lines(rows, name_width, self.size.columns));
+            }
+        }
+        if let Some(rows) = self.size.rows {
+            lines.truncate(rows.saturating_sub(1));
+            lines.resize_with(rows.saturating_sub(1), Line::default);
+        }
+        if is_screen {
+            lines.push(Line::of(Tone::Dim, KEYS));
+        }
+        lines
+    }
+
+    /// Names begin all tables and have the same width in each.
+    fn name_width(&self, tables: &[Table]) -> usize {
+        let widest = tables
+            .iter()
+            .map(Table::widest_name)
+            .max()
+            .unwrap_or_default();
+        let room = self.size.columns.saturating_sub(NUMBERS_MIN);
+        widest.min(room).clamp(NAME_MIN, NAME_MAX)
+    }
+
+    fn summary(&self) -> Vec<Line> {
+        let mut lines = vec![self.title(), self.requests(), self.latency(), self.now()];
+        lines.push(self.process());
+        if !self.rates.is_empty() {
+            lines.push(labelled("", vec![(Tone::Dim, self.chart())]));
+        }
+        if let Some(problem) = self.problem {
+            lines.insert(1, Line::of(Tone::Bad, &format!("no new state {problem}")));
+        }
+        lines
+    }
+
+    fn title(&self) -> Line {
+        let View {
+            version,
+            uptime,
+            cores,
+            cores_absent,
+            configuration,
+            ..
+        } = self.view;
+        let mut line = Line::of(Tone::Strong, &format!("blitz {version}"));
+        if let Some(uptime) = uptime {
+            line.add(Tone::Plain, &format!(" · up {}", age(*uptime)));
+        }
+        let plural = if *cores == 1.0 { "core" } else { "cores" };
+        line.add(Tone::Plain, &format!(" · {} {plural}", count(*cores)));
+        if *cores_absent > 0.0 {
+            line.add(Tone::Bad, &format!(", {} without answer", count(*cores_absent)));
+        }
+        let Configuration {
+            generation,
+            is_reload_successful,
+            reloaded,
+        } = configuration;
+        line.add(
+            Tone::Plain,
+            &format!(" · configuration {}", count(*generation)),
+        );
+        if let (Some(is_successful), Some(reloaded)) = (is_reload_successful, reloaded) {
+            let reloaded = age(*reloaded);
+            match is_successful {
+                true => line.add(Tone::Plain, &format!(", read {reloaded} ago")),
+                false => line.add(Tone::Bad, &format!(" · a reload failed {reloaded} ago")),
+            }
+        }
+        line
+    }
+
+    fn requests(&self) -> Line {
+        let total = &self.view.total;
+        let Some(window) = self.view.window else {
+            return labelled("requests", vec![(Tone::Dim, "being counted".to_owned())]);
+        };
+        let mut parts = vec![(Tone::Strong, format!("{}/s", rate(total.rate)))];
+        for (class, share) in sections::CLASSES.iter().zip(total.classes) {
+            let tone = match *class {
+                _ if share == 0.0 => Tone::Dim,
+                "5xx" | "none" => Tone::Bad,
+                _ => Tone::Plain,
+            };
+            parts.push((tone, format!("{class} {}", percent(share))));
+        }
+        let window = format!("over {}", age(window.as_secs_f64().round()));
+        parts.push((Tone::Dim, window));
+        labelled("requests", parts)
+    }
+
+    fn latency(&self) -> Line {
+        let Latency { p50, p90, p99 } = self.view.total.latency;
+        let part = |name: &str, value: Option<Quantile>| {
+            (Tone::Plain, format!("{name} {}", quantile(value)))
+        };
+        labelled(
+            "latency",
+            vec![part("p50", p50), part("p90", p90), part("p99", p99)],
+        )
+    }
+
+    fn now(&self) -> Line {
+        let View {
+            now,
+            received,
+            sent,
+            ..
+        } = self.view;
+        let part = |text: String| (Tone::Plain, text);
+        labelled(
+            "now",
+            vec![
+                part(format!("{} connections", count(now.connections))),
+                part(format!("{} requests", count(now.requests))),
+                part(format!("content in {}/s", bytes(*received))),
+                part(format!("out {}/s", bytes(*sent))),
+            ],
+        )
+    }
+
+    fn process(&self) -> Line {
+        let now = &self.view.now;
+        let is_high = now.descriptors > now.descriptors_max * DESCRIPTORS_HIGH;
+        let tone = if is_high { Tone::Warning } else { Tone::Plain };
+        let (open, max) = (count(now.descriptors), count(now.descriptors_max));
+        let processors = match self.view.window {
+            Some(_) => format!("{:.2} processors", now.processors),
+            None => "- processors".to_owned(),
+        };
+        labelled(
+            "process",
+            vec![
+                (Tone::Plain, processors),
+                (Tone::Plain, format!("memory {}", bytes(now.memory))),
+                (tone, format!("descriptors {open} of {max}")),
+            ],
+        )
+    }
+
+    /// The newest rates that fit into a line.
+    fn chart(&self) -> String {
+        let room = self.size.columns.saturating_sub(LABEL);
+        let rates = &self.rates[self.rates.len().saturating_sub(room)..];
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        let bar = |rate: &f64| match most > 0.0 {
+            true => HEIGHTS[(rate / most * (HEIGHTS.len() - 1) as f64).round() as usize],
+            false => HEIGHTS[0],
+        };
+        rates.iter().map(bar).collect()
+    }
+}
+
+fn labelled(label: &str, parts: Vec<(Tone, String)>) -> Line {
+    let mut line = Line::of(Tone::Dim, label);
+    line.pad_to(LABEL);
+    for (at, (tone, text)) in parts.into_iter().enumerate() {
+        if at > 0 {
+            line.add(Tone::Plain, "  ");
+        }
+        line.add(tone, &text);
+    }
+    line
+}
+
+/// How many rows each table gets: a few first, and then one after another until nothing is left or wanted. A table
+/// needs two lines more, for its title and before it; one without room for a row gets none. Optional tables get the
+/// rest.
+fn shares(tables: &[Table], lines: Option<usize>) -> Vec<usize> {
+    // An empty table has a line that says so.
+    let wanted: Vec<_> = tables.iter().map(|table| table.rows.len().max(1)).collect();
+    let Some(mut left) = lines else {
+        return wanted;
+    };
+    let mut shares = vec![0; tables.len()];
+    for is_optional in [false, true] {
+        for (at, table) in tables.iter().enumerate() {
+            if table.is_optional == is_optional {
+                let first = ROWS_FIRST.min(wanted[at]).min(left.saturating_sub(2));
+                shares[at] = first;
+                left -= if first > 0 { first + 2 } else { 0 };
+            }
+        }
+        let can_grow = |at: &usize, shares: &[usize]| (1..wanted[*at]).contains(&shares[*at]);
+        while left > 0 && (0..tables.len()).any(|at| can_grow(&at, &shares)) {
+            for at in 0..tables.len() {
+                if left > 0 && can_grow(&at, &shares) {
+                    shares[at] += 1;
+                    left -= 1;
+                }
+            }
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests;

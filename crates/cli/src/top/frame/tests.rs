@@ -1,0 +1,155 @@
+use std::time::Duration;
+
+use unicode_width::UnicodeWidthStr;
+
+use super::*;
+use crate::live::Reading;
+
+/// Two readings, two seconds apart.
+fn view(routes: usize, upstreams: usize) -> View {
+    let mut text = String::from(
+        "process_start_time_seconds 1000\nprocess_resident_memory_bytes 125829120\n\
+         process_open_fds 950\nprocess_max_fds 1024\n\
+         blitz_build_info{version=\"0.1.0\",revision=\"abc\"} 1\nblitz_cores 2\n\
+         blitz_cores_absent 1\n\
+         blitz_connections{core=\"0\"} 1234\nblitz_configuration_generation 3\n\
+         blitz_configuration_last_reload_successful 0\n\
+         blitz_configuration_last_reload_timestamp_seconds 4000\n\
+         blitz_upstream_failures_total{cause=\"connection-refused\",error_type=\"connection_refused\"} 12\n\
+         # HELP blitz_send_stalls Connections that were closed, because the peer took no bytes for too long.\n\
+         blitz_send_stalls_total 3\n",
+    );
+    for route in 0..routes {
+        let labels = format!("route=\"app-{route}.example/a/long/path/of/a/route\",status=\"2xx\"");
+        let name = "http_server_request_duration_seconds";
+        text += &format!(
+            "{name}_bucket{{{labels},le=\"0.01\"}} 90\n{name}_bucket{{{labels},le=\"0.1\"}} 100\n\
+             {name}_bucket{{{labels},le=\"+Inf\"}} 100\n{name}_count{{{labels}}} 100\n"
+        );
+    }
+    text += "# EOF\n";
+    let servers: Vec<_> = (0..upstreams)
+        .map(|at| format!(r#"{{"url":"http://10.0.0.{at}:8080","addresses":[]}}"#))
+        .collect();
+    let servers = format!(r#"{{"upstreams":[{}]}}"#, servers.join(","));
+    let certificates = r#"{"certificates":[{"names":["app.example","www.app.example"],"days_left":3,"file":"/etc/a.pem"}]}"#;
+    let first = "process_start_time_seconds 1000\nblitz_send_stalls_total 3\n# EOF\n";
+    let first = Reading::new(Duration::ZERO, 4000.0, first, "{}", "{}").unwrap();
+    let second = Reading::new(
+        Duration::from_secs(2),
+        4002.0,
+        &text,
+        &servers,
+        certificates,
+    );
+    View::new(Some(&first), &second.unwrap())
+}
+
+fn text(view: &View, rates: &[f64], columns: usize, rows: Option<usize>) -> Vec<String> {
+    let frame = Frame {
+        view,
+        rates,
+        order: Routes::Slowest,
+        problem: None,
+        size: Size { columns, rows },
+    };
+    let lines = frame.lines().into_iter();
+    lines.map(|line| line.text(columns, false)).collect()
+}
+
+#[test]
+fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
+    let lines = text(&view(30, 30), &[10.0, 20.0, 0.0], 80, Some(24));
+    let expected = [
+        "blitz 0.1.0 · up 50 min · 2 cores, 1 without answer · configuration 3 · a rel…",
+        "requests  1,500/s  2xx 100%  3xx 0%  4xx 0%  5xx 0%  none 0%  over 2 s",
+        "latency   p50 5.6 ms  p90 10 ms  p99 91 ms",
+        "now       1,234 connections  0 requests  content in 0 B/s  out 0 B/s",
+        "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
+        "          ▅█▁",
+        "",
+        "ROUTES, slowest first · 3 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
+        "app-0.example/a/long/path/of/a/rou…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
+    ];
+    assert_eq!(lines[..9], expected);
+    assert_eq!(lines.len(), 24);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("UPSTREAMS · 3 of 30"))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("upstream failures: connection-refused      12"))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("app.example, www.app.example      in 3 days"))
+    );
+    assert_eq!(lines[23], KEYS);
+}
+
+#[test]
+fn certificates_with_time_left_need_no_row_of_others() {
+    let mut view = view(30, 30);
+    view.certificates[0].days_left = 60;
+    let has_certificates = |rows| {
+        let lines = text(&view, &[], 80, rows);
+        lines.iter().any(|line| line.starts_with("CERTIFICATES"))
+    };
+    assert!(!has_certificates(Some(24)) && has_certificates(Some(90)) && has_certificates(None));
+}
+
+#[test]
+fn a_large_terminal_has_all_columns() {
+    let lines = text(&view(10, 5), &[1.0; 300], 200, Some(50));
+    assert_eq!((lines.len(), lines[5].width()), (50, 200));
+    let has = |text: &str| lines.iter().any(|line| line.contains(text));
+    assert!(
+        has("P90    P99  4XX  5XX  NONE") && has("ACTIVE  IDLE  REQ/S"),
+        "{lines:#?}"
+    );
+    assert!(has(
+        "Connections that were closed, because the peer took no bytes for too long."
+    ));
+}
+
+#[test]
+fn no_size_is_too_small() {
+    let view = view(9, 9);
+    for columns in [1, 5, 20, 40, 79, 120, 300] {
+        for rows in 1..60 {
+            let lines = text(&view, &[1.0; 300], columns, Some(rows));
+            assert_eq!(lines.len(), rows);
+            assert!(lines.iter().all(|line| line.width() <= columns));
+        }
+    }
+}
+
+#[test]
+fn text_has_all_rows_and_no_keys() {
+    let lines = text(&view(30, 30), &[], 100, None);
+    let routes = lines.iter().filter(|line| line.starts_with("app-"));
+    assert_eq!(routes.count(), 30);
+    assert!(!lines.iter().any(|line| line == KEYS));
+}
+
+#[test]
+fn an_old_state_is_told() {
+    let view = view(1, 0);
+    let frame = Frame {
+        view: &view,
+        rates: &[],
+        order: Routes::Busiest,
+        problem: Some("for 5 s: the process has not answered in time"),
+        size: Size {
+            columns: 80,
+            rows: Some(24),
+        },
+    };
+    let line = frame.lines()[1].text(80, true);
+    let expected = "\x1b[31mno new state for 5 s: the process has not answered in time\x1b[0m";
+    assert_eq!(line, expected);
+}

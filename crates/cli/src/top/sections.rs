@@ -1,0 +1,219 @@
+//! The tables below the summary.
+
+use super::line::Tone;
+use super::number::{count, percent, quantile, rate};
+use super::table::{Cell, Column, Kind, Row, Table, number, text};
+use crate::live::{
+    Cause, Certificate, Latency, Responses, Route, Routes, Severity, State, Upstream, View,
+};
+
+pub(super) use crate::live::CLASSES;
+
+/// A certificate is renewed earlier than so many days before its end.
+const DAYS_LOW: i64 = 21;
+
+/// One that expires so soon needs attention now.
+const DAYS_BAD: i64 = 7;
+
+const OF_ROUTES: &[Column] = &[
+    number("REQ/S", 0),
+    number("P50", 4),
+    number("P90", 6),
+    number("P99", 1),
+    number("4XX", 5),
+    number("5XX", 2),
+    number("NONE", 3),
+];
+
+const OF_UPSTREAMS: &[Column] = &[
+    text("STATE", 0),
+    number("ACTIVE", 2),
+    number("IDLE", 5),
+    number("REQ/S", 3),
+    number("P50", 6),
+    number("P99", 1),
+    number("FAILED", 4),
+];
+
+const OF_CAUSES: &[Column] = &[
+    number("RECENT", 0),
+    number("SINCE START", 1),
+    Column {
+        title: "MEANING",
+        kind: Kind::Meaning,
+        rank: 2,
+    },
+];
+
+const OF_CERTIFICATES: &[Column] = &[text("EXPIRES", 0), text("FILE", 1)];
+
+/// The tables that have something to tell, the most important ones first.
+pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
+    let mut tables = vec![routes(view, order)];
+    if !view.upstreams.is_empty() {
+        tables.push(Table {
+            title: "UPSTREAMS".to_owned(),
+            columns: OF_UPSTREAMS,
+            rows: view.upstreams.iter().map(upstream).collect(),
+            is_optional: false,
+            empty: "",
+        });
+    }
+    tables.push(Table {
+        title: "FAILURES AND LIMITS".to_owned(),
+        columns: OF_CAUSES,
+        rows: view.causes.iter().map(cause).collect(),
+        is_optional: false,
+        empty: "none since the start",
+    });
+    if !view.certificates.is_empty() {
+        tables.push(Table {
+            title: "CERTIFICATES".to_owned(),
+            columns: OF_CERTIFICATES,
+            rows: view.certificates.iter().map(certificate).collect(),
+            is_optional: view
+                .certificates
+                .iter()
+                .all(|one| one.days_left >= DAYS_LOW),
+            empty: "",
+        });
+    }
+    tables
+}
+
+fn routes(view: &View, order: Routes) -> Table {
+    let order_name = match order {
+        Routes::Slowest => "slowest",
+        Routes::Busiest => "busiest",
+        Routes::Failing => "failing",
+    };
+    Table {
+        title: format!("ROUTES, {order_name} first"),
+        columns: OF_ROUTES,
+        rows: view.routes(order).into_iter().map(route).collect(),
+        is_optional: false,
+        empty: match view.window {
+            Some(_) => "no request has ended",
+            None => "",
+        },
+    }
+}
+
+fn route(route: &Route) -> Row {
+    let traffic = &route.traffic;
+    let [_, _, client_errors, server_errors, none] = traffic.classes;
+    let Latency { p50, p90, p99 } = traffic.latency;
+    Row {
+        name: plain(route.name.clone()),
+        cells: vec![
+            plain(rate(traffic.rate)),
+            plain(quantile(p50)),
+            plain(quantile(p90)),
+            plain(quantile(p99)),
+            share(client_errors, Tone::Plain),
+            share(server_errors, Tone::Bad),
+            share(none, Tone::Bad),
+        ],
+    }
+}
+
+fn upstream(upstream: &Upstream) -> Row {
+    let indent = if upstream.is_server { "  " } else { "" };
+    let requests = upstream.requests;
+    let of_requests =
+        |text: fn(&Responses) -> String| plain(requests.as_ref().map_or_else(String::new, text));
+    let number =
+        |value: Option<u64>| plain(value.map_or_else(String::new, |value| count(value as f64)));
+    Row {
+        name: plain(format!("{indent}{}", upstream.name)),
+        cells: vec![
+            upstream
+                .state
+                .as_ref()
+                .map_or_else(|| plain(String::new()), state),
+            number(upstream.active),
+            number(upstream.idle),
+            of_requests(|requests| rate(requests.rate)),
+            of_requests(|requests| quantile(requests.latency.p50)),
+            of_requests(|requests| quantile(requests.latency.p99)),
+            requests.map_or_else(
+                || plain(String::new()),
+                |requests| share(requests.failed, Tone::Bad),
+            ),
+        ],
+    }
+}
+
+fn state(state: &State) -> Cell {
+    let (tone, text) = match state {
+        State::Ok => (Tone::Plain, "ok".to_owned()),
+        State::Unused => (Tone::Dim, "unused".to_owned()),
+        State::Unresolved(reason) => (Tone::Bad, format!("no address: {reason}")),
+        State::Unreachable { failed, addresses } if failed < addresses => (
+            Tone::Warning,
+            format!("unreachable: {failed} of {addresses}"),
+        ),
+        State::Unreachable { .. } => (Tone::Bad, "unreachable".to_owned()),
+    };
+    Cell { tone, text }
+}
+
+fn cause(cause: &Cause) -> Row {
+    let tone = match cause.severity {
+        _ if cause.recent == 0.0 => Tone::Dim,
+        Severity::Failure => Tone::Bad,
+        Severity::Limit => Tone::Warning,
+    };
+    let cell = |text: String| Cell { tone, text };
+    Row {
+        name: cell(cause.text.clone()),
+        cells: vec![
+            cell(count(cause.recent)),
+            cell(count(cause.total)),
+            Cell {
+                tone: Tone::Dim,
+                text: cause.meaning.clone(),
+            },
+        ],
+    }
+}
+
+fn certificate(certificate: &Certificate) -> Row {
+    let days = certificate.days_left;
+    let tone = match days {
+        ..DAYS_BAD => Tone::Bad,
+        DAYS_BAD..DAYS_LOW => Tone::Warning,
+        _ => Tone::Plain,
+    };
+    let text = match days {
+        ..0 => "expired".to_owned(),
+        0 => "today".to_owned(),
+        1 => "in 1 day".to_owned(),
+        _ => format!("in {days} days"),
+    };
+    Row {
+        name: plain(certificate.names.join(", ")),
+        cells: vec![
+            Cell { tone, text },
+            Cell {
+                tone: Tone::Dim,
+                text: certificate.file.clone().unwrap_or_default(),
+            },
+        ],
+    }
+}
+
+/// A share, which has a tone if it is not zero.
+fn share(share: f64, tone: Tone) -> Cell {
+    Cell {
+        tone: if share == 0.0 { Tone::Dim } else { tone },
+        text: percent(share),
+    }
+}
+
+fn plain(text: String) -> Cell {
+    Cell {
+        tone: Tone::Plain,
+        text,
+    }
+}
