@@ -57,7 +57,7 @@ pub(crate) struct AllArguments {
 
 /// One benchmark.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Step {
+struct Benchmark {
     name: String,
     /// Its arguments, without paths.
     words: Vec<String>,
@@ -68,10 +68,11 @@ struct Step {
 struct Interrupted(Signal);
 
 /// Runs a step, and shows this line meanwhile. An error ends the run.
-type RunStep<'a> = &'a mut dyn FnMut(&Step, &str) -> Result<Result<Ended, Interrupted>, String>;
+type RunStep<'a> =
+    &'a mut dyn FnMut(&Benchmark, &str) -> Result<Result<Ended, Interrupted>, String>;
 
 /// The benchmarks among the subcommands of `blitz bench`: those that measure.
-fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Step>, String> {
+fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Benchmark>, String> {
     const OTHERS: [&str; 3] = ["all", "regression", "help"];
     let measures =
         |command: &&Command| !command.is_hide_set() && !OTHERS.contains(&command.get_name());
@@ -91,7 +92,7 @@ fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Step>, String>
     let step = |command: &&Command| {
         let name = command.get_name().to_owned();
         let flag = arguments.quick.then(|| quick_flag(command)).flatten();
-        Step {
+        Benchmark {
             words: [name.clone()]
                 .into_iter()
                 .chain(flag.map(str::to_owned))
@@ -175,7 +176,7 @@ pub(crate) fn run(
 
 /// Runs the steps that have not ended, and records each one.
 fn run_steps(
-    steps: &[Step],
+    steps: &[Benchmark],
     state: &mut State,
     run: RunStep<'_>,
 ) -> Result<Result<(), Interrupted>, String> {
@@ -237,8 +238,8 @@ mod tests {
     use super::*;
     use crate::run_folder::TestFolder;
 
-    fn named(names: &[&str]) -> Vec<Step> {
-        let step = |name: &&str| Step {
+    fn named(names: &[&str]) -> Vec<Benchmark> {
+        let step = |name: &&str| Benchmark {
             name: (*name).to_owned(),
             words: vec![(*name).to_owned()],
         };

@@ -10,7 +10,7 @@ use blitz_proto::{
     BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead, Status,
 };
 
-use super::driver::{Driver, Role, Step};
+use super::driver::{Driver, InputStep, Role};
 use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
@@ -335,9 +335,9 @@ impl ClientFraming for Driver<Client> {
         }
         loop {
             match self.step() {
-                Ok(Step::Head(length)) => return Poll::Ready(self.begin_response(length)),
-                Ok(Step::NeedMore | Step::Paused) => {}
-                Ok(Step::Data(_) | Step::Trailers | Step::End) => {
+                Ok(InputStep::Head(length)) => return Poll::Ready(self.begin_response(length)),
+                Ok(InputStep::NeedMore | InputStep::Paused) => {}
+                Ok(InputStep::Data(_) | InputStep::Trailers | InputStep::End) => {
                     self.close();
                     return Poll::Ready(Err(ClientError::Truncated));
                 }
@@ -541,7 +541,7 @@ impl Driver<Client> {
     /// Takes the end of a response without content at once, so that the connection is free.
     fn end_empty_response(&mut self) -> Result<ReceivedKind, ClientError> {
         match self.step() {
-            Ok(Step::End) => {
+            Ok(InputStep::End) => {
                 self.end_body();
                 self.settle(self.number);
                 Ok(ReceivedKind::Complete)

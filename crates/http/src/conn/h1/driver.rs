@@ -61,7 +61,7 @@ pub(crate) trait Role: Sized {
 }
 
 /// The result of one step of the machine.
-pub(super) enum Step {
+pub(super) enum InputStep {
     NeedMore,
     /// The rest of the input is for the next exchange, or undecided.
     Paused,
@@ -86,23 +86,23 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// The next event in the received bytes. [`Step::NeedMore`] means that the machine has processed all
+    /// The next event in the received bytes. [`InputStep::NeedMore`] means that the machine has processed all
     /// of them, in however many pieces they arrived (rule 8); only then may a caller wait for more.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<Step, Error> {
+    pub(super) fn step(&mut self) -> Result<InputStep, Error> {
         // The result is not taken apart, which would move it once more.
         let step = self.step_through_front();
-        if matches!(step, Ok(Step::NeedMore)) && !self.input.is_empty() {
+        if matches!(step, Ok(InputStep::NeedMore)) && !self.input.is_empty() {
             return self.step_through_rest();
         }
         step
     }
 
     #[cold]
-    fn step_through_rest(&mut self) -> Result<Step, Error> {
+    fn step_through_rest(&mut self) -> Result<InputStep, Error> {
         loop {
             let step = self.step_through_front()?;
-            if !matches!(step, Step::NeedMore) || self.input.is_empty() {
+            if !matches!(step, InputStep::NeedMore) || self.input.is_empty() {
                 return Ok(step);
             }
         }
@@ -110,22 +110,22 @@ impl<R: Role> Driver<R> {
 
     /// One step of the machine, which sees the first piece alone.
     #[inline]
-    fn step_through_front(&mut self) -> Result<Step, Error> {
+    fn step_through_front(&mut self) -> Result<InputStep, Error> {
         let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
         let taken = self.role.handle_input(bytes, &mut self.trailers)?;
         let step = match taken.event {
             Event::NeedMore => {
                 debug_assert_eq!(taken.consumed, bytes.len(), "a piece is taken whole");
-                Step::NeedMore
+                InputStep::NeedMore
             }
-            Event::Paused => Step::Paused,
-            Event::Head(length) => Step::Head(length),
+            Event::Paused => InputStep::Paused,
+            Event::Head(length) => InputStep::Head(length),
             Event::Data(range) => match self.input.front() {
-                Some(slice) => Step::Data(slice.slice(range)),
+                Some(slice) => InputStep::Data(slice.slice(range)),
                 None => unreachable!("data is a range of the input"),
             },
-            Event::Trailers => Step::Trailers,
-            Event::End => Step::End,
+            Event::Trailers => InputStep::Trailers,
+            Event::End => InputStep::End,
         };
         self.input.consume(taken.consumed);
         Ok(step)
@@ -347,19 +347,19 @@ impl<R: Role> Framing for Driver<R> {
         self.exchange.receiving.reader = None;
         loop {
             match self.step() {
-                Ok(Step::Data(slice)) => {
+                Ok(InputStep::Data(slice)) => {
                     self.exchange.receiving.pace.bytes += slice.len() as u64;
                     return Poll::Ready(Ok(Fill::Data(slice)));
                 }
-                Ok(Step::Trailers) => {
+                Ok(InputStep::Trailers) => {
                     let trailers = std::mem::take(&mut self.trailers);
                     return Poll::Ready(Ok(Fill::Trailers(trailers)));
                 }
-                Ok(Step::End) => {
+                Ok(InputStep::End) => {
                     self.end_body();
                     return Poll::Ready(Ok(Fill::End));
                 }
-                Ok(Step::NeedMore | Step::Paused | Step::Head(_)) => {}
+                Ok(InputStep::NeedMore | InputStep::Paused | InputStep::Head(_)) => {}
                 Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
             }
             if self.input.is_empty() {
@@ -383,7 +383,7 @@ impl<R: Role> Framing for Driver<R> {
         if id != self.number || !is_whole || !matches!(receiving.body, Body::Open) {
             return None;
         }
-        let (Ok(Step::Data(whole)), Ok(Step::End)) = (self.step(), self.step()) else {
+        let (Ok(InputStep::Data(whole)), Ok(InputStep::End)) = (self.step(), self.step()) else {
             self.fail_body(BodyError::Truncated);
             return None;
         };

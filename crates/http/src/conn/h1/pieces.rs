@@ -9,7 +9,7 @@ use blitz_reactor::{Buffer, Chunk, Config, IoChoice, Pinning, Slice};
 use blitz_testing::{REQUESTS, RESPONSES};
 
 use super::client::Client;
-use super::driver::{Driver, Role, Step};
+use super::driver::{Driver, InputStep, Role};
 use super::run::Arrived;
 use super::server::Server;
 use crate::default_headers::DefaultHeaders;
@@ -38,21 +38,21 @@ fn events<R: Role>(
     let (mut text, mut content) = (String::new(), Vec::new());
     loop {
         let got = driver.step();
-        if !matches!(got, Ok(Step::Data(_))) && !content.is_empty() {
+        if !matches!(got, Ok(InputStep::Data(_))) && !content.is_empty() {
             let _ = write!(text, "{:?} ", String::from_utf8_lossy(&content));
             content.clear();
         }
         match got {
-            Ok(Step::Data(slice)) => content.extend_from_slice(&slice),
-            Ok(Step::Head(length)) => head(&mut driver, length, &mut text),
-            Ok(Step::Trailers) => {
+            Ok(InputStep::Data(slice)) => content.extend_from_slice(&slice),
+            Ok(InputStep::Head(length)) => head(&mut driver, length, &mut text),
+            Ok(InputStep::Trailers) => {
                 let _ = write!(text, "{:?} ", std::mem::take(&mut driver.trailers));
             }
-            Ok(Step::End) => {
+            Ok(InputStep::End) => {
                 text += "end ";
                 answer(&mut driver);
             }
-            Ok(Step::NeedMore | Step::Paused) => {
+            Ok(InputStep::NeedMore | InputStep::Paused) => {
                 // Only bytes behind an upgrade or the last exchange stay.
                 let _ = write!(text, "{} left", driver.input.bytes());
                 return text;

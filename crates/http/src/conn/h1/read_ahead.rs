@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::driver::{Driver, Step};
+use super::driver::{Driver, InputStep};
 use super::server::Server;
 use crate::counters::count;
 use crate::exchange::{Body, wake};
@@ -59,18 +59,18 @@ impl Driver<Server> {
     ) -> Poll<bool> {
         loop {
             match self.step() {
-                Ok(Step::End) => {
+                Ok(InputStep::End) => {
                     self.exchange.receiving.body = Body::Done;
                     return Poll::Ready(true);
                 }
-                Ok(Step::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
-                Ok(Step::Data(slice)) => {
+                Ok(InputStep::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
+                Ok(InputStep::Data(slice)) => {
                     *left -= slice.len();
                     continue;
                 }
-                Ok(Step::Trailers) => continue,
-                Ok(Step::NeedMore | Step::Paused) => {}
-                Ok(Step::Head(_)) | Err(_) => return Poll::Ready(false),
+                Ok(InputStep::Trailers) => continue,
+                Ok(InputStep::NeedMore | InputStep::Paused) => {}
+                Ok(InputStep::Head(_)) | Err(_) => return Poll::Ready(false),
             }
             match self.poll_receive(cx) {
                 Poll::Ready(Ok(true)) => {}

@@ -10,7 +10,7 @@ use blitz_proto::h1::Event;
 use blitz_proto::{BodyLength, RequestHead, Status};
 use blitz_reactor::Slice;
 
-use super::driver::{Driver, Step};
+use super::driver::{Driver, InputStep};
 use super::server::{Server, ServerConn};
 use super::switch::Switch;
 use crate::counters::{count, count_request};
@@ -220,10 +220,10 @@ impl Driver<Server> {
     ) -> Poll<Arrived> {
         loop {
             match self.step() {
-                Ok(Step::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
-                Ok(Step::NeedMore | Step::Paused) => {}
+                Ok(InputStep::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
+                Ok(InputStep::NeedMore | InputStep::Paused) => {}
                 // Content without a head belongs to no request.
-                Ok(Step::Data(_) | Step::Trailers | Step::End) => {
+                Ok(InputStep::Data(_) | InputStep::Trailers | InputStep::End) => {
                     return Poll::Ready(self.end_within_head());
                 }
                 Err(error) => return Poll::Ready(Arrived::Refused(refusal_of(error))),
