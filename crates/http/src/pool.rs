@@ -51,7 +51,7 @@ struct PoolState {
     /// Free states of connections that carry one request at a time.
     exclusive: Rc<FreeList<exclusive::ClientConn>>,
     /// Shared by the connections that carry many requests.
-    multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
+    multiplexed: Rc<multiplexed::Shared<multiplexed::ClientRole>>,
 }
 
 type Key = (Address, ConnectionKind, Heads, Option<ProxyHeader>);
@@ -113,7 +113,7 @@ enum IdleState {
     /// Of a connection that carries one request at a time.
     Exclusive(Lifetime),
     /// Of a connection that carries many.
-    Multiplexed(Rc<multiplexed::Conn<multiplexed::Client>>),
+    Multiplexed(Rc<multiplexed::Conn<multiplexed::ClientRole>>),
 }
 
 impl Pool {

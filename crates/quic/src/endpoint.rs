@@ -18,7 +18,7 @@ use quinn_proto::{
     ServerConfig, StreamEvent, Transmit, TransportConfig, VarInt,
 };
 
-use crate::accept::Server;
+use crate::accept::ServerEndpoint;
 use crate::connection::Connection;
 use crate::counters::{CounterCells, Counters};
 use crate::ids::{Ids, core_of};
@@ -96,7 +96,7 @@ pub(crate) struct Shared<P: Protocol> {
     core: usize,
     quinn: RefCell<quinn_proto::Endpoint>,
     /// `None` at an endpoint that only connects to servers.
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<ServerEndpoint>,
     /// By their handles.
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
     pub(crate) open: Cell<usize>,
@@ -123,7 +123,7 @@ pub(crate) struct Parts {
     pub(crate) cores: usize,
     pub(crate) limits: Limits,
     pub(crate) transport: Arc<TransportConfig>,
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<ServerEndpoint>,
     pub(crate) config: Option<Arc<ServerConfig>>,
 }
 

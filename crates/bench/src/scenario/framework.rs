@@ -18,7 +18,7 @@ use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
-use crate::process::{SERVER_CORE, Server, free_address};
+use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Example, Programs, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{Generator, Length, Load, Requests, Subject, Version, Watch, Watched, finish};
@@ -134,7 +134,7 @@ impl FrameworkArguments {
 
 /// The servers that are there.
 struct Stage {
-    running: Vec<(&'static System, Server)>,
+    running: Vec<(&'static System, ServerProcess)>,
     not_run: Vec<NotRun>,
 }
 
@@ -146,7 +146,7 @@ impl Stage {
             |system| system.name.to_owned(),
             |system| system.missing_program(programs),
         );
-        let mut running: Vec<(&'static System, Server)> = Vec::new();
+        let mut running: Vec<(&'static System, ServerProcess)> = Vec::new();
         // The limit responds with the bytes of the first server.
         let response = folder.path().join("response");
         for system in systems {
@@ -163,7 +163,7 @@ impl Stage {
                 folder: folder.path(),
             };
             let command = system.command(&options)?;
-            let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
+            let server = ServerProcess::start_pinned(system.name, SERVER_CORE, &command, listen)?;
             let bytes = probe::request(listen).map_err(|e| format!("{}: {e}", system.name))?;
             if running.is_empty() {
                 fs::write(&response, bytes).map_err(|e| format!("{}: {e}", response.display()))?;

@@ -15,7 +15,7 @@ use crate::load_tool;
 use crate::not_run::NotRun;
 use crate::number;
 use crate::output;
-use crate::process::{SERVER_CORE, Server, free_address};
+use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind, Report, Section, System};
 use crate::run_folder::RunFolder;
@@ -214,14 +214,14 @@ fn start(
     invocation: &Invocation,
     tls: &TlsFiles,
     [clear, secure]: [std::net::SocketAddr; 2],
-) -> Result<Server, String> {
+) -> Result<ServerProcess, String> {
     let mut command = std::process::Command::new(invocation.programs.blitz());
     command.args(["run", "--cores", "1", "--log", "error"]);
     command.args(["--listen", &clear.to_string()]);
     command.args(["--listen-tls", &secure.to_string()]);
     command.arg("--cert").arg(&tls.certificate);
     command.arg("--key").arg(&tls.key);
-    Server::start_pinned("blitz", SERVER_CORE, &command, secure)
+    ServerProcess::start_pinned("blitz", SERVER_CORE, &command, secure)
 }
 
 impl Work {
@@ -229,7 +229,7 @@ impl Work {
         &self,
         base: &str,
         length: Length,
-        (server, tls, invocation): (&Server, &TlsFiles, &Invocation),
+        (server, tls, invocation): (&ServerProcess, &TlsFiles, &Invocation),
     ) -> Case {
         let (connections, streams) = self.load;
         let path = Requests::Path(self.path.to_owned());

@@ -17,7 +17,7 @@ use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
-use crate::process::{SERVER_CORE, Server, free_address};
+use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Programs, locate};
 use crate::results::{self, verdict_text};
 use crate::run_folder::RunFolder;
@@ -140,7 +140,7 @@ fn measure(
         folder: folder.path(),
     };
     let command = system.command(&options)?;
-    let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
+    let server = ServerProcess::start_pinned(system.name, SERVER_CORE, &command, listen)?;
     let mut clients = Vec::new();
     let failed = |error: String| format!("{}: {error}", system.name);
     open_until(&mut clients, CONNECTIONS_BEFORE, listen).map_err(failed)?;

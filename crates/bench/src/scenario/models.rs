@@ -12,7 +12,7 @@ use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
-use crate::process::{LOAD_CORE, Server, Workers, free_address};
+use crate::process::{LOAD_CORE, ServerProcess, Workers, free_address};
 use crate::programs::{Programs, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{
@@ -172,14 +172,14 @@ impl ModelsArguments {
 
 /// The backend and the proxies that are there.
 struct Stage {
-    backend: Server,
-    running: Vec<(&'static System, Server)>,
+    backend: ServerProcess,
+    running: Vec<(&'static System, ServerProcess)>,
     not_run: Vec<NotRun>,
 }
 
 impl Stage {
     fn start(programs: &Programs, folder: &RunFolder, clients_max: u32) -> Result<Stage, String> {
-        let start = |system: &System, cores: &str, backend: Option<&Server>| {
+        let start = |system: &System, cores: &str, backend: Option<&ServerProcess>| {
             let listen = free_address()?;
             let options = StartOptions {
                 listen,
@@ -193,7 +193,7 @@ impl Stage {
                 folder: folder.path(),
             };
             let command = system.command(&options)?;
-            Server::start_pinned(system.name, cores, &command, listen)
+            ServerProcess::start_pinned(system.name, cores, &command, listen)
         };
         let backend = start(&BACKEND, LOAD_CORE, None)?;
         let mut proxies: Vec<&'static System> = PROXIES.iter().collect();
@@ -216,7 +216,7 @@ impl Stage {
 
     fn case(&self, client: Client, count: u32, length: Length) -> Case {
         let path = format!("/data?size={PAGE_BYTES}");
-        let subject = |name: &str, server: &Server, beside: Vec<u32>| {
+        let subject = |name: &str, server: &ServerProcess, beside: Vec<u32>| {
             let base = format!("http://{}", server.address);
             let requests = Requests::Path(path.clone());
             let mut load = Load::new(base, requests, Version::Http1, length).with(count, 1);

@@ -14,7 +14,7 @@ use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
-use crate::process::{Server, free_address};
+use crate::process::{ServerProcess, free_address};
 use crate::programs::Programs;
 use crate::results::{self, verdict_text};
 use crate::run_folder::RunFolder;
@@ -125,7 +125,7 @@ fn start_once(
     };
     let command = system.command(&options)?;
     let begun = Instant::now();
-    let server = Server::start(system.name, command, listen)?;
+    let server = ServerProcess::start(system.name, command, listen)?;
     loop {
         // The connection is refused until the server listens.
         let response = probe::request(listen);

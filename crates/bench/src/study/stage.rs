@@ -8,7 +8,7 @@ use super::run::{Generator, Watched};
 use crate::machine;
 use crate::not_run::NotRun;
 use crate::peer::StartOptions;
-use crate::process::{LOAD_CORE, SERVER_CORE, Server, free_address};
+use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, free_address};
 use crate::programs::Programs;
 use crate::report::{self, Configuration};
 use crate::run_folder::RunFolder;
@@ -31,7 +31,7 @@ pub(crate) struct Stage<'a> {
     programs: &'a Programs,
     folder: &'a RunFolder,
     tls: &'a TlsFiles,
-    backend: Option<Server>,
+    backend: Option<ServerProcess>,
     running: Vec<Running>,
     not_run: Vec<NotRun>,
     /// Of all, also those that do not run.
@@ -40,7 +40,7 @@ pub(crate) struct Stage<'a> {
 
 struct Running {
     name: &'static str,
-    server: Server,
+    server: ServerProcess,
 }
 
 impl<'a> Stage<'a> {
@@ -69,7 +69,7 @@ impl<'a> Stage<'a> {
             // One request at a time: a backend that waits for several would add its wait to every proxy.
             command.args(["--wait", "1"]);
         }
-        let server = Server::start_pinned("the backend", LOAD_CORE, &command, listen)?;
+        let server = ServerProcess::start_pinned("the backend", LOAD_CORE, &command, listen)?;
         self.backend = Some(server);
         Ok(())
     }
@@ -90,7 +90,7 @@ impl<'a> Stage<'a> {
             None => system.command(&self.options(listen, load)),
         };
         let started = command.and_then(|command| {
-            let server = Server::start_pinned(name, SERVER_CORE, &command, listen)?;
+            let server = ServerProcess::start_pinned(name, SERVER_CORE, &command, listen)?;
             Ok((command, server))
         });
         let (command, server) = match started {
@@ -147,7 +147,7 @@ impl<'a> Stage<'a> {
             let base = format!("{scheme}://{}", running.server.address);
             let watched = Watched {
                 servers: vec![running.server.process()],
-                beside: self.backend.iter().map(Server::process).collect(),
+                beside: self.backend.iter().map(ServerProcess::process).collect(),
             };
             (running.name, base, watched)
         })

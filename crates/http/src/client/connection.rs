@@ -229,7 +229,7 @@ fn multiplex(
     conn
 }
 
-type Shared = multiplexed::Shared<multiplexed::Client>;
+type Shared = multiplexed::Shared<multiplexed::ClientRole>;
 
 /// The state that the connections of this core with the same options share.
 fn shared_by_core(options: &Rc<ClientOptions>) -> Rc<Shared> {

@@ -15,7 +15,7 @@ use blitz_quic::{Endpoint, Keys, Settings};
 use blitz_reactor::{DatagramGroup, DatagramSocket};
 use rustls::ServerConfig;
 
-use crate::conn::datagrams::{self, Datagrams, Server};
+use crate::conn::datagrams::{self, Datagrams, ServerRole};
 use crate::counters::Included;
 use crate::drain::Drain;
 use crate::exchange::Service;
@@ -174,10 +174,10 @@ async fn serve_socket<S: Service>(
     .await;
 }
 
-type Shared = datagrams::Shared<Server>;
+type Shared = datagrams::Shared<ServerRole>;
 
 /// Waits for the drain, and closes the endpoint behind it.
-async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams<Server>>) {
+async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams<ServerRole>>) {
     poll_fn(|cx| drain.poll_changed(cx, None)).await;
     endpoint.refuse_new();
     shared.drain_all();

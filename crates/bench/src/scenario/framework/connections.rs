@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::descriptors;
 use crate::output;
 use crate::probe;
-use crate::process::Server;
+use crate::process::ServerProcess;
 use crate::system::System;
 
 /// The most connections.
@@ -52,7 +52,7 @@ impl Limits {
     }
 
     /// Connects to one server after the other.
-    pub(super) fn measure(self, running: &[(&'static System, Server)]) -> Connections {
+    pub(super) fn measure(self, running: &[(&'static System, ServerProcess)]) -> Connections {
         let accepted = running.iter().map(|(system, server)| {
             output::message(&format!("{}: {} connections …", system.name, self.wanted));
             let (connections, error) = connect(server.address, self.wanted);

@@ -15,7 +15,7 @@ use crate::fixed_response;
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::output;
-use crate::process::{LOAD_CORE, SERVER_CORE, Server, free_address};
+use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, free_address};
 use crate::programs::locate;
 use crate::report::System;
 use crate::run_folder::RunFolder;
@@ -83,8 +83,8 @@ const LOADS: [(Version, u32, u32); 3] = [
 struct Measurand {
     name: &'static str,
     role: ServerWork,
-    clear: Server,
-    tls: Server,
+    clear: ServerProcess,
+    tls: ServerProcess,
 }
 
 /// Runs both, and reports.
@@ -168,7 +168,7 @@ impl Measurand {
         role: ServerWork,
         binary: &Path,
         tls: &TlsFiles,
-        backend: &Server,
+        backend: &ServerProcess,
     ) -> Result<Measurand, String> {
         let to = format!("http://{}", backend.address);
         let target: &[&str] = match role {
@@ -184,7 +184,7 @@ impl Measurand {
         })
     }
 
-    fn of(&self, version: Version) -> (&Server, &'static str) {
+    fn of(&self, version: Version) -> (&ServerProcess, &'static str) {
         match version {
             Version::Http1 => (&self.clear, "http"),
             Version::Http2 | Version::Http3 => (&self.tls, "https"),
@@ -199,7 +199,7 @@ fn start(
     core: &str,
     arguments: &[&str],
     tls: Option<&TlsFiles>,
-) -> Result<Server, String> {
+) -> Result<ServerProcess, String> {
     let address = free_address()?;
     let mut command = Command::new(binary);
     command.args(["run", "--cores", "1", "--log", "error"]);
@@ -208,7 +208,7 @@ fn start(
         command.arg("--cert").arg(&tls.certificate);
         command.arg("--key").arg(&tls.key);
     }
-    Server::start_pinned(name, core, &command, address)
+    ServerProcess::start_pinned(name, core, &command, address)
 }
 
 /// The version that a binary prints. The error is a reason for people.
@@ -230,7 +230,7 @@ fn case(
     role: ServerWork,
     (version, connections, streams): (Version, u32, u32),
     servers: &[Measurand],
-    backend: &Server,
+    backend: &ServerProcess,
     length: Length,
 ) -> Case {
     let of_role = servers.iter().filter(|server| server.role == role);

@@ -8,7 +8,7 @@ use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
 use crate::invocation::Invocation;
 use crate::not_run::NotRun;
 use crate::peer::StartOptions;
-use crate::process::{Server, Switches, Workers, free_address};
+use crate::process::{ServerProcess, Switches, Workers, free_address};
 use crate::run_folder::RunFolder;
 use crate::study::{Version, Watched};
 use crate::system::{Kind, System};
@@ -57,7 +57,7 @@ pub(super) struct RunningServer {
     pub(super) name: &'static str,
     peer: Option<&'static str>,
     has_tls: bool,
-    server: Server,
+    server: ServerProcess,
 }
 
 impl Stage {
@@ -108,7 +108,7 @@ impl Stage {
                     folder: folder.path(),
                 })?;
                 let cores = plan.placement.server.list;
-                let server = Server::start_pinned(name, cores, &command, listen)?;
+                let server = ServerProcess::start_pinned(name, cores, &command, listen)?;
                 stage.servers.push(RunningServer {
                     name,
                     peer: system.peer(),

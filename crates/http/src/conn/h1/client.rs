@@ -29,14 +29,14 @@ use crate::waiters::Waiters;
 
 /// One connection that carries a request, or is about to.
 pub(crate) struct ClientConn {
-    driver: RefCell<Driver<Client>>,
+    driver: RefCell<Driver<ClientRole>>,
     /// Where the connection returns to, until it does or is lost.
     owner: Cell<Owner>,
     /// Where this state waits for another connection.
     home: Weak<FreeList<ClientConn>>,
 }
 
-pub(crate) struct Client {
+pub(crate) struct ClientRole {
     pub(super) machine: h1::Client,
     /// Filled by the machine until the head is complete.
     pub(super) head: Option<Pooled<ResponseHead>>,
@@ -109,7 +109,7 @@ impl ClientConn {
         options: &Rc<ClientOptions>,
         free: Option<&Rc<FreeList<ClientConn>>>,
     ) -> Rc<ClientConn> {
-        let role = Client::new(Rc::clone(options));
+        let role = ClientRole::new(Rc::clone(options));
         Rc::new(ClientConn {
             driver: RefCell::new(Driver::new(None, role)),
             owner: Cell::default(),
@@ -153,10 +153,10 @@ impl ClientConn {
 }
 
 impl Link for ClientConn {
-    type Framing = Driver<Client>;
+    type Framing = Driver<ClientRole>;
 
     #[inline]
-    fn with<T>(&self, act: impl FnOnce(&mut Driver<Client>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Driver<ClientRole>) -> T) -> T {
         let mut driver = self.driver.borrow_mut();
         let done = act(&mut driver);
         driver.flush();
@@ -169,7 +169,7 @@ impl Link for ClientConn {
     }
 
     #[inline]
-    fn look<T>(&self, act: impl FnOnce(&mut Driver<Client>) -> T) -> T {
+    fn look<T>(&self, act: impl FnOnce(&mut Driver<ClientRole>) -> T) -> T {
         act(&mut self.driver.borrow_mut())
     }
 
@@ -243,9 +243,9 @@ impl OpenCarrier for ClientConn {
     }
 }
 
-impl Client {
-    pub(super) fn new(options: Rc<ClientOptions>) -> Client {
-        Client {
+impl ClientRole {
+    pub(super) fn new(options: Rc<ClientOptions>) -> ClientRole {
+        ClientRole {
             machine: h1::Client::new(&options.limits),
             head: None,
             options,
@@ -267,7 +267,7 @@ impl Client {
     }
 }
 
-impl Role for Client {
+impl Role for ClientRole {
     type Side = ClientSide;
 
     #[inline]
@@ -310,17 +310,17 @@ impl Role for Client {
         self.machine.request_done()
     }
 
-    fn body_failed(driver: &mut Driver<Client>) {
+    fn body_failed(driver: &mut Driver<ClientRole>) {
         driver.close();
     }
 
     /// The server may have sent a response before it closed, so the reader decides.
-    fn send_failed(driver: &mut Driver<Client>) {
+    fn send_failed(driver: &mut Driver<ClientRole>) {
         driver.exchange.message = Message::Cut;
     }
 }
 
-impl ClientFraming for Driver<Client> {
+impl ClientFraming for Driver<ClientRole> {
     fn options(&self) -> &ClientOptions {
         &self.role.options
     }
@@ -417,7 +417,7 @@ impl ClientFraming for Driver<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Sends the head of a request; whether content follows.
     fn start_request(&mut self, head: &RequestHead, length: BodyLength) -> (ExchangeId, bool) {
         self.role.wait_start = Some(blitz_reactor::now());

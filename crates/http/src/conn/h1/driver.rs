@@ -16,11 +16,11 @@ use crate::input::Input;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
-/// A connection that carries one exchange at a time, as a server (`R` is [`Server`]) or as a client
-/// ([`Client`]).
+/// A connection that carries one exchange at a time, as a server (`R` is [`ServerRole`]) or as a client
+/// ([`ClientRole`]).
 ///
-/// [`Server`]: super::server::Server
-/// [`Client`]: super::client::Client
+/// [`ServerRole`]: super::server::ServerRole
+/// [`ClientRole`]: super::client::ClientRole
 pub(crate) struct Driver<R> {
     pub(super) role: R,
     /// `None` once closed or given away.

@@ -8,10 +8,10 @@ use blitz_proto::{BodyLength, Method, RequestHead};
 use blitz_reactor::{Buffer, Chunk, Config, IoChoice, Pinning, Slice};
 use blitz_testing::{REQUESTS, RESPONSES};
 
-use super::client::Client;
+use super::client::ClientRole;
 use super::driver::{Driver, InputStep, Role};
 use super::run::Arrived;
-use super::server::Server;
+use super::server::ServerRole;
 use crate::default_headers::DefaultHeaders;
 use crate::exchange::{Body, Peer, Scheme, send_response};
 use crate::options::ClientOptions;
@@ -63,7 +63,7 @@ fn events<R: Role>(
 }
 
 /// Responds to the request, unless that would be a tunnel, so that the next one can come.
-fn answer(driver: &mut Driver<Server>) {
+fn answer(driver: &mut Driver<ServerRole>) {
     driver.exchange.receiving.body = Body::Done;
     if !driver.role.machine.upgrade_requested() {
         let id = driver.number;
@@ -79,7 +79,7 @@ fn server(pieces: &[&[u8]]) -> String {
         tls: None,
     };
     let default_headers = Rc::new(DefaultHeaders::new(false, None, None));
-    let role = Server::new(peer, &Rc::new(ServeOptions::default()), &default_headers);
+    let role = ServerRole::new(peer, &Rc::new(ServeOptions::default()), &default_headers);
     events(
         received(role, pieces),
         |driver, length, text| match driver.begin_exchange(length) {
@@ -96,7 +96,7 @@ fn server(pieces: &[&[u8]]) -> String {
 }
 
 fn client(method: Method, pieces: &[&[u8]]) -> String {
-    let mut role = Client::new(Rc::new(ClientOptions::default()));
+    let mut role = ClientRole::new(Rc::new(ClientOptions::default()));
     let target = match method {
         Method::Connect => "example.org:443",
         _ => "/",

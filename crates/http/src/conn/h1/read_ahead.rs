@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::driver::{Driver, InputStep};
-use super::server::Server;
+use super::server::ServerRole;
 use crate::counters::count;
 use crate::exchange::{Body, wake};
 use crate::transport::Transport;
@@ -12,7 +12,7 @@ use crate::transport::Transport;
 /// Bytes of responses queued before a pipelined request has to wait.
 const PIPELINED_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Notices without a reader that the client has left. Received bytes are kept, within the bound for
     /// reading ahead (rule 17).
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {

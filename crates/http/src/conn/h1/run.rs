@@ -11,7 +11,7 @@ use blitz_proto::{BodyLength, RequestHead, Status};
 use blitz_reactor::Slice;
 
 use super::driver::{Driver, InputStep};
-use super::server::{Server, ServerConn};
+use super::server::{ServerConn, ServerRole};
 use super::switch::Switch;
 use crate::counters::{count, count_request};
 use crate::error::Refusal;
@@ -208,7 +208,7 @@ impl ServerConn {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Waits for a request head, whose first byte came when this is first called: `since`, which
     /// is noted only if there is something to wait for. `is_next` if a request came before it since
     /// the connection was parked.

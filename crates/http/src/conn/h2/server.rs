@@ -32,7 +32,7 @@ use crate::recycle::Pooled;
 use crate::refused::RefusedRequest;
 use crate::transport::Transport;
 
-pub(crate) struct Server {
+pub(crate) struct ServerRole {
     peer: Rc<Peer>,
     /// Streams whose response is sent and whose request is not yet received to its end, with the time for it.
     lingering: DueStreams<Discarded<StreamId>>,
@@ -48,10 +48,10 @@ pub(crate) struct Request {
     has_ended: bool,
 }
 
-impl Conn<Server> {
+impl Conn<ServerRole> {
     /// A connection whose client is about to send its preface.
-    pub(crate) fn server(peer: Peer, shared: &Rc<Shared<Server>>) -> Rc<Conn<Server>> {
-        let role = Server {
+    pub(crate) fn server(peer: Peer, shared: &Rc<Shared<ServerRole>>) -> Rc<Conn<ServerRole>> {
+        let role = ServerRole {
             peer: Rc::new(peer),
             lingering: DueStreams::new(),
             idle_since: None,
@@ -151,14 +151,14 @@ impl Conn<Server> {
         drop(driver);
         let id = ExchangeId::from(stream);
         let body = match has_content {
-            true => RecvBody::new(Rc::<Conn<Server>>::clone(self), id, length),
+            true => RecvBody::new(Rc::<Conn<ServerRole>>::clone(self), id, length),
             false if is_done => RecvBody::complete(length),
             false => RecvBody::empty(),
         };
         let exchange = Exchange {
             request: head,
             body,
-            responder: Responder::new(Rc::<Conn<Server>>::clone(self), id),
+            responder: Responder::new(Rc::<Conn<ServerRole>>::clone(self), id),
             peer,
         };
         if !is_charged {
@@ -175,7 +175,7 @@ impl Conn<Server> {
     }
 }
 
-impl WithTasks for Driver<Server> {
+impl WithTasks for Driver<ServerRole> {
     fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
         let is_tunnel = self
             .stream(stream)
@@ -196,7 +196,7 @@ impl WithTasks for Driver<Server> {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Charges a head whose parts may still be charged.
     #[cold]
     fn charge_completed(&mut self, head: &mut Pooled<RequestHead>) -> bool {
@@ -308,7 +308,7 @@ impl Driver<Server> {
     }
 }
 
-impl Role for Server {
+impl Role for ServerRole {
     type Options = ServeOptions;
     type Shared = ();
     type Side = ServerSide;
@@ -320,13 +320,13 @@ impl Role for Server {
     }
 
     fn head_arrived(
-        _: &mut Driver<Server>,
+        _: &mut Driver<ServerRole>,
         stream: StreamId,
         received: &mut Received,
         length: BodyLength,
         has_ended: bool,
     ) -> Option<Request> {
-        count_request(Driver::<Server>::VERSION);
+        count_request(Driver::<ServerRole>::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         Some(Request {
@@ -337,7 +337,12 @@ impl Role for Server {
         })
     }
 
-    fn refused(driver: &mut Driver<Server>, stream: StreamId, error: Error, received: &Received) {
+    fn refused(
+        driver: &mut Driver<ServerRole>,
+        stream: StreamId,
+        error: Error,
+        received: &Received,
+    ) {
         let state = driver.shared.spare.take();
         driver.insert_stream(stream, state);
         driver.role.idle_since = None;
@@ -353,7 +358,7 @@ impl Role for Server {
 
     /// The connection may be evicted (rule 20).
     #[cold]
-    fn await_request(driver: &mut Driver<Server>) {
+    fn await_request(driver: &mut Driver<ServerRole>) {
         let idle_since = &mut driver.role.idle_since;
         let had_streams = idle_since.is_none();
         idle_since.get_or_insert_with(blitz_reactor::now);
@@ -362,14 +367,14 @@ impl Role for Server {
         }
     }
 
-    fn stream_reset(driver: &mut Driver<Server>, reason: &ResetReason) {
+    fn stream_reset(driver: &mut Driver<ServerRole>, reason: &ResetReason) {
         if let ResetReason::Malformed(error) = reason {
             refuse_stream(*error, driver.role.peer.remote);
         }
     }
 
     fn data_after_response(
-        driver: &mut Driver<Server>,
+        driver: &mut Driver<ServerRole>,
         stream: StreamId,
         bytes: usize,
         has_ended: bool,
@@ -381,21 +386,21 @@ impl Role for Server {
         }
     }
 
-    fn poll_admission(driver: &Driver<Server>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_admission(driver: &Driver<ServerRole>, cx: &mut Context<'_>) -> Poll<()> {
         match driver.input.is_empty() {
             true => Poll::Ready(()),
             false => blitz_reactor::poll_admission(cx),
         }
     }
 
-    fn failed(driver: &Driver<Server>, error: Error) -> ResetReason {
+    fn failed(driver: &Driver<ServerRole>, error: Error) -> ResetReason {
         let client = driver.role.peer.remote.map(tracing::field::display);
         tracing::debug!(cause = error.rule(), client, "connection ended");
         count_refused(error.rule());
         ResetReason::Reset
     }
 
-    fn before_waiting(driver: &mut Driver<Server>, cx: &mut Context<'_>) {
+    fn before_waiting(driver: &mut Driver<ServerRole>, cx: &mut Context<'_>) {
         if driver.shared.options.drain.is_triggered() {
             let (machine, out) = driver.machine();
             machine.drain(out);
@@ -407,7 +412,7 @@ impl Role for Server {
         }
     }
 
-    fn cap_windows(driver: &mut Driver<Server>) {
+    fn cap_windows(driver: &mut Driver<ServerRole>) {
         let share = blitz_reactor::fair_share();
         if is_short(share, driver.limits()) {
             driver
@@ -421,17 +426,17 @@ impl Role for Server {
 
     /// Not while content waits for a window: the frame that opens it may be the next to be received, and
     /// the streams that hold content may be those that wait.
-    fn holds_too_much(driver: &Driver<Server>) -> bool {
+    fn holds_too_much(driver: &Driver<ServerRole>) -> bool {
         driver.unsent == 0 && driver.holds_more_than_its_share()
     }
 
-    fn room(driver: &Driver<Server>) -> Option<usize> {
+    fn room(driver: &Driver<ServerRole>) -> Option<usize> {
         room_of_server(driver.unsent, driver.limits())
     }
 
     /// Without the reset, the client of a truncated response would wait for the rest, and the stream would
     /// count against its limit for ever.
-    fn code_of_unfinished(driver: &Driver<Server>, stream: StreamId) -> Option<Code> {
+    fn code_of_unfinished(driver: &Driver<ServerRole>, stream: StreamId) -> Option<Code> {
         let machine = &driver.machine;
         let is_complete = machine.response_started(stream) && !machine.sends_body(stream);
         (!is_complete).then_some(Code::CANCEL)
@@ -442,7 +447,7 @@ impl Role for Server {
     }
 }
 
-impl ServerFraming for Driver<Server> {
+impl ServerFraming for Driver<ServerRole> {
     const VERSION: Version = Version::Http2;
 
     fn options(&self) -> &Rc<ServeOptions> {

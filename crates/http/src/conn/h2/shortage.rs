@@ -14,7 +14,7 @@ use std::time::Duration;
 use blitz_proto::h2::{Code, StreamId};
 use blitz_reactor::Slice;
 
-use super::client::Client;
+use super::client::ClientRole;
 use super::driver::{Conn, Driver, Role, Shared};
 use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, share_max};
 use crate::counters::count;
@@ -43,7 +43,7 @@ pub(crate) struct PooledStreams {
     open: Cell<usize>,
     /// Bytes that windows have grown by.
     grown: Cell<usize>,
-    connections: RefCell<Vec<Weak<Conn<Client>>>>,
+    connections: RefCell<Vec<Weak<Conn<ClientRole>>>>,
 }
 
 /// The share of one connection in these counts.
@@ -54,7 +54,7 @@ pub(super) struct Counted {
 }
 
 impl PooledStreams {
-    pub(super) fn note_connection(&self, conn: &Rc<Conn<Client>>) {
+    pub(super) fn note_connection(&self, conn: &Rc<Conn<ClientRole>>) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() == connections.capacity() {
             connections.retain(|conn| conn.strong_count() > 0);
@@ -76,7 +76,7 @@ impl PooledStreams {
     }
 }
 
-impl Shared<Client> {
+impl Shared<ClientRole> {
     /// The first window of the next stream to an upstream, if it is `now` at present. It becomes larger again only once
     /// four times as much fits.
     #[inline]
@@ -94,7 +94,7 @@ impl Shared<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Chooses what the window of the next stream to an upstream begins with. Each change is a SETTINGS
     /// frame, and servers count those; so a window that became smaller stays so for a while.
     #[inline]
@@ -147,7 +147,7 @@ impl Driver<Client> {
     fn shed_stalled(&mut self) {
         let shared = Rc::clone(&self.shared);
         let connections = shared.role.connections.borrow();
-        let connections: Vec<Rc<Conn<Client>>> =
+        let connections: Vec<Rc<Conn<ClientRole>>> =
             connections.iter().filter_map(Weak::upgrade).collect();
         let mut held: Vec<_> = self.held_by_streams().map(|it| (it, None)).collect();
         for conn in &connections {
