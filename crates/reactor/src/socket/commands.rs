@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, LARGE_AFTER, Order, Role};
+use super::entry::{End, Fin, LARGE_AFTER, Order, SocketState};
 use super::outgoing::Outgoing;
 use super::ownership::{Parking, Resume};
 use super::sockets::{RESET_TIME, Sockets, wake};
@@ -335,7 +335,7 @@ impl Sockets<'_> {
         entry.awaits_request = false;
         entry.receiving.waker = None;
         entry.sending.waker = None;
-        entry.role = Role::Parked(Parking { resume, tag });
+        entry.state = SocketState::Parked(Parking { resume, tag });
         let is_scheduled = entry.is_scheduled();
         let is_armed = entry.pending.has(Pending::RECEIVE);
         if entry.receiving.is_readable() {
@@ -385,7 +385,7 @@ impl Sockets<'_> {
             entry.sending.fin = Fin::Wanted;
         }
         let discard_left = DISCARD_MAX.saturating_sub(discarded);
-        entry.role = Role::Finishing { discard_left };
+        entry.state = SocketState::Finishing { discard_left };
         let within = match entry.is_evicted {
             true => RESET_TIME,
             false => FINISH_TIME,
@@ -402,7 +402,7 @@ impl Sockets<'_> {
         entry.receiving.waker = None;
         wake(&mut entry.sending.waker);
         entry.receiving.discard();
-        entry.role = Role::Resetting;
+        entry.state = SocketState::Resetting;
         self.set_deadline(key, RESET_TIME);
     }
 }

@@ -15,13 +15,13 @@ use crate::timer::TimerKey;
 /// One socket (rule 5: an idle connection costs this entry and a timer).
 pub(crate) struct SocketEntry {
     pub(super) handle: Handle,
-    pub(super) role: Role,
+    pub(super) state: SocketState,
     /// Operations without their last completion; until then the descriptor stays open.
     pub(super) pending: Pending,
     pub(super) receiving: Receiving,
     pub(super) sending: Sending,
     pub(super) peer: Option<SocketAddr>,
-    /// The tick at which the role times out.
+    /// The tick at which the state times out.
     pub(super) deadline: u64,
     /// The socket's only timer, and the tick that it is scheduled at, which is not after the deadline. It
     /// stays scheduled while the socket is in use and the deadline moves on, so that a connection that
@@ -53,7 +53,7 @@ pub(super) enum Order {
     ReceivedFirst,
 }
 
-/// The owner of the socket, or the way it is being closed.
+/// The state of a socket: its owner, or how it is being closed.
 ///
 /// ```text
 ///           park                 bytes, FIN, error, deadline
@@ -68,7 +68,7 @@ pub(super) enum Order {
 ///     │ drop                     ▼
 ///     └─────────────────────▶ Closing ──▶ (removed, when nothing is pending)
 /// ```
-pub(super) enum Role {
+pub(super) enum SocketState {
     /// A `Socket` handle owns it.
     Owned,
     /// The core owns it until it is readable or late; then `resume` gets it.
@@ -305,7 +305,7 @@ impl SocketEntry {
     pub(crate) fn new(handle: Handle, now: Instant, tick: u64) -> SocketEntry {
         SocketEntry {
             handle,
-            role: Role::Owned,
+            state: SocketState::Owned,
             pending: Pending::default(),
             receiving: Receiving::new(),
             sending: Sending::new(now),

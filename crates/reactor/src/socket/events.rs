@@ -1,7 +1,7 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
 use super::SocketKey;
-use super::entry::{Action, End, Fin, Order, Role};
+use super::entry::{Action, End, Fin, Order, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
@@ -61,7 +61,7 @@ impl Sockets<'_> {
         };
         if entry.pending.has(Pending::SEND)
             || entry.sending.failed != 0
-            || matches!(entry.role, Role::Closing)
+            || matches!(entry.state, SocketState::Closing)
         {
             return;
         }
@@ -76,14 +76,14 @@ impl Sockets<'_> {
             table.driver.send(key, entry.handle, queue.describe());
             return;
         }
-        if matches!(entry.role, Role::Resetting) {
+        if matches!(entry.state, SocketState::Resetting) {
             return self.reset(key);
         }
         if entry.sending.fin == Fin::Wanted {
             entry.sending.fin = Fin::Sent;
             table.driver.shutdown_write(entry.handle);
         }
-        if let Role::Finishing { .. } = entry.role {
+        if let SocketState::Finishing { .. } = entry.state {
             match entry.receiving.end {
                 End::Open if !self.core.lingering.time.is_zero() && !entry.is_evicted => {
                     self.linger(key);
@@ -120,14 +120,14 @@ impl Sockets<'_> {
             return Action::None;
         };
         entry.timer = None;
-        match entry.role {
-            Role::Owned | Role::Closing => {}
+        match entry.state {
+            SocketState::Owned | SocketState::Closing => {}
             _ if entry.deadline > self.core.clock.tick() => self.schedule_deadline(key),
-            Role::Finishing { .. } | Role::Lingering { .. } => self.close(key),
-            Role::Resetting => self.reset(key),
+            SocketState::Finishing { .. } | SocketState::Lingering { .. } => self.close(key),
+            SocketState::Resetting => self.reset(key),
             // It is held back, and resumed with what it received.
-            Role::Parked(_) if entry.receiving.is_readable() => {}
-            Role::Parked(_) => {
+            SocketState::Parked(_) if entry.receiving.is_readable() => {}
+            SocketState::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
                     return Action::Resume(parking, key, Cause::Expired);
                 }
@@ -214,32 +214,34 @@ impl Sockets<'_> {
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 entry.receiving.note(slice.len());
-                match &mut entry.role {
+                match &mut entry.state {
                     // The usual case: the first bytes of a request.
-                    Role::Parked(_) if !entry.receiving.is_readable() => {
+                    SocketState::Parked(_) if !entry.receiving.is_readable() => {
                         if table.resumes_left == 0 || !table.to_resume.is_empty() {
                             entry.receiving.push(slice);
                             table.to_resume.push_back(key);
                             self.core.counters.held_back.add(1);
                             return self.after_receive(key, more);
                         }
-                        let role = std::mem::replace(&mut entry.role, Role::Owned);
-                        let Role::Parked(parking) = role else {
-                            unreachable!("the role was matched above")
+                        let state = std::mem::replace(&mut entry.state, SocketState::Owned);
+                        let SocketState::Parked(parking) = state else {
+                            unreachable!("the state was matched above")
                         };
                         slice.copy_if_scarce();
                         return Action::Resume(parking, key, Cause::Received(slice));
                     }
-                    Role::Closing | Role::Resetting => {}
-                    Role::Finishing { discard_left } => {
+                    SocketState::Closing | SocketState::Resetting => {}
+                    SocketState::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
-                    Role::Lingering { .. } => self.linger_on(key),
-                    Role::Owned | Role::Parked(_) if entry.receiving.end == End::Open => {
+                    SocketState::Lingering { .. } => self.linger_on(key),
+                    SocketState::Owned | SocketState::Parked(_)
+                        if entry.receiving.end == End::Open =>
+                    {
                         entry.receiving.push(slice);
                     }
                     // Shed: later bytes must not be delivered, because earlier ones were dropped.
-                    Role::Owned | Role::Parked(_) => {}
+                    SocketState::Owned | SocketState::Parked(_) => {}
                 }
             }
             Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
@@ -250,7 +252,7 @@ impl Sockets<'_> {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
                 // Parked sockets hold no memory and come first.
-                if matches!(entry.role, Role::Parked(_)) {
+                if matches!(entry.state, SocketState::Parked(_)) {
                     table.starved_idle.push_back(key);
                 } else {
                     table.starved.push_back(key);
@@ -270,29 +272,29 @@ impl Sockets<'_> {
         let entry = self.table.entry(key);
         let is_readable = entry.receiving.is_readable();
         let is_held_back = entry.receiving.unread > 0;
-        if is_readable && !is_held_back && matches!(entry.role, Role::Parked(_)) {
-            let role = std::mem::replace(&mut entry.role, Role::Owned);
-            let Role::Parked(parking) = role else {
-                unreachable!("the role was matched above")
+        if is_readable && !is_held_back && matches!(entry.state, SocketState::Parked(_)) {
+            let state = std::mem::replace(&mut entry.state, SocketState::Owned);
+            let SocketState::Parked(parking) = state else {
+                unreachable!("the state was matched above")
             };
             return Action::Resume(parking, key, Cause::Ended);
         }
-        match &entry.role {
-            Role::Closing => self.remove_if_done(key),
-            Role::Resetting => {}
-            Role::Finishing { discard_left } => {
+        match &entry.state {
+            SocketState::Closing => self.remove_if_done(key),
+            SocketState::Resetting => {}
+            SocketState::Finishing { discard_left } => {
                 let over = *discard_left == 0 || entry.receiving.end != End::Open;
                 if !more && !over {
                     self.arm_receive(key);
                 }
             }
-            Role::Lingering { .. } if entry.receiving.end != End::Open => self.close(key),
-            Role::Lingering { .. } => {
+            SocketState::Lingering { .. } if entry.receiving.end != End::Open => self.close(key),
+            SocketState::Lingering { .. } => {
                 if !more {
                     self.arm_receive(key);
                 }
             }
-            Role::Owned | Role::Parked(_) => {
+            SocketState::Owned | SocketState::Parked(_) => {
                 if is_readable {
                     wake(&mut entry.receiving.waker);
                 }
@@ -341,14 +343,14 @@ impl Sockets<'_> {
         if sending.failed != 0 || sending.queued() <= sending.wake_at {
             wake(&mut sending.waker);
         }
-        match entry.role {
-            Role::Closing => self.remove_if_done(key),
-            Role::Finishing { .. } | Role::Resetting if entry.sending.failed != 0 => {
+        match entry.state {
+            SocketState::Closing => self.remove_if_done(key),
+            SocketState::Finishing { .. } | SocketState::Resetting if entry.sending.failed != 0 => {
                 self.close(key);
             }
             _ if entry.sending.failed != 0 => {}
             // The usual case: all bytes are sent.
-            Role::Owned | Role::Parked(_)
+            SocketState::Owned | SocketState::Parked(_)
                 if entry.sending.queue.is_none() && entry.sending.fin != Fin::Wanted => {}
             _ => self.continue_sending(key),
         }

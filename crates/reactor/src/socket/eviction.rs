@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use self::state::{Demand, Turn};
 use super::SocketKey;
-use super::entry::{Action, Fin, Role, SocketEntry};
+use super::entry::{Action, Fin, SocketEntry, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use crate::driver::EVICTED;
@@ -199,14 +199,15 @@ impl Sockets<'_> {
         let table = &mut *self.table;
         let entry = table.slab.get(key);
         entry.is_some_and(|entry| {
-            !matches!(entry.role, Role::Lingering { .. }) && table.driver.has_input(entry.handle)
+            !matches!(entry.state, SocketState::Lingering { .. })
+                && table.driver.has_input(entry.handle)
         })
     }
 
     fn evict(&mut self, key: SocketKey) -> Action {
         let entry = self.table.entry(key);
         entry.is_evicted = true;
-        let is_lingering = matches!(entry.role, Role::Lingering { .. });
+        let is_lingering = matches!(entry.state, SocketState::Lingering { .. });
         self.table.eviction.closing += 1;
         if is_lingering {
             self.core.counters.lingering_cut.add(1);
@@ -246,12 +247,12 @@ impl Sockets<'_> {
 
 /// Whether a socket has no request, apart from what it still has to send.
 fn may_be_idle(entry: &SocketEntry) -> bool {
-    let waits = match entry.role {
-        Role::Parked(_) | Role::Lingering { .. } => true,
-        Role::Owned => entry.awaits_request,
-        Role::Finishing { .. } | Role::Resetting | Role::Closing => false,
+    let waits = match entry.state {
+        SocketState::Parked(_) | SocketState::Lingering { .. } => true,
+        SocketState::Owned => entry.awaits_request,
+        SocketState::Finishing { .. } | SocketState::Resetting | SocketState::Closing => false,
     };
     waits
         && !entry.is_evicted
-        && (entry.sending.fin == Fin::No || !matches!(entry.role, Role::Owned))
+        && (entry.sending.fin == Fin::No || !matches!(entry.state, SocketState::Owned))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, Role, SocketEntry};
+use super::entry::{End, SocketEntry, SocketState};
 use super::sockets::{Sockets, wake};
 use crate::driver::{NO_BUFFERS, Pending};
 
@@ -93,7 +93,7 @@ impl Sockets<'_> {
                 table.driver.cancel(key, entry.handle, operation);
             }
         }
-        if matches!(entry.role, Role::Parked(_)) {
+        if matches!(entry.state, SocketState::Parked(_)) {
             table.to_resume.push_back(key);
         }
         wake(&mut entry.receiving.waker);
