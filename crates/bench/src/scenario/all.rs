@@ -20,7 +20,7 @@ use crate::number;
 use crate::output;
 use crate::supervised::EndSignals;
 use process::Starter;
-use state::{Ended, Key, State};
+use state::{Ended, Key, RunState};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -147,7 +147,7 @@ pub(crate) fn run(
         true => "state.json".to_owned(),
         false => format!("state-{}.json", names.join("-")),
     });
-    let mut state = State::open(&file, (key, &names), arguments.restart)?;
+    let mut state = RunState::open(&file, (key, &names), arguments.restart)?;
     if let count @ 1.. = state.ended().len() {
         output::message(&format!(
             "continuing: {count} of {} benchmarks have ended (--restart begins anew)",
@@ -177,7 +177,7 @@ pub(crate) fn run(
 /// Runs the steps that have not ended, and records each one.
 fn run_steps(
     steps: &[Benchmark],
-    state: &mut State,
+    state: &mut RunState,
     run: RunStep<'_>,
 ) -> Result<Result<(), Interrupted>, String> {
     let begun = Instant::now();
@@ -254,12 +254,12 @@ mod tests {
         }
     }
 
-    fn open(file: &Path, revision: &str, restart: bool) -> Result<State, String> {
-        State::open(file, (key(revision), &["a", "b", "c"]), restart)
+    fn open(file: &Path, revision: &str, restart: bool) -> Result<RunState, String> {
+        RunState::open(file, (key(revision), &["a", "b", "c"]), restart)
     }
 
     /// Runs three steps and is interrupted at one of them; the steps that were run.
-    fn run_until(interrupt: &str, state: &mut State) -> Vec<String> {
+    fn run_until(interrupt: &str, state: &mut RunState) -> Vec<String> {
         let mut run = Vec::new();
         let result = run_steps(&named(&["a", "b", "c"]), state, &mut |step, _| {
             if step.name == interrupt {

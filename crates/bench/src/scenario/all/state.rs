@@ -52,12 +52,12 @@ struct SavedRun {
 
 /// The state of a run, and its file.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct RunState {
     file: PathBuf,
     content: SavedRun,
 }
 
-impl State {
+impl RunState {
     /// That of the file, if it belongs to the same key and has not been closed; otherwise a new one. `names` are those
     /// of the steps.
     ///
@@ -68,7 +68,7 @@ impl State {
         file: &Path,
         (key, names): (Key, &[&str]),
         restart: bool,
-    ) -> Result<State, String> {
+    ) -> Result<RunState, String> {
         let mut content = match restart {
             true => read(file).unwrap_or_default(),
             false => read(file)
@@ -88,7 +88,7 @@ impl State {
         content
             .ended
             .retain(|ended| names.contains(&ended.name.as_str()));
-        let state = State {
+        let state = RunState {
             file: file.to_owned(),
             content,
         };

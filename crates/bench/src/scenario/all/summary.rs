@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::short;
-use super::state::{Ended, State, StepOutcome};
+use super::state::{Ended, RunState, StepOutcome};
 use crate::goals::Outcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
@@ -25,7 +25,7 @@ pub(super) fn outcome(ended: &[Ended]) -> Outcome {
 
 /// Prints the table, and saves it beside the results unless the run was a quick one.
 pub(super) fn finish(
-    state: &State,
+    state: &RunState,
     logs: &Path,
     is_saved: bool,
     invocation: &Invocation,
