@@ -15,7 +15,7 @@ use hyper::ext::Protocol;
 use crate::content::{ID, Receiving, Sending};
 use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{Call, Client, Content, Fault, Request, Version};
+use crate::plan::{Call, Client, ContentPlan, Fault, Request, Version};
 use crate::raw::Broken;
 use crate::{http3, raw_client, raw_http2, tls, tunnel};
 
@@ -170,7 +170,7 @@ pub(crate) fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> Ht
         Some(_) => message
             .method("CONNECT")
             .extension(Protocol::from_static("websocket"))
-            .body(Sending::new(&Content::none(), &ledger.world, None)),
+            .body(Sending::new(&ContentPlan::none(), &ledger.world, None)),
     };
     message.expect("the plan has valid requests")
 }

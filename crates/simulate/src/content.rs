@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::plan::{Call, Content};
+use crate::plan::{Call, ContentPlan};
 use crate::random::Random;
 
 /// Average number of pauses of one content.
@@ -52,12 +52,12 @@ fn part(seed: u64, range: Range<u64>) -> Bytes {
 }
 
 /// All of a content.
-pub(crate) fn whole(content: &Content) -> Bytes {
+pub(crate) fn whole(content: &ContentPlan) -> Bytes {
     part(content.seed, 0..content.bytes)
 }
 
 /// The trailers that follow a content.
-pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
+pub(crate) fn trailers(content: &ContentPlan) -> [(&'static str, String); 2] {
     [
         (GRPC_STATUS, "0".to_owned()),
         (TRAILER, content.seed.to_string()),
@@ -66,7 +66,7 @@ pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
 
 /// Content that is being sent.
 pub(crate) struct Sending {
-    content: Content,
+    content: ContentPlan,
     /// The encoded content, which is sent instead.
     encoded: Option<Vec<u8>>,
     at: u64,
@@ -97,7 +97,7 @@ impl From<Infallible> for GivenUp {
 }
 
 impl Sending {
-    pub(crate) fn new(content: &Content, world: &World, fails_at: Option<u64>) -> Sending {
+    pub(crate) fn new(content: &ContentPlan, world: &World, fails_at: Option<u64>) -> Sending {
         Sending {
             content: content.clone(),
             encoded: None,
@@ -197,7 +197,7 @@ impl Body for Sending {
 
 /// Content that is being received.
 pub(crate) struct Receiving<'a> {
-    content: &'a Content,
+    content: &'a ContentPlan,
     at: u64,
     has_trailers: bool,
     /// A gRPC-Web response, which is compared when it is complete.
@@ -210,7 +210,7 @@ struct Web {
 }
 
 impl Receiving<'_> {
-    pub(crate) fn new(content: &Content) -> Receiving<'_> {
+    pub(crate) fn new(content: &ContentPlan) -> Receiving<'_> {
         Receiving {
             content,
             at: 0,
@@ -336,9 +336,9 @@ mod tests {
     /// Shrinking halves the bytes of a response down to none, and its fault may stay behind them.
     #[test]
     fn an_empty_content_may_pause_and_fail_later() {
-        let content = Content {
+        let content = ContentPlan {
             pause: Some(Duration::from_millis(1)),
-            ..Content::none()
+            ..ContentPlan::none()
         };
         let world = World::new(1, Conditions::calm());
         let sent = Rc::new(std::cell::Cell::new(None));

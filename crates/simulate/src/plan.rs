@@ -147,8 +147,8 @@ pub(crate) struct Request {
     pub(crate) wait: Duration,
     pub(crate) method: &'static str,
     pub(crate) upstream: usize,
-    pub(crate) request: Content,
-    pub(crate) answer: Content,
+    pub(crate) request: ContentPlan,
+    pub(crate) answer: ContentPlan,
     pub(crate) status: u16,
     pub(crate) order: Order,
     pub(crate) fault: Option<Fault>,
@@ -184,7 +184,7 @@ pub(crate) enum Call {
 
 /// Content of a message.
 #[derive(Debug, Clone)]
-pub(crate) struct Content {
+pub(crate) struct ContentPlan {
     pub(crate) seed: u64,
     pub(crate) bytes: u64,
     /// The head declares its length.
@@ -346,9 +346,9 @@ impl Plan {
     }
 
     /// The content of a request as its upstream gets it.
-    pub(crate) fn forwarded(&self, request: &Request) -> Content {
+    pub(crate) fn forwarded(&self, request: &Request) -> ContentPlan {
         let gets_trailers = self.upstreams[request.upstream].gets_trailers;
-        Content {
+        ContentPlan {
             has_trailers: request.request.has_trailers && gets_trailers,
             ..request.request.clone()
         }
@@ -572,8 +572,8 @@ impl Request {
         let upstream = random.within(0..=upstreams.len() as u64 - 1) as usize;
         let method = random.one_of(&["GET", "GET", "POST", "PUT", "HEAD", "DELETE"]);
         let mut request = match method {
-            "GET" | "HEAD" => Content::none(),
-            _ => Content::new(random),
+            "GET" | "HEAD" => ContentPlan::none(),
+            _ => ContentPlan::new(random),
         };
         if client == Version::Raw {
             request.bytes = request.bytes.min(PIPELINED_MAX);
@@ -581,8 +581,8 @@ impl Request {
         let status = random.one_of(&[200, 200, 200, 200, 204, 304, 404, 500]);
         let is_empty = method == "HEAD" || matches!(status, 204 | 304);
         let answer = match is_empty {
-            true => Content::none(),
-            false => Content::new(random),
+            true => ContentPlan::none(),
+            false => ContentPlan::new(random),
         };
         let odd = random.chance(400).then(|| match random.within(0..=2) {
             0 if has_surplus => Some(Odd::Surplus),
@@ -651,14 +651,14 @@ impl Request {
             Tunnel::ClientFirst => Order::After,
             _ => Order::Meanwhile,
         };
-        self.answer = Content::new(random);
+        self.answer = ContentPlan::new(random);
         (self.request, self.status) = match tunnel {
-            Tunnel::Refused => (Content::none(), random.one_of(&[403, 404, 500])),
+            Tunnel::Refused => (ContentPlan::none(), random.one_of(&[403, 404, 500])),
             // Bytes on a stream after the upstream's end are discarded.
             Tunnel::Both | Tunnel::UpstreamFirst if client == Version::Http2 => {
-                (Content::none(), 200)
+                (ContentPlan::none(), 200)
             }
-            _ => (Content::new(random), 200),
+            _ => (ContentPlan::new(random), 200),
         };
     }
 
@@ -676,16 +676,16 @@ impl Request {
         self.fault = self
             .fault
             .filter(|fault| matches!(fault, Fault::ClientLeaves(_)));
-        self.request = Content::new(random);
-        self.answer = Content {
+        self.request = ContentPlan::new(random);
+        self.answer = ContentPlan {
             is_sized: false,
             has_trailers: true,
-            ..Content::new(random)
+            ..ContentPlan::new(random)
         };
     }
 
     fn add_trailers(&mut self, random: &mut Random) {
-        let has_content = |content: &Content| content.bytes > 0;
+        let has_content = |content: &ContentPlan| content.bytes > 0;
         self.request.has_trailers = has_content(&self.request) && random.chance(200);
         self.answer.has_trailers |= has_content(&self.answer) && random.chance(200);
     }
@@ -706,9 +706,9 @@ impl Request {
     }
 }
 
-impl Content {
-    pub(crate) fn none() -> Content {
-        Content {
+impl ContentPlan {
+    pub(crate) fn none() -> ContentPlan {
+        ContentPlan {
             seed: 0,
             bytes: 0,
             is_sized: true,
@@ -718,9 +718,9 @@ impl Content {
         }
     }
 
-    fn new(random: &mut Random) -> Content {
+    fn new(random: &mut Random) -> ContentPlan {
         let pauses = random.chance(200);
-        Content {
+        ContentPlan {
             seed: random.next(),
             bytes: random.length(CONTENT_MAX),
             is_sized: random.chance(500),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use blitz_reactor::simulation::Conditions;
 
 use crate::check::{Failure, carry_out};
-use crate::plan::{Configuration, Content, Plan, Quic, Reloads};
+use crate::plan::{Configuration, ContentPlan, Plan, Quic, Reloads};
 
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
@@ -113,9 +113,9 @@ impl Search {
                 change(|request| request.answer.pause = None);
                 change(|request| {
                     let has_trailers = request.answer.has_trailers;
-                    request.answer = Content {
+                    request.answer = ContentPlan {
                         has_trailers,
-                        ..Content::none()
+                        ..ContentPlan::none()
                     };
                     request.limit_fault();
                 });

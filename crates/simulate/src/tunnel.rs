@@ -10,7 +10,7 @@ use http_body::Body;
 use hyper::rt::{Read, ReadBuf, Write};
 
 use crate::content::{Receiving, Sending};
-use crate::plan::{Content, Fault, Request, Tunnel};
+use crate::plan::{ContentPlan, Fault, Request, Tunnel};
 use crate::raw::Broken;
 
 /// Bytes of one read.
@@ -49,7 +49,7 @@ pub(crate) async fn as_upstream(
 async fn relay(
     stream: impl Read + Write + Unpin,
     early: &[u8],
-    [sent, received]: [&Content; 2],
+    [sent, received]: [&ContentPlan; 2],
     waits: bool,
     is_reset: bool,
     world: &World,

@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::content::{DYNAMIC, GivenUp, ID, Receiving, Sending};
 use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
-use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
+use crate::plan::{ContentPlan, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
 use crate::reload::Replica;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
@@ -162,7 +162,7 @@ async fn answer(
             .world
             .spawn(tunnel(Rc::clone(&ledger), planned.clone(), upgraded));
         return Ok(head(&planned)
-            .body(Sending::new(&Content::none(), &ledger.world, None))
+            .body(Sending::new(&ContentPlan::none(), &ledger.world, None))
             .expect("the plan has valid statuses"));
     }
     let body = request.into_body();

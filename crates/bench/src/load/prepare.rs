@@ -12,7 +12,7 @@ use super::arguments::{Check, Io, LoadArguments, WarmUpArgument};
 use super::check::Expected;
 use super::plan::{Least, LoadPlan, WarmUp};
 use super::probe::{self, Probed, Wanted};
-use super::request::{Content, RequestSpec};
+use super::request::{RequestContent, RequestSpec};
 use super::request_file;
 use super::target::Origin;
 use super::windows;
@@ -296,15 +296,15 @@ fn request(arguments: &LoadArguments, origin: &Origin) -> Result<RequestSpec, St
     let content = match (&arguments.body, arguments.upload) {
         (Some(text), _) => match text.strip_prefix('@') {
             Some(file) => {
-                Content::Bytes(fs::read(file).map_err(|error| format!("{file}: {error}"))?)
+                RequestContent::Bytes(fs::read(file).map_err(|error| format!("{file}: {error}"))?)
             }
-            None => Content::Text(text.clone()),
+            None => RequestContent::Text(text.clone()),
         },
-        (None, Some(length)) => Content::Zeros(length),
-        (None, None) => Content::None,
+        (None, Some(length)) => RequestContent::Zeros(length),
+        (None, None) => RequestContent::None,
     };
     let default = match content {
-        Content::None => "GET",
+        RequestContent::None => "GET",
         _ => "POST",
     };
     Ok(RequestSpec {

@@ -18,14 +18,14 @@ pub(super) struct RequestSpec {
     pub(super) literal_fields: Vec<(String, String)>,
     /// Fields with placeholders.
     pub(super) fields: Vec<(String, String)>,
-    pub(super) content: Content,
+    pub(super) content: RequestContent,
     /// How often it is sent, compared with the others of a random mix.
     pub(super) weight: u32,
 }
 
 /// The content of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum RequestContent {
     None,
     /// The same bytes in each request.
     Bytes(Vec<u8>),
@@ -89,7 +89,7 @@ impl RequestSpec {
             has_placeholders: true,
             literal_fields: Vec::new(),
             fields: Vec::new(),
-            content: Content::None,
+            content: RequestContent::None,
             weight: 1,
         }
     }
@@ -102,7 +102,7 @@ impl RequestSpec {
         for values in Values::examples() {
             self.check_head(&values)?;
         }
-        if let Content::Text(text) = &self.content {
+        if let RequestContent::Text(text) = &self.content {
             Template::parse(text)?;
         }
         Ok(())
@@ -168,15 +168,15 @@ impl RequestSpec {
         let [values, _] = Values::examples();
         templates.fill(&values, &mut head);
         let content = match &self.content {
-            Content::None => PreparedContent::None,
-            Content::Bytes(bytes) => PreparedContent::Bytes(Bytes::from(bytes.clone())),
-            Content::Text(text) => match Template::parse(text)? {
+            RequestContent::None => PreparedContent::None,
+            RequestContent::Bytes(bytes) => PreparedContent::Bytes(Bytes::from(bytes.clone())),
+            RequestContent::Text(text) => match Template::parse(text)? {
                 template if template.is_constant() => {
                     PreparedContent::Bytes(Bytes::from(text.clone()))
                 }
                 template => PreparedContent::Template(template),
             },
-            Content::Zeros(length) => PreparedContent::Zeros(*length),
+            RequestContent::Zeros(length) => PreparedContent::Zeros(*length),
         };
         Ok(PreparedRequest {
             head,
@@ -290,7 +290,7 @@ mod tests {
                 ("X-Id".to_owned(), "a-{{n}}".to_owned()),
                 ("Host".to_owned(), "b.example".to_owned()),
             ],
-            content: Content::Text("{\"n\":{{n}}}".to_owned()),
+            content: RequestContent::Text("{\"n\":{{n}}}".to_owned()),
             ..RequestSpec::get("http://a.example/{{n}}?id={{random}}")
         };
         let mut prepared = spec.prepare().unwrap();

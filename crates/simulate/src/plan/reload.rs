@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, Content, Limits, Order, Requests, Upstream, Version, Windows};
+use super::{Client, ContentPlan, Limits, Order, Requests, Upstream, Version, Windows};
 use crate::random::Random;
 
 /// Runs with reloads, of 1,000.
@@ -104,7 +104,7 @@ fn steady_client(random: &mut Random, requests: &mut Requests, upstreams: &[Upst
         let mut request = requests.next(random, upstreams, Version::Http1);
         // Behind some requests with content hyper closes a connection.
         request.method = "GET";
-        request.request = Content::none();
+        request.request = ContentPlan::none();
         request.answer.bytes = request.answer.bytes.min(STEADY_CONTENT_MAX);
         request.answer.pause = None;
         request.answer.has_trailers = false;
