@@ -1,6 +1,6 @@
 //! The operations, and the drivers that execute them: one folder each, with the same file names.
 //!
-//! An operation is started with the socket's key and reports an [`Event`] in a later turn. Receiving
+//! An operation is started with the socket's key and reports a [`Completion`] in a later turn. Receiving
 //! and accepting may report several times (`more`). Every operation reports a last time, also when it
 //! was cancelled; only then are its memory and descriptor released.
 
@@ -30,7 +30,7 @@ use crate::socket::{Address, SocketKey};
 pub(crate) use self::handle::{Handle, OwnedHandle};
 pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
-pub(crate) use self::report::{Event, Received, ReceivedTrain};
+pub(crate) use self::report::{Completion, Received, ReceivedTrain};
 
 pub(crate) use self::system::{
     Bound, BoundGroup, Destination, EVICTED, Keeper, Listening, Mapping, NO_BUFFERS, Reserved,

@@ -15,7 +15,8 @@ use std::time::Duration;
 use self::datagrams::Datagrams;
 use self::readiness::{Armed, Readiness, Size, Sockets};
 use super::{
-    Event, Handle, Pending, RawAddress, Received, ReceivedTrain, SendBuffers, WaitPolicy, system,
+    Completion, Handle, Pending, RawAddress, Received, ReceivedTrain, SendBuffers, WaitPolicy,
+    system,
 };
 use crate::buffer::{Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
@@ -50,7 +51,7 @@ pub(crate) struct Epoll {
     datagrams: Datagrams,
     listeners: Vec<Listener>,
     /// Reports that need no system call, and accepted connections.
-    reports: VecDeque<Event>,
+    reports: VecDeque<Completion>,
     /// Reports returned since they were last counted.
     reported: u64,
     pub(super) notified: bool,
@@ -145,7 +146,7 @@ impl Epoll {
             }),
             Err(error) => {
                 let result = Err(error.raw_os_error().unwrap_or(libc::ENOSPC));
-                self.reports.push_back(Event::Accepted {
+                self.reports.push_back(Completion::Accepted {
                     listener: index,
                     result,
                     more: false,
@@ -162,7 +163,7 @@ impl Epoll {
         if let Some(listener) = armed {
             listener.armed = false;
             let result = Err(libc::ECANCELED);
-            self.reports.push_back(Event::Accepted {
+            self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result,
                 more: false,
@@ -182,7 +183,8 @@ impl Epoll {
         if error == libc::EINPROGRESS {
             self.sockets.get(socket).connecting = true;
         } else {
-            self.reports.push_back(Event::Connected { socket, error });
+            self.reports
+                .push_back(Completion::Connected { socket, error });
         }
     }
 
@@ -242,7 +244,7 @@ impl Epoll {
 
     pub(super) fn cancel_datagrams(&mut self, socket: SocketKey) {
         if self.datagrams.cancel(socket) {
-            self.reports.push_back(Event::TrainReceived {
+            self.reports.push_back(Completion::TrainReceived {
                 socket,
                 received: ReceivedTrain::Nothing,
                 more: false,
@@ -263,26 +265,27 @@ impl Epoll {
     pub(super) fn cancel_train(&mut self, slot: u32) {
         if self.datagrams.cancel_send(slot) {
             let result = Err(libc::ECANCELED);
-            self.reports.push_back(Event::TrainSent { slot, result });
+            self.reports
+                .push_back(Completion::TrainSent { slot, result });
         }
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
         let state = self.sockets.get(socket);
         let report = if operation.has(Pending::RECEIVE) {
-            state.receive.take().map(|_| Event::Received {
+            state.receive.take().map(|_| Completion::Received {
                 socket,
                 received: Received::Nothing,
                 more: false,
             })
         } else if operation.has(Pending::SEND) {
-            state.send.take().map(|_| Event::Sent {
+            state.send.take().map(|_| Completion::Sent {
                 socket,
                 result: Err(libc::ECANCELED),
             })
         } else {
             let connecting = std::mem::take(&mut state.connecting);
-            connecting.then_some(Event::Connected {
+            connecting.then_some(Completion::Connected {
                 socket,
                 error: libc::ECANCELED,
             })
@@ -323,19 +326,19 @@ impl Epoll {
 
     /// Tries the operations of this turn until one has a report.
     #[inline]
-    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Completion> {
         let event = self.next_event(pool);
         self.reported += u64::from(event.is_some());
         event
     }
 
     #[inline]
-    fn next_event(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+    fn next_event(&mut self, pool: &Rc<Pool>) -> Option<Completion> {
         while self.sends_left > 0 {
             self.sends_left -= 1;
             let (socket, fd) = self.to_send.pop_front()?;
             if let Some(result) = self.try_send(socket, fd) {
-                return Some(Event::Sent { socket, result });
+                return Some(Completion::Sent { socket, result });
             }
         }
         // Also before, because the report of the last send may close the descriptor.
@@ -349,7 +352,7 @@ impl Epoll {
             self.receives_left -= 1;
             let (socket, fd) = self.to_receive.pop_front()?;
             if let Some((received, more)) = self.try_receive(socket, fd, pool) {
-                return Some(Event::Received {
+                return Some(Completion::Received {
                     socket,
                     received,
                     more,
@@ -467,7 +470,7 @@ impl Epoll {
         }
         if is(libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) {
             if std::mem::take(&mut state.connecting) {
-                self.reports.push_back(Event::Connected {
+                self.reports.push_back(Completion::Connected {
                     socket,
                     error: state.connect_result(),
                 });
@@ -499,13 +502,13 @@ impl Epoll {
                     Err(libc::EINTR | libc::ECONNABORTED) => {}
                     Err(_) => {
                         listener.armed = false;
-                        self.reports.push_back(Event::Accepted {
+                        self.reports.push_back(Completion::Accepted {
                             listener: listener.index,
                             result,
                             more: false,
                         });
                     }
-                    Ok(_) => self.reports.push_back(Event::Accepted {
+                    Ok(_) => self.reports.push_back(Completion::Accepted {
                         listener: listener.index,
                         result,
                         more: true,

@@ -5,7 +5,7 @@ use crate::buffer::{DatagramBuffer, Slice};
 use crate::socket::SocketKey;
 
 /// The report of an operation.
-pub(crate) enum Event {
+pub(crate) enum Completion {
     Accepted {
         listener: u32,
         result: Result<Handle, i32>,

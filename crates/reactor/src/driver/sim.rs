@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{
-    Bound, Event, Handle, Listening, Pending, Received, ReceivedTrain, SendBuffers, SentTrain,
+    Bound, Completion, Handle, Listening, Pending, Received, ReceivedTrain, SendBuffers, SentTrain,
     system,
 };
 use crate::buffer::{
@@ -52,7 +52,7 @@ pub(crate) struct Sim {
     datagram_buffers: Option<Rc<DatagramBuffers>>,
     /// UDP sockets that receive: number in the network and key in the core.
     receiving_datagrams: Vec<(usize, SocketKey)>,
-    reports: VecDeque<Event>,
+    reports: VecDeque<Completion>,
     /// Reports returned since they were last counted.
     reported: u64,
     pub(super) notified: bool,
@@ -167,7 +167,7 @@ impl Sim {
 
     pub(super) fn cancel_accept(&mut self, index: u32, fd: i32) {
         if self.stop_accepting(fd as usize).is_some() {
-            self.reports.push_back(Event::Accepted {
+            self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result: Err(libc::ECANCELED),
                 more: false,
@@ -227,15 +227,15 @@ impl Sim {
             };
             self.operations[socket.index() as usize].send = None;
             let result = sent.unwrap_or(Err(libc::ECANCELED));
-            self.reports.push_back(Event::Sent { socket, result });
+            self.reports.push_back(Completion::Sent { socket, result });
         } else if operation.has(Pending::RECEIVE) && operations.receive.take().is_some() {
-            self.reports.push_back(Event::Received {
+            self.reports.push_back(Completion::Received {
                 socket,
                 received: Received::Nothing,
                 more: false,
             });
         } else if operation.has(Pending::CONNECT) && std::mem::take(&mut operations.is_connecting) {
-            self.reports.push_back(Event::Connected {
+            self.reports.push_back(Completion::Connected {
                 socket,
                 error: libc::ECANCELED,
             });
@@ -270,7 +270,7 @@ impl Sim {
         !self.reports.is_empty()
     }
 
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<Completion> {
         let event = self.reports.pop_front();
         self.reported += u64::from(event.is_some());
         event
@@ -295,7 +295,7 @@ impl Sim {
                 }
             };
             let failed = result.is_err();
-            self.reports.push_back(Event::Accepted {
+            self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result,
                 more: !failed,
@@ -325,7 +325,8 @@ impl Sim {
         if self.operations[place].is_connecting {
             if let Some(error) = result {
                 self.operations[place].is_connecting = false;
-                self.reports.push_back(Event::Connected { socket, error });
+                self.reports
+                    .push_back(Completion::Connected { socket, error });
             }
             return;
         }
@@ -333,7 +334,7 @@ impl Sim {
             && let Some(result) = self.try_send(number, buffers)
         {
             self.operations[place].send = None;
-            self.reports.push_back(Event::Sent { socket, result });
+            self.reports.push_back(Completion::Sent { socket, result });
         }
         if let Some(limit) = self.operations[place].receive
             && let Some((received, left)) =
@@ -341,7 +342,7 @@ impl Sim {
         {
             let more = left > 0;
             self.operations[place].receive = more.then_some(left);
-            self.reports.push_back(Event::Received {
+            self.reports.push_back(Completion::Received {
                 socket,
                 received,
                 more,
@@ -485,7 +486,7 @@ impl Sim {
     }
 
     fn report_train(&mut self, socket: SocketKey, received: ReceivedTrain, more: bool) {
-        self.reports.push_back(Event::TrainReceived {
+        self.reports.push_back(Completion::TrainReceived {
             socket,
             received,
             more,
@@ -500,7 +501,9 @@ impl Sim {
         if is_train && network.happens(|conditions| conditions.trains_refused) {
             drop(network);
             let result = Err(libc::EIO);
-            return self.reports.push_back(Event::TrainSent { slot, result });
+            return self
+                .reports
+                .push_back(Completion::TrainSent { slot, result });
         }
         let local = network.datagram_address(number(handle));
         let to = train.destination.to;
@@ -521,7 +524,8 @@ impl Sim {
         }
         drop(network);
         let result = Ok(train.content.len());
-        self.reports.push_back(Event::TrainSent { slot, result });
+        self.reports
+            .push_back(Completion::TrainSent { slot, result });
     }
 
     /// A batch is always sent at once.

@@ -5,7 +5,7 @@ use super::entry::{Action, End, Fin, Order, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
-use crate::driver::{Driver, Event, Pending, Received};
+use crate::driver::{Completion, Driver, Pending, Received};
 
 /// Sends larger than this start after the smaller ones.
 const LARGE_SEND: usize = 16 * 1024;
@@ -144,10 +144,14 @@ impl Sockets<'_> {
             // One arm for each driver, so that the compiler can inline from the decoding of a completion
             // to its handling.
             let action = match &mut self.table.driver {
-                Driver::Uring(uring) => uring.next(&self.core.pool).map(|event| self.handle(event)),
-                Driver::Epoll(epoll) => epoll.next(&self.core.pool).map(|event| self.handle(event)),
+                Driver::Uring(uring) => uring
+                    .next(&self.core.pool)
+                    .map(|completion| self.handle(completion)),
+                Driver::Epoll(epoll) => epoll
+                    .next(&self.core.pool)
+                    .map(|completion| self.handle(completion)),
                 #[cfg(feature = "simulation")]
-                Driver::Sim(sim) => sim.next().map(|event| self.handle(event)),
+                Driver::Sim(sim) => sim.next().map(|completion| self.handle(completion)),
             };
             match action {
                 Some(Action::None) => {}
@@ -158,28 +162,28 @@ impl Sockets<'_> {
     }
 
     #[inline(always)]
-    fn handle(&mut self, event: Event) -> Action {
-        match event {
-            Event::Accepted {
+    fn handle(&mut self, completion: Completion) -> Action {
+        match completion {
+            Completion::Accepted {
                 listener,
                 result,
                 more,
             } => self.accepted(listener, result, more),
-            Event::Connected { socket, error } => self.connected(socket, error),
-            Event::Received {
+            Completion::Connected { socket, error } => self.connected(socket, error),
+            Completion::Received {
                 socket,
                 received,
                 more,
             } => {
                 return self.received(socket, received, more);
             }
-            Event::Sent { socket, result } => self.sent(socket, result),
-            Event::TrainReceived {
+            Completion::Sent { socket, result } => self.sent(socket, result),
+            Completion::TrainReceived {
                 socket,
                 received,
                 more,
             } => self.train_received(socket, received, more),
-            Event::TrainSent { slot, result } => self.train_sent(slot, result),
+            Completion::TrainSent { slot, result } => self.train_sent(slot, result),
         }
         Action::None
     }
