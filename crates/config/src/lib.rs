@@ -56,7 +56,7 @@ pub use settings::{
     StatusPattern, TimeLimit, Timeouts, Unrouted,
 };
 pub use suggestion::nearest;
-pub use template::{Part, Placeholder, PlainText, Template};
+pub use template::{Placeholder, PlainText, Template, TemplatePart};
 pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};
 pub use upgrade::{UpgradeProtocol, Upgrades};
 pub use variant::{Level, Variants, combination};

@@ -16,7 +16,7 @@ use crate::model::Placed;
 use crate::network::Network;
 use crate::path;
 use crate::settings::{ErrorPage, ForwardedHost, StatusPattern, TimeLimit};
-use crate::template::{Part, Placeholder, Template};
+use crate::template::{Placeholder, Template, TemplatePart};
 use crate::units::{self, ValueError};
 use crate::upgrade::Upgrades;
 
@@ -148,7 +148,7 @@ impl Reader<'_> {
 
     /// The texts of a path are those of a normal path that begins with a slash.
     fn check_path(&mut self, text: &Text, template: &Template) -> Option<()> {
-        if let Some(Part::Text(first)) = template.parts().first()
+        if let Some(TemplatePart::Text(first)) = template.parts().first()
             && !first.starts_with('/')
         {
             self.error(
@@ -160,7 +160,9 @@ impl Reader<'_> {
             return None;
         }
         for part in template.parts() {
-            let Part::Text(plain) = part else { continue };
+            let TemplatePart::Text(plain) = part else {
+                continue;
+            };
             let checked = plain.split('/').try_for_each(path::check_segment);
             if let Err((problem, remedy)) = checked {
                 let message = format!("the path {problem}");
@@ -400,13 +402,13 @@ pub(super) fn without_double_slash(template: &Template) -> Template {
     while let Some(part) = rest.next() {
         let begins_with_slash = matches!(
             rest.peek(),
-            Some(Part::Placeholder(
+            Some(TemplatePart::Placeholder(
                 Placeholder::Path | Placeholder::Rest { bytes: 0, .. }
             ))
         );
         match part {
-            Part::Text(text) if begins_with_slash && text.ends_with('/') => {
-                parts.extend(text.without_last_slash().map(Part::Text));
+            TemplatePart::Text(text) if begins_with_slash && text.ends_with('/') => {
+                parts.extend(text.without_last_slash().map(TemplatePart::Text));
             }
             _ => parts.push(part.clone()),
         }

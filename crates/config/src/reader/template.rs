@@ -6,7 +6,7 @@ use crate::model::Span;
 use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
 use crate::suggestion;
-use crate::template::{self, Part, Placeholder, PlainText, Template};
+use crate::template::{self, Placeholder, PlainText, Template, TemplatePart};
 
 /// Where a text with placeholders stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Reader<'_> {
                     }
                     let placeholder = self.placeholder(name, &text.part(span), pattern, place)?;
                     parser.push_plain(self)?;
-                    parser.parts.push(Part::Placeholder(placeholder));
+                    parser.parts.push(TemplatePart::Placeholder(placeholder));
                 }
             }
         }
@@ -128,7 +128,9 @@ impl Reader<'_> {
     /// Variables of other servers, which would be plain text.
     fn foreign_variable(&mut self, text: &Text, template: &Template) -> Option<()> {
         for part in template.parts() {
-            let Part::Text(plain) = part else { continue };
+            let TemplatePart::Text(plain) = part else {
+                continue;
+            };
             let Some((variable, label)) = suggestion::foreign_variable(plain) else {
                 continue;
             };
@@ -194,7 +196,7 @@ struct Parser<'a> {
     text: &'a Text,
     at: usize,
     plain: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 impl Parser<'_> {
@@ -234,7 +236,7 @@ impl Parser<'_> {
             reader.error("control", self.text.span.clone(), message, label);
             return None;
         };
-        self.parts.push(Part::Text(plain));
+        self.parts.push(TemplatePart::Text(plain));
         Some(())
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use blitz_config::{Part, Placeholder, Template};
+use blitz_config::{Placeholder, Template, TemplatePart};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
 use blitz_site::matcher::host_of;
 
@@ -27,8 +27,10 @@ pub(crate) fn field_value(template: &Template, facts: &Facts<'_>) -> Option<Vec<
     let mut value = Vec::new();
     for part in template.parts() {
         match part {
-            Part::Text(text) => value.extend_from_slice(text.as_bytes()),
-            Part::Placeholder(placeholder) => value.extend_from_slice(&facts.value(placeholder)?),
+            TemplatePart::Text(text) => value.extend_from_slice(text.as_bytes()),
+            TemplatePart::Placeholder(placeholder) => {
+                value.extend_from_slice(&facts.value(placeholder)?)
+            }
         }
     }
     Some(value)
@@ -39,8 +41,8 @@ pub(crate) fn text(template: &Template, facts: &Facts<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for part in template.parts() {
         match part {
-            Part::Text(part) => text.extend_from_slice(part.as_bytes()),
-            Part::Placeholder(placeholder) => {
+            TemplatePart::Text(part) => text.extend_from_slice(part.as_bytes()),
+            TemplatePart::Placeholder(placeholder) => {
                 text.extend_from_slice(&facts.value(placeholder).unwrap_or_default());
             }
         }
@@ -82,8 +84,8 @@ pub(crate) fn redirect_target(template: &Template, facts: &Facts<'_>) -> String 
 fn write_uri(template: &Template, facts: &Facts<'_>, stays: fn(u8) -> bool, out: &mut String) {
     for part in template.parts() {
         match part {
-            Part::Text(text) => encode(text.as_bytes(), stays, out),
-            Part::Placeholder(placeholder) => {
+            TemplatePart::Text(text) => encode(text.as_bytes(), stays, out),
+            TemplatePart::Placeholder(placeholder) => {
                 let value = facts.value(placeholder).unwrap_or_default();
                 let stays = match is_of_path(placeholder) {
                     true => is_of_uri,
