@@ -34,7 +34,7 @@ pub use service::{Exchange, Service, ServiceFn, service_fn};
 
 pub(crate) use carrier::{Carrier, OpenCarrier};
 pub(crate) use framing::{
-    ClientFraming, Fill, Framing, Received, ReceivedKind, Sent, ServerFraming,
+    ClientFraming, Fill, Framing, ReceivedHead, ReceivedKind, Sent, ServerFraming,
 };
 pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission};
 pub(crate) use handle::Link;

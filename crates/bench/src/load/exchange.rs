@@ -23,7 +23,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 const EVIDENCE_WITHIN: Duration = Duration::from_millis(200);
 
 /// A correct response.
-pub(super) struct Received {
+pub(super) struct CorrectResponse {
     pub(super) status: u16,
     /// When its head was there.
     pub(super) head_at: Instant,
@@ -59,7 +59,7 @@ pub(super) async fn run(
     mut response: ResponseStream,
     content: ContentToSend,
     expected: &Expected,
-) -> Result<Received, Failure> {
+) -> Result<CorrectResponse, Failure> {
     let mut upload = Upload::new(body, content);
     let response = upload.response(&mut response).await;
     let mut response = response.map_err(Failure::Request)?;
@@ -184,8 +184,8 @@ fn received(
     (head_at, end): (Instant, Instant),
     check: &ContentCheck,
     sent_bytes: u64,
-) -> Received {
-    Received {
+) -> CorrectResponse {
+    CorrectResponse {
         status: response.head.status.code(),
         head_at,
         end,

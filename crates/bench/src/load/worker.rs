@@ -11,7 +11,7 @@ use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, Line};
 use super::control::{Control, Progress};
-use super::exchange::{self, Failure, Received};
+use super::exchange::{self, CorrectResponse, Failure};
 use super::pacer::{Pacer, Queue};
 use super::plan::LoadPlan;
 use super::recorder::{ConnectTimes, CoreRecorder, CoreResult, RequestTimes};
@@ -428,7 +428,7 @@ async fn send_request(
 fn record(
     worker: &Worker,
     request: usize,
-    received: &Received,
+    received: &CorrectResponse,
     (planned, sent, end): (Instant, Instant, Instant),
 ) {
     let progress = worker.progress();

@@ -130,7 +130,7 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
         &mut self,
         id: Self::Id,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>>;
+    ) -> Poll<Result<ReceivedHead, ClientError>>;
 
     /// Whether content of the request is still to come.
     fn awaits_content(&mut self, id: Self::Id) -> bool;
@@ -181,7 +181,7 @@ pub(crate) struct Transmission {
 }
 
 /// A response head and what follows it.
-pub(crate) struct Received {
+pub(crate) struct ReceivedHead {
     pub(crate) head: Pooled<ResponseHead>,
     pub(crate) length: BodyLength,
     pub(crate) kind: ReceivedKind,

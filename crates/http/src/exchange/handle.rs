@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use blitz_proto::{BodyLength, Fields, ResponseHead};
 use blitz_reactor::{Chunk, Slice};
 
-use super::framing::{ClientFraming, ExchangeId, Framing, Received, ServerFraming};
+use super::framing::{ClientFraming, ExchangeId, Framing, ReceivedHead, ServerFraming};
 use super::recv_body::Part;
 use super::respond::{self, Started};
 use super::state::Body;
@@ -73,7 +73,7 @@ pub(crate) trait ClientOps: MessageOps {
         &self,
         id: ExchangeId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>>;
+    ) -> Poll<Result<ReceivedHead, ClientError>>;
     fn drop_response(&self, id: ExchangeId);
 }
 
@@ -199,7 +199,7 @@ impl<L: Link<Framing: ClientFraming>> ClientOps for L {
         &self,
         id: ExchangeId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>> {
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         self.with(|framing| request::poll_response(framing, id.into(), cx))
     }
 

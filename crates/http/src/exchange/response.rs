@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use blitz_proto::ResponseHead;
 
-use super::framing::{ExchangeId, Received, ReceivedKind};
+use super::framing::{ExchangeId, ReceivedHead, ReceivedKind};
 use super::handle::{ClientOps, Handle, MessageOps};
 use super::recv_body::RecvBody;
 use super::send_body::SendBody;
@@ -114,8 +114,8 @@ impl ResponseStream {
     }
 
     /// The final response, with the handles of what follows its head.
-    fn begin(&mut self, received: Received) -> Response {
-        let Received { head, length, kind } = received;
+    fn begin(&mut self, received: ReceivedHead) -> Response {
+        let ReceivedHead { head, length, kind } = received;
         let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) else {
             unreachable!("it has just been polled")
         };

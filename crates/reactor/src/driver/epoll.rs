@@ -15,8 +15,8 @@ use std::time::Duration;
 use self::datagrams::Datagrams;
 use self::readiness::{Armed, Readiness, Size, Sockets};
 use super::{
-    Completion, Handle, Pending, RawAddress, Received, ReceivedTrain, SendBuffers, WaitPolicy,
-    system,
+    Completion, Handle, Pending, RawAddress, ReceiveOutcome, ReceivedTrain, SendBuffers,
+    WaitPolicy, system,
 };
 use crate::buffer::{Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
@@ -275,7 +275,7 @@ impl Epoll {
         let report = if operation.has(Pending::RECEIVE) {
             state.receive.take().map(|_| Completion::Received {
                 socket,
-                received: Received::Nothing,
+                received: ReceiveOutcome::Nothing,
                 more: false,
             })
         } else if operation.has(Pending::SEND) {
@@ -525,13 +525,13 @@ impl Epoll {
         socket: SocketKey,
         fd: RawFd,
         pool: &Rc<Pool>,
-    ) -> Option<(Received, bool)> {
+    ) -> Option<(ReceiveOutcome, bool)> {
         let state = self.sockets.find(socket)?;
         let armed = state.receive.take()?;
         let received = state.try_receive(fd, &armed, pool);
         let left = match &received {
-            Some(Received::Bytes(_)) if armed.size == Size::Large => 0,
-            Some(Received::Bytes(slice)) => armed.limit - slice.len(),
+            Some(ReceiveOutcome::Bytes(_)) if armed.size == Size::Large => 0,
+            Some(ReceiveOutcome::Bytes(slice)) => armed.limit - slice.len(),
             Some(_) => 0,
             None => armed.limit,
         };
@@ -567,9 +567,9 @@ impl Epoll {
 
 impl Readiness {
     /// Receives once; `None` if nothing was readable.
-    fn try_receive(&mut self, fd: RawFd, armed: &Armed, pool: &Rc<Pool>) -> Option<Received> {
+    fn try_receive(&mut self, fd: RawFd, armed: &Armed, pool: &Rc<Pool>) -> Option<ReceiveOutcome> {
         if self.watch_error != 0 {
-            return Some(Received::Failed(self.watch_error));
+            return Some(ReceiveOutcome::Failed(self.watch_error));
         }
         let lent = match armed.size {
             Size::Ration => return self.try_receive_ration(fd, armed.limit, pool),
@@ -577,7 +577,7 @@ impl Readiness {
             Size::Large => pool.lend_large(),
         };
         let Some(id) = lent else {
-            return Some(Received::NoBuffers);
+            return Some(ReceiveOutcome::NoBuffers);
         };
         let wanted = armed.limit.min(Pool::capacity(id));
         // SAFETY: the buffer is lent to this call alone and holds its capacity.
@@ -586,7 +586,7 @@ impl Readiness {
             // A short receive emptied the socket: the next bytes cause a new edge. A FIN that arrived
             // with them does not, so after a hangup the socket is read to its end.
             self.readable = n as usize == wanted || self.hangup;
-            return Some(Received::Bytes(Slice::adopt(pool, id, n as usize)));
+            return Some(ReceiveOutcome::Bytes(Slice::adopt(pool, id, n as usize)));
         }
         let error = if n < 0 { last_error() } else { 0 };
         pool.give_back(id);
@@ -595,9 +595,14 @@ impl Readiness {
 
     /// As `try_receive`, without a buffer of the pool.
     #[cold]
-    fn try_receive_ration(&mut self, fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
+    fn try_receive_ration(
+        &mut self,
+        fd: RawFd,
+        limit: usize,
+        pool: &Rc<Pool>,
+    ) -> Option<ReceiveOutcome> {
         if pool.available() == 0 {
-            return Some(Received::NoBuffers);
+            return Some(ReceiveOutcome::NoBuffers);
         }
         let mut bytes = [0; RATION_BYTES];
         let wanted = limit.min(RATION_BYTES);
@@ -605,20 +610,23 @@ impl Readiness {
         let n = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), wanted, 0) };
         if n > 0 {
             self.readable = n as usize == wanted || self.hangup;
-            return Some(Received::Bytes(Slice::ration(pool, &bytes[..n as usize])));
+            return Some(ReceiveOutcome::Bytes(Slice::ration(
+                pool,
+                &bytes[..n as usize],
+            )));
         }
         self.received_nothing(if n < 0 { last_error() } else { 0 })
     }
 
-    fn received_nothing(&mut self, error: i32) -> Option<Received> {
+    fn received_nothing(&mut self, error: i32) -> Option<ReceiveOutcome> {
         match error {
-            0 => Some(Received::End),
+            0 => Some(ReceiveOutcome::End),
             libc::EAGAIN => {
                 self.readable = false;
                 None
             }
             libc::EINTR => None,
-            error => Some(Received::Failed(error)),
+            error => Some(ReceiveOutcome::Failed(error)),
         }
     }
 

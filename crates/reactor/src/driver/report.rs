@@ -17,7 +17,7 @@ pub(crate) enum Completion {
     },
     Received {
         socket: SocketKey,
-        received: Received,
+        received: ReceiveOutcome,
         more: bool,
     },
     Sent {
@@ -47,7 +47,7 @@ pub(crate) enum ReceivedTrain {
 }
 
 /// The result of a receive.
-pub(crate) enum Received {
+pub(crate) enum ReceiveOutcome {
     Bytes(Slice),
     /// FIN.
     End,

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{
-    Bound, Completion, Handle, Listening, Pending, Received, ReceivedTrain, SendBuffers, SentTrain,
-    system,
+    Bound, Completion, Handle, Listening, Pending, ReceiveOutcome, ReceivedTrain, SendBuffers,
+    SentTrain, system,
 };
 use crate::buffer::{
     BUFFER_BYTES, DatagramBuffer, DatagramBuffers, LARGE_BYTES, Pool, RATION_BYTES, Slice,
@@ -192,7 +192,7 @@ impl Sim {
         handle: Handle,
         limit: usize,
         pool: &Rc<Pool>,
-    ) -> Option<Received> {
+    ) -> Option<ReceiveOutcome> {
         let (received, _) = self.try_receive(number(handle), limit, true, pool)?;
         Some(received)
     }
@@ -231,7 +231,7 @@ impl Sim {
         } else if operation.has(Pending::RECEIVE) && operations.receive.take().is_some() {
             self.reports.push_back(Completion::Received {
                 socket,
-                received: Received::Nothing,
+                received: ReceiveOutcome::Nothing,
                 more: false,
             });
         } else if operation.has(Pending::CONNECT) && std::mem::take(&mut operations.is_connecting) {
@@ -382,13 +382,13 @@ impl Sim {
         limit: usize,
         is_large: bool,
         pool: &Rc<Pool>,
-    ) -> Option<(Received, usize)> {
+    ) -> Option<(ReceiveOutcome, usize)> {
         let mut network = self.network.borrow_mut();
         if !network.is_readable(number) {
             return None;
         }
         if network.happens(|conditions| conditions.no_buffers) {
-            return Some((Received::NoBuffers, 0));
+            return Some((ReceiveOutcome::NoBuffers, 0));
         }
         let buffer_bytes = match is_large {
             true => LARGE_BYTES,
@@ -398,7 +398,7 @@ impl Sim {
         let mut ration = [0; RATION_BYTES];
         let (moved, id) = if limit <= RATION_BYTES {
             if pool.available() == 0 {
-                return Some((Received::NoBuffers, 0));
+                return Some((ReceiveOutcome::NoBuffers, 0));
             }
             let wanted = wanted.min(RATION_BYTES);
             (network.read(number, &mut ration[..wanted]), None)
@@ -408,7 +408,7 @@ impl Sim {
                 false => pool.lend(),
             };
             let Some(id) = lent else {
-                return Some((Received::NoBuffers, 0));
+                return Some((ReceiveOutcome::NoBuffers, 0));
             };
             // SAFETY: only this call has the lent buffer, and `wanted` is at most its capacity; the
             // mapping began as zeros, so every byte is initialised.
@@ -420,16 +420,16 @@ impl Sim {
             (Transfer::Bytes(n), Some(id)) => {
                 let ends = network.happens(|conditions| conditions.receive_ends);
                 let left = if ends || is_large { 0 } else { limit - n };
-                return Some((Received::Bytes(Slice::adopt(pool, id, n)), left));
+                return Some((ReceiveOutcome::Bytes(Slice::adopt(pool, id, n)), left));
             }
             (Transfer::Bytes(n), None) => {
                 return Some((
-                    Received::Bytes(Slice::ration(pool, &ration[..n])),
+                    ReceiveOutcome::Bytes(Slice::ration(pool, &ration[..n])),
                     limit - n,
                 ));
             }
-            (Transfer::Fin, _) => Some(Received::End),
-            (Transfer::Failed(error), _) => Some(Received::Failed(error)),
+            (Transfer::Fin, _) => Some(ReceiveOutcome::End),
+            (Transfer::Failed(error), _) => Some(ReceiveOutcome::Failed(error)),
             (Transfer::WouldBlock, _) => None,
         };
         id.into_iter().for_each(|id| pool.give_back(id));

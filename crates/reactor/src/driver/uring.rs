@@ -22,7 +22,7 @@ use self::buffer_ring::{BufferRing, Rations};
 use self::datagrams::DatagramRing;
 use self::operation::{Operation, capped_multishot_receive};
 use super::{
-    Completion, Handle, Pending, RawAddress, Received, RingHandle, SendBuffers, WaitPolicy,
+    Completion, Handle, Pending, RawAddress, ReceiveOutcome, RingHandle, SendBuffers, WaitPolicy,
 };
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
@@ -394,7 +394,7 @@ impl Uring {
 
     /// Decodes the completion of a receive.
     #[inline]
-    fn received(&mut self, completion: &cqueue::Entry, pool: &Rc<Pool>) -> Received {
+    fn received(&mut self, completion: &cqueue::Entry, pool: &Rc<Pool>) -> ReceiveOutcome {
         let slice = cqueue::buffer_select(completion.flags()).map(|id| {
             let len = usize::try_from(completion.result()).unwrap_or(0);
             if Rations::has(id) {
@@ -406,8 +406,8 @@ impl Uring {
             }
         });
         match (completion.result(), slice) {
-            (1.., Some(slice)) => Received::Bytes(slice),
-            (0, _) => Received::End,
+            (1.., Some(slice)) => ReceiveOutcome::Bytes(slice),
+            (0, _) => ReceiveOutcome::End,
             (error, _) => match -error {
                 libc::ENOBUFS => {
                     // If only small receives are left, the pool would not lend more.
@@ -415,10 +415,10 @@ impl Uring {
                         self.buffers.grow_if_empty();
                         self.large_buffers.grow_if_empty();
                     }
-                    Received::NoBuffers
+                    ReceiveOutcome::NoBuffers
                 }
-                libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Nothing,
-                error => Received::Failed(error),
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN => ReceiveOutcome::Nothing,
+                error => ReceiveOutcome::Failed(error),
             },
         }
     }

@@ -13,7 +13,7 @@ use super::sockets::{RESET_TIME, Sockets, wake};
 use super::table::keep;
 use super::{Address, SocketKey};
 use crate::buffer::{Chunk, LARGE_BYTES, Slice};
-use crate::driver::{Pending, Received};
+use crate::driver::{Pending, ReceiveOutcome};
 
 /// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
@@ -143,7 +143,7 @@ impl Sockets<'_> {
         let (handle, pool) = (entry.handle, &self.core.pool);
         let received = table.driver.receive_now(key, handle, limit, pool);
         match received {
-            Some(Received::Bytes(slice)) => {
+            Some(ReceiveOutcome::Bytes(slice)) => {
                 table.at_once_left -= slice.len();
                 self.core.counters.receives.add(1);
                 self.core.counters.received_bytes.add(slice.len() as u64);
@@ -155,9 +155,9 @@ impl Sockets<'_> {
                 entry.receiving.note(slice.len());
                 entry.receiving.push(slice);
             }
-            Some(Received::End) => entry.receiving.end = End::Fin,
-            Some(Received::Failed(error)) => entry.receiving.end = End::Failed(error),
-            Some(Received::Nothing | Received::NoBuffers) | None => {}
+            Some(ReceiveOutcome::End) => entry.receiving.end = End::Fin,
+            Some(ReceiveOutcome::Failed(error)) => entry.receiving.end = End::Failed(error),
+            Some(ReceiveOutcome::Nothing | ReceiveOutcome::NoBuffers) | None => {}
         }
     }
 

@@ -5,7 +5,7 @@ use super::entry::{Action, End, Fin, Order, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
-use crate::driver::{Completion, Driver, Pending, Received};
+use crate::driver::{Completion, Driver, Pending, ReceiveOutcome};
 
 /// Sends larger than this start after the smaller ones.
 const LARGE_SEND: usize = 16 * 1024;
@@ -198,7 +198,7 @@ impl Sockets<'_> {
     }
 
     #[inline(always)]
-    fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Action {
+    fn received(&mut self, key: SocketKey, received: ReceiveOutcome, more: bool) -> Action {
         let table = &mut *self.table;
         let entry = table
             .slab
@@ -208,7 +208,7 @@ impl Sockets<'_> {
             entry.pending.remove(Pending::RECEIVE);
         }
         match received {
-            Received::Bytes(mut slice) => {
+            ReceiveOutcome::Bytes(mut slice) => {
                 self.core.counters.receives.add(1);
                 self.core.counters.received_bytes.add(slice.len() as u64);
                 if entry.order == Order::SendFirst {
@@ -248,11 +248,13 @@ impl Sockets<'_> {
                     SocketState::Owned | SocketState::Parked(_) => {}
                 }
             }
-            Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
-            Received::End => {}
+            ReceiveOutcome::End if entry.receiving.end == End::Open => {
+                entry.receiving.end = End::Fin
+            }
+            ReceiveOutcome::End => {}
             // The next receive is not large.
-            Received::NoBuffers if entry.receiving.is_large => entry.receiving.recent = 0,
-            Received::NoBuffers => {
+            ReceiveOutcome::NoBuffers if entry.receiving.is_large => entry.receiving.recent = 0,
+            ReceiveOutcome::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
                 // Parked sockets hold no memory and come first.
@@ -262,11 +264,11 @@ impl Sockets<'_> {
                     table.starved.push_back(key);
                 }
             }
-            Received::Nothing => {}
-            Received::Failed(error) if entry.receiving.end == End::Open => {
+            ReceiveOutcome::Nothing => {}
+            ReceiveOutcome::Failed(error) if entry.receiving.end == End::Open => {
                 entry.receiving.end = End::Failed(error);
             }
-            Received::Failed(_) => {}
+            ReceiveOutcome::Failed(_) => {}
         }
         self.after_receive(key, more)
     }

@@ -15,8 +15,8 @@ use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, OpenCarrier, Received,
-    ReceivedKind, complete_message, wake,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, OpenCarrier,
+    ReceivedHead, ReceivedKind, complete_message, wake,
 };
 use crate::free_list::FreeList;
 use crate::lifetime::IdleLimit;
@@ -329,7 +329,11 @@ impl ClientFraming for Driver<ClientRole> {
         self.role.wait_start
     }
 
-    fn poll_head(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<Received, ClientError>> {
+    fn poll_head(
+        &mut self,
+        _: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         if self.socket.is_none() {
             return Poll::Ready(Err(ClientError::Cancelled));
         }
@@ -499,7 +503,7 @@ impl Driver<ClientRole> {
     }
 
     /// Takes the head from the machine and sets the body up.
-    fn begin_response(&mut self, length: BodyLength) -> Result<Received, ClientError> {
+    fn begin_response(&mut self, length: BodyLength) -> Result<ReceivedHead, ClientError> {
         self.exchange.receiving.pace.declare(length);
         let Some(head) = self.role.head.take() else {
             unreachable!("the machine has just filled it")
@@ -521,7 +525,7 @@ impl Driver<ClientRole> {
         } else {
             ReceivedKind::Content
         };
-        Ok(Received { head, length, kind })
+        Ok(ReceivedHead { head, length, kind })
     }
 
     /// Informational responses have a rate (see [`Limits::informational_max`]).

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use blitz_proto::h2::{self, Code, Received as Incoming, StreamId, WasReset};
+use blitz_proto::h2::{self, Code, Received, StreamId, WasReset};
 use blitz_proto::{BodyLength, Error, Limits, RequestHead};
 
 use super::drive::Disposition;
@@ -21,7 +21,7 @@ use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, Received,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, ReceivedHead,
 };
 use crate::input::Input;
 use crate::lifetime::{Lifetime, count_retired};
@@ -388,7 +388,7 @@ impl Role for ClientRole {
     fn head_arrived(
         driver: &mut Driver<ClientRole>,
         stream: StreamId,
-        received: &mut Incoming,
+        received: &mut Received,
         length: BodyLength,
         has_ended: bool,
     ) -> Option<Infallible> {
@@ -400,7 +400,7 @@ impl Role for ClientRole {
         None
     }
 
-    fn refused(_: &mut Driver<ClientRole>, _: StreamId, _: Error, _: &Incoming) {}
+    fn refused(_: &mut Driver<ClientRole>, _: StreamId, _: Error, _: &Received) {}
 
     fn stream_reset(driver: &mut Driver<ClientRole>, reason: &ResetReason) {
         if let ResetReason::Refused = reason {
@@ -520,7 +520,7 @@ impl ClientFraming for Driver<ClientRole> {
         &mut self,
         id: StreamId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>> {
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         response::poll_head(self, id, cx)
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use blitz_proto::h3::{self, Code, Event, Received as Incoming, StreamId};
+use blitz_proto::h3::{self, Code, Event, Received, StreamId};
 use blitz_proto::{BodyLength, Error, ErrorKind, Limits, Method, RequestHead};
 use blitz_quic::Connection;
 use blitz_quic::quinn_proto::{self, ConnectionError, Dir};
@@ -21,7 +21,7 @@ use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, OpenCarrier, Received, note,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, OpenCarrier, ReceivedHead, note,
     wake,
 };
 use crate::options::ClientOptions;
@@ -187,7 +187,7 @@ impl Role for ClientRole {
     fn head_arrived(
         driver: &mut Driver<ClientRole>,
         id: StreamId,
-        received: &mut Incoming,
+        received: &mut Received,
         length: BodyLength,
         has_ended: bool,
     ) {
@@ -364,7 +364,7 @@ impl ClientFraming for Driver<ClientRole> {
         &mut self,
         id: StreamId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>> {
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         response::poll_head(self, id, cx)
     }
 

@@ -8,7 +8,7 @@ use blitz_proto::{BodyLength, Method, RequestHead, ResponseHead, Status};
 
 use super::stream::{ResetReason, Stream};
 use crate::error::ClientError;
-use crate::exchange::{Body, Framing, Message, Received, ReceivedKind, note};
+use crate::exchange::{Body, Framing, Message, ReceivedHead, ReceivedKind, note};
 use crate::recycle::Pooled;
 
 /// A client's driver whose exchanges have streams.
@@ -24,13 +24,13 @@ pub(in crate::conn) fn poll_head<D: Requesting>(
     driver: &mut D,
     id: D::Id,
     cx: &mut Context<'_>,
-) -> Poll<Result<Received, ClientError>> {
+) -> Poll<Result<ReceivedHead, ClientError>> {
     let Some(state) = driver.request(id) else {
         return Poll::Ready(Err(ClientError::Cancelled));
     };
     if let Some((head, length)) = state.response.heads.pop_front() {
         let kind = kind_of(driver, id, &head);
-        return Poll::Ready(Ok(Received { head, length, kind }));
+        return Poll::Ready(Ok(ReceivedHead { head, length, kind }));
     }
     if let Some(error) = state.response.failed.take() {
         driver.close_request(id);
