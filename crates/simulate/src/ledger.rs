@@ -32,7 +32,7 @@ const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Ledger {
     pub(crate) world: World,
     pub(crate) plan: Plan,
-    entries: RefCell<BTreeMap<u64, Entry>>,
+    entries: RefCell<BTreeMap<u64, RequestEntry>>,
     violations: RefCell<Vec<String>>,
     /// Requests that have ended.
     ended: Cell<usize>,
@@ -53,7 +53,7 @@ struct Carried {
 
 /// One request.
 #[derive(Default)]
-struct Entry {
+struct RequestEntry {
     /// The connections that carry it.
     pulses: Vec<Pulse>,
     began: Option<Duration>,
@@ -64,7 +64,7 @@ struct Entry {
     has_arrived_whole: bool,
 }
 
-impl Entry {
+impl RequestEntry {
     /// When a byte moved last on its connections.
     fn last_pulse(&self) -> Option<Duration> {
         self.pulses.iter().map(|pulse| pulse.get()).max()
@@ -97,7 +97,7 @@ impl Ledger {
     pub(crate) fn new(world: &World, plan: &Plan) -> Ledger {
         let entries = plan
             .requests()
-            .map(|request| (request.id, Entry::default()));
+            .map(|request| (request.id, RequestEntry::default()));
         Ledger {
             world: world.clone(),
             plan: plan.clone(),
@@ -395,7 +395,11 @@ impl Ledger {
 
     /// The requests that this one may wait for, because it is pipelined behind them, or because they have
     /// all streams that its client may open. They may wait for an upstream connection, or be slow.
-    fn awaited_by<'e>(&self, id: u64, entries: &'e BTreeMap<u64, Entry>) -> Vec<&'e Entry> {
+    fn awaited_by<'e>(
+        &self,
+        id: u64,
+        entries: &'e BTreeMap<u64, RequestEntry>,
+    ) -> Vec<&'e RequestEntry> {
         let Some(client) = self.client_of(id) else {
             return Vec::new();
         };
@@ -408,7 +412,7 @@ impl Ledger {
             Version::Http2 | Version::Http3 => {
                 let others = ids.filter(|other| *other != id);
                 let others = others.filter_map(|id| entries.get(&id));
-                let open: Vec<&Entry> = others
+                let open: Vec<&RequestEntry> = others
                     .filter(|entry| entry.began.is_some() && !entry.ended)
                     .collect();
                 match open.len() >= self.plan.limits.concurrent_streams_max as usize {
@@ -420,7 +424,7 @@ impl Ledger {
         }
     }
 
-    fn entry<R>(&self, id: u64, f: impl FnOnce(&mut Entry) -> R) -> R {
+    fn entry<R>(&self, id: u64, f: impl FnOnce(&mut RequestEntry) -> R) -> R {
         f(self.entries.borrow_mut().entry(id).or_default())
     }
 
