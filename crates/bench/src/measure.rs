@@ -16,7 +16,7 @@ use crate::process::{
 use crate::programs::Programs;
 use crate::rounds::RoundsPlan;
 use crate::stats::{Median, order};
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 use crate::{fixed_response, probe};
 
@@ -121,7 +121,7 @@ impl<'a> Bench<'a> {
             let address = free_address()?;
             let options = self.start_options(address, address, response);
             let mut command = system.command(&options)?;
-            if matches!(system.kind, Kind::LimitResponder { .. }) {
+            if matches!(system.kind, SystemKind::LimitResponder { .. }) {
                 // One request at a time: a backend that waits for several would add its wait to every proxy.
                 command.args(["--wait", "1"]);
             }
@@ -155,7 +155,7 @@ impl<'a> Bench<'a> {
 
     /// Stores the response of the example server, which the bare ring sends as well.
     fn capture_response(&self) -> Result<Option<PathBuf>, String> {
-        let example = |system: &&&System| matches!(system.kind, Kind::HelloWorld { .. });
+        let example = |system: &&&System| matches!(system.kind, SystemKind::HelloWorld { .. });
         let Some(system) = self.plan.systems.iter().find(example) else {
             return Ok(None);
         };

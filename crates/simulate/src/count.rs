@@ -42,7 +42,7 @@ const LARGE: usize = 1 << 20;
 const SITES: usize = 100;
 
 /// A kind of request: its name, the versions on both sides, and the bytes of both bodies.
-struct Kind {
+struct RequestCase {
     name: &'static str,
     client: Client,
     upstream: Option<Upstream>,
@@ -67,9 +67,9 @@ enum Upstream {
     Http2,
 }
 
-impl Kind {
-    const fn new(name: &'static str, client: Client, upstream: Option<Upstream>) -> Kind {
-        Kind {
+impl RequestCase {
+    const fn new(name: &'static str, client: Client, upstream: Option<Upstream>) -> RequestCase {
+        RequestCase {
             name,
             client,
             upstream,
@@ -79,22 +79,22 @@ impl Kind {
         }
     }
 
-    const fn of_file(self) -> Kind {
-        Kind {
+    const fn of_file(self) -> RequestCase {
+        RequestCase {
             is_of_file: true,
             ..self
         }
     }
 
-    const fn download(self) -> Kind {
-        Kind {
+    const fn download(self) -> RequestCase {
+        RequestCase {
             response_bytes: LARGE,
             ..self
         }
     }
 
-    const fn upload(self) -> Kind {
-        Kind {
+    const fn upload(self) -> RequestCase {
+        RequestCase {
             request_bytes: LARGE,
             ..self
         }
@@ -109,24 +109,24 @@ impl Kind {
     }
 }
 
-const KINDS: &[Kind] = &[
-    Kind::new("h1-hello", Client::Http1, None),
-    Kind::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
-    Kind::new("h1-to-h1-sites", Client::Http1, Some(Upstream::Http1)).of_file(),
-    Kind::new("h2-hello", Client::Http2, None),
-    Kind::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
-    Kind::new("h2-to-h1-sites", Client::Http2, Some(Upstream::Http1)).of_file(),
-    Kind::new("h2-to-h2", Client::Http2, Some(Upstream::Http2)),
-    Kind::new("h1-data-1MiB", Client::Http1, None).download(),
-    Kind::new("h1-to-h1-1MiB", Client::Http1, Some(Upstream::Http1)).download(),
-    Kind::new("h1-to-h1-1MiB-up", Client::Http1, Some(Upstream::Http1)).upload(),
-    Kind::new("h2-to-h1-1MiB", Client::Http2, Some(Upstream::Http1)).download(),
-    Kind::new("h2-to-h1-1MiB-up", Client::Http2, Some(Upstream::Http1)).upload(),
-    Kind::new("h3-hello", Client::Http3, None),
-    Kind::new("h3-to-h1", Client::Http3, Some(Upstream::Http1)),
-    Kind::new("h3-to-h1-sites", Client::Http3, Some(Upstream::Http1)).of_file(),
-    Kind::new("h3-data-1MiB", Client::Http3, None).download(),
-    Kind::new("h3-handshake", Client::Handshakes, None),
+const KINDS: &[RequestCase] = &[
+    RequestCase::new("h1-hello", Client::Http1, None),
+    RequestCase::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
+    RequestCase::new("h1-to-h1-sites", Client::Http1, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h2-hello", Client::Http2, None),
+    RequestCase::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
+    RequestCase::new("h2-to-h1-sites", Client::Http2, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h2-to-h2", Client::Http2, Some(Upstream::Http2)),
+    RequestCase::new("h1-data-1MiB", Client::Http1, None).download(),
+    RequestCase::new("h1-to-h1-1MiB", Client::Http1, Some(Upstream::Http1)).download(),
+    RequestCase::new("h1-to-h1-1MiB-up", Client::Http1, Some(Upstream::Http1)).upload(),
+    RequestCase::new("h2-to-h1-1MiB", Client::Http2, Some(Upstream::Http1)).download(),
+    RequestCase::new("h2-to-h1-1MiB-up", Client::Http2, Some(Upstream::Http1)).upload(),
+    RequestCase::new("h3-hello", Client::Http3, None),
+    RequestCase::new("h3-to-h1", Client::Http3, Some(Upstream::Http1)),
+    RequestCase::new("h3-to-h1-sites", Client::Http3, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h3-data-1MiB", Client::Http3, None).download(),
+    RequestCase::new("h3-handshake", Client::Handshakes, None),
 ];
 
 /// The kinds of requests that can be counted.
@@ -228,7 +228,7 @@ fn sites(target: &str) -> Result<Vec<Site>, String> {
 /// Starts the clients, each with its part of the requests.
 fn start_clients(
     world: &World,
-    kind: &Kind,
+    kind: &RequestCase,
     requests: usize,
     gateway: SocketAddr,
     load: impl Fn(usize) -> Load,
@@ -301,7 +301,7 @@ struct Load {
     world: World,
     gateway: Address,
     requests: usize,
-    kind: &'static Kind,
+    kind: &'static RequestCase,
     /// Complete responses of all connections.
     done: Rc<Cell<usize>>,
 }

@@ -3,7 +3,7 @@
 use super::{EPOLL, Scenario, URING, goal, workers};
 use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
 use crate::process::Workers::{Two, TwoServers};
-use crate::system::Kind;
+use crate::system::SystemKind;
 
 pub(crate) static CORES: Scenario = Scenario {
     name: "cores",
@@ -16,49 +16,64 @@ pub(crate) static CORES: Scenario = Scenario {
             TwoServers,
             "apart",
             FIXED_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
-        workers(Two, "together", FIXED_ON_CORES, Kind::Blitz { io: URING }),
+        workers(
+            Two,
+            "together",
+            FIXED_ON_CORES,
+            SystemKind::Blitz { io: URING },
+        ),
         workers(
             TwoServers,
             "apart-epoll",
             FIXED_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
         workers(
             Two,
             "together-epoll",
             FIXED_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
-        workers(TwoServers, "nginx-apart", FIXED_ON_CORES, Kind::Nginx),
-        workers(Two, "nginx-together", FIXED_ON_CORES, Kind::Nginx),
+        workers(TwoServers, "nginx-apart", FIXED_ON_CORES, SystemKind::Nginx),
+        workers(Two, "nginx-together", FIXED_ON_CORES, SystemKind::Nginx),
         workers(
             TwoServers,
             "apart-proxy",
             PROXY_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
         workers(
             Two,
             "together-proxy",
             PROXY_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
         workers(
             TwoServers,
             "apart-proxy-epoll",
             PROXY_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
         workers(
             Two,
             "together-proxy-epoll",
             PROXY_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
-        workers(TwoServers, "nginx-apart-proxy", PROXY_ON_CORES, Kind::Nginx),
-        workers(Two, "nginx-together-proxy", PROXY_ON_CORES, Kind::Nginx),
+        workers(
+            TwoServers,
+            "nginx-apart-proxy",
+            PROXY_ON_CORES,
+            SystemKind::Nginx,
+        ),
+        workers(
+            Two,
+            "nginx-together-proxy",
+            PROXY_ON_CORES,
+            SystemKind::Nginx,
+        ),
     ],
     goals: &[
         goal("together", "apart", 1.03),

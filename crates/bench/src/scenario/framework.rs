@@ -22,7 +22,7 @@ use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Example, Programs, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{Generator, Length, Load, Requests, Subject, Version, Watch, Watched, finish};
-use crate::system::{Kind, System, substitutes};
+use crate::system::{System, SystemKind, substitutes};
 use cases::{Group, Work};
 use connections::Limits;
 use findings::Findings;
@@ -56,11 +56,11 @@ const LIMIT: &str = "limit";
 
 /// In the order of the tables. All have one worker.
 static SYSTEMS: &[System] = &[
-    system(BLITZ_URING, h1::FIXED, Kind::HelloWorld { io: URING }),
-    system(BLITZ_EPOLL, h1::FIXED, Kind::HelloWorld { io: EPOLL }),
-    system(AXUM, h1::FIXED, Kind::Framework(Example::AxumHello)),
-    system(ACTIX, h1::FIXED, Kind::Framework(Example::ActixHello)),
-    system(LIMIT, h1::FIXED, Kind::LimitResponder { io: URING }),
+    system(BLITZ_URING, h1::FIXED, SystemKind::HelloWorld { io: URING }),
+    system(BLITZ_EPOLL, h1::FIXED, SystemKind::HelloWorld { io: EPOLL }),
+    system(AXUM, h1::FIXED, SystemKind::Framework(Example::AxumHello)),
+    system(ACTIX, h1::FIXED, SystemKind::Framework(Example::ActixHello)),
+    system(LIMIT, h1::FIXED, SystemKind::LimitResponder { io: URING }),
 ];
 
 /// Measures and reports.

@@ -18,7 +18,7 @@ use crate::run_folder::RunFolder;
 use crate::study::{
     self, Case, Contender, Length, Load, Measured, Stage, Subject, Version, Watch, finish,
 };
-use crate::system::Kind;
+use crate::system::SystemKind;
 use crate::tls_files::TlsFiles;
 use findings::Findings;
 
@@ -103,13 +103,13 @@ static PROTOCOLS: [Protocol; 3] = [
 /// The system that the others are compared with.
 const BLITZ: &str = "blitz";
 
-const SYSTEMS: [(&str, Kind); 6] = [
-    (BLITZ, Kind::Blitz { io: "auto" }),
-    ("nginx", Kind::Nginx),
-    ("haproxy", Kind::Haproxy),
-    ("h2o", Kind::H2o),
-    ("caddy", Kind::Caddy),
-    ("envoy", Kind::Envoy),
+const SYSTEMS: [(&str, SystemKind); 6] = [
+    (BLITZ, SystemKind::Blitz { io: "auto" }),
+    ("nginx", SystemKind::Nginx),
+    ("haproxy", SystemKind::Haproxy),
+    ("h2o", SystemKind::H2o),
+    ("caddy", SystemKind::Caddy),
+    ("envoy", SystemKind::Envoy),
 ];
 
 /// A value of `--only`.

@@ -2,7 +2,7 @@
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
 use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
-use crate::system::Kind;
+use crate::system::SystemKind;
 
 pub(crate) static H2_FIXED: Scenario = Scenario {
     name: "h2",
@@ -11,21 +11,29 @@ pub(crate) static H2_FIXED: Scenario = Scenario {
     streams: 32,
     groups: &[H2, H2_VARIED, H2C, H2C_VARIED],
     systems: &[
-        system("blitz-h2", H2, Kind::Blitz { io: URING }),
-        extra("blitz-h2-epoll", H2, Kind::Blitz { io: EPOLL }),
-        system("h2o-h2", H2, Kind::H2o),
-        system("nginx-h2", H2, Kind::Nginx),
-        system("haproxy-h2", H2, Kind::Haproxy),
-        system("blitz-h2-varied", H2_VARIED, Kind::Blitz { io: URING }),
-        system("h2o-h2-varied", H2_VARIED, Kind::H2o),
-        extra("nginx-h2-varied", H2_VARIED, Kind::Nginx),
-        extra("haproxy-h2-varied", H2_VARIED, Kind::Haproxy),
-        system("blitz-h2c", H2C, Kind::Blitz { io: URING }),
-        system("h2o-h2c", H2C, Kind::H2o),
-        extra("nginx-h2c", H2C, Kind::Nginx),
-        extra("haproxy-h2c", H2C, Kind::Haproxy),
-        system("blitz-h2c-varied", H2C_VARIED, Kind::Blitz { io: URING }),
-        system("h2o-h2c-varied", H2C_VARIED, Kind::H2o),
+        system("blitz-h2", H2, SystemKind::Blitz { io: URING }),
+        extra("blitz-h2-epoll", H2, SystemKind::Blitz { io: EPOLL }),
+        system("h2o-h2", H2, SystemKind::H2o),
+        system("nginx-h2", H2, SystemKind::Nginx),
+        system("haproxy-h2", H2, SystemKind::Haproxy),
+        system(
+            "blitz-h2-varied",
+            H2_VARIED,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("h2o-h2-varied", H2_VARIED, SystemKind::H2o),
+        extra("nginx-h2-varied", H2_VARIED, SystemKind::Nginx),
+        extra("haproxy-h2-varied", H2_VARIED, SystemKind::Haproxy),
+        system("blitz-h2c", H2C, SystemKind::Blitz { io: URING }),
+        system("h2o-h2c", H2C, SystemKind::H2o),
+        extra("nginx-h2c", H2C, SystemKind::Nginx),
+        extra("haproxy-h2c", H2C, SystemKind::Haproxy),
+        system(
+            "blitz-h2c-varied",
+            H2C_VARIED,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("h2o-h2c-varied", H2C_VARIED, SystemKind::H2o),
     ],
     goals: &[
         goal("blitz-h2", "h2o-h2", 1.0),

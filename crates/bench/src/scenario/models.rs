@@ -18,7 +18,7 @@ use crate::run_folder::RunFolder;
 use crate::study::{
     Case, Generator, Length, Load, Measured, Requests, Subject, Version, Watch, Watched, finish,
 };
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 
 /// Flags of `blitz bench models`.
 #[derive(Debug, Args)]
@@ -57,32 +57,36 @@ const REACTORS_EPOLL: &str = "reactor per core, epoll";
 const REACTORS_URING: &str = "reactor per core, io_uring";
 const NGINX: &str = "nginx";
 
-static BACKEND: System = system("backend", h1::FIXED, Kind::Blitz { io: EPOLL });
+static BACKEND: System = system("backend", h1::FIXED, SystemKind::Blitz { io: EPOLL });
 
 /// In the order of the tables.
 static PROXIES: &[System] = &[
-    system(BLOCKING, h1::PROXY, Kind::BlockingProxy { threads: 1 }),
+    system(
+        BLOCKING,
+        h1::PROXY,
+        SystemKind::BlockingProxy { threads: 1 },
+    ),
     system(
         POOL,
         h1::PROXY,
-        Kind::BlockingProxy {
+        SystemKind::BlockingProxy {
             threads: POOL_THREADS,
         },
     ),
-    system(EVENT_LOOP, h1::PROXY, Kind::Blitz { io: EPOLL }),
+    system(EVENT_LOOP, h1::PROXY, SystemKind::Blitz { io: EPOLL }),
     workers(
         Workers::Two,
         REACTORS_EPOLL,
         h1::PROXY,
-        Kind::Blitz { io: EPOLL },
+        SystemKind::Blitz { io: EPOLL },
     ),
     workers(
         Workers::Two,
         REACTORS_URING,
         h1::PROXY,
-        Kind::Blitz { io: URING },
+        SystemKind::Blitz { io: URING },
     ),
-    system(NGINX, h1::PROXY, Kind::Nginx),
+    system(NGINX, h1::PROXY, SystemKind::Nginx),
 ];
 
 /// How the clients use their connections.

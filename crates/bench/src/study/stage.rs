@@ -12,7 +12,7 @@ use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, free_address};
 use crate::programs::Programs;
 use crate::report::{self, Configuration};
 use crate::run_folder::RunFolder;
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 
 /// Extensions of configuration files; certificates and keys have others.
@@ -65,7 +65,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn start_backend(&mut self, backend: &System, requests: u32) -> Result<(), String> {
         let listen = free_address()?;
         let mut command = backend.command(&self.options(listen, (requests, requests)))?;
-        if matches!(backend.kind, Kind::LimitResponder { .. }) {
+        if matches!(backend.kind, SystemKind::LimitResponder { .. }) {
             // One request at a time: a backend that waits for several would add its wait to every proxy.
             command.args(["--wait", "1"]);
         }
@@ -96,7 +96,7 @@ impl<'a> Stage<'a> {
         let (command, server) = match started {
             Ok(started) => started,
             // Blitz itself has to start.
-            Err(reason) if matches!(system.kind, Kind::Blitz { .. }) => return Err(reason),
+            Err(reason) if matches!(system.kind, SystemKind::Blitz { .. }) => return Err(reason),
             Err(reason) => {
                 let described = report::System::not_run(name, protocol, &reason);
                 self.described.push(described);

@@ -12,7 +12,7 @@ use super::code::Code;
 use super::encode::LastHead;
 use super::floods::Floods;
 use super::flow::Flow;
-use super::frame::{self, Kind};
+use super::frame::{self, FrameType};
 use super::hpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
@@ -287,7 +287,7 @@ impl Connection {
         }
         self.closing = Closing::Announced;
         frame::write_go_away(frame::ID_MASK, Code::NO_ERROR, out);
-        frame::write(Kind::Ping, 0, 0, &PING_DRAIN, out);
+        frame::write(FrameType::Ping, 0, 0, &PING_DRAIN, out);
     }
 
     /// Sends the final GOAWAY: streams above the last accepted one are ignored, and the peer may retry
@@ -315,7 +315,7 @@ impl Connection {
 
     /// Appends a PING; its acknowledgement causes [`Event::Pong`].
     pub fn ping(&mut self, out: &mut Vec<u8>) {
-        frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
+        frame::write(FrameType::Ping, 0, 0, &PING_CALLER, out);
     }
 
     /// Resets a stream; nothing more is received or sent on it. Returns what was reset, if RST_STREAM

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::code::Code;
 use super::floods::Floods;
-use super::frame::{self, Header, INTEGER_MAX, Kind, Partial, write_integer};
+use super::frame::{self, FrameType, Header, INTEGER_MAX, Partial, write_integer};
 use super::qpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings};
@@ -388,7 +388,7 @@ impl Connection {
         });
         let mut header = Partial::EMPTY;
         let (len, header) = header.header(bytes);
-        let (kind, rest) = (Kind::Data, (bytes.len() - len) as u64);
+        let (kind, rest) = (FrameType::Data, (bytes.len() - len) as u64);
         is_next && length > 0 && rest == length && header == Some(Header { kind, len: length })
     }
 

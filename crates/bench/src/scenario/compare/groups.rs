@@ -5,7 +5,7 @@ use crate::peer::CONTENT_BYTES;
 use crate::peer::varnish::Storage;
 use crate::process::Workers;
 use crate::study::{Contender, Version};
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 
 /// Systems with the same work.
 #[derive(Debug)]
@@ -219,26 +219,26 @@ impl CompareGroup {
         })
     }
 
-    fn kind(&self, name: &str) -> Option<Kind> {
+    fn kind(&self, name: &str) -> Option<SystemKind> {
         let is_clear = self.group.protocol == ClientProtocol::Http1;
         Some(match name {
-            BLITZ => Kind::Blitz { io: "auto" },
-            "nginx" => Kind::Nginx,
-            "haproxy" => Kind::Haproxy,
-            "h2o" => Kind::H2o,
-            "varnish" => Kind::Varnish {
+            BLITZ => SystemKind::Blitz { io: "auto" },
+            "nginx" => SystemKind::Nginx,
+            "haproxy" => SystemKind::Haproxy,
+            "h2o" => SystemKind::H2o,
+            "varnish" => SystemKind::Varnish {
                 storage: Storage::Pass,
             },
-            "envoy" => Kind::Envoy,
-            "caddy" => Kind::Caddy,
+            "envoy" => SystemKind::Envoy,
+            "caddy" => SystemKind::Caddy,
             // Another work: it is shown only where Varnish is.
-            VARNISH_CACHED if is_clear && self.is_proxied() => Kind::Varnish {
+            VARNISH_CACHED if is_clear && self.is_proxied() => SystemKind::Varnish {
                 storage: Storage::Cache,
             },
             LIMIT if is_clear => match self.group.role {
-                SMALL => Kind::LimitResponder { io: "uring" },
-                SMALL_PROXIED => Kind::LimitRelay,
-                LARGE_PROXIED => Kind::LimitRelayLarge,
+                SMALL => SystemKind::LimitResponder { io: "uring" },
+                SMALL_PROXIED => SystemKind::LimitRelay,
+                LARGE_PROXIED => SystemKind::LimitRelayLarge,
                 _ => return None,
             },
             _ => return None,

@@ -11,7 +11,7 @@ use crate::peer::StartOptions;
 use crate::process::{ServerProcess, Switches, Workers, free_address};
 use crate::run_folder::RunFolder;
 use crate::study::{Version, Watched};
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 
 pub(super) const BLITZ: &str = "blitz";
@@ -19,10 +19,10 @@ pub(super) const NGINX: &str = "nginx";
 pub(super) const HAPROXY: &str = "haproxy";
 
 /// In the order of tables.
-const SYSTEMS: [(&str, Kind); 3] = [
-    (BLITZ, Kind::Blitz { io: "auto" }),
-    (NGINX, Kind::Nginx),
-    (HAPROXY, Kind::Haproxy),
+const SYSTEMS: [(&str, SystemKind); 3] = [
+    (BLITZ, SystemKind::Blitz { io: "auto" }),
+    (NGINX, SystemKind::Nginx),
+    (HAPROXY, SystemKind::Haproxy),
 ];
 
 /// Most requests in flight on a connection.

@@ -6,7 +6,7 @@ use super::input::{DataFrameRest, InputState};
 use super::{Connection, PING_PROBE};
 use crate::error::ErrorKind;
 use crate::h2::floods::Flood;
-use crate::h2::frame::{self, Header, Kind, flag};
+use crate::h2::frame::{self, FrameType, Header, flag};
 use crate::h2::stream::Receiving;
 use crate::h2::streams::End;
 use crate::h2::{Event, StreamId};
@@ -60,7 +60,7 @@ impl Connection {
         }
         stream.expects_continue = false;
         if self.flow.measure(header.len) {
-            frame::write(Kind::Ping, 0, 0, &PING_PROBE, out);
+            frame::write(FrameType::Ping, 0, 0, &PING_PROBE, out);
         }
         if overhead > 0 {
             // Padding is released at once, since the caller never sees it.
