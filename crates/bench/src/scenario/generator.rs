@@ -49,7 +49,7 @@ const BLITZ: &str = "blitz load";
 const GO: &str = "quic-go";
 
 /// One load, and the generators that can send it.
-struct Work {
+struct LoadCase {
     title: &'static str,
     path: &'static str,
     version: Version,
@@ -99,8 +99,8 @@ const fn tool(name: &'static str, tool: LoadTool) -> Other {
 /// A response of the server takes so long, so that no generator bounds the rate.
 const SLOW: &str = "/delay?ms=5";
 
-const WORKS: [Work; 6] = [
-    Work {
+const WORKS: [LoadCase; 6] = [
+    LoadCase {
         title: "HTTP/1.1, 100 connections",
         path: PATH,
         version: Version::Http1,
@@ -109,7 +109,7 @@ const WORKS: [Work; 6] = [
         others: &[WRK, OHA],
         at_most: Some(0.8),
     },
-    Work {
+    LoadCase {
         title: "HTTP/2 over TLS, 32 connections with 32 streams",
         path: PATH,
         version: Version::Http2,
@@ -118,7 +118,7 @@ const WORKS: [Work; 6] = [
         others: &[H2LOAD, OHA],
         at_most: Some(0.8),
     },
-    Work {
+    LoadCase {
         title: "HTTP/2 without TLS, 32 connections with 32 streams",
         path: PATH,
         version: Version::Http2,
@@ -127,7 +127,7 @@ const WORKS: [Work; 6] = [
         others: &[H2LOAD],
         at_most: Some(0.8),
     },
-    Work {
+    LoadCase {
         title: "HTTP/3, 32 connections with 32 streams",
         path: PATH,
         version: Version::Http3,
@@ -137,7 +137,7 @@ const WORKS: [Work; 6] = [
         // At least twice as many requests for the same time.
         at_most: Some(0.5),
     },
-    Work {
+    LoadCase {
         title: "HTTP/1.1, 20 connections, responses after 5 ms",
         path: SLOW,
         version: Version::Http1,
@@ -146,7 +146,7 @@ const WORKS: [Work; 6] = [
         others: &[WRK, OHA],
         at_most: None,
     },
-    Work {
+    LoadCase {
         title: "HTTP/2 over TLS, 2 connections with 10 streams, responses after 5 ms",
         path: SLOW,
         version: Version::Http2,
@@ -224,7 +224,7 @@ fn start(
     ServerProcess::start_pinned("blitz", SERVER_CORE, &command, secure)
 }
 
-impl Work {
+impl LoadCase {
     fn case(
         &self,
         base: &str,
@@ -290,7 +290,7 @@ impl Other {
     /// The program; the error is the reason why it cannot run.
     fn program(
         &self,
-        work: &Work,
+        work: &LoadCase,
         tls: &TlsFiles,
         invocation: &Invocation,
     ) -> Result<Program, String> {
@@ -346,7 +346,7 @@ fn report(measured: &[Measured], invocation: &Invocation) -> Report {
     report
 }
 
-fn section_of(work: &Work, case: &Measured, systems: &[System]) -> Section {
+fn section_of(work: &LoadCase, case: &Measured, systems: &[System]) -> Section {
     let figures: &[Figure] = match work.at_most {
         Some(_) => &[CLIENT_US],
         None => &[REQUESTS_PER_SECOND, P50],
