@@ -15,7 +15,7 @@ use hyper::ext::Protocol;
 use crate::content::{ID, Receiving, Sending};
 use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{Call, Client, ContentPlan, Fault, Request, Version};
+use crate::plan::{Call, ClientPlan, ContentPlan, Fault, Request, Version};
 use crate::raw::Broken;
 use crate::{http3, raw_client, raw_http2, tls, tunnel};
 
@@ -56,7 +56,7 @@ impl Sender {
 }
 
 /// Sends all requests of a client.
-pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, mut client: ClientPlan, gateway: Address) {
     match client.version {
         Version::Raw => return raw_client::run(ledger, client, gateway).await,
         Version::RawHttp2 => return raw_http2::run(ledger, client, gateway).await,
@@ -110,7 +110,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
 async fn connect(
     ledger: &Rc<Ledger>,
     gateway: &Address,
-    client: &Client,
+    client: &ClientPlan,
 ) -> io::Result<(Sender, Pulse)> {
     let stream = ledger.world.connect(gateway).await?;
     let pulse = ledger.pulse();

@@ -44,7 +44,7 @@ const SITES: usize = 100;
 /// A kind of request: its name, the versions on both sides, and the bytes of both bodies.
 struct RequestCase {
     name: &'static str,
-    client: Client,
+    client: ClientKind,
     upstream: Option<Upstream>,
     /// The upstream is that of a site in a file with many, and not that of a flag.
     is_of_file: bool,
@@ -53,7 +53,7 @@ struct RequestCase {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Client {
+enum ClientKind {
     Http1,
     Http2,
     Http3,
@@ -68,7 +68,11 @@ enum Upstream {
 }
 
 impl RequestCase {
-    const fn new(name: &'static str, client: Client, upstream: Option<Upstream>) -> RequestCase {
+    const fn new(
+        name: &'static str,
+        client: ClientKind,
+        upstream: Option<Upstream>,
+    ) -> RequestCase {
         RequestCase {
             name,
             client,
@@ -110,23 +114,23 @@ impl RequestCase {
 }
 
 const KINDS: &[RequestCase] = &[
-    RequestCase::new("h1-hello", Client::Http1, None),
-    RequestCase::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
-    RequestCase::new("h1-to-h1-sites", Client::Http1, Some(Upstream::Http1)).of_file(),
-    RequestCase::new("h2-hello", Client::Http2, None),
-    RequestCase::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
-    RequestCase::new("h2-to-h1-sites", Client::Http2, Some(Upstream::Http1)).of_file(),
-    RequestCase::new("h2-to-h2", Client::Http2, Some(Upstream::Http2)),
-    RequestCase::new("h1-data-1MiB", Client::Http1, None).download(),
-    RequestCase::new("h1-to-h1-1MiB", Client::Http1, Some(Upstream::Http1)).download(),
-    RequestCase::new("h1-to-h1-1MiB-up", Client::Http1, Some(Upstream::Http1)).upload(),
-    RequestCase::new("h2-to-h1-1MiB", Client::Http2, Some(Upstream::Http1)).download(),
-    RequestCase::new("h2-to-h1-1MiB-up", Client::Http2, Some(Upstream::Http1)).upload(),
-    RequestCase::new("h3-hello", Client::Http3, None),
-    RequestCase::new("h3-to-h1", Client::Http3, Some(Upstream::Http1)),
-    RequestCase::new("h3-to-h1-sites", Client::Http3, Some(Upstream::Http1)).of_file(),
-    RequestCase::new("h3-data-1MiB", Client::Http3, None).download(),
-    RequestCase::new("h3-handshake", Client::Handshakes, None),
+    RequestCase::new("h1-hello", ClientKind::Http1, None),
+    RequestCase::new("h1-to-h1", ClientKind::Http1, Some(Upstream::Http1)),
+    RequestCase::new("h1-to-h1-sites", ClientKind::Http1, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h2-hello", ClientKind::Http2, None),
+    RequestCase::new("h2-to-h1", ClientKind::Http2, Some(Upstream::Http1)),
+    RequestCase::new("h2-to-h1-sites", ClientKind::Http2, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h2-to-h2", ClientKind::Http2, Some(Upstream::Http2)),
+    RequestCase::new("h1-data-1MiB", ClientKind::Http1, None).download(),
+    RequestCase::new("h1-to-h1-1MiB", ClientKind::Http1, Some(Upstream::Http1)).download(),
+    RequestCase::new("h1-to-h1-1MiB-up", ClientKind::Http1, Some(Upstream::Http1)).upload(),
+    RequestCase::new("h2-to-h1-1MiB", ClientKind::Http2, Some(Upstream::Http1)).download(),
+    RequestCase::new("h2-to-h1-1MiB-up", ClientKind::Http2, Some(Upstream::Http1)).upload(),
+    RequestCase::new("h3-hello", ClientKind::Http3, None),
+    RequestCase::new("h3-to-h1", ClientKind::Http3, Some(Upstream::Http1)),
+    RequestCase::new("h3-to-h1-sites", ClientKind::Http3, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h3-data-1MiB", ClientKind::Http3, None).download(),
+    RequestCase::new("h3-handshake", ClientKind::Handshakes, None),
 ];
 
 /// The kinds of requests that can be counted.
@@ -147,8 +151,8 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
     let mut gateway = Gateway::new().options(Options::default());
     gateway = match kind.client {
-        Client::Http1 | Client::Http2 => gateway.listen(address.clone()),
-        Client::Http3 | Client::Handshakes => {
+        ClientKind::Http1 | ClientKind::Http2 => gateway.listen(address.clone()),
+        ClientKind::Http3 | ClientKind::Handshakes => {
             gateway.listen_tls(address.clone(), TlsSlot::new(tls::listener()))
         }
     };
@@ -234,14 +238,14 @@ fn start_clients(
     load: impl Fn(usize) -> Load,
 ) {
     match kind.client {
-        Client::Http2 => world.spawn(ask_http2(load(requests))),
-        Client::Http3 => world.spawn(ask_http3(load(requests), gateway)),
-        Client::Http1 => {
+        ClientKind::Http2 => world.spawn(ask_http2(load(requests))),
+        ClientKind::Http3 => world.spawn(ask_http3(load(requests), gateway)),
+        ClientKind::Http1 => {
             for client in 0..AT_ONCE {
                 world.spawn(ask_http1(load(share(requests, client))));
             }
         }
-        Client::Handshakes => {
+        ClientKind::Handshakes => {
             for client in 0..AT_ONCE {
                 world.spawn(shake_hands(load(share(requests, client)), gateway, client));
             }

@@ -28,7 +28,7 @@ use crate::client::{message, refused};
 use crate::content::{ID, Receiving, Sending, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{self, Client, FIRST_HOST, Fault, Request};
+use crate::plan::{self, ClientPlan, FIRST_HOST, Fault, Request};
 use crate::tls;
 
 pub(crate) use self::counted::Counted;
@@ -53,7 +53,7 @@ struct Connection {
 }
 
 /// Sends all requests of a client, at the same time.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
     let (Address::Tcp(gateway), Some(plan)) = (gateway, client.quic.clone()) else {
         return ledger.violate("a client of HTTP/3 has no plan for it".to_owned());
     };
@@ -98,7 +98,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     drop(sender);
 }
 
-fn config(client: &Client, plan: &plan::Quic) -> ClientConfig {
+fn config(client: &ClientPlan, plan: &plan::Quic) -> ClientConfig {
     let mut transport = TransportConfig::default();
     transport
         .stream_receive_window(client.windows.stream.into())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
-use crate::plan::{Client, Fault, Order, Plan, Reach, Request, Version};
+use crate::plan::{ClientPlan, Fault, Order, Plan, Reach, Request, Version};
 use crate::reload::{Observed, Replica};
 
 /// The time at which bytes were last sent or received on a connection.
@@ -303,7 +303,7 @@ impl Ledger {
             && self.world.now() - none_since > SILENCE_MAX
     }
 
-    fn client_of(&self, id: u64) -> Option<&Client> {
+    fn client_of(&self, id: u64) -> Option<&ClientPlan> {
         let mut clients = self.plan.clients.iter();
         clients.find(|client| client.requests.iter().any(|known| known.id == id))
     }

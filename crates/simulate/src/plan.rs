@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     /// `None` without reloads.
     pub(crate) reloads: Option<Reloads>,
     pub(crate) upstreams: Vec<Upstream>,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<ClientPlan>,
 }
 
 /// The servers of one target of the gateway.
@@ -127,7 +127,7 @@ pub(crate) enum Version {
 
 /// A connection and its requests: one after the other over HTTP/1.1, concurrent over HTTP/2 and HTTP/3.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct ClientPlan {
     pub(crate) version: Version,
     pub(crate) begins: Duration,
     /// Hand-written clients only: the client sends FIN after the last request.
@@ -260,8 +260,8 @@ impl Plan {
             next_id: 0,
             has_surplus,
         };
-        let mut clients: Vec<Client> = (0..random.within(1..=12))
-            .map(|_| Client::new(&mut random, &mut requests, &upstreams))
+        let mut clients: Vec<ClientPlan> = (0..random.within(1..=12))
+            .map(|_| ClientPlan::new(&mut random, &mut requests, &upstreams))
             .collect();
         if clients.iter().any(|client| client.half_closes) {
             // The gateway cancels a request that waits for an upstream connection after its client sent FIN.
@@ -270,7 +270,11 @@ impl Plan {
         let shared = upstreams.len();
         if random.chance(200) {
             upstreams.push(Upstream::direct(Version::Raw));
-            clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
+            clients.push(ClientPlan::with_pauses(
+                &mut random,
+                &mut requests,
+                &upstreams,
+            ));
         }
         choose_tls(seed, &mut upstreams, &mut clients);
         choose_trailers(seed, &mut upstreams);
@@ -318,7 +322,7 @@ impl Plan {
     }
 
     /// How long a request of this client may additionally be silent.
-    pub(crate) fn silence_of(&self, client: &Client) -> Duration {
+    pub(crate) fn silence_of(&self, client: &ClientPlan) -> Duration {
         match (client.version, &self.http3) {
             (Version::Http3, Some(http3)) => http3::silence_max(http3, &self.conditions),
             _ => Duration::ZERO,
@@ -326,7 +330,7 @@ impl Plan {
     }
 
     /// Whether a draining gateway may reject a request of this client, which has not learnt of it when it sends.
-    pub(crate) fn may_reject(&self, client: &Client) -> bool {
+    pub(crate) fn may_reject(&self, client: &ClientPlan) -> bool {
         let moves = client
             .quic
             .as_ref()
@@ -360,7 +364,7 @@ impl Plan {
 }
 
 /// Gives some peers TLS. The seed's other choices do not depend on it.
-fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [Client]) {
+fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [ClientPlan]) {
     let mut random = Random::new(!seed);
     if !random.chance(TLS_PER_MILLE) {
         return;
@@ -468,8 +472,8 @@ impl Windows {
     }
 }
 
-impl Client {
-    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+impl ClientPlan {
+    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> ClientPlan {
         let version = random.one_of(&VERSIONS);
         let half_closes = version == Version::Raw && random.chance(300);
         let count = random.within(1..=20);
@@ -484,7 +488,7 @@ impl Client {
             last.into_iter()
                 .for_each(|request| request.ask_for_tunnel(random, upstreams, version));
         }
-        Client {
+        ClientPlan {
             version,
             begins: Duration::from_micros(random.within(0..=200_000)),
             half_closes,
@@ -496,7 +500,11 @@ impl Client {
     }
 
     /// The only client of the last upstream, whose connections are in the pool when it leaves them.
-    fn with_pauses(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+    fn with_pauses(
+        random: &mut Random,
+        requests: &mut Requests,
+        upstreams: &[Upstream],
+    ) -> ClientPlan {
         let count = random.within(2..=6);
         let all = (0..count).map(|_| {
             let mut request = requests.next(random, upstreams, Version::Http1);
@@ -517,7 +525,7 @@ impl Client {
             request.answer.has_trailers = false;
             request
         });
-        Client {
+        ClientPlan {
             version: Version::Http1,
             begins: Duration::ZERO,
             half_closes: false,

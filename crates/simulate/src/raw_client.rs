@@ -9,13 +9,13 @@ use blitz_http::{Address, WebSocketKey};
 
 use crate::content::{ID, Receiving, whole};
 use crate::ledger::{Ending, Ledger};
-use crate::plan::{Client, Fault, Request};
+use crate::plan::{ClientPlan, Fault, Request};
 use crate::random::Random;
 use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
 use crate::tunnel;
 
 /// Sends all requests of a client; unanswered requests are sent again on another connection.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
     ledger.world.sleep(client.begins).await;
     let mut left: VecDeque<Request> = client.requests.into();
     let mut connections = 0;

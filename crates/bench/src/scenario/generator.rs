@@ -21,7 +21,7 @@ use crate::report::{Conclusion, ConclusionKind, Report, Section, System};
 use crate::run_folder::RunFolder;
 use crate::stats;
 use crate::study::{
-    CLIENT_US, Case, Cell, Figure, Generator, Length, Load, Measured, P50, Program,
+    CLIENT_US, Case, Cell, Figure, GeneratorProgram, Length, Load, Measured, P50, Program,
     REQUESTS_PER_SECOND, Requests, Sentence, Subject, Version, Watch, Watched, conclusion, finish,
     section,
 };
@@ -65,10 +65,10 @@ struct LoadCase {
 /// Another generator.
 struct Other {
     name: &'static str,
-    client: Client,
+    client: GeneratorProgram,
 }
 
-enum Client {
+enum GeneratorProgram {
     Tool(LoadTool),
     Go,
     Oha,
@@ -82,17 +82,17 @@ const H3: Other = tool(
 );
 const QUIC_GO: Other = Other {
     name: GO,
-    client: Client::Go,
+    client: GeneratorProgram::Go,
 };
 const OHA: Other = Other {
     name: "oha",
-    client: Client::Oha,
+    client: GeneratorProgram::Oha,
 };
 
 const fn tool(name: &'static str, tool: LoadTool) -> Other {
     Other {
         name,
-        client: Client::Tool(tool),
+        client: GeneratorProgram::Tool(tool),
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn run(
     let (clear, secure) = (free_address()?, free_address()?);
     let server = start(invocation, &tls, [clear, secure])?;
     let watch = Watch::start();
-    let generator = Generator {
+    let generator = GeneratorProgram {
         programs: &invocation.programs,
         folder: &folder,
         link: None,
@@ -296,13 +296,13 @@ impl Other {
     ) -> Result<Program, String> {
         let programs = &invocation.programs;
         match self.client {
-            Client::Go => programs.example(Example::GoLoad).map(Program::Go),
-            Client::Oha => locate("oha").map(Program::Oha),
-            Client::Tool(tool @ LoadTool::Http3(_)) => {
+            GeneratorProgram::Go => programs.example(Example::GoLoad).map(Program::Go),
+            GeneratorProgram::Oha => locate("oha").map(Program::Oha),
+            GeneratorProgram::Tool(tool @ LoadTool::Http3(_)) => {
                 programs.example(Example::Http3Load)?;
                 Ok(Program::Tool(tool, tls.clone()))
             }
-            Client::Tool(tool) => match load_tool::missing_tool(work.group(), programs) {
+            GeneratorProgram::Tool(tool) => match load_tool::missing_tool(work.group(), programs) {
                 Some(reason) => Err(reason),
                 None => Ok(Program::Tool(tool, tls.clone())),
             },

@@ -91,20 +91,20 @@ static PROXIES: &[System] = &[
 
 /// How the clients use their connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Client {
+enum ConnectionReuse {
     /// A new connection for each request.
     Ab,
     /// The connection is kept, if the server keeps it.
     Wrk,
 }
 
-impl Client {
-    const ALL: [Client; 2] = [Client::Ab, Client::Wrk];
+impl ConnectionReuse {
+    const ALL: [ConnectionReuse; 2] = [ConnectionReuse::Ab, ConnectionReuse::Wrk];
 
     fn name(self) -> &'static str {
         match self {
-            Client::Ab => "new connections",
-            Client::Wrk => "keep-alive",
+            ConnectionReuse::Ab => "new connections",
+            ConnectionReuse::Wrk => "keep-alive",
         }
     }
 }
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Resul
         folder: &folder,
         link: None,
     };
-    let mut measured: Vec<(Client, u32, Measured)> = Vec::new();
+    let mut measured: Vec<(ConnectionReuse, u32, Measured)> = Vec::new();
     for (client, count) in arguments.loads() {
         let case = stage.case(client, count, arguments.length());
         output::message(&format!("{} …", case.title));
@@ -154,11 +154,11 @@ impl ModelsArguments {
     }
 
     /// The cases, in the order in which they run.
-    fn loads(&self) -> Vec<(Client, u32)> {
+    fn loads(&self) -> Vec<(ConnectionReuse, u32)> {
         if self.quick {
-            return vec![(Client::Ab, 10), (Client::Wrk, 50)];
+            return vec![(ConnectionReuse::Ab, 10), (ConnectionReuse::Wrk, 50)];
         }
-        let loads = Client::ALL.into_iter().flat_map(|client| {
+        let loads = ConnectionReuse::ALL.into_iter().flat_map(|client| {
             let counts = self.clients.iter();
             counts.map(move |&count| (client, count))
         });
@@ -218,7 +218,7 @@ impl Stage {
         })
     }
 
-    fn case(&self, client: Client, count: u32, length: Length) -> Case {
+    fn case(&self, client: ConnectionReuse, count: u32, length: Length) -> Case {
         let path = format!("/data?size={PAGE_BYTES}");
         let subject = |name: &str, server: &ServerProcess, beside: Vec<u32>| {
             let base = format!("http://{}", server.address);
@@ -226,7 +226,7 @@ impl Stage {
             let mut load = Load::new(base, requests, Version::Http1, length).with(count, 1);
             load.flags
                 .extend([TIMEOUT.to_owned(), "--keep-going".to_owned()]);
-            if client == Client::Ab {
+            if client == ConnectionReuse::Ab {
                 load.flags.push("--new-connections".to_owned());
             }
             Subject {
@@ -246,8 +246,8 @@ impl Stage {
                 .map(|(system, server)| subject(system.name, server, vec![self.backend.process()])),
         );
         let connections = match client {
-            Client::Ab => "a new connection for each request",
-            Client::Wrk => "each on a connection that it keeps if the server does",
+            ConnectionReuse::Ab => "a new connection for each request",
+            ConnectionReuse::Wrk => "each on a connection that it keeps if the server does",
         };
         Case {
             title: format!("{count} clients, {}", client.name()),

@@ -144,8 +144,8 @@ impl<'a> Facts<'a> {
             head,
             path_head: head,
             client: match client_of(&head.fields, peer, trusted) {
-                Client::Address(address) => Some(address),
-                Client::Unix | Client::Unknown => None,
+                ClientAddress::Address(address) => Some(address),
+                ClientAddress::Unix | ClientAddress::Unknown => None,
             },
             scheme: told.map_or(peer.scheme, |facts| facts.scheme),
         }
@@ -171,7 +171,7 @@ pub(crate) fn received(head: &RequestHead, part: Range<usize>) -> &str {
 
 /// The client of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum ClientAddress {
     /// An address, which a trusted proxy may have told.
     Address(IpAddr),
     /// A process of this machine.
@@ -181,18 +181,18 @@ pub(crate) enum Client {
 }
 
 /// The client of a request. If the text of a trusted proxy about its client is unreadable, the client is not the proxy.
-pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> Client {
+pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> ClientAddress {
     let is_told = |name| fields.contains(name);
     match (told_client(fields, peer.remote, trusted), peer.remote) {
-        (Some(client), _) => Client::Address(client),
+        (Some(client), _) => ClientAddress::Address(client),
         (None, _)
             if trusted.contains(peer)
                 && (is_told(Name::XForwardedFor) || is_told(Name::Forwarded)) =>
         {
-            Client::Unknown
+            ClientAddress::Unknown
         }
-        (None, Some(remote)) => Client::Address(remote.ip()),
-        (None, None) => Client::Unix,
+        (None, Some(remote)) => ClientAddress::Address(remote.ip()),
+        (None, None) => ClientAddress::Unix,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use super::{Client, Requests, Upstream, Version, Windows};
+use super::{ClientPlan, Requests, Upstream, Version, Windows};
 use crate::random::Random;
 
 /// Runs with clients of HTTP/3, of 1,000.
@@ -121,7 +121,7 @@ pub(super) fn add(
     seed: u64,
     requests: &mut Requests,
     upstreams: &[Upstream],
-    clients: &mut Vec<Client>,
+    clients: &mut Vec<ClientPlan>,
     conditions: &mut Conditions,
     streams_max: u32,
 ) -> Option<Http3> {
@@ -164,7 +164,7 @@ fn client(
     upstreams: &[Upstream],
     conditions: &Conditions,
     streams_max: u32,
-) -> Client {
+) -> ClientPlan {
     let quic = Quic::new(random, conditions, streams_max);
     let sends_little = quic.changes_host() || quic.inserts_within.is_some();
     let sent_max = match sends_little {
@@ -186,7 +186,7 @@ fn client(
         request
     });
     let requests = all.collect();
-    Client {
+    ClientPlan {
         version: Version::Http3,
         begins: Duration::from_micros(random.within(0..=200_000)),
         half_closes: false,

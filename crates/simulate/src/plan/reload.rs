@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Client, ContentPlan, Limits, Order, Requests, Upstream, Version, Windows};
+use super::{ClientPlan, ContentPlan, Limits, Order, Requests, Upstream, Version, Windows};
 use crate::random::Random;
 
 /// Runs with reloads, of 1,000.
@@ -51,7 +51,7 @@ pub(super) fn add(
     seed: u64,
     requests: &mut Requests,
     upstreams: &mut Vec<Upstream>,
-    clients: &mut Vec<Client>,
+    clients: &mut Vec<ClientPlan>,
     limits: &mut Limits,
     drains: bool,
 ) -> Option<Reloads> {
@@ -98,7 +98,11 @@ pub(super) fn add(
 }
 
 /// The only client of the last upstream. It sends its last request behind the last reload.
-fn steady_client(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+fn steady_client(
+    random: &mut Random,
+    requests: &mut Requests,
+    upstreams: &[Upstream],
+) -> ClientPlan {
     let count = random.within(3..=8) as u32;
     let all = (0..count).map(|_| {
         let mut request = requests.next(random, upstreams, Version::Http1);
@@ -118,7 +122,7 @@ fn steady_client(random: &mut Random, requests: &mut Requests, upstreams: &[Upst
         request.reading_pause = None;
         request
     });
-    Client {
+    ClientPlan {
         version: Version::Http1,
         begins: Duration::ZERO,
         half_closes: false,

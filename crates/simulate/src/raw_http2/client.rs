@@ -10,10 +10,10 @@ use super::{CANCEL, Connection, Fields, Lost, REFUSED_STREAM};
 use crate::content::{ID, Receiving, Sending, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger};
-use crate::plan::{Client, Fault, Request};
+use crate::plan::{ClientPlan, Fault, Request};
 
 /// Sends all requests of a client without waiting for responses.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
     ledger.world.sleep(client.begins).await;
     let mut connection: Option<Connection> = None;
     let running = Rc::new(Cell::new(0));

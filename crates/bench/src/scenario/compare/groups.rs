@@ -23,16 +23,16 @@ impl PartialEq for CompareGroup {
 }
 
 /// The protocol of the clients: a version of HTTP, and how servers are told of it.
-type Client = (Version, ClientProtocol, LoadTool);
+type ClientSetup = (Version, ClientProtocol, LoadTool);
 
-const H1: Client = (Version::Http1, ClientProtocol::Http1, LoadTool::Wrk);
-const TLS: Client = (Version::Http1, ClientProtocol::Tls, LoadTool::Wrk);
-const H2: Client = (
+const H1: ClientSetup = (Version::Http1, ClientProtocol::Http1, LoadTool::Wrk);
+const TLS: ClientSetup = (Version::Http1, ClientProtocol::Tls, LoadTool::Wrk);
+const H2: ClientSetup = (
     Version::Http2,
     ClientProtocol::Tls,
     LoadTool::H2load { varied: false },
 );
-const H3: Client = (
+const H3: ClientSetup = (
     Version::Http3,
     ClientProtocol::Tls,
     LoadTool::Http3(Requests::Same),
@@ -46,7 +46,7 @@ const LARGE_PROXIED: ServerRole = ServerRole::ProxyContentToHttp1;
 const fn group(
     name: &'static str,
     title: &'static str,
-    (version, protocol, load_tool): Client,
+    (version, protocol, load_tool): ClientSetup,
     role: ServerRole,
 ) -> CompareGroup {
     CompareGroup {
