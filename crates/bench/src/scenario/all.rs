@@ -57,7 +57,7 @@ pub(crate) struct AllArguments {
 
 /// One benchmark.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Benchmark {
+struct BenchmarkRun {
     name: String,
     /// Its arguments, without paths.
     words: Vec<String>,
@@ -69,10 +69,10 @@ struct Interrupted(Signal);
 
 /// Runs a step, and shows this line meanwhile. An error ends the run.
 type RunStep<'a> =
-    &'a mut dyn FnMut(&Benchmark, &str) -> Result<Result<Ended, Interrupted>, String>;
+    &'a mut dyn FnMut(&BenchmarkRun, &str) -> Result<Result<Ended, Interrupted>, String>;
 
 /// The benchmarks among the subcommands of `blitz bench`: those that measure.
-fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Benchmark>, String> {
+fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<BenchmarkRun>, String> {
     const OTHERS: [&str; 3] = ["all", "regression", "help"];
     let measures =
         |command: &&Command| !command.is_hide_set() && !OTHERS.contains(&command.get_name());
@@ -92,7 +92,7 @@ fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Benchmark>, St
     let step = |command: &&Command| {
         let name = command.get_name().to_owned();
         let flag = arguments.quick.then(|| quick_flag(command)).flatten();
-        Benchmark {
+        BenchmarkRun {
             words: [name.clone()]
                 .into_iter()
                 .chain(flag.map(str::to_owned))
@@ -176,7 +176,7 @@ pub(crate) fn run(
 
 /// Runs the steps that have not ended, and records each one.
 fn run_steps(
-    steps: &[Benchmark],
+    steps: &[BenchmarkRun],
     state: &mut RunState,
     run: RunStep<'_>,
 ) -> Result<Result<(), Interrupted>, String> {
@@ -238,8 +238,8 @@ mod tests {
     use super::*;
     use crate::run_folder::TestFolder;
 
-    fn named(names: &[&str]) -> Vec<Benchmark> {
-        let step = |name: &&str| Benchmark {
+    fn named(names: &[&str]) -> Vec<BenchmarkRun> {
+        let step = |name: &&str| BenchmarkRun {
             name: (*name).to_owned(),
             words: vec![(*name).to_owned()],
         };

@@ -21,7 +21,7 @@ use crate::report::{Conclusion, ConclusionKind, Report, Section, System};
 use crate::run_folder::RunFolder;
 use crate::stats;
 use crate::study::{
-    CLIENT_US, Case, Cell, Figure, GeneratorProgram, Length, Load, Measured, P50, Program,
+    CLIENT_US, Case, Cell, Figure, Generator, Length, Load, Measured, P50, Program,
     REQUESTS_PER_SECOND, Requests, Sentence, Subject, Version, Watch, Watched, conclusion, finish,
     section,
 };
@@ -168,7 +168,7 @@ pub(crate) fn run(
     let (clear, secure) = (free_address()?, free_address()?);
     let server = start(invocation, &tls, [clear, secure])?;
     let watch = Watch::start();
-    let generator = GeneratorProgram {
+    let generator = Generator {
         programs: &invocation.programs,
         folder: &folder,
         link: None,

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::state::{Ended, StepOutcome};
-use super::{Benchmark, Interrupted, files, short};
+use super::{BenchmarkRun, Interrupted, files, short};
 use crate::invocation::{Invocation, NO_HTML};
 use crate::output;
 use crate::supervised::{self, EndSignals, Supervised};
@@ -33,7 +33,7 @@ impl Starter<'_> {
     /// Runs a step to its end, or until a signal.
     pub(super) fn run(
         &self,
-        step: &Benchmark,
+        step: &BenchmarkRun,
         line: &str,
     ) -> Result<Result<Ended, Interrupted>, String> {
         let log = self.logs.join(format!("{}.txt", step.name));
@@ -65,7 +65,7 @@ impl Starter<'_> {
         }))
     }
 
-    fn command(&self, step: &Benchmark, output: &File) -> std::io::Result<Command> {
+    fn command(&self, step: &BenchmarkRun, output: &File) -> std::io::Result<Command> {
         let invocation = self.invocation;
         let mut command = Command::new(self.program);
         // Results name the command that people would enter.
