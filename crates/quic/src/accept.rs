@@ -11,7 +11,7 @@ use quinn_proto::crypto::ServerConfig as Crypto;
 use quinn_proto::{Incoming, ServerConfig, TimeSource, TransportConfig, ValidationTokenConfig};
 
 use crate::connection::Connection;
-use crate::endpoint::{Endpoint, Parts, Protocol, Shared};
+use crate::endpoint::{Endpoint, EndpointInner, Parts, Protocol};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::keys::Keys;
 use crate::limits::Limits;
@@ -88,7 +88,7 @@ impl ServerEndpoint {
     }
 }
 
-impl<P: Protocol> Shared<P> {
+impl<P: Protocol> EndpointInner<P> {
     /// Accepts a connection, or demands a proof of the client's address first, or ignores the attempt.
     pub(crate) fn decide(
         self: &Rc<Self>,

@@ -82,10 +82,10 @@ pub trait Protocol: Sized + 'static {
 }
 
 /// All connections on one UDP socket. Clones are handles to the same endpoint.
-pub struct Endpoint<P: Protocol>(pub(crate) Rc<Shared<P>>);
+pub struct Endpoint<P: Protocol>(pub(crate) Rc<EndpointInner<P>>);
 
 /// The state that the connections of an endpoint share.
-pub(crate) struct Shared<P: Protocol> {
+pub(crate) struct EndpointInner<P: Protocol> {
     pub(crate) protocol: P,
     socket: DatagramSocket,
     pub(crate) keys: Keys,
@@ -148,7 +148,7 @@ impl<P: Protocol> Endpoint<P> {
             .expect("it is long enough")
             .rng_seed(Some(keys.seed(number)));
         let quinn = quinn_proto::Endpoint::new(Arc::new(config), server_config, true, None);
-        Endpoint(Rc::new(Shared {
+        Endpoint(Rc::new(EndpointInner {
             protocol,
             socket,
             keys,
@@ -225,7 +225,7 @@ impl<P: Protocol> Clone for Endpoint<P> {
 /// The version of RFC 9000. Drafts, and version 2, are not offered.
 pub(crate) const VERSION_1: u32 = 1;
 
-impl<P: Protocol> Shared<P> {
+impl<P: Protocol> EndpointInner<P> {
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         *self.task.borrow_mut() = None;

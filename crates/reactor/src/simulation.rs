@@ -26,7 +26,7 @@ use self::peer::Peers;
 use crate::core::{Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
-use crate::driver::sim::{Network, Shared, Sim};
+use crate::driver::sim::{Network, SharedNetwork, Sim};
 use crate::executor::main_waker;
 use crate::load::Group;
 use crate::socket::Address;
@@ -48,7 +48,7 @@ const FORWARDING_CORES: usize = 8;
 /// One simulated machine. Cloning gives another handle to the same.
 #[derive(Clone)]
 pub struct World {
-    network: Shared,
+    network: SharedNetwork,
     peers: Peers,
     cores: Rc<RefCell<Vec<Stepped>>>,
     group: Arc<Group>,

@@ -23,7 +23,7 @@ use crate::ledger::{Ledger, Pulse};
 use crate::random::Random;
 
 pub(crate) use client::run;
-pub(crate) use server::{Shared, serve};
+pub(crate) use server::{UpstreamState, serve};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -34,7 +34,7 @@ pub(crate) async fn serve(
     upstream: Upstream,
     server: Replica,
 ) {
-    let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
+    let shared = Rc::new(raw_http2::UpstreamState::new(upstream.quits));
     let tls = upstream.is_secure.then(|| tls::server(upstream.version));
     let mut connections = 0;
     loop {

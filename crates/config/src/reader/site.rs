@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::conflicts::add_head;
-use super::inherit::Shared;
+use super::inherit::InheritedValues;
 use super::own::{OwnAction, OwnSettings};
 use super::route_key::is_path;
 use super::target::Upstreams;
@@ -42,7 +42,7 @@ impl Reader<'_> {
         }
         let mut sites = Vec::new();
         let mut hosts: HashMap<Host, usize> = HashMap::new();
-        let mut shared = Shared::default();
+        let mut shared = InheritedValues::default();
         for entry in tables.into_iter().flat_map(entries) {
             if self.lacks_quotes(&entry) {
                 continue;
@@ -108,7 +108,7 @@ impl Reader<'_> {
         host: Option<Placed<Host>>,
         defaults: &Defaults,
         upstreams: &mut Upstreams,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> Option<Site> {
         let key = Placed::new(RouteKey::everything(), entry.key());
         let keys = match entry.value.get_ref() {
@@ -166,7 +166,7 @@ impl Reader<'_> {
         mut own: Vec<OwnSettings>,
         defaults: &OwnSettings,
         is_whole: bool,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> (Vec<Route>, Unrouted) {
         add_head(&mut own);
         self.same_routes(&own);

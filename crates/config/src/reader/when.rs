@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::inherit::{Levels, Resolved, Shared, settings};
+use super::inherit::{InheritedValues, Levels, Resolved, settings};
 use super::own::{BLOCKS, Block, Own, OwnAction, OwnSettings};
 use super::target::Upstreams;
 use super::{Entry, Reader, entries};
@@ -255,7 +255,7 @@ impl Reader<'_> {
         &mut self,
         levels: &Levels<'a>,
         own: impl Iterator<Item = &'a OwnSettings>,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> Option<Box<Variants>> {
         let mut is_last = false;
         let own = own.take_while(|own| {

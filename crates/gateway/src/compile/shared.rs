@@ -21,7 +21,7 @@ type BlockError<'a> = (&'a Placed<Conditions>, regex::Error);
 
 /// The values that the routes of a configuration share. Values of settings are told apart by their addresses, which
 /// stay the same as long as the configuration is borrowed.
-pub(super) struct Shared<'a, 'f> {
+pub(super) struct SharedValues<'a, 'f> {
     read_file: &'a mut ReadFile<'f>,
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,
     targets: HashMap<&'a str, Arc<Target>>,
@@ -65,9 +65,9 @@ fn address<T: ?Sized>(value: &Arc<T>) -> usize {
     Arc::as_ptr(value).cast::<()>().addr()
 }
 
-impl<'a, 'f> Shared<'a, 'f> {
-    pub(super) fn new(read_file: &'a mut ReadFile<'f>) -> Shared<'a, 'f> {
-        Shared {
+impl<'a, 'f> SharedValues<'a, 'f> {
+    pub(super) fn new(read_file: &'a mut ReadFile<'f>) -> SharedValues<'a, 'f> {
+        SharedValues {
             read_file,
             files: HashMap::new(),
             targets: HashMap::new(),

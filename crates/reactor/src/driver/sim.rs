@@ -31,7 +31,7 @@ use crate::socket::{Address, SocketKey};
 pub use self::conditions::Conditions;
 pub(crate) use self::events::Datagram;
 pub(crate) use self::id::{Id, Owner};
-pub(crate) use self::network::{Network, Shared, Transfer};
+pub(crate) use self::network::{Network, SharedNetwork, Transfer};
 
 /// Connections accepted by one listener in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -41,7 +41,7 @@ const EPOCH: Duration = Duration::from_secs(1_790_000_000);
 
 /// The driver of one simulated core.
 pub(crate) struct Sim {
-    pub(super) network: Shared,
+    pub(super) network: SharedNetwork,
     core: usize,
     mailbox: Arc<Mailbox>,
     /// Operations by the socket's index in the core's table.
@@ -71,7 +71,7 @@ struct Operations {
 
 impl Sim {
     /// A driver for the next core of this network.
-    pub(crate) fn new(network: &Shared, mailbox: &Arc<Mailbox>) -> Sim {
+    pub(crate) fn new(network: &SharedNetwork, mailbox: &Arc<Mailbox>) -> Sim {
         Sim {
             network: Rc::clone(network),
             core: network.borrow_mut().add_core(),

@@ -18,7 +18,7 @@ use crate::reload::Replica;
 const REFUSED: u64 = 300;
 
 /// The state that the connections of an upstream share.
-pub(crate) struct Shared {
+pub(crate) struct UpstreamState {
     quits: Option<Quits>,
     /// Requests that were refused, each once.
     refused: RefCell<BTreeSet<u64>>,
@@ -26,9 +26,9 @@ pub(crate) struct Shared {
     until_goaway: Cell<u32>,
 }
 
-impl Shared {
-    pub(crate) fn new(quits: Option<Quits>) -> Shared {
-        Shared {
+impl UpstreamState {
+    pub(crate) fn new(quits: Option<Quits>) -> UpstreamState {
+        UpstreamState {
             quits,
             refused: RefCell::default(),
             until_goaway: Cell::new(match quits {
@@ -61,7 +61,7 @@ pub(crate) async fn serve(
     ledger: Rc<Ledger>,
     stream: Stream,
     server: Replica,
-    shared: Rc<Shared>,
+    shared: Rc<UpstreamState>,
     seed: u64,
 ) {
     let connection = Connection::start(&ledger, stream, false, seed);
@@ -91,7 +91,7 @@ async fn exchange(
     connection: Connection,
     id: u32,
     server: Replica,
-    shared: Rc<Shared>,
+    shared: Rc<UpstreamState>,
 ) {
     let Ok(head) = connection.head(id).await else {
         return;

@@ -31,7 +31,7 @@ const SYN_RETRIES: u32 = 6;
 const LATE_MAX_US: u64 = 2_000;
 
 /// The network as the cores and peers of a simulation share it.
-pub(crate) type Shared = Rc<RefCell<Network>>;
+pub(crate) type SharedNetwork = Rc<RefCell<Network>>;
 
 /// The result of a read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
