@@ -29,7 +29,7 @@ mod units;
 mod upgrade;
 mod variant;
 
-pub use balance::{Balance, ClientKey, Group, GroupServer, GroupTarget, Sticky};
+pub use balance::{Balance, ClientKey, GroupServer, GroupTarget, Sticky, TargetGroup};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::balance::Group;
+use crate::balance::TargetGroup;
 use crate::method::Methods;
 use crate::model::Placed;
 use crate::network::Network;
@@ -70,7 +70,7 @@ pub struct Proxy {
     /// `upstream`.
     pub to: Placed<String>,
     /// All servers, if there are several.
-    pub group: Option<Arc<Group>>,
+    pub group: Option<Arc<TargetGroup>>,
     /// The path that it receives; `None` is the client's.
     pub path: Option<Arc<Placed<Template>>>,
     /// The host that it receives; `None` is the client's.

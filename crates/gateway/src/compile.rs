@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Group, Placed, Proxy,
-    ProxyProtocol, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
+    Respond, RespondBody, Settings, StatusPattern, TargetGroup, TimeLimit, Upgrades,
 };
 use blitz_http::{FOREVER, ProxyVersion, Status, UpgradeForm};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
@@ -223,7 +223,7 @@ impl<'a> Compiler<'a, '_> {
         })
     }
 
-    fn group(&mut self, group: &'a Arc<Group>) -> Option<Arc<GroupConfig>> {
+    fn group(&mut self, group: &'a Arc<TargetGroup>) -> Option<Arc<GroupConfig>> {
         if let Some(known) = self.shared.group(group) {
             return known;
         }

@@ -17,7 +17,7 @@ use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{Driver, DriverKind, IoChoice, RingHandle, Workers};
 use crate::executor::Tasks;
-use crate::load::{Group, Load};
+use crate::load::{CoreGroup, Load};
 use crate::mailbox::Mailbox;
 use crate::resources::CoreResources;
 use crate::socket::{Lingering, SocketTable, Sockets};
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) seed: Option<u64>,
     pub(crate) counters: Arc<CounterCells>,
     /// The cores that are started together.
-    pub(crate) group: Arc<Group>,
+    pub(crate) group: Arc<CoreGroup>,
 }
 
 thread_local! {

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use crate::core::{self, Core, Settings};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
-use crate::load::Group;
+use crate::load::CoreGroup;
 use crate::mailbox::{Mailbox, Message};
 use crate::messages::post;
 use crate::signal;
@@ -78,7 +78,7 @@ impl Config {
         }
     }
 
-    fn settings(&self, index: usize, group: &Arc<Group>, cores: usize) -> Settings {
+    fn settings(&self, index: usize, group: &Arc<CoreGroup>, cores: usize) -> Settings {
         let sockets_max = match self.sockets_max {
             0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
@@ -160,7 +160,7 @@ where
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
-    let group = Group::new(count);
+    let group = CoreGroup::new(count);
     for index in 0..count {
         let settings = config.settings(index, &group, count);
         cores.counters.push(Arc::clone(&settings.counters));
@@ -291,7 +291,7 @@ fn sum(counters: &[Arc<CounterCells>]) -> Counters {
 /// # Errors
 /// If the driver cannot be opened or fails.
 pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> {
-    Core::open(config.settings(0, &Group::new(1), 1))?.run(future)
+    Core::open(config.settings(0, &CoreGroup::new(1), 1))?.run(future)
 }
 
 /// The index of the calling core among those that were started together.

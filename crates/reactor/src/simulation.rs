@@ -28,7 +28,7 @@ use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
 use crate::driver::sim::{Network, SharedNetwork, Sim};
 use crate::executor::main_waker;
-use crate::load::Group;
+use crate::load::CoreGroup;
 use crate::socket::Address;
 
 #[doc(hidden)]
@@ -51,7 +51,7 @@ pub struct World {
     network: SharedNetwork,
     peers: Peers,
     cores: Rc<RefCell<Vec<Stepped>>>,
-    group: Arc<Group>,
+    group: Arc<CoreGroup>,
 }
 
 /// A core that is stepped, and the future that it runs.
@@ -105,7 +105,7 @@ impl World {
             network,
             peers: Peers::default(),
             cores: Rc::default(),
-            group: Group::simulated(FORWARDING_CORES),
+            group: CoreGroup::simulated(FORWARDING_CORES),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::programs::{Example, Programs, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{Generator, Length, Load, Requests, Subject, Version, Watch, Watched, finish};
 use crate::system::{System, SystemKind, substitutes};
-use cases::{Group, Work};
+use cases::{CaseGroup, Work};
 use connections::Limits;
 use findings::Findings;
 
@@ -38,7 +38,7 @@ pub(crate) struct FrameworkArguments {
     seconds: u64,
     /// Only these parts, separated by commas
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Group>,
+    only: Vec<CaseGroup>,
     /// Six short rounds of one load for each part; not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
@@ -86,9 +86,9 @@ pub(crate) fn run(
         let case = case.run(&generator, arguments.rounds(), arguments.seed)?;
         measured.push((group, case));
     }
-    let in_process = arguments.has(Group::Parser);
+    let in_process = arguments.has(CaseGroup::Parser);
     let in_process = in_process.then(|| in_process::measure(programs, arguments.rounds()));
-    let connections = arguments.has(Group::Descriptors);
+    let connections = arguments.has(CaseGroup::Descriptors);
     let connections = connections.then(|| limits.measure(&stage.running));
     let cases = measured.iter().map(|(_, case)| case);
     let surroundings = watch.finish(&invocation.revision, [], cases);
@@ -110,12 +110,12 @@ impl FrameworkArguments {
         if self.quick { 6 } else { self.rounds }
     }
 
-    fn has(&self, group: Group) -> bool {
+    fn has(&self, group: CaseGroup) -> bool {
         self.only.is_empty() || self.only.contains(&group)
     }
 
     /// The loads, in the order in which they run.
-    fn works(&self) -> Vec<(Group, Work)> {
+    fn works(&self) -> Vec<(CaseGroup, Work)> {
         let length = match self.quick {
             true => Length::quick(150),
             false => Length::Time {
@@ -123,7 +123,7 @@ impl FrameworkArguments {
                 warm_up: Duration::from_millis(500),
             },
         };
-        let groups = Group::ALL.into_iter().filter(|&group| self.has(group));
+        let groups = CaseGroup::ALL.into_iter().filter(|&group| self.has(group));
         let works = groups.flat_map(|group| {
             let works = group.works(length, self.quick).into_iter();
             works.map(move |work| (group, work))

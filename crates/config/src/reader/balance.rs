@@ -11,7 +11,7 @@ use super::template::is_token;
 use super::value::Text;
 use super::{Reader, entries};
 use crate::balance::{
-    Balance, ClientKey, Group, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, WEIGHT_MAX,
+    Balance, ClientKey, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, TargetGroup, WEIGHT_MAX,
 };
 use crate::model::{Placed, Route, Span};
 use crate::settings::{Action, Proxy};
@@ -161,7 +161,7 @@ impl Reader<'_> {
         };
         OwnTarget {
             url: first,
-            group: Some(Arc::new(Group {
+            group: Some(Arc::new(TargetGroup {
                 targets: vec![target],
                 sticky: None,
             })),
@@ -240,7 +240,7 @@ impl Reader<'_> {
         };
         Some(OwnTarget {
             url,
-            group: Some(Arc::new(Group {
+            group: Some(Arc::new(TargetGroup {
                 targets: targets.into_iter().map(target).collect(),
                 sticky: None,
             })),
@@ -310,7 +310,7 @@ impl Reader<'_> {
 
     /// Several servers of one route must not set the cookie of those of another one: each would undo the other's choice.
     pub(super) fn shared_cookies(&mut self, routes: &[Route]) {
-        let mut known: BTreeMap<&str, (&Group, &Span)> = BTreeMap::new();
+        let mut known: BTreeMap<&str, (&TargetGroup, &Span)> = BTreeMap::new();
         let groups = routes
             .iter()
             .filter_map(|route| match &route.settings.action.value {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::balance::{Group, Sticky};
+use crate::balance::{Sticky, TargetGroup};
 use crate::condition::Conditions;
 use crate::method::Methods;
 use crate::model::{Placed, RouteKey, Span};
@@ -120,7 +120,7 @@ pub(super) struct OwnTarget {
     /// The URL of its server, or of the first of several.
     pub(super) url: Placed<String>,
     /// All servers, if there are several.
-    pub(super) group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<TargetGroup>>,
     /// The place that is shown as the `to`.
     pub(super) span: Span,
     pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,

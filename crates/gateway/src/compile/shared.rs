@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use blitz_config::{Conditions, Group, Level, Methods, Placed, Settings};
+use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
 use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages};
 
@@ -95,11 +95,15 @@ impl<'a, 'f> SharedValues<'a, 'f> {
     }
 
     /// The configuration that was made for this group before.
-    pub(super) fn group(&self, group: &'a Arc<Group>) -> Option<Option<Arc<GroupConfig>>> {
+    pub(super) fn group(&self, group: &'a Arc<TargetGroup>) -> Option<Option<Arc<GroupConfig>>> {
         self.groups.get(&address(group)).cloned()
     }
 
-    pub(super) fn add_group(&mut self, group: &'a Arc<Group>, config: Option<Arc<GroupConfig>>) {
+    pub(super) fn add_group(
+        &mut self,
+        group: &'a Arc<TargetGroup>,
+        config: Option<Arc<GroupConfig>>,
+    ) {
         self.groups.insert(address(group), config);
     }
 

@@ -38,7 +38,7 @@ struct GroupTarget {
 impl GroupConfig {
     /// The same as in a file. `None` if a server cannot be used.
     pub(crate) fn new<'a>(
-        group: &'a blitz_config::Group,
+        group: &'a blitz_config::TargetGroup,
         mut target_of: impl FnMut(&'a blitz_config::Placed<String>) -> Option<Arc<Target>>,
     ) -> Option<GroupConfig> {
         let mut servers = Vec::new();
