@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::settings::without_double_slash;
-use super::template::Place;
+use super::template::TemplateKind;
 use super::value::Text;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
@@ -60,7 +60,7 @@ impl Reader<'_> {
             return None;
         }
         let part = text.behind(target_start);
-        let template = self.template(&part, pattern, Place::Url)?;
+        let template = self.template(&part, pattern, TemplateKind::Url)?;
         self.check_url_text(&text, &template)?;
         let (origin, template) = self.origin(&text, &template)?;
         let has_query = template.parts().iter().any(
@@ -232,7 +232,7 @@ impl Reader<'_> {
                 if !body.is_empty() {
                     let start = text.value.len() - body.len();
                     let part = text.behind(start);
-                    let template = self.template(&part, pattern, Place::Other)?;
+                    let template = self.template(&part, pattern, TemplateKind::Other)?;
                     respond.body = RespondBody::Text(template);
                 }
             }
@@ -290,7 +290,7 @@ impl Reader<'_> {
             "body" => {
                 let template = self
                     .text(value, "\"text\"")
-                    .and_then(|text| self.template(&text, pattern, Place::Other));
+                    .and_then(|text| self.template(&text, pattern, TemplateKind::Other));
                 template.map(RespondBody::Text)
             }
             _ => {

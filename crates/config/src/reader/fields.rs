@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::own::OwnMap;
-use super::template::{Place, is_token};
+use super::template::{TemplateKind, is_token};
 use super::{Entry, Reader, entries};
 use crate::model::Placed;
 use crate::pattern::PathPattern;
@@ -178,7 +178,7 @@ impl Reader<'_> {
         pattern: &PathPattern,
     ) -> Option<Template> {
         let text = self.text(value, "\"value\"")?;
-        let template = self.template(&text, pattern, Place::Other)?;
+        let template = self.template(&text, pattern, TemplateKind::Other)?;
         let is_control = |c: char| c.is_control() && c != '\t';
         let has_control = |part: &TemplatePart| matches!(part, TemplatePart::Text(text) if text.contains(is_control));
         // RFC 9110, section 5.5.

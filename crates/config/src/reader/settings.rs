@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::own::{Own, OwnAction, OwnMap, OwnSettings};
 use super::target::Upstreams;
-use super::template::Place;
+use super::template::TemplateKind;
 use super::value::Text;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
@@ -140,7 +140,7 @@ impl Reader<'_> {
         own: &OwnSettings,
     ) -> Option<Arc<Placed<Template>>> {
         let text = self.text(value, "\"/v2{rest}\"")?;
-        let template = self.template(&text, &own.key.value.path, Place::Url)?;
+        let template = self.template(&text, &own.key.value.path, TemplateKind::Url)?;
         self.check_path(&text, &template)?;
         let template = without_double_slash(&template);
         Some(Arc::new(Placed::new(template, text.span)))

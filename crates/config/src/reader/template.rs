@@ -8,9 +8,9 @@ use crate::pattern::{PathEnd, PathPattern, Segment};
 use crate::suggestion;
 use crate::template::{self, Placeholder, PlainText, Template, TemplatePart};
 
-/// Where a text with placeholders stands.
+/// The kind of a text with placeholders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TemplateKind {
     /// A path or URL, to which the query is added.
     Url,
     /// Any other text.
@@ -29,7 +29,7 @@ impl Reader<'_> {
         &mut self,
         text: &Text,
         pattern: &PathPattern,
-        place: Place,
+        kind: TemplateKind,
     ) -> Option<Template> {
         let mut parser = Parser {
             text,
@@ -55,7 +55,7 @@ impl Reader<'_> {
                         self.error("unknown-placeholder", text.part(span), message, label);
                         return None;
                     }
-                    let placeholder = self.placeholder(name, &text.part(span), pattern, place)?;
+                    let placeholder = self.placeholder(name, &text.part(span), pattern, kind)?;
                     parser.push_plain(self)?;
                     parser.parts.push(TemplatePart::Placeholder(placeholder));
                 }
@@ -72,7 +72,7 @@ impl Reader<'_> {
         name: &str,
         span: &Span,
         pattern: &PathPattern,
-        place: Place,
+        kind: TemplateKind,
     ) -> Option<Placeholder> {
         if let Some(placeholder) = template::plain(name) {
             return Some(placeholder);
@@ -117,7 +117,7 @@ impl Reader<'_> {
             _ => {}
         }
         let mut label = placeholder_label(name, pattern);
-        if place == Place::Url && label == "write {path}" {
+        if kind == TemplateKind::Url && label == "write {path}" {
             label += "; the query is kept";
         }
         let message = format!("there is no placeholder `{{{name}}}`");
