@@ -56,7 +56,7 @@ async fn relay(
 ) -> Result<(), Broken> {
     let mut receiving = Receiving::new(received);
     receiving.take(early).map_err(Broken::Wrong)?;
-    let mut end = End {
+    let mut end = TunnelEnd {
         stream,
         sending: Sending::new(sent, world, None),
         piece: Bytes::new(),
@@ -68,7 +68,7 @@ async fn relay(
     poll_fn(|cx| end.poll(cx, &mut receiving)).await
 }
 
-struct End<S> {
+struct TunnelEnd<S> {
     stream: S,
     sending: Sending,
     /// The part of the content that is written next.
@@ -81,7 +81,7 @@ struct End<S> {
     is_reset: bool,
 }
 
-impl<S: Read + Write + Unpin> End<S> {
+impl<S: Read + Write + Unpin> TunnelEnd<S> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -17,7 +17,7 @@ use super::hpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
 use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
 use super::stream::{Receiving, Sending, Stream};
-use super::streams::{End, Slot, Streams};
+use super::streams::{Slot, StreamEnd, Streams};
 use super::{Event, StreamId};
 use crate::content::{ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
@@ -330,7 +330,7 @@ impl Connection {
         if was_reset.is_some() {
             frame::write_reset(stream.0, code, out);
         }
-        self.remove(slot, End::ByUs);
+        self.remove(slot, StreamEnd::ByUs);
         was_reset
     }
 
@@ -339,8 +339,8 @@ impl Connection {
     pub fn forget(&mut self, stream: StreamId) {
         if let Some(slot) = self.streams.find(stream.0) {
             let end = match self.streams.at(slot).receiving {
-                Receiving::ResetByPeer => End::ByPeer,
-                Receiving::ResetByUs => End::ByUs,
+                Receiving::ResetByPeer => StreamEnd::ByPeer,
+                Receiving::ResetByUs => StreamEnd::ByUs,
                 _ => return,
             };
             self.remove(slot, end);
@@ -632,7 +632,7 @@ impl Connection {
     }
 
     #[inline]
-    fn remove(&mut self, slot: Slot, end: End) {
+    fn remove(&mut self, slot: Slot, end: StreamEnd) {
         if !self.schedule.is_empty() {
             let id = self.streams.at(slot).id;
             self.schedule.remove(id);
@@ -645,7 +645,7 @@ impl Connection {
     #[inline]
     fn remove_if_closed(&mut self, slot: Slot) {
         if self.streams.at(slot).is_closed() {
-            self.remove(slot, End::ByPeer);
+            self.remove(slot, StreamEnd::ByPeer);
         }
     }
 
@@ -665,7 +665,7 @@ impl Connection {
         let is_early = slot.is_none_or(|slot| self.streams.at(slot).sending == Sending::Head);
         match slot {
             Some(slot) => self.end_stream(slot, Receiving::ResetByUs),
-            None => self.streams.note_closed(id, End::ByUs),
+            None => self.streams.note_closed(id, StreamEnd::ByUs),
         }
         if self.is_server() {
             self.floods.stream_reset(is_early, now)?;
@@ -681,9 +681,9 @@ impl Connection {
     fn end_stream(&mut self, slot: Slot, receiving: Receiving) {
         if !self.is_server() {
             let end = if receiving == Receiving::ResetByPeer {
-                End::ByPeer
+                StreamEnd::ByPeer
             } else {
-                End::ByUs
+                StreamEnd::ByUs
             };
             return self.remove(slot, end);
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, LARGE_AFTER, Order, SocketState};
+use super::entry::{Fin, InputEnd, LARGE_AFTER, Order, SocketState};
 use super::outgoing::Outgoing;
 use super::ownership::{Parking, Resume};
 use super::sockets::{RESET_TIME, Sockets, wake};
@@ -104,9 +104,9 @@ impl Sockets<'_> {
             return Poll::Ready(Ok(Some(slice)));
         }
         match receiving.end {
-            End::Fin => Poll::Ready(Ok(None)),
-            End::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
-            End::Open => {
+            InputEnd::Fin => Poll::Ready(Ok(None)),
+            InputEnd::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
+            InputEnd::Open => {
                 let is_pending = entry.pending.has(Pending::RECEIVE);
                 if !is_pending && receiving.is_more_likely() && receiving.wants_large() {
                     self.receive_now(key);
@@ -155,8 +155,8 @@ impl Sockets<'_> {
                 entry.receiving.note(slice.len());
                 entry.receiving.push(slice);
             }
-            Some(ReceiveOutcome::End) => entry.receiving.end = End::Fin,
-            Some(ReceiveOutcome::Failed(error)) => entry.receiving.end = End::Failed(error),
+            Some(ReceiveOutcome::End) => entry.receiving.end = InputEnd::Fin,
+            Some(ReceiveOutcome::Failed(error)) => entry.receiving.end = InputEnd::Failed(error),
             Some(ReceiveOutcome::Nothing | ReceiveOutcome::NoBuffers) | None => {}
         }
     }
@@ -374,7 +374,7 @@ impl Sockets<'_> {
 
     pub(super) fn finish(&mut self, key: SocketKey) {
         let entry = self.table.entry(key);
-        if entry.sending.failed != 0 || matches!(entry.receiving.end, End::Failed(_)) {
+        if entry.sending.failed != 0 || matches!(entry.receiving.end, InputEnd::Failed(_)) {
             return self.close(key);
         }
         entry.receiving.waker = None;

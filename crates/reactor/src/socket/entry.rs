@@ -85,7 +85,7 @@ pub(super) enum SocketState {
 
 /// Whether and how the input has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum InputEnd {
     Open,
     Fin,
     /// The error number that receiving failed with.
@@ -101,7 +101,7 @@ pub(super) struct Receiving {
     first: Option<Slice>,
     /// Present if more than one slice is unread.
     more: Option<Box<More>>,
-    pub(super) end: End,
+    pub(super) end: InputEnd,
     /// In the queue for buffers (rule 2).
     pub(super) starved: bool,
     /// Bytes of the last receive, or 0 if there is nothing more.
@@ -175,7 +175,7 @@ impl Receiving {
             unread: 0,
             first: None,
             more: None,
-            end: End::Open,
+            end: InputEnd::Open,
             starved: false,
             last: 0,
             recent: 0,
@@ -235,7 +235,7 @@ impl Receiving {
 
     /// Whether bytes, FIN or an error are unread.
     pub(super) fn is_readable(&self) -> bool {
-        self.first.is_some() || self.end != End::Open
+        self.first.is_some() || self.end != InputEnd::Open
     }
 
     /// Bytes that the next receive may request. Zero while more than half of the window is unread, so
@@ -243,7 +243,7 @@ impl Receiving {
     pub(super) fn room(&self, fair_share: usize) -> usize {
         let window = self.window.min(fair_share.max(RATION_BYTES));
         let has_room = self.unread == 0 || (self.unread * 2 <= window && !self.wants_large());
-        if self.end == End::Open && !self.starved && has_room {
+        if self.end == InputEnd::Open && !self.starved && has_room {
             window - self.unread
         } else {
             0

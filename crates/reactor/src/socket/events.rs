@@ -1,7 +1,7 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
 use super::SocketKey;
-use super::entry::{Action, End, Fin, Order, SocketState};
+use super::entry::{Action, Fin, InputEnd, Order, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
@@ -85,7 +85,7 @@ impl Sockets<'_> {
         }
         if let SocketState::Finishing { .. } = entry.state {
             match entry.receiving.end {
-                End::Open if !self.core.lingering.time.is_zero() && !entry.is_evicted => {
+                InputEnd::Open if !self.core.lingering.time.is_zero() && !entry.is_evicted => {
                     self.linger(key);
                 }
                 _ => self.close(key),
@@ -240,7 +240,7 @@ impl Sockets<'_> {
                     }
                     SocketState::Lingering { .. } => self.linger_on(key),
                     SocketState::Owned | SocketState::Parked(_)
-                        if entry.receiving.end == End::Open =>
+                        if entry.receiving.end == InputEnd::Open =>
                     {
                         entry.receiving.push(slice);
                     }
@@ -248,8 +248,8 @@ impl Sockets<'_> {
                     SocketState::Owned | SocketState::Parked(_) => {}
                 }
             }
-            ReceiveOutcome::End if entry.receiving.end == End::Open => {
-                entry.receiving.end = End::Fin
+            ReceiveOutcome::End if entry.receiving.end == InputEnd::Open => {
+                entry.receiving.end = InputEnd::Fin
             }
             ReceiveOutcome::End => {}
             // The next receive is not large.
@@ -265,8 +265,8 @@ impl Sockets<'_> {
                 }
             }
             ReceiveOutcome::Nothing => {}
-            ReceiveOutcome::Failed(error) if entry.receiving.end == End::Open => {
-                entry.receiving.end = End::Failed(error);
+            ReceiveOutcome::Failed(error) if entry.receiving.end == InputEnd::Open => {
+                entry.receiving.end = InputEnd::Failed(error);
             }
             ReceiveOutcome::Failed(_) => {}
         }
@@ -289,12 +289,14 @@ impl Sockets<'_> {
             SocketState::Closing => self.remove_if_done(key),
             SocketState::Resetting => {}
             SocketState::Finishing { discard_left } => {
-                let over = *discard_left == 0 || entry.receiving.end != End::Open;
+                let over = *discard_left == 0 || entry.receiving.end != InputEnd::Open;
                 if !more && !over {
                     self.arm_receive(key);
                 }
             }
-            SocketState::Lingering { .. } if entry.receiving.end != End::Open => self.close(key),
+            SocketState::Lingering { .. } if entry.receiving.end != InputEnd::Open => {
+                self.close(key)
+            }
             SocketState::Lingering { .. } => {
                 if !more {
                     self.arm_receive(key);

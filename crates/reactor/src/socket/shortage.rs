@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, SocketEntry, SocketState};
+use super::entry::{InputEnd, SocketEntry, SocketState};
 use super::sockets::{Sockets, wake};
 use crate::driver::{NO_BUFFERS, Pending};
 
@@ -86,7 +86,7 @@ impl Sockets<'_> {
         };
         entry.receiving.discard();
         entry.held = 0;
-        entry.receiving.end = End::Failed(error);
+        entry.receiving.end = InputEnd::Failed(error);
         entry.sending.failed = error;
         for operation in [Pending::RECEIVE, Pending::SEND] {
             if entry.pending.has(operation) {

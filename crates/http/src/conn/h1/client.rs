@@ -50,7 +50,7 @@ pub(crate) struct ClientRole {
     /// The start of the machine's time.
     clock_start: Option<Instant>,
     /// How the connection ended, until that is passed to its lease.
-    end: Option<End>,
+    end: Option<KeepAlive>,
 }
 
 /// The owner, which takes a connection back after its exchange.
@@ -64,8 +64,8 @@ enum Owner {
     Handles(Rc<Waiters>),
 }
 
-/// The fate of a connection after its exchange.
-enum End {
+/// Whether a connection is kept after its exchange.
+enum KeepAlive {
     /// Another request may use it, within the time that the server keeps it open.
     Reusable(Transport, IdleLimit),
     Closed,
@@ -132,21 +132,21 @@ impl ClientConn {
     }
 
     /// Tells the owner what became of the connection.
-    fn end_exchange(&self, end: End) {
+    fn end_exchange(&self, end: KeepAlive) {
         match (self.owner.take(), end) {
-            (Owner::Pool(lease), End::Reusable(transport, idle_limit)) => {
+            (Owner::Pool(lease), KeepAlive::Reusable(transport, idle_limit)) => {
                 lease.put_back(transport, idle_limit);
             }
-            (Owner::Pool(lease), End::Closed) => {
+            (Owner::Pool(lease), KeepAlive::Closed) => {
                 lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
-            (Owner::Handles(waiters), End::Reusable(transport, _)) => {
+            (Owner::Handles(waiters), KeepAlive::Reusable(transport, _)) => {
                 self.driver.borrow_mut().begin_again(transport);
                 waiters.wake_one();
                 self.owner.set(Owner::Handles(waiters));
             }
-            (Owner::Handles(waiters), End::Closed) => waiters.wake_all(),
+            (Owner::Handles(waiters), KeepAlive::Closed) => waiters.wake_all(),
             (Owner::None, _) => {}
         }
     }
@@ -198,7 +198,7 @@ impl Carrier for ClientConn {
     fn return_unused(self: Rc<Self>) {
         let socket = self.driver.borrow_mut().socket.take();
         if let Some(socket) = socket {
-            self.end_exchange(End::Reusable(socket, IdleLimit::Unchanged));
+            self.end_exchange(KeepAlive::Reusable(socket, IdleLimit::Unchanged));
         }
         Link::recycle(self);
     }
@@ -402,7 +402,7 @@ impl ClientFraming for Driver<ClientRole> {
             Some(socket) => {
                 let announced_s = self.role.machine.keep_alive_timeout_s();
                 let limit = announced_s.map_or(IdleLimit::Unknown, IdleLimit::Seconds);
-                self.role.end = Some(End::Reusable(socket, limit));
+                self.role.end = Some(KeepAlive::Reusable(socket, limit));
             }
             None => self.close(),
         }
@@ -608,6 +608,6 @@ impl Driver<ClientRole> {
             self.exchange.message = Message::Cut;
         }
         wake(&mut self.exchange.receiving.reader);
-        self.role.end.get_or_insert(End::Closed);
+        self.role.end.get_or_insert(KeepAlive::Closed);
     }
 }

@@ -9,7 +9,7 @@ use crate::h2::floods::Flood;
 use crate::h2::frame::{self, FrameType, Header, flag};
 use crate::h2::settings::WINDOW_DEFAULT;
 use crate::h2::stream::{Receiving, Sending};
-use crate::h2::streams::End;
+use crate::h2::streams::StreamEnd;
 use crate::h2::{Event, StreamId};
 use crate::priority::Priority;
 
@@ -246,7 +246,7 @@ impl Connection {
             return None;
         };
         let slot = self.streams.find(id)?;
-        self.remove(slot, End::ByPeer);
+        self.remove(slot, StreamEnd::ByPeer);
         let error = Error::new(ErrorKind::PeerRefused, self.side());
         Some(Event::Reset {
             stream: StreamId(id),

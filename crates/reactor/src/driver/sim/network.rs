@@ -47,7 +47,7 @@ pub(crate) struct Network {
     base: Instant,
     pub(crate) random: Random,
     pub(crate) conditions: Conditions,
-    ends: Vec<Option<End>>,
+    ends: Vec<Option<ConnectionEnd>>,
     vacant: Vec<usize>,
     listeners: Vec<Option<Listening>>,
     pub(super) datagram_sockets: DatagramSockets,
@@ -62,7 +62,7 @@ pub(crate) struct Network {
 }
 
 /// One end of a connection.
-struct End {
+struct ConnectionEnd {
     id: Id,
     owner: Owner,
     /// The other end, from when the connection is established until that end is gone.
@@ -376,7 +376,7 @@ impl Network {
         };
         let outbox_max = self.draw(|conditions| &conditions.buffer_bytes) as usize;
         let inbox_max = self.draw(|conditions| &conditions.buffer_bytes) as usize;
-        self.ends[number] = Some(End {
+        self.ends[number] = Some(ConnectionEnd {
             id,
             owner,
             other: None,
@@ -525,7 +525,7 @@ impl Network {
         self.ends.iter().flatten().count() + self.open_datagram_sockets()
     }
 
-    fn end(&mut self, id: Id) -> Option<&mut End> {
+    fn end(&mut self, id: Id) -> Option<&mut ConnectionEnd> {
         let end = self.ends.get_mut(id.number)?.as_mut();
         end.filter(|end| end.id == id)
     }
