@@ -12,7 +12,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
-use crate::content::{ID, Receiving, Sending};
+use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::io::{Io, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{Call, ClientPlan, ContentPlan, Fault, Request, Version};
@@ -25,14 +25,14 @@ const SETTINGS_MAX: Duration = Duration::from_secs(1);
 /// The sender of requests on one connection.
 #[derive(Debug)]
 enum Sender {
-    Http1(hyper::client::conn::http1::SendRequest<Sending>),
-    Http2(hyper::client::conn::http2::SendRequest<Sending>),
+    Http1(hyper::client::conn::http1::SendRequest<OutgoingContent>),
+    Http2(hyper::client::conn::http2::SendRequest<OutgoingContent>),
 }
 
 type Answered = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>>>>;
 
 impl Sender {
-    fn send(&mut self, request: HttpRequest<Sending>) -> Answered {
+    fn send(&mut self, request: HttpRequest<OutgoingContent>) -> Answered {
         match self {
             Sender::Http1(sender) => Box::pin(sender.send_request(request)),
             Sender::Http2(sender) => Box::pin(sender.send_request(request)),
@@ -145,7 +145,11 @@ async fn connect(
 }
 
 /// The request as hyper's clients and those of HTTP/3 send it.
-pub(crate) fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> HttpRequest<Sending> {
+pub(crate) fn message(
+    ledger: &Ledger,
+    request: &Request,
+    is_secure: bool,
+) -> HttpRequest<OutgoingContent> {
     let scheme = if is_secure { "https" } else { "http" };
     let message = HttpRequest::builder()
         .method(request.method)
@@ -164,13 +168,16 @@ pub(crate) fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> Ht
         Some(Call::WebText) => message.header("content-type", "application/grpc-web-text+proto"),
     };
     let message = match request.tunnel {
-        None => {
-            message.body(Sending::new(&request.request, &ledger.world, None).called(request.call))
-        }
+        None => message
+            .body(OutgoingContent::new(&request.request, &ledger.world, None).called(request.call)),
         Some(_) => message
             .method("CONNECT")
             .extension(Protocol::from_static("websocket"))
-            .body(Sending::new(&ContentPlan::none(), &ledger.world, None)),
+            .body(OutgoingContent::new(
+                &ContentPlan::none(),
+                &ledger.world,
+                None,
+            )),
     };
     message.expect("the plan has valid requests")
 }
@@ -216,7 +223,7 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
         return judge_tunnel(ledger, request, answer).await;
     }
     let mut body = pin!(answer.into_body());
-    let mut receiving = Receiving::new(&request.answer).called(request.call);
+    let mut receiving = IncomingContent::new(&request.answer).called(request.call);
     let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     loop {
         match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {

@@ -65,7 +65,7 @@ pub(crate) fn trailers(content: &ContentPlan) -> [(&'static str, String); 2] {
 }
 
 /// Content that is being sent.
-pub(crate) struct Sending {
+pub(crate) struct OutgoingContent {
     content: ContentPlan,
     /// The encoded content, which is sent instead.
     encoded: Option<Vec<u8>>,
@@ -96,9 +96,13 @@ impl From<Infallible> for GivenUp {
     }
 }
 
-impl Sending {
-    pub(crate) fn new(content: &ContentPlan, world: &World, fails_at: Option<u64>) -> Sending {
-        Sending {
+impl OutgoingContent {
+    pub(crate) fn new(
+        content: &ContentPlan,
+        world: &World,
+        fails_at: Option<u64>,
+    ) -> OutgoingContent {
+        OutgoingContent {
             content: content.clone(),
             encoded: None,
             at: 0,
@@ -111,7 +115,7 @@ impl Sending {
     }
 
     /// As the client of a call sends it.
-    pub(crate) fn called(mut self, call: Option<Call>) -> Sending {
+    pub(crate) fn called(mut self, call: Option<Call>) -> OutgoingContent {
         if call == Some(Call::WebText) {
             self.encoded = Some(BASE64_STANDARD.encode(whole(&self.content)).into_bytes());
         }
@@ -149,12 +153,12 @@ impl Sending {
     }
 }
 
-impl Body for Sending {
+impl Body for OutgoingContent {
     type Data = Bytes;
     type Error = GivenUp;
 
     fn poll_frame(
-        self: Pin<&mut Sending>,
+        self: Pin<&mut OutgoingContent>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, GivenUp>>> {
         let this = self.get_mut();
@@ -196,7 +200,7 @@ impl Body for Sending {
 }
 
 /// Content that is being received.
-pub(crate) struct Receiving<'a> {
+pub(crate) struct IncomingContent<'a> {
     content: &'a ContentPlan,
     at: u64,
     has_trailers: bool,
@@ -209,9 +213,9 @@ struct Web {
     received: Vec<u8>,
 }
 
-impl Receiving<'_> {
-    pub(crate) fn new(content: &ContentPlan) -> Receiving<'_> {
-        Receiving {
+impl IncomingContent<'_> {
+    pub(crate) fn new(content: &ContentPlan) -> IncomingContent<'_> {
+        IncomingContent {
             content,
             at: 0,
             has_trailers: false,
@@ -342,7 +346,7 @@ mod tests {
         };
         let world = World::new(1, Conditions::calm());
         let sent = Rc::new(std::cell::Cell::new(None));
-        let mut sending = Sending::new(&content, &world, Some(3));
+        let mut sending = OutgoingContent::new(&content, &world, Some(3));
         let result = Rc::clone(&sent);
         world.spawn(async move {
             let mut bytes = 0;

@@ -25,7 +25,7 @@ use self::dynamic::Dynamic;
 use self::quic::Quic;
 use self::streams::{Receiver, Sender};
 use crate::client::{message, refused};
-use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{self, ClientPlan, FIRST_HOST, Fault, Request};
@@ -269,7 +269,7 @@ async fn judge(
 }
 
 /// Sends content. Errors show in the response.
-async fn upload(mut send: RequestStream<Sender, Bytes>, content: Sending) {
+async fn upload(mut send: RequestStream<Sender, Bytes>, content: OutgoingContent) {
     let mut content = pin!(content);
     while let Some(frame) = poll_fn(|cx| content.as_mut().poll_frame(cx)).await {
         let Ok(frame) = frame else { return };
@@ -306,7 +306,7 @@ async fn judge_response(
     if let Err(why) = compare_head(request, &answer) {
         return Ending::Wrong(why);
     }
-    let mut receiving = Receiving::new(&request.answer).called(request.call);
+    let mut receiving = IncomingContent::new(&request.answer).called(request.call);
     let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     loop {
         match receive.recv_data().await {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::{Stream, World};
 
-use crate::content::Receiving;
+use crate::content::IncomingContent;
 use crate::io::Io;
 use crate::ledger::Pulse;
 use crate::plan::Request;
@@ -160,7 +160,7 @@ impl Raw {
     pub(crate) async fn content(
         &mut self,
         framing: Framing,
-        mut compared: Option<&mut Receiving<'_>>,
+        mut compared: Option<&mut IncomingContent<'_>>,
     ) -> Result<(), Broken> {
         match framing {
             Framing::None => {}
@@ -194,7 +194,7 @@ impl Raw {
     async fn bytes(
         &mut self,
         length: u64,
-        compared: &mut Option<&mut Receiving<'_>>,
+        compared: &mut Option<&mut IncomingContent<'_>>,
     ) -> Result<(), Broken> {
         let mut left = length;
         while left > 0 {

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use blitz_http::{Address, WebSocketKey};
 
-use crate::content::{ID, Receiving, whole};
+use crate::content::{ID, IncomingContent, whole};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{ClientPlan, Fault, Request};
 use crate::random::Random;
@@ -110,7 +110,7 @@ async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, boo
     if status != request.status {
         return Err(Broken::Wrong(format!("status {status}")));
     }
-    let mut receiving = Receiving::new(&request.answer);
+    let mut receiving = IncomingContent::new(&request.answer);
     raw.content(framing, Some(&mut receiving)).await?;
     Ok(Some((Ending::Complete, goes_on)))
 }

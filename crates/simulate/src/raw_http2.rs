@@ -18,7 +18,7 @@ use blitz_reactor::simulation::Stream;
 use http_body::Body;
 
 use self::frame::{END_HEADERS, END_STREAM, PADDED};
-use crate::content::{Sending, TRAILER};
+use crate::content::{OutgoingContent, TRAILER};
 use crate::ledger::{Ledger, Pulse};
 use crate::random::Random;
 
@@ -251,7 +251,7 @@ impl Connection {
     }
 
     /// Sends content and its end as far as windows allow.
-    async fn send_content(&self, id: u32, mut content: Sending) -> Result<(), Lost> {
+    async fn send_content(&self, id: u32, mut content: OutgoingContent) -> Result<(), Lost> {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
             let frame = frame.map_err(|_| Lost::GivenUp)?;
             if let Some(fields) = frame.trailers_ref() {

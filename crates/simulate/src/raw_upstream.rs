@@ -8,7 +8,7 @@ use blitz_http::WebSocketKey;
 use blitz_reactor::simulation::Stream;
 use http_body::{Body, Frame};
 
-use crate::content::{ID, Receiving, Sending};
+use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Parting, Request};
 use crate::raw::{Broken, Framing, Head, Raw};
@@ -118,7 +118,7 @@ async fn receive(
     planned: &Request,
     head: &Head,
 ) -> Result<(), Broken> {
-    let mut receiving = Receiving::new(&planned.request);
+    let mut receiving = IncomingContent::new(&planned.request);
     raw.content(head.framing(false)?, Some(&mut receiving))
         .await?;
     ledger.note_arrived_whole(planned.id);
@@ -168,7 +168,7 @@ async fn answer(
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
     };
-    let mut sending = Sending::new(&planned.answer, &ledger.world, fails_at);
+    let mut sending = OutgoingContent::new(&planned.answer, &ledger.world, fails_at);
     let mut out = head.into_bytes();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut sending).poll_frame(cx)).await {
         let Ok(Ok(data)) = frame.map(Frame::into_data) else {

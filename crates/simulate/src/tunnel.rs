@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::rt::{Read, ReadBuf, Write};
 
-use crate::content::{Receiving, Sending};
+use crate::content::{IncomingContent, OutgoingContent};
 use crate::plan::{ContentPlan, Fault, Request, Tunnel};
 use crate::raw::Broken;
 
@@ -54,11 +54,11 @@ async fn relay(
     is_reset: bool,
     world: &World,
 ) -> Result<(), Broken> {
-    let mut receiving = Receiving::new(received);
+    let mut receiving = IncomingContent::new(received);
     receiving.take(early).map_err(Broken::Wrong)?;
     let mut end = TunnelEnd {
         stream,
-        sending: Sending::new(sent, world, None),
+        sending: OutgoingContent::new(sent, world, None),
         piece: Bytes::new(),
         has_sent_fin: false,
         has_received_fin: false,
@@ -70,7 +70,7 @@ async fn relay(
 
 struct TunnelEnd<S> {
     stream: S,
-    sending: Sending,
+    sending: OutgoingContent,
     /// The part of the content that is written next.
     piece: Bytes,
     has_sent_fin: bool,
@@ -85,7 +85,7 @@ impl<S: Read + Write + Unpin> TunnelEnd<S> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        receiving: &mut Receiving<'_>,
+        receiving: &mut IncomingContent<'_>,
     ) -> Poll<Result<(), Broken>> {
         let received = self.poll_receive(cx, receiving)?;
         if self.waits {
@@ -122,7 +122,7 @@ impl<S: Read + Write + Unpin> TunnelEnd<S> {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        receiving: &mut Receiving<'_>,
+        receiving: &mut IncomingContent<'_>,
     ) -> Poll<Result<(), Broken>> {
         while !self.has_received_fin {
             let mut bytes = [0; READ_BYTES];

@@ -13,7 +13,7 @@ use hyper::ext::Protocol;
 use hyper::service::service_fn;
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::content::{DYNAMIC, GivenUp, ID, Receiving, Sending};
+use crate::content::{DYNAMIC, GivenUp, ID, IncomingContent, OutgoingContent};
 use crate::io::{Io, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{ContentPlan, Fault, Order, Request, Upstream, Version};
@@ -121,7 +121,7 @@ async fn answer(
     server: Replica,
     pulse: Pulse,
     mut request: HttpRequest<Incoming>,
-) -> Result<Response<Sending>, GivenUp> {
+) -> Result<Response<OutgoingContent>, GivenUp> {
     let id = request.headers().get(ID);
     let id = id.and_then(|id| id.to_str().ok()?.parse().ok());
     let Some(planned) = id.and_then(|id| ledger.find(id)) else {
@@ -162,7 +162,11 @@ async fn answer(
             .world
             .spawn(tunnel(Rc::clone(&ledger), planned.clone(), upgraded));
         return Ok(head(&planned)
-            .body(Sending::new(&ContentPlan::none(), &ledger.world, None))
+            .body(OutgoingContent::new(
+                &ContentPlan::none(),
+                &ledger.world,
+                None,
+            ))
             .expect("the plan has valid statuses"));
     }
     let body = request.into_body();
@@ -179,7 +183,11 @@ async fn answer(
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
     };
-    let answer = head(&planned).body(Sending::new(&planned.answer, &ledger.world, fails_at));
+    let answer = head(&planned).body(OutgoingContent::new(
+        &planned.answer,
+        &ledger.world,
+        fails_at,
+    ));
     Ok(answer.expect("the plan has valid statuses"))
 }
 
@@ -210,7 +218,7 @@ async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::
 async fn receive(ledger: &Ledger, planned: &Request, body: Incoming) {
     let mut body = pin!(body);
     let content = ledger.plan.forwarded(planned);
-    let mut receiving = Receiving::new(&content);
+    let mut receiving = IncomingContent::new(&content);
     let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     loop {
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;

@@ -13,7 +13,7 @@ use crate::timer::LazyTimer;
 /// The state of an exchange, apart from that of its machine.
 #[derive(Default)]
 pub(crate) struct ExchangeState {
-    pub(crate) receiving: Receiving,
+    pub(crate) receiving: IncomingMessage,
     /// Our message.
     pub(crate) message: Message,
     /// The exchange's task on a server, while it waits.
@@ -37,7 +37,7 @@ pub(crate) struct ExchangeState {
 
 /// The message of the peer.
 #[derive(Default)]
-pub(crate) struct Receiving {
+pub(crate) struct IncomingMessage {
     pub(crate) body: Body,
     pub(crate) pace: Pace,
     /// When something last arrived.
@@ -134,7 +134,7 @@ impl ExchangeState {
     }
 }
 
-impl Receiving {
+impl IncomingMessage {
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         matches!(self.body, Body::Done)

@@ -18,8 +18,8 @@ pub(crate) struct SocketEntry {
     pub(super) state: SocketState,
     /// Operations without their last completion; until then the descriptor stays open.
     pub(super) pending: Pending,
-    pub(super) receiving: Receiving,
-    pub(super) sending: Sending,
+    pub(super) receiving: ReceiveSide,
+    pub(super) sending: SendSide,
     pub(super) peer: Option<SocketAddr>,
     /// The tick at which the state times out.
     pub(super) deadline: u64,
@@ -93,7 +93,7 @@ pub(super) enum InputEnd {
 }
 
 /// Received bytes that the owner has not taken, and the window for more (rule 1).
-pub(super) struct Receiving {
+pub(super) struct ReceiveSide {
     /// Most unread bytes.
     pub(super) window: usize,
     /// Unread bytes.
@@ -168,9 +168,9 @@ const LARGE_WINDOW_MIN: usize = 2 * BUFFER_BYTES;
 /// Receive window until `set_window` is called: the bytes that are read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
 
-impl Receiving {
-    fn new() -> Receiving {
-        Receiving {
+impl ReceiveSide {
+    fn new() -> ReceiveSide {
+        ReceiveSide {
             window: WINDOW_DEFAULT,
             unread: 0,
             first: None,
@@ -259,7 +259,7 @@ impl Receiving {
 }
 
 /// The sending side of a socket.
-pub(super) struct Sending {
+pub(super) struct SendSide {
     /// Present while bytes are queued.
     pub(super) queue: Option<Box<Outgoing>>,
     /// The error number that sending failed with, or 0.
@@ -282,9 +282,9 @@ pub(super) enum Fin {
     Sent,
 }
 
-impl Sending {
-    fn new(now: Instant) -> Sending {
-        Sending {
+impl SendSide {
+    fn new(now: Instant) -> SendSide {
+        SendSide {
             queue: None,
             failed: 0,
             listed: false,
@@ -307,8 +307,8 @@ impl SocketEntry {
             handle,
             state: SocketState::Owned,
             pending: Pending::default(),
-            receiving: Receiving::new(),
-            sending: Sending::new(now),
+            receiving: ReceiveSide::new(),
+            sending: SendSide::new(now),
             peer: None,
             deadline: 0,
             timer: None,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use blitz_http::Address;
 
 use super::{CANCEL, Connection, Fields, Lost, REFUSED_STREAM};
-use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{ClientPlan, Fault, Request};
@@ -59,7 +59,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) 
         Err(lost) => Ending::Broken(format!("{lost:?} before it was sent")),
         Ok(id) => {
             if !request.is_empty() {
-                let content = Sending::new(&request.request, &ledger.world, None);
+                let content = OutgoingContent::new(&request.request, &ledger.world, None);
                 let sender = connection.clone();
                 let sending = async move {
                     // The response shows why it ended.
@@ -127,7 +127,7 @@ async fn answer(
     if status != request.status {
         return Ok(Ending::Wrong(format!("status {status}")));
     }
-    let mut receiving = Receiving::new(&request.answer);
+    let mut receiving = IncomingContent::new(&request.answer);
     let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     while let Some(piece) = connection.content(id).await? {
         if let Err(why) = receiving.take(&piece) {

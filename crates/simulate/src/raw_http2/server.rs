@@ -8,7 +8,7 @@ use blitz_reactor::simulation::Stream;
 
 use super::client::get;
 use super::{Connection, INTERNAL_ERROR, Lost, REFUSED_STREAM};
-use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Order, Quits, Request};
@@ -160,7 +160,7 @@ async fn answer(
     if has_ended {
         return Ok(());
     }
-    let content = Sending::new(&planned.answer, &ledger.world, fails_at);
+    let content = OutgoingContent::new(&planned.answer, &ledger.world, fails_at);
     connection.send_content(id, content).await
 }
 
@@ -171,7 +171,7 @@ async fn receive(
     planned: &Request,
 ) -> Result<(), Lost> {
     let content = ledger.plan.forwarded(planned);
-    let mut receiving = Receiving::new(&content);
+    let mut receiving = IncomingContent::new(&content);
     let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     let wrong = |why: String| {
         ledger.violate(format!("request {} at its upstream: {why}", planned.id));
