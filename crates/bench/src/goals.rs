@@ -20,7 +20,7 @@ const ENTRIES_TOLERANCE: f64 = 0.02;
 
 /// One goal compared with its measurement.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct GoalResult {
     pub(crate) system: &'static str,
     /// The compared quantity, in words.
     pub(crate) what: String,
@@ -50,7 +50,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// A void set has no verdict, whatever its figures are.
-    pub(crate) fn of(void: &[String], verdicts: &[Verdict]) -> Outcome {
+    pub(crate) fn of(void: &[String], verdicts: &[GoalResult]) -> Outcome {
         if !void.is_empty() {
             Outcome::Void
         } else if verdicts.iter().any(|verdict| verdict.met == Some(false)) {
@@ -89,7 +89,7 @@ pub(crate) fn verdicts(
     connections: u32,
     all: &[Measurement],
     not_run: &[NotRun],
-) -> Vec<Verdict> {
+) -> Vec<GoalResult> {
     let is_not_run = |name: &str| not_run.iter().any(|row| row.name == name);
     let cpu = scenario.goals(connections).iter().filter_map(|goal| {
         let what = format!("CPU per request against {}", goal.base);
@@ -114,7 +114,7 @@ pub(crate) fn verdicts(
 }
 
 /// The verdicts of a set as they are published: a void set has none.
-pub(crate) fn settled(mut verdicts: Vec<Verdict>, void: &[String]) -> Vec<Verdict> {
+pub(crate) fn settled(mut verdicts: Vec<GoalResult>, void: &[String]) -> Vec<GoalResult> {
     if !void.is_empty() {
         for verdict in &mut verdicts {
             verdict.met = None;
@@ -124,7 +124,7 @@ pub(crate) fn settled(mut verdicts: Vec<Verdict>, void: &[String]) -> Vec<Verdic
 }
 
 /// Compares the proxy's use of the ring with the relay's: two receives and two sends per request.
-fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
+fn entry_verdicts(all: &[Measurement]) -> Vec<GoalResult> {
     let (Some(proxy), Some(relay)) = (find(all, "blitz-proxy-uring"), find(all, "relay")) else {
         return Vec::new();
     };
@@ -147,8 +147,8 @@ fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
 }
 
 /// Compares a measured value with its goal.
-fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
-    Verdict {
+fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> GoalResult {
+    GoalResult {
         system,
         what,
         at_most,
@@ -164,16 +164,16 @@ pub(crate) fn median_verdict(
     what: String,
     at_most: f64,
     median: Median,
-) -> Verdict {
-    Verdict {
+) -> GoalResult {
+    GoalResult {
         interval: median.interval_of_95(),
         ..verdict(system, what, at_most, median.value)
     }
 }
 
 /// A goal whose rows were not both run.
-pub(crate) fn no_verdict(system: &'static str, what: String, at_most: f64) -> Verdict {
-    Verdict {
+pub(crate) fn no_verdict(system: &'static str, what: String, at_most: f64) -> GoalResult {
+    GoalResult {
         system,
         what,
         at_most,
