@@ -35,7 +35,7 @@ pub(crate) struct GoalResult {
 
 /// The outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum BenchOutcome {
     /// Every goal with measured rows is met.
     Met,
     /// The set is valid, and a goal is missed.
@@ -48,24 +48,24 @@ pub(crate) enum Outcome {
     Interrupted(Signal),
 }
 
-impl Outcome {
+impl BenchOutcome {
     /// A void set has no verdict, whatever its figures are.
-    pub(crate) fn of(void: &[String], verdicts: &[GoalResult]) -> Outcome {
+    pub(crate) fn of(void: &[String], verdicts: &[GoalResult]) -> BenchOutcome {
         if !void.is_empty() {
-            Outcome::Void
+            BenchOutcome::Void
         } else if verdicts.iter().any(|verdict| verdict.met == Some(false)) {
-            Outcome::Missed
+            BenchOutcome::Missed
         } else {
-            Outcome::Met
+            BenchOutcome::Met
         }
     }
 
     /// The outcome of a table whose rows each meet their goal, miss it, or have none.
-    pub(crate) fn of_rows(rows: impl IntoIterator<Item = Option<bool>>) -> Outcome {
+    pub(crate) fn of_rows(rows: impl IntoIterator<Item = Option<bool>>) -> BenchOutcome {
         if rows.into_iter().any(|met| met == Some(false)) {
-            Outcome::Missed
+            BenchOutcome::Missed
         } else {
-            Outcome::Met
+            BenchOutcome::Met
         }
     }
 }
@@ -376,17 +376,20 @@ mod tests {
             )
         };
         let void = [String::from("14 rounds are fewer than 15")];
-        assert_eq!(Outcome::of(&[], &[goal(true), goal(true)]), Outcome::Met);
         assert_eq!(
-            Outcome::of(&[], &[goal(true), goal(false)]),
-            Outcome::Missed
+            BenchOutcome::of(&[], &[goal(true), goal(true)]),
+            BenchOutcome::Met
         );
-        assert_eq!(Outcome::of(&void, &[goal(true)]), Outcome::Void);
-        assert_eq!(Outcome::of(&void, &[goal(false)]), Outcome::Void);
-        assert_eq!(Outcome::of_rows([Some(true), None]), Outcome::Met);
         assert_eq!(
-            Outcome::of_rows([Some(true), Some(false), None]),
-            Outcome::Missed
+            BenchOutcome::of(&[], &[goal(true), goal(false)]),
+            BenchOutcome::Missed
+        );
+        assert_eq!(BenchOutcome::of(&void, &[goal(true)]), BenchOutcome::Void);
+        assert_eq!(BenchOutcome::of(&void, &[goal(false)]), BenchOutcome::Void);
+        assert_eq!(BenchOutcome::of_rows([Some(true), None]), BenchOutcome::Met);
+        assert_eq!(
+            BenchOutcome::of_rows([Some(true), Some(false), None]),
+            BenchOutcome::Missed
         );
     }
 
@@ -412,6 +415,6 @@ mod tests {
         assert_eq!((verdicts[0].measured, verdicts[0].met), (None, None));
         let void = void_reasons(&H1, &all, &not_run, 15, 0.0);
         assert_eq!(void, ["nginx was not run, and a goal needs it"]);
-        assert_eq!(Outcome::of(&void, &verdicts), Outcome::Void);
+        assert_eq!(BenchOutcome::of(&void, &verdicts), BenchOutcome::Void);
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use blitz_config::{Configuration, Settings, Span};
 use blitz_gateway::{
-    Explanation, Outcome, Rejection, Sites, TrustedProxies, TrustedProxy, Verdict, explain,
+    Explanation, Rejection, RequestOutcome, Sites, TrustedProxies, TrustedProxy, Verdict, explain,
 };
 use blitz_http::{Peer, RequestHead, Scheme, is_authority};
 use clap::Args;
@@ -275,7 +275,7 @@ impl<'a> Report<'a> {
             .and_then(|route| route.written.as_deref());
         match (written, &explanation.outcome) {
             // The result would show the value of the variable.
-            (Some(written), Outcome::Answered { .. } | Outcome::Forwarded { .. }) => {
+            (Some(written), RequestOutcome::Answered { .. } | RequestOutcome::Forwarded { .. }) => {
                 self.line(About::Outcome, written, None, "");
             }
             (_, outcome) => self.outcome(outcome, settings),
@@ -308,9 +308,9 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn outcome(&mut self, outcome: &Outcome, settings: Option<&Settings>) {
+    fn outcome(&mut self, outcome: &RequestOutcome, settings: Option<&Settings>) {
         match outcome {
-            Outcome::Rejected(Rejection::HttpsOnly) => {
+            RequestOutcome::Rejected(Rejection::HttpsOnly) => {
                 self.line(
                     About::Outcome,
                     "308 to the same URL with https://",
@@ -318,17 +318,17 @@ impl<'a> Report<'a> {
                     "",
                 );
             }
-            Outcome::Rejected(rejection) => {
+            RequestOutcome::Rejected(rejection) => {
                 let status = rejection.status().code();
                 let text = format!("{status} {}", rejection.rule());
                 self.line(About::Outcome, &text, None, rejection.detail());
             }
-            Outcome::Answered { status, location } => {
+            RequestOutcome::Answered { status, location } => {
                 let location = location.as_deref().unwrap_or_default();
                 self.line(About::Outcome, &format!("{status} {location}"), None, "");
             }
-            Outcome::App => self.line(About::Outcome, "an app answers", None, ""),
-            Outcome::Forwarded {
+            RequestOutcome::App => self.line(About::Outcome, "an app answers", None, ""),
+            RequestOutcome::Forwarded {
                 url,
                 servers,
                 target,

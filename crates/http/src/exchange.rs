@@ -38,7 +38,7 @@ pub(crate) use framing::{
 };
 pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission};
 pub(crate) use handle::Link;
-pub(crate) use outcome::{Conclusion, Outcome, conclude, poll_outcome};
+pub(crate) use outcome::{Conclusion, ExchangeOutcome, conclude, poll_outcome};
 pub(crate) use pace::ReceivedContent;
 pub(crate) use refusal::{LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream, tell};
 pub(crate) use respond::send_response;

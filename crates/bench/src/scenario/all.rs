@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use blitz_http::Signal;
 use clap::{Args, Command};
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::number;
 use crate::output;
@@ -120,12 +120,12 @@ pub(crate) fn run(
     arguments: &AllArguments,
     bench: &Command,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     let steps = match steps(bench, arguments) {
         Ok(steps) => steps,
         Err(message) => {
             output::message(&format!("blitz bench: {message}"));
-            return Ok(Outcome::Unusable);
+            return Ok(BenchOutcome::Unusable);
         }
     };
     let folder = invocation
@@ -166,7 +166,7 @@ pub(crate) fn run(
     })?;
     if let Err(Interrupted(signal)) = ended {
         output::message("blitz bench: interrupted; the same command continues");
-        return Ok(Outcome::Interrupted(signal));
+        return Ok(BenchOutcome::Interrupted(signal));
     }
     let outcome = summary::outcome(state.ended());
     summary::finish(&state, &folder, !arguments.quick, invocation)?;
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(run_until("b", &mut open("2", true)), ["a"]);
         let mut state = open("2", false);
         assert_eq!(run_until("", &mut state), ["b", "c"]);
-        assert_eq!(summary::outcome(state.ended()), Outcome::Missed);
+        assert_eq!(summary::outcome(state.ended()), BenchOutcome::Missed);
         state.close().unwrap();
         assert_eq!(
             run_until("", &mut open("2", false)),

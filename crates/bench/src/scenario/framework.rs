@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::{EPOLL, URING, h1, system};
 use crate::fixed_response::PATH;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
 use crate::output;
@@ -67,7 +67,7 @@ static SYSTEMS: &[System] = &[
 pub(crate) fn run(
     arguments: &FrameworkArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
     let folder = RunFolder::create()?;

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::system;
 use crate::fixed_response::HEALTH;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
 use crate::invocation::Invocation;
 use crate::output;
@@ -136,7 +136,7 @@ struct OnProtocol {
 pub(crate) fn run(
     arguments: &GatewayArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let folder = RunFolder::create()?;
     let tls = TlsFiles::create(folder.path(), &invocation.programs)?;

@@ -8,7 +8,7 @@ use clap::Args;
 use super::h1::FIXED;
 use super::h2::H2C;
 use crate::fixed_response::PATH;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::group::{Group, LoadTool};
 use crate::invocation::Invocation;
 use crate::load_tool;
@@ -161,7 +161,7 @@ const WORKS: [LoadCase; 6] = [
 pub(crate) fn run(
     arguments: &GeneratorArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let folder = RunFolder::create()?;
     let tls = TlsFiles::create(folder.path(), &invocation.programs)?;
@@ -190,7 +190,7 @@ pub(crate) fn run(
     surroundings.describe(&mut report);
     let date = &surroundings.facts.date;
     match finish(&report, "generator", date, !arguments.quick, invocation)? {
-        Outcome::Met if is_missed => Ok(Outcome::Missed),
+        BenchOutcome::Met if is_missed => Ok(BenchOutcome::Missed),
         outcome => Ok(outcome),
     }
 }

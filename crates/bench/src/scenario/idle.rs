@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::descriptors;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::not_run::{self, NotRun};
@@ -66,7 +66,10 @@ impl Row {
 }
 
 /// Measures one system after the other, each in a new process.
-pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &IdleArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     descriptors::allow(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
     let mut systems = chosen(&arguments.only)?;
@@ -92,7 +95,7 @@ pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<
     let table = table(&rows, &not_run, note.as_deref(), arguments.connections);
     // The results are saved even if nobody can read the text.
     let printed = output::print(&format!("\n{table}\n"));
-    let outcome = Outcome::of_rows(rows.iter().map(Row::met));
+    let outcome = BenchOutcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
         return printed.map(|()| outcome);
     }

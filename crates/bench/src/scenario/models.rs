@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{EPOLL, URING, h1, system, workers};
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
 use crate::output;
@@ -110,7 +110,10 @@ impl ConnectionReuse {
 }
 
 /// Measures and reports.
-pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &ModelsArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
     let folder = RunFolder::create()?;

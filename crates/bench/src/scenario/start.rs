@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::not_run::{self, NotRun};
@@ -53,7 +53,10 @@ impl Row {
 }
 
 /// Starts every system several times, in turn.
-pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &StartArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     let programs = &invocation.programs;
     let systems = NAMES.iter().filter_map(|name| super::find(name));
     let mut systems: Vec<&'static System> = systems.collect();
@@ -84,7 +87,7 @@ pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result
     let table = table(&rows, &not_run, note.as_deref(), arguments.starts);
     // The results are saved even if nobody can read the text.
     let printed = output::print(&format!("\n{table}\n"));
-    let outcome = Outcome::of_rows(rows.iter().map(Row::met));
+    let outcome = BenchOutcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
         return printed.map(|()| outcome);
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::load_result::{Affects, Problem};
 use crate::number;
@@ -118,7 +118,7 @@ struct Plan {
 pub(crate) fn run_local(
     arguments: &LocalArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     // Six rounds are the least with an interval of the median.
     let (rounds, milliseconds) = if arguments.quick { (5, 300) } else { (6, 400) };
     run(
@@ -142,7 +142,7 @@ pub(crate) fn run_local(
 pub(crate) fn run_production(
     arguments: &ProductionArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     let quick = arguments.quick;
     let seconds = |seconds| match quick {
         true => Length::quick(250),
@@ -178,7 +178,7 @@ fn length(measured: Duration) -> Length {
     }
 }
 
-fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
+fn run(plan: &Plan, invocation: &Invocation) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let tuning = Tuning::read(Path::new("/"));
     let mut machine = MachineFacts::read(&tuning);

@@ -5,21 +5,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::short;
 use super::state::{Ended, RunState, StepOutcome};
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::report::{Column, Conclusion, ConclusionKind, FactGroup, Report, Section, Step, Table};
 use crate::study;
 
 /// Failures weigh more than void benchmarks, which weigh more than success.
-pub(super) fn outcome(ended: &[Ended]) -> Outcome {
+pub(super) fn outcome(ended: &[Ended]) -> BenchOutcome {
     let has = |outcome| ended.iter().any(|ended| ended.outcome == outcome);
     if has(StepOutcome::Failed) || has(StepOutcome::Missed) {
-        Outcome::Missed
+        BenchOutcome::Missed
     } else if has(StepOutcome::Void) {
-        Outcome::Void
+        BenchOutcome::Void
     } else {
-        Outcome::Met
+        BenchOutcome::Met
     }
 }
 
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn a_failure_weighs_more_than_a_void_benchmark() {
         use StepOutcome::{Failed, Met, Missed, Void};
-        assert_eq!(outcome(&ended(&[Met, Void, Failed])), Outcome::Missed);
-        assert_eq!(outcome(&ended(&[Met, Missed])), Outcome::Missed);
-        assert_eq!(outcome(&ended(&[Met, Void])), Outcome::Void);
-        assert_eq!(outcome(&ended(&[Met])), Outcome::Met);
+        assert_eq!(outcome(&ended(&[Met, Void, Failed])), BenchOutcome::Missed);
+        assert_eq!(outcome(&ended(&[Met, Missed])), BenchOutcome::Missed);
+        assert_eq!(outcome(&ended(&[Met, Void])), BenchOutcome::Void);
+        assert_eq!(outcome(&ended(&[Met])), BenchOutcome::Met);
     }
 
     #[test]

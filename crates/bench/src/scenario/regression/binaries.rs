@@ -12,7 +12,7 @@ use super::judge::Rounds;
 use super::saved::{Key, Saved, Series};
 use super::{RegressionArguments, command, with_regression};
 use crate::fixed_response;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::output;
 use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, free_address};
@@ -91,7 +91,7 @@ struct Measurand {
 pub(super) fn run(
     arguments: &RegressionArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let plan = &arguments.plan;
     let revisions = [&arguments.base, &arguments.new].map(|binary| revision(binary));
@@ -100,7 +100,7 @@ pub(super) fn run(
         (Ok(base), Ok(new)) => (base, new),
         (Err(message), _) | (_, Err(message)) => {
             output::message(&format!("blitz bench: {message}"));
-            return Ok(Outcome::Unusable);
+            return Ok(BenchOutcome::Unusable);
         }
     };
     let folder = RunFolder::create()?;

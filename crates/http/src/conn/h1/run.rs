@@ -16,8 +16,8 @@ use super::switch::Switch;
 use crate::counters::{count, count_request};
 use crate::error::Refusal;
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Message, Outcome, RecvBody, Responder, ServerFraming,
-    Service, conclude, poll_outcome, refusal_of,
+    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, Message, RecvBody, Responder,
+    ServerFraming, Service, conclude, poll_outcome, refusal_of,
 };
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
@@ -69,7 +69,7 @@ pub(crate) async fn run_exchanges<S: Service>(
             poll_fn(|cx| conn.poll_exchange(call.as_mut(), cx)).await
         };
         let next = match outcome {
-            Outcome::Complete => conn.driver.borrow_mut().try_next_exchange(),
+            ExchangeOutcome::Complete => conn.driver.borrow_mut().try_next_exchange(),
             _ => None,
         };
         let next = match next {
@@ -134,7 +134,7 @@ impl ServerConn {
         &self,
         mut call: Pin<&mut Option<F>>,
         cx: &mut Context<'_>,
-    ) -> Poll<Outcome> {
+    ) -> Poll<ExchangeOutcome> {
         if let Some(future) = call.as_mut().as_pin_mut() {
             self.is_held.set(true);
             let polled = future.poll(cx);
@@ -151,7 +151,7 @@ impl ServerConn {
 
     /// Brings the connection to the start of the next exchange, or to its end, in whatever state
     /// it is.
-    async fn conclude(&self, outcome: Outcome, is_pipelined: bool) -> Next {
+    async fn conclude(&self, outcome: ExchangeOutcome, is_pipelined: bool) -> Next {
         let is_body_complete = {
             let mut driver = self.driver.borrow_mut();
             let id = driver.number;

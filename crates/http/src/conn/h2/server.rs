@@ -21,9 +21,9 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, Responder,
-    ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request, refuse_stream,
-    send_response, tell, wake,
+    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, LoggedRefusal, Peer, RecvBody,
+    Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
+    refuse_stream, send_response, tell, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -176,7 +176,7 @@ impl Conn<ServerRole> {
 }
 
 impl WithTasks for Driver<ServerRole> {
-    fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
+    fn conclude(&mut self, stream: StreamId, outcome: ExchangeOutcome) {
         let is_tunnel = self
             .stream(stream)
             .is_some_and(|state| state.exchange.is_tunnel);

@@ -24,7 +24,7 @@ use crate::conn::streams::room::room_of_server;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused, count_request};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, Scheme,
+    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, Peer, RecvBody, Responder, Scheme,
     ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
 };
 use crate::options::ServeOptions;
@@ -367,7 +367,7 @@ impl Role for ServerRole {
 }
 
 impl WithTasks for Driver<ServerRole> {
-    fn conclude(&mut self, id: StreamId, outcome: Outcome) {
+    fn conclude(&mut self, id: StreamId, outcome: ExchangeOutcome) {
         let is_tunnel = self
             .stream(id)
             .is_some_and(|state| state.exchange.is_tunnel);
