@@ -46,7 +46,7 @@ pub(super) struct Direction {
     /// In the order of their deliveries.
     in_flight: VecDeque<InFlight>,
     /// Packets that were due, and are held back until others have overtaken them.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldPacket>,
     /// The bytes of both.
     in_flight_bytes: u64,
     last_due: Duration,
@@ -112,7 +112,7 @@ impl Direction {
             }
             let next = pop_if(&mut self.in_flight, |next| next.due <= now)?;
             if next.is_overtaken {
-                self.held.push_back(Held {
+                self.held.push_back(HeldPacket {
                     due: next.due + HOLD_MAX,
                     packet: next.packet,
                     overtaken_by: 0,
@@ -190,7 +190,7 @@ struct InFlight {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPacket {
     due: Duration,
     packet: Packet,
     /// How many packets have overtaken it.

@@ -13,7 +13,7 @@ use crate::executor::{main_waker, run_ready};
 use crate::mailbox::Message;
 use crate::socket::{Action, Sockets, resume};
 use crate::timer::TimerTarget;
-use crate::trim::Held;
+use crate::trim::CoreMemory;
 
 /// The longest wait for the last completions when a core ends.
 const END_TIME: Duration = Duration::from_secs(1);
@@ -170,7 +170,7 @@ impl Core {
 
     /// Gives memory back to the operating system some time after a burst. Returns the time until then.
     fn try_trim(&self, sockets: &mut Sockets<'_>) -> Option<Duration> {
-        let held = Held {
+        let held = CoreMemory {
             parts: self.tasks.borrow().len() + sockets.table.len() + self.resources.pool.held(),
             copied: self.resources.pool.copied(),
         };
