@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{precise_sleep_until, sleep, yield_now};
 
-use super::control::Control;
+use super::control::RunControl;
 use super::rate::Arrivals;
 
 /// Planned requests that wait for a connection. A server that is so far behind its rate will not catch up.
@@ -58,7 +58,7 @@ impl Pacer {
     /// `previous`, the end of the stream's previous request.
     pub(super) async fn next(
         &self,
-        control: &Control,
+        control: &RunControl,
         previous: Option<Instant>,
     ) -> Option<Instant> {
         match self {
@@ -69,7 +69,7 @@ impl Pacer {
 }
 
 impl Closed {
-    fn next(&self, control: &Control, previous: Option<Instant>) -> Option<Instant> {
+    fn next(&self, control: &RunControl, previous: Option<Instant>) -> Option<Instant> {
         if let Some(left) = self.left.get() {
             self.left.set(Some(left.checked_sub(1)?));
         }
@@ -88,7 +88,7 @@ impl Queue {
         })
     }
 
-    fn poll_next(&self, control: &Control, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
+    fn poll_next(&self, control: &RunControl, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
         if control.is_stopped() {
             return Poll::Ready(None);
         }
@@ -107,7 +107,7 @@ impl Queue {
         &self,
         arrivals: Arrivals,
         start: Instant,
-        control: &Control,
+        control: &RunControl,
         mut lag: impl FnMut(Instant, Duration),
     ) {
         let mut at_once = 0;

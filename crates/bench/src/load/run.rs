@@ -8,7 +8,7 @@ use blitz_http::{Config, Cores, Pinning, Signal, Signals, precise_sleep_until, s
 
 use super::by_request::RequestFigures;
 use super::check::{Evidence, Expected};
-use super::control::Control;
+use super::control::RunControl;
 use super::live_view::LiveView;
 use super::machine_time::{Usage, UsageSince};
 use super::plan::{Least, LoadPlan, STEADY_WITHIN, WarmUp};
@@ -51,7 +51,7 @@ pub(super) struct Ended {
 /// The thread that leads the cores.
 struct Leader {
     plan: Arc<LoadPlan>,
-    control: Arc<Control>,
+    control: Arc<RunControl>,
     results: Receiver<CoreResult>,
     signals: Signals,
     view: LiveView,
@@ -73,7 +73,7 @@ pub(super) fn run(
 ) -> Result<Ended, String> {
     let plan = Arc::new(plan);
     let is_watched = LiveView::is_possible(is_quiet);
-    let control = Control::new(plan.cores, Instant::now() + OPENING, is_watched);
+    let control = RunControl::new(plan.cores, Instant::now() + OPENING, is_watched);
     let control = Arc::new(control);
     let signals = Signals::install().map_err(|error| format!("signals: {error}"))?;
     let (cores, results) = start_cores(&plan, &control)?;
@@ -123,7 +123,7 @@ pub(super) fn run(
 
 fn start_cores(
     plan: &Arc<LoadPlan>,
-    control: &Arc<Control>,
+    control: &Arc<RunControl>,
 ) -> Result<(Cores, Receiver<CoreResult>), String> {
     let (sender, results) = mpsc::channel();
     let config = Config {

@@ -10,7 +10,7 @@ use blitz_http::{ClientConnection, ClientError, ConnectOptions, Protocol, counte
 use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, Line};
-use super::control::{Control, Progress};
+use super::control::{Progress, RunControl};
 use super::exchange::{self, CorrectResponse, Failure};
 use super::pacer::{Pacer, Queue};
 use super::plan::LoadPlan;
@@ -34,7 +34,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Everything that the streams of a core share.
 pub(super) struct Worker {
     pub(super) plan: Arc<LoadPlan>,
-    pub(super) control: Arc<Control>,
+    pub(super) control: Arc<RunControl>,
     pub(super) connect_options: ConnectOptions,
     index: usize,
     pacer: Pacer,
@@ -57,7 +57,7 @@ pub(super) struct Worker {
 ///
 /// # Panics
 /// If the plan was not checked.
-pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize) -> CoreResult {
+pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: usize) -> CoreResult {
     let queue = Queue::new();
     let pacer = match &plan.rate {
         None => Pacer::closed(plan.requests_of(index)),
@@ -101,7 +101,7 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
 }
 
 impl Worker {
-    fn new(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize, pacer: Pacer) -> Worker {
+    fn new(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: usize, pacer: Pacer) -> Worker {
         let seed = plan.seed ^ (index as u64 + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         let prepared = plan.requests.iter();
         let prepared = prepared.map(|(spec, _)| spec.prepare().expect("the plan was checked"));

@@ -8,7 +8,7 @@ use crate::field_compression::integer;
 pub(crate) enum Purpose {
     /// Its type has not arrived.
     Unknown(Partial),
-    Control(Control),
+    Control(ControlStream),
     /// Instructions of the peer's QPACK encoder.
     Encoder,
     /// Reports of the peer's QPACK decoder.
@@ -23,7 +23,7 @@ pub(crate) const DECODER: u64 = 0x3;
 
 /// The control stream.
 #[derive(Debug, Default)]
-pub(crate) struct Control {
+pub(crate) struct ControlStream {
     pub(crate) header: Partial,
     /// The frame whose payload is arriving, and how much of it is left.
     pub(crate) frame: Option<(Header, u64)>,

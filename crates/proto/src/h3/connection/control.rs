@@ -9,7 +9,7 @@ use crate::h3::floods::Flood;
 use crate::h3::frame::{FrameType, Header, read_integer};
 use crate::h3::settings::PeerSettings;
 use crate::h3::unidirectional::{
-    CONTROL, Control, DECODER, ENCODER, PUSH, Purpose, Report, Reports,
+    CONTROL, ControlStream, DECODER, ENCODER, PUSH, Purpose, Report, Reports,
 };
 use crate::h3::{Event, Step, StreamId};
 use crate::priority::Priority;
@@ -151,7 +151,7 @@ impl Connection {
     /// The purpose of a stream of this type; `None` if it has none.
     fn purpose(&mut self, number: u64) -> Result<Option<Purpose>, ErrorKind> {
         let (at, purpose) = match number {
-            CONTROL => (0, Purpose::Control(Control::default())),
+            CONTROL => (0, Purpose::Control(ControlStream::default())),
             ENCODER => (1, Purpose::Encoder),
             DECODER => (2, Purpose::Decoder(Reports::default())),
             PUSH if self.role == Role::Server => return Err(ErrorKind::StreamCreation),
@@ -168,7 +168,7 @@ impl Connection {
     /// Takes bytes of the control stream, up to the end of a frame. Returns how many.
     fn control(
         &mut self,
-        control: &mut Control,
+        control: &mut ControlStream,
         input: &[u8],
         now: Duration,
     ) -> Result<(usize, Event), ErrorKind> {
@@ -224,7 +224,7 @@ impl Connection {
 
     fn end_control_frame(
         &mut self,
-        control: &mut Control,
+        control: &mut ControlStream,
         now: Duration,
     ) -> Result<Event, ErrorKind> {
         let Some((header, _)) = control.frame.take() else {
