@@ -1,7 +1,7 @@
 //! The lines of the result.
 
 use super::comments::Lines;
-use super::outline::{Outline, Section, Statement};
+use super::outline::{Outline, Statement, TableSection};
 use super::text;
 use super::value::{Line, Writer};
 
@@ -19,7 +19,7 @@ pub(super) fn arranged(outline: &Outline<'_>) -> String {
     written(&lines)
 }
 
-fn arrange<'a>(section: &'a Section<'a>, writer: Writer<'a>, lines: &mut Vec<Line<'a>>) {
+fn arrange<'a>(section: &'a TableSection<'a>, writer: Writer<'a>, lines: &mut Vec<Line<'a>>) {
     let is_top = section.path.is_empty();
     if is_top && section.statements.is_empty() {
         return;

@@ -11,13 +11,13 @@ pub(super) struct Outline<'a> {
     /// Comments of the file as a whole, at its beginning.
     pub(super) head: Lines<'a>,
     /// The part before all headers, followed by the tables in the canonical order.
-    pub(super) sections: Vec<Section<'a>>,
+    pub(super) sections: Vec<TableSection<'a>>,
     /// Comments at the end.
     pub(super) end: Lines<'a>,
 }
 
 /// A header and the lines below it, until the next header.
-pub(super) struct Section<'a> {
+pub(super) struct TableSection<'a> {
     /// The keys of its header; none is the top of the file.
     pub(super) path: Vec<&'a str>,
     /// One of a list: `[[…]]`.
@@ -89,7 +89,7 @@ impl<'a> Outline<'a> {
 /// Collects tables in the canonical order.
 struct Collector<'a> {
     writer: Writer<'a>,
-    sections: Vec<Section<'a>>,
+    sections: Vec<TableSection<'a>>,
 }
 
 impl<'a> Collector<'a> {
@@ -162,7 +162,7 @@ impl<'a> Collector<'a> {
             });
         }
         let decor = table.decor();
-        self.sections.push(Section {
+        self.sections.push(TableSection {
             path: path.to_vec(),
             is_item,
             before: Lines::new(self.writer.raw(decor.prefix())),

@@ -26,7 +26,7 @@ pub(crate) fn request_head(
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
-    let mut section = Section::new(OF_REQUESTS);
+    let mut section = ReceivedSection::new(OF_REQUESTS);
     head.fields.clear();
     section.collect(lines, &mut head.fields)?;
     // A loop, so that the parser has one caller and stays inlined.
@@ -48,7 +48,7 @@ pub(crate) fn response_head(
     lines: &mut impl Lines,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    let mut section = Section::new(OF_RESPONSES);
+    let mut section = ReceivedSection::new(OF_RESPONSES);
     head.fields.clear();
     section.collect(lines, &mut head.fields)?;
     Ok(section.finish_response(head))
@@ -59,7 +59,7 @@ pub(crate) fn trailers(
     lines: &mut impl Lines,
     fields: &mut Fields,
 ) -> Result<Result<(), ErrorKind>, Malformed> {
-    let mut section = Section::new(0);
+    let mut section = ReceivedSection::new(0);
     fields.clear();
     section.collect(lines, fields)?;
     if lines.overflow().is_some() {
@@ -83,7 +83,7 @@ const fn bit(pseudo: Pseudo) -> u8 {
 }
 
 /// A section that is being received.
-struct Section {
+struct ReceivedSection {
     /// Pseudo-header fields that are allowed, and those that were received.
     allowed: u8,
     seen: u8,
@@ -99,9 +99,9 @@ struct Section {
     problem: Option<ErrorKind>,
 }
 
-impl Section {
-    fn new(allowed: u8) -> Section {
-        Section {
+impl ReceivedSection {
+    fn new(allowed: u8) -> ReceivedSection {
+        ReceivedSection {
             allowed,
             seen: 0,
             values: [(0, 0); 6],

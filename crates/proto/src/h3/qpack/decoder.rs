@@ -41,11 +41,11 @@ pub struct Prefix {
 /// The lines of a section.
 pub(crate) struct SectionLines<'d, 'b> {
     decoder: &'d Decoder,
-    section: Section<'b>,
+    section: FieldSection<'b>,
 }
 
 #[derive(Debug)]
-struct Section<'b> {
+struct FieldSection<'b> {
     rest: &'b [u8],
     prefix: Prefix,
     budget: Budget,
@@ -402,7 +402,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         section: &'b [u8],
         budget: Budget,
     ) -> SectionLines<'d, 'b> {
-        let section = Section {
+        let section = FieldSection {
             rest: &section[prefix.len..],
             prefix: *prefix,
             budget,
