@@ -133,7 +133,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// A table of settings.
-pub(crate) trait Table {
+pub(crate) trait SettingsTable {
     /// Where the value of a key belongs.
     fn slot(&mut self, key: &str) -> Option<Slot<'_>>;
 }
@@ -188,7 +188,7 @@ macro_rules! table {
             }
         }
 
-        impl Table for $name {
+        impl SettingsTable for $name {
             fn slot(&mut self, key: &str) -> Option<Slot<'_>> {
                 match key {
                     $(stringify!($key) => Some(Slot::from(&mut self.$key)),)+

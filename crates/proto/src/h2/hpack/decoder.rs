@@ -3,14 +3,14 @@
 use super::{Malformed, read_integer, static_table};
 use crate::error::ErrorKind;
 use crate::field_compression::huffman;
-use crate::field_compression::table::{ENTRY_OVERHEAD, Table};
+use crate::field_compression::table::{DynamicTable, ENTRY_OVERHEAD};
 use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
 use crate::message::Name;
 
 /// The decoder of one direction.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// The largest table size that the peer may set.
     size_limit: usize,
 }
@@ -36,7 +36,7 @@ impl Decoder {
     #[must_use]
     pub fn new(size_limit: usize) -> Decoder {
         Decoder {
-            table: Table::new(size_limit.min(DEFAULT_SIZE)),
+            table: DynamicTable::new(size_limit.min(DEFAULT_SIZE)),
             size_limit: size_limit.max(DEFAULT_SIZE),
         }
     }

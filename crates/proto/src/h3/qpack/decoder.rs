@@ -3,7 +3,7 @@
 
 use super::{read_integer, static_table};
 use crate::error::ErrorKind;
-use crate::field_compression::table::{DynamicEntry, ENTRY_OVERHEAD, Table};
+use crate::field_compression::table::{DynamicEntry, DynamicTable, ENTRY_OVERHEAD};
 use crate::field_compression::{Malformed, huffman, integer};
 use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
 use crate::message::Name;
@@ -11,7 +11,7 @@ use crate::message::Name;
 /// The decoder of one connection.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// The largest capacity that the peer may set.
     capacity_max: usize,
     /// Entries inserted since the beginning.
@@ -87,7 +87,7 @@ impl Decoder {
     #[must_use]
     pub fn new(capacity_max: usize) -> Decoder {
         Decoder {
-            table: Table::new(0),
+            table: DynamicTable::new(0),
             capacity_max,
             inserted: 0,
             version: 0,
@@ -326,7 +326,7 @@ impl Decoder {
 }
 
 /// Why no message may have this name. The problem of an entry may concern only its value.
-fn name_problem(table: &Table, entry: &DynamicEntry) -> Option<ErrorKind> {
+fn name_problem(table: &DynamicTable, entry: &DynamicEntry) -> Option<ErrorKind> {
     match entry.name {
         LineName::Field(Name::Other) if entry.problem.is_some() => {
             LineName::parse(table.name_text(entry)).1
