@@ -45,7 +45,7 @@ pub struct Upstream(Rc<Endpoint>);
 
 struct PoolState {
     options: Rc<ClientOptions>,
-    endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
+    endpoints: RefCell<HashMap<PoolKey, Weak<Endpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
     /// Free states of connections that carry one request at a time.
@@ -54,7 +54,7 @@ struct PoolState {
     multiplexed: Rc<multiplexed::Shared<multiplexed::ClientRole>>,
 }
 
-type Key = (Address, ConnectionKind, Heads, Option<ProxyHeader>);
+type PoolKey = (Address, ConnectionKind, Heads, Option<ProxyHeader>);
 
 /// Separates connections to one address that must not share a pool.
 #[derive(PartialEq, Eq, Hash)]
@@ -175,7 +175,7 @@ impl Pool {
 
     fn endpoint(
         &self,
-        key: Key,
+        key: PoolKey,
         of_all_clients: &Rc<ClientsInUse>,
         make: impl FnOnce() -> (Option<EndpointTls>, Option<Protocol>),
     ) -> Upstream {

@@ -20,7 +20,7 @@ use crate::number;
 use crate::output;
 use crate::supervised::EndSignals;
 use process::Starter;
-use state::{Ended, Key, RunState};
+use state::{Ended, RunKey, RunState};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,7 +136,7 @@ pub(crate) fn run(
         .step_program
         .as_deref()
         .unwrap_or(invocation.programs.blitz());
-    let key = Key {
+    let key = RunKey {
         revision: invocation.revision.clone(),
         binary: state::fingerprint(program),
         steps: steps.iter().map(|step| step.words.join(" ")).collect(),
@@ -246,8 +246,8 @@ mod tests {
         names.iter().map(step).collect()
     }
 
-    fn key(revision: &str) -> Key {
-        Key {
+    fn key(revision: &str) -> RunKey {
+        RunKey {
             revision: revision.to_owned(),
             binary: String::new(),
             steps: ["a", "b", "c"].map(str::to_owned).to_vec(),

@@ -12,7 +12,7 @@ const SECONDS_MAX: f64 = 365.0 * 24.0 * 60.0 * 60.0;
 
 /// The identity of a run. Results of another revision, binary or plan are not continued.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Key {
+pub(super) struct RunKey {
     pub(super) revision: String,
     /// Length and time of the binary: a revision may have uncommitted changes.
     pub(super) binary: String,
@@ -42,7 +42,7 @@ pub(super) struct Ended {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct SavedRun {
-    key: Key,
+    key: RunKey,
     ended: Vec<Ended>,
     /// The run is over; the next one begins anew.
     is_closed: bool,
@@ -66,7 +66,7 @@ impl RunState {
     /// forgotten without a word.
     pub(super) fn open(
         file: &Path,
-        (key, names): (Key, &[&str]),
+        (key, names): (RunKey, &[&str]),
         restart: bool,
     ) -> Result<RunState, String> {
         let mut content = match restart {

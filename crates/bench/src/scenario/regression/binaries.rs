@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::findings::Findings;
 use super::judge::Rounds;
-use super::saved::{Key, Saved, Series};
+use super::saved::{FigureKey, Saved, Series};
 use super::{RegressionArguments, command, with_regression};
 use crate::fixed_response;
 use crate::goals::BenchOutcome;
@@ -283,7 +283,7 @@ fn saved(
             .invalid
             .extend(invalid.map(|reason| format!("{}: {reason}", case.title)));
         saved.series.extend(FIGURES.iter().map(|figure| Series {
-            key: Key {
+            key: FigureKey {
                 section: role.name().to_owned(),
                 measure: figure.name.to_owned(),
                 system: case.title.clone(),
