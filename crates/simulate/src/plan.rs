@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) cores: usize,
     pub(crate) conditions: Conditions,
-    pub(crate) limits: Limits,
+    pub(crate) limits: GatewayLimits,
     /// `None` without clients of HTTP/3.
     pub(crate) http3: Option<Http3>,
     /// `None` without reloads.
@@ -106,7 +106,7 @@ pub(crate) struct Windows {
 
 /// The limits of the gateway that vary between runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct GatewayLimits {
     pub(crate) upstream_connections_max: usize,
     pub(crate) concurrent_streams_max: u32,
     pub(crate) stream_buffer_bytes_max: usize,
@@ -243,7 +243,7 @@ impl Plan {
         let mut upstreams: Vec<Upstream> = (0..random.within(1..=3))
             .map(|_| Upstream::new(&mut random))
             .collect();
-        let mut limits = Limits::new(&mut random);
+        let mut limits = GatewayLimits::new(&mut random);
         let mut conditions = conditions(&mut random);
         // Surplus must arrive together with the response, so the network must not separate them.
         let is_raw = |upstream: &Upstream| upstream.version == Version::Raw;
@@ -385,9 +385,9 @@ fn choose_trailers(seed: u64, upstreams: &mut [Upstream]) {
     }
 }
 
-impl Limits {
-    fn new(random: &mut Random) -> Limits {
-        Limits {
+impl GatewayLimits {
+    fn new(random: &mut Random) -> GatewayLimits {
+        GatewayLimits {
             upstream_connections_max: random.one_of(&[2, 8, 8_192, 8_192, 8_192, 8_192]),
             concurrent_streams_max: random.one_of(&[3, 100]),
             stream_buffer_bytes_max: random.one_of(&[16 * 1024, 64 * 1024, 256 * 1024]),

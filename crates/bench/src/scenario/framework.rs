@@ -24,7 +24,7 @@ use crate::run_folder::RunFolder;
 use crate::study::{Generator, Length, Load, Requests, Subject, Version, Watch, Watched, finish};
 use crate::system::{System, SystemKind, substitutes};
 use cases::{CaseGroup, Work};
-use connections::Limits;
+use connections::DescriptorLimits;
 use findings::Findings;
 
 /// Flags of `blitz bench framework`.
@@ -72,7 +72,7 @@ pub(crate) fn run(
     let watch = Watch::start();
     let folder = RunFolder::create()?;
     let programs = &invocation.programs;
-    let limits = Limits::raise(arguments.quick);
+    let limits = DescriptorLimits::raise(arguments.quick);
     let stage = Stage::start(programs, &folder)?;
     let generator = Generator {
         programs,

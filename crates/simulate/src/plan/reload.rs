@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ClientPlan, ContentPlan, Limits, Order, Requests, Upstream, Version, Windows};
+use super::{ClientPlan, ContentPlan, GatewayLimits, Order, Requests, Upstream, Version, Windows};
 use crate::random::Random;
 
 /// Runs with reloads, of 1,000.
@@ -52,7 +52,7 @@ pub(super) fn add(
     requests: &mut Requests,
     upstreams: &mut Vec<Upstream>,
     clients: &mut Vec<ClientPlan>,
-    limits: &mut Limits,
+    limits: &mut GatewayLimits,
     drains: bool,
 ) -> Option<Reloads> {
     let mut random = Random::new(seed.rotate_left(32) ^ 5);
