@@ -1,6 +1,6 @@
 //! The lines of the result.
 
-use super::comments::Lines;
+use super::comments::CommentLines;
 use super::outline::{Outline, Statement, TableSection};
 use super::text;
 use super::value::{Line, Writer};
@@ -66,12 +66,12 @@ fn arrange_statement<'a>(
     comments(&statement.footer, lines);
 }
 
-fn comments<'a>(found: &Lines<'a>, lines: &mut Vec<Line<'a>>) {
+fn comments<'a>(found: &CommentLines<'a>, lines: &mut Vec<Line<'a>>) {
     lines.extend(found.trimmed().iter().copied().map(Line::new));
 }
 
 /// Comments above a statement or a header. An empty line below them stays.
-fn before<'a>(found: &Lines<'a>, lines: &mut Vec<Line<'a>>) {
+fn before<'a>(found: &CommentLines<'a>, lines: &mut Vec<Line<'a>>) {
     comments(found, lines);
     if !found.is_empty() && found.0.last().is_some_and(|line| line.is_empty()) {
         lines.push(Line::new(""));

@@ -1,6 +1,8 @@
 //! From field lines to heads and trailers.
 
-use super::{CRUMB_DELIMITER, DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
+use super::{
+    CRUMB_DELIMITER, DecodedLine, FieldLines, FieldSectionLimits, LineName, Overflow, Pseudo,
+};
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::message::refused;
@@ -22,7 +24,7 @@ pub(crate) struct RequestFacts {
 /// Takes the lines of a request head.
 #[inline]
 pub(crate) fn request_head(
-    lines: &mut impl Lines,
+    lines: &mut impl FieldLines,
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
@@ -45,7 +47,7 @@ pub(crate) fn request_head(
 /// Takes the lines of a response head; returns the length that it declares.
 #[inline]
 pub(crate) fn response_head(
-    lines: &mut impl Lines,
+    lines: &mut impl FieldLines,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
     let mut section = ReceivedSection::new(OF_RESPONSES);
@@ -56,7 +58,7 @@ pub(crate) fn response_head(
 
 /// Takes the lines of trailers. Fields that no trailer section may have are left out, as in HTTP/1.
 pub(crate) fn trailers(
-    lines: &mut impl Lines,
+    lines: &mut impl FieldLines,
     fields: &mut Fields,
 ) -> Result<Result<(), ErrorKind>, Malformed> {
     let mut section = ReceivedSection::new(0);
@@ -118,7 +120,11 @@ impl ReceivedSection {
     /// Takes all lines. The first problem is kept; the rest is still decoded, because with HPACK the peer's next
     /// section relies on the state of the compression.
     #[inline]
-    fn collect(&mut self, lines: &mut impl Lines, fields: &mut Fields) -> Result<(), Malformed> {
+    fn collect(
+        &mut self,
+        lines: &mut impl FieldLines,
+        fields: &mut Fields,
+    ) -> Result<(), Malformed> {
         while let Some(line) = lines.next_line(&mut fields.block)? {
             let outcome = match (line.problem, line.name) {
                 (Some(problem), _) => Err(problem),

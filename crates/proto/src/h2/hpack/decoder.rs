@@ -4,7 +4,7 @@ use super::{Malformed, read_integer, static_table};
 use crate::error::ErrorKind;
 use crate::field_compression::huffman;
 use crate::field_compression::table::{DynamicTable, ENTRY_OVERHEAD};
-use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
+use crate::field_section::{Budget, DecodedLine, FieldLines, LineName, Overflow, line_problem};
 use crate::message::Name;
 
 /// The decoder of one direction.
@@ -276,7 +276,7 @@ impl<'d, 'b> BlockLines<'d, 'b> {
     }
 }
 
-impl Lines for BlockLines<'_, '_> {
+impl FieldLines for BlockLines<'_, '_> {
     #[inline(always)]
     fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed> {
         self.decoder.next(&mut self.block, text)

@@ -5,7 +5,7 @@ use super::{read_integer, static_table};
 use crate::error::ErrorKind;
 use crate::field_compression::table::{DynamicEntry, DynamicTable, ENTRY_OVERHEAD};
 use crate::field_compression::{Malformed, huffman, integer};
-use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
+use crate::field_section::{Budget, DecodedLine, FieldLines, LineName, Overflow, line_problem};
 use crate::message::Name;
 
 /// The decoder of one connection.
@@ -552,7 +552,7 @@ enum Reference {
     Dynamic(u64),
 }
 
-impl Lines for SectionLines<'_, '_> {
+impl FieldLines for SectionLines<'_, '_> {
     fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed> {
         while let Some(&first) = self.section.rest.first() {
             // No other section depends on the rest: sections do not change the table.
