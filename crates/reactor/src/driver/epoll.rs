@@ -49,7 +49,7 @@ pub(crate) struct Epoll {
     receives_left: usize,
     sends_left: usize,
     datagrams: Datagrams,
-    listeners: Vec<Listener>,
+    listeners: Vec<EpollListener>,
     /// Reports that need no system call, and accepted connections.
     reports: VecDeque<Completion>,
     /// Reports returned since they were last counted.
@@ -59,7 +59,7 @@ pub(crate) struct Epoll {
     skipped: bool,
 }
 
-struct Listener {
+struct EpollListener {
     index: u32,
     fd: RawFd,
     armed: bool,
@@ -138,7 +138,7 @@ impl Epoll {
         let events = libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE;
         let watched = self.watch(fd, events, LISTENER | u64::from(index));
         match watched {
-            Ok(()) => self.listeners.push(Listener {
+            Ok(()) => self.listeners.push(EpollListener {
                 index,
                 fd,
                 armed: true,

@@ -19,7 +19,7 @@ use crate::options::ServeOptions;
 const IDLE_NOTED: usize = 256;
 
 /// The part of [`Shared`] that only listeners have.
-pub(crate) struct Listener {
+pub(crate) struct ListenerState {
     pub(super) address: SocketAddr,
     /// Starts an exchange; without one if the request has a response already.
     pub(super) start: Box<StartExchange>,
@@ -48,7 +48,7 @@ pub(crate) fn shared<S: Service>(
             blitz_reactor::consume_admission();
         }
     };
-    let role = Listener {
+    let role = ListenerState {
         address: listener,
         start: Box::new(start),
         connections: RefCell::default(),

@@ -14,7 +14,7 @@ use blitz_quic::quinn_proto::{ConnectionError, Dir, VarInt};
 use blitz_reactor::Chunk;
 
 use super::driver::{Conn, Driver, RequestStream, Shared};
-use super::listener::Listener;
+use super::listener::ListenerState;
 use super::protocol::Http3;
 use super::role::Role;
 use crate::conn::streams::due::{Discarded, DueStreams};
@@ -125,7 +125,7 @@ impl Conn<ServerRole> {
 
 impl Role for ServerRole {
     type Options = ServeOptions;
-    type Shared = Listener;
+    type Shared = ListenerState;
     type Side = ServerSide;
     const SHRINKS_WHEN_IDLE: bool = true;
 
