@@ -80,7 +80,7 @@ pub fn includes(document: &Document, environment: &Environment) -> Vec<Placed<St
         return Vec::new();
     };
     let texts = Reader::new(document, environment).texts(include.value, INCLUDE);
-    texts.into_iter().map(value::Text::placed).collect()
+    texts.into_iter().map(value::StringValue::placed).collect()
 }
 
 const INCLUDE: &str = "\"sites/*.toml\"";

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::settings::without_double_slash;
 use super::template::TemplateKind;
-use super::value::Text;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
 use crate::model::{Placed, Span};
@@ -76,7 +76,7 @@ impl Reader<'_> {
     }
 
     /// Characters that a URL cannot have (RFC 3986, section 2).
-    fn check_url_text(&mut self, text: &Text, template: &Template) -> Option<()> {
+    fn check_url_text(&mut self, text: &StringValue, template: &Template) -> Option<()> {
         let is_invalid = |c: char| !c.is_ascii_graphic() || "\"<>\\^`{|}".contains(c);
         for part in template.parts() {
             let TemplatePart::Text(plain) = part else {
@@ -95,7 +95,7 @@ impl Reader<'_> {
     /// Scheme and host of a target, and the rest of it.
     fn origin(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         template: &Template,
     ) -> Option<(Option<RedirectOrigin>, Template)> {
         let parts = template.parts();
@@ -140,7 +140,7 @@ impl Reader<'_> {
         Some((Some(RedirectOrigin::Text(origin)), target))
     }
 
-    fn check_scheme(&mut self, scheme: &str, text: &Text) -> Option<()> {
+    fn check_scheme(&mut self, scheme: &str, text: &StringValue) -> Option<()> {
         let name = scheme.trim_end_matches("://");
         let is_scheme = name.starts_with(|first: char| first.is_ascii_alphabetic())
             && name
@@ -162,7 +162,7 @@ impl Reader<'_> {
     /// `https://{host}`, perhaps with a port.
     fn origin_of_request(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         scheme: &str,
         parts: &[TemplatePart],
     ) -> Option<(Option<RedirectOrigin>, Template)> {
@@ -203,7 +203,7 @@ impl Reader<'_> {
         Some((Some(origin(after)), tail(next, after.len(), others)))
     }
 
-    fn placeholder_in_origin<T>(&mut self, text: &Text) -> Option<T> {
+    fn placeholder_in_origin<T>(&mut self, text: &StringValue) -> Option<T> {
         self.error(
             "redirect-host",
             text.span.clone(),
@@ -327,7 +327,7 @@ impl Reader<'_> {
         }
     }
 
-    fn status_text(&mut self, status: &str, text: &Text) -> Option<u16> {
+    fn status_text(&mut self, status: &str, text: &StringValue) -> Option<u16> {
         if status.is_empty() || !status.bytes().all(|byte| byte.is_ascii_digit()) {
             let message = "a response says its status";
             let label = "write for example \"503 text\"";

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::own::{LevelNumber, OwnSettings, OwnTarget};
 use super::template::is_token;
-use super::value::Text;
+use super::value::StringValue;
 use super::{Reader, entries};
 use crate::balance::{
     Balance, ClientKey, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, TargetGroup, WEIGHT_MAX,
@@ -26,7 +26,7 @@ const SERVERS_MAX: usize = 256;
 
 /// A URL or a name with its weight.
 pub(super) struct Weighted {
-    pub(super) text: Text,
+    pub(super) text: StringValue,
     pub(super) weight: u16,
 }
 
@@ -194,7 +194,7 @@ impl Reader<'_> {
     /// Targets with weights in one `to`.
     pub(super) fn group(
         &mut self,
-        targets: Vec<(Text, u16, OwnTarget)>,
+        targets: Vec<(StringValue, u16, OwnTarget)>,
         span: Span,
     ) -> Option<OwnTarget> {
         let (_, _, first) = targets.first()?;
@@ -221,7 +221,7 @@ impl Reader<'_> {
             self.error("targets-differ", text.span.clone(), message, label);
             return None;
         }
-        let target = |(text, weight, target): (Text, u16, OwnTarget)| match target.group {
+        let target = |(text, weight, target): (StringValue, u16, OwnTarget)| match target.group {
             Some(group) => GroupTarget {
                 weight,
                 ..group.targets[0].clone()

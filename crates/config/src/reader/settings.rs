@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::own::{Own, OwnAction, OwnMap, OwnSettings};
 use super::target::Upstreams;
 use super::template::TemplateKind;
-use super::value::Text;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::method::{Method, Methods};
@@ -147,7 +147,7 @@ impl Reader<'_> {
     }
 
     /// The texts of a path are those of a normal path that begins with a slash.
-    fn check_path(&mut self, text: &Text, template: &Template) -> Option<()> {
+    fn check_path(&mut self, text: &StringValue, template: &Template) -> Option<()> {
         if let Some(TemplatePart::Text(first)) = template.parts().first()
             && !first.starts_with('/')
         {
@@ -218,7 +218,7 @@ impl Reader<'_> {
     }
 
     /// The methods of these names; HEAD is among them where GET is.
-    pub(super) fn methods_of(&mut self, texts: Vec<Text>) -> Option<Methods> {
+    pub(super) fn methods_of(&mut self, texts: Vec<StringValue>) -> Option<Methods> {
         let before = self.diagnostics.len();
         let mut methods = Methods::default();
         for text in texts {
@@ -329,7 +329,7 @@ impl Reader<'_> {
     /// The value of a text, or its error.
     pub(super) fn parsed<T>(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         parse: impl FnOnce(&str) -> Result<T, ValueError>,
     ) -> Option<T> {
         match parse(&text.value) {
@@ -386,7 +386,7 @@ impl Reader<'_> {
     }
 
     /// A host with or without a port, in lower case.
-    pub(super) fn check_authority(&mut self, name: &str, text: &Text) -> Option<()> {
+    pub(super) fn check_authority(&mut self, name: &str, text: &StringValue) -> Option<()> {
         let Some((label, message)) = super::site::authority_problem(name) else {
             return Some(());
         };

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::balance::{OwnBalance, URL, Weighted};
 use super::own::OwnTarget;
-use super::value::Text;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
 use crate::model::{Placed, Span};
@@ -160,7 +160,7 @@ impl Reader<'_> {
         }
     }
 
-    fn url_or_name(&mut self, text: &Text, upstreams: &mut Upstreams) -> Option<OwnTarget> {
+    fn url_or_name(&mut self, text: &StringValue, upstreams: &mut Upstreams) -> Option<OwnTarget> {
         if let Some(repaired) = repaired(&text.value) {
             // It may be the value of a variable.
             let label = match text.value == text.written() {
@@ -212,7 +212,7 @@ impl Reader<'_> {
     }
 
     /// A URL without a path.
-    pub(super) fn url(&mut self, text: &Text) -> Option<Placed<String>> {
+    pub(super) fn url(&mut self, text: &StringValue) -> Option<Placed<String>> {
         let Some((scheme, rest)) = text.value.split_once("://") else {
             return Some(text.to_placed());
         };

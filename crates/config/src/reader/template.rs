@@ -1,7 +1,7 @@
 //! Texts with placeholders.
 
 use super::Reader;
-use super::value::Text;
+use super::value::StringValue;
 use crate::model::Span;
 use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
@@ -27,7 +27,7 @@ impl Reader<'_> {
     /// The parts of a text. Parameters are those of the pattern, and `{rest}` is what follows it.
     pub(super) fn template(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         pattern: &PathPattern,
         kind: TemplateKind,
     ) -> Option<Template> {
@@ -126,7 +126,7 @@ impl Reader<'_> {
     }
 
     /// Variables of other servers, which would be plain text.
-    fn foreign_variable(&mut self, text: &Text, template: &Template) -> Option<()> {
+    fn foreign_variable(&mut self, text: &StringValue, template: &Template) -> Option<()> {
         for part in template.parts() {
             let TemplatePart::Text(plain) = part else {
                 continue;
@@ -193,7 +193,7 @@ enum Brace {
 }
 
 struct Parser<'a> {
-    text: &'a Text,
+    text: &'a StringValue,
     at: usize,
     plain: String,
     parts: Vec<TemplatePart>,

@@ -61,15 +61,15 @@ const INSTRUCTION_OVERHEAD: usize = 24;
 #[derive(Debug, Clone, Copy)]
 enum Instruction<'b> {
     Capacity(u64),
-    InsertStatic(u64, Text<'b>),
-    InsertDynamic(u64, Text<'b>),
-    Insert(Text<'b>, Text<'b>),
+    InsertStatic(u64, StringLiteral<'b>),
+    InsertDynamic(u64, StringLiteral<'b>),
+    Insert(StringLiteral<'b>, StringLiteral<'b>),
     Duplicate(u64),
 }
 
 /// A string literal that is not decoded yet.
 #[derive(Debug, Clone, Copy)]
-struct Text<'b> {
+struct StringLiteral<'b> {
     bytes: &'b [u8],
     is_huffman: bool,
 }
@@ -339,7 +339,9 @@ impl<'b> Instruction<'b> {
     /// Parses the instruction at the front of `rest`, whose texts fit into a table of `capacity_max` bytes.
     fn parse(rest: &mut &'b [u8], capacity_max: usize) -> Result<Instruction<'b>, Incomplete> {
         let first = rest[0];
-        let text = |rest: &mut &'b [u8], prefix_bits| Text::parse(rest, prefix_bits, capacity_max);
+        let text = |rest: &mut &'b [u8], prefix_bits| {
+            StringLiteral::parse(rest, prefix_bits, capacity_max)
+        };
         Ok(match first >> 5 {
             0b100.. => {
                 let index = integer_or_more(rest, 6)?;
@@ -366,12 +368,12 @@ fn integer_or_more(rest: &mut &[u8], prefix_bits: u32) -> Result<u64, Incomplete
     })
 }
 
-impl<'b> Text<'b> {
+impl<'b> StringLiteral<'b> {
     fn parse(
         rest: &mut &'b [u8],
         prefix_bits: u32,
         len_max: usize,
-    ) -> Result<Text<'b>, Incomplete> {
+    ) -> Result<StringLiteral<'b>, Incomplete> {
         let first = rest.first().ok_or(Incomplete::More)?;
         let is_huffman = first & 1 << prefix_bits != 0;
         let len = integer_or_more(rest, prefix_bits)?;
@@ -382,7 +384,7 @@ impl<'b> Text<'b> {
             .ok_or(Incomplete::Never)?;
         let (bytes, after) = rest.split_at_checked(len).ok_or(Incomplete::More)?;
         *rest = after;
-        Ok(Text { bytes, is_huffman })
+        Ok(StringLiteral { bytes, is_huffman })
     }
 
     fn decode(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
@@ -540,7 +542,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         let len = usize::try_from(self.integer(prefix_bits)?).map_err(|_| Malformed)?;
         let (bytes, after) = self.section.rest.split_at_checked(len).ok_or(Malformed)?;
         self.section.rest = after;
-        Text { bytes, is_huffman }.decode(out)
+        StringLiteral { bytes, is_huffman }.decode(out)
     }
 }
 
