@@ -24,7 +24,7 @@ const CLOSING_MIN: usize = 8;
 const INITIAL_BYTES_MAX: u64 = 16 * 1024;
 
 /// The parameters of [`Endpoint::new`].
-pub struct Settings {
+pub struct EndpointOptions {
     /// Secrets that all cores have in common.
     pub keys: Keys,
     /// The number of cores that have a socket of the address.
@@ -47,8 +47,8 @@ pub(crate) struct ServerEndpoint {
 impl<P: Protocol> Endpoint<P> {
     /// An endpoint of the calling core for clients.
     #[must_use]
-    pub fn new(socket: DatagramSocket, protocol: P, settings: Settings) -> Endpoint<P> {
-        let Settings {
+    pub fn new(socket: DatagramSocket, protocol: P, settings: EndpointOptions) -> Endpoint<P> {
+        let EndpointOptions {
             keys,
             cores,
             limits,

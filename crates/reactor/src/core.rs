@@ -40,7 +40,7 @@ pub(crate) struct Core {
 }
 
 /// The parameters of [`Core::open`].
-pub(crate) struct Settings {
+pub(crate) struct CoreOptions {
     pub(crate) index: usize,
     pub(crate) io: IoChoice,
     pub(crate) sockets_max: usize,
@@ -76,14 +76,14 @@ pub(crate) fn try_with<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
 impl Core {
     /// Opens the driver and the pools. Must be called on the thread that will run the core,
     /// because a ring belongs to the thread that made it.
-    pub(crate) fn open(settings: Settings) -> io::Result<Core> {
+    pub(crate) fn open(settings: CoreOptions) -> io::Result<Core> {
         let io = settings.io;
         Core::open_with(settings, |pool, mailbox| Driver::open(io, pool, mailbox))
     }
 
     /// As [`Core::open`], with the driver that `open` returns.
     pub(crate) fn open_with(
-        settings: Settings,
+        settings: CoreOptions,
         open: impl FnOnce(&Rc<Pool>, &Arc<Mailbox>) -> io::Result<Driver>,
     ) -> io::Result<Core> {
         let pool = Rc::new(Pool::new()?);

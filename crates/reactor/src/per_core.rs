@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::core::{self, Core, Settings};
+use crate::core::{self, Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
 use crate::load::CoreGroup;
@@ -78,13 +78,13 @@ impl Config {
         }
     }
 
-    fn settings(&self, index: usize, group: &Arc<CoreGroup>, cores: usize) -> Settings {
+    fn settings(&self, index: usize, group: &Arc<CoreGroup>, cores: usize) -> CoreOptions {
         let sockets_max = match self.sockets_max {
             0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
         };
         driver::enlarge_descriptor_table();
-        Settings {
+        CoreOptions {
             index,
             io: self.io,
             sockets_max: sockets_max.max(1),

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use self::local::Locals;
 use self::peer::Peers;
-use crate::core::{Core, Settings};
+use crate::core::{Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
 use crate::driver::sim::{Network, SharedNetwork, Sim};
@@ -120,7 +120,7 @@ impl World {
     ) -> io::Result<usize> {
         let mut cores = self.cores.borrow_mut();
         let counters = Arc::new(CounterCells::default());
-        let settings = Settings {
+        let settings = CoreOptions {
             index: cores.len(),
             io: crate::driver::IoChoice::Auto,
             sockets_max,

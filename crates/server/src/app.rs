@@ -14,7 +14,7 @@ use crate::outcome::{IntoOutcome, Outcome};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::IntoResponse;
-use crate::run::{self, Settings};
+use crate::run::{self, AppSettings};
 use crate::service::Service;
 use crate::site::{DynHandler, DynMiddleware, Next};
 
@@ -44,7 +44,7 @@ pub struct App {
     pub(crate) fallback: DynHandler,
     pub(crate) states: States,
     pub(crate) body_bytes_max: usize,
-    pub(crate) settings: Settings,
+    pub(crate) settings: AppSettings,
 }
 
 /// A route before the app is built.
@@ -85,7 +85,7 @@ impl App {
             fallback: Box::new(|_| Outcome::Ready(Problem::new(Status::NOT_FOUND).into_response())),
             states: States::default(),
             body_bytes_max: BODY_BYTES_MAX,
-            settings: Settings::default(),
+            settings: AppSettings::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use blitz_proto::Status;
 use super::deadline::{Deadline, poll_server_deadline};
 use super::framing::ServerFraming;
 use super::refusal::{missing_response, refuse_content};
-use super::state::{Body, ExchangeState, Message, note};
+use super::state::{Body, ExchangeState, SendingState, note};
 use crate::counters::count;
 use crate::error::{BodyError, Refusal};
 
@@ -79,12 +79,14 @@ impl ExchangeState {
         }
         let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, Body::Open);
         match self.message {
-            Message::Cut => Some(ExchangeOutcome::Cut),
-            Message::Missing if is_service_done => Some(ExchangeOutcome::Missing),
-            Message::Done if is_service_done && !is_tunnel_receiving => {
+            SendingState::Cut => Some(ExchangeOutcome::Cut),
+            SendingState::Missing if is_service_done => Some(ExchangeOutcome::Missing),
+            SendingState::Done if is_service_done && !is_tunnel_receiving => {
                 Some(ExchangeOutcome::Complete)
             }
-            Message::Due | Message::Open | Message::Missing | Message::Done => None,
+            SendingState::Due | SendingState::Open | SendingState::Missing | SendingState::Done => {
+                None
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::timer::LazyTimer;
 pub(crate) struct ExchangeState {
     pub(crate) receiving: IncomingMessage,
     /// Our message.
-    pub(crate) message: Message,
+    pub(crate) message: SendingState,
     /// The exchange's task on a server, while it waits.
     pub(crate) task: Option<Waker>,
     /// Moved by storing a deadline; it outlives the exchange in pooled state.
@@ -62,7 +62,7 @@ pub(crate) enum Body {
 
 /// The state of our message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum SendingState {
     /// Not begun: on a server the response is due.
     #[default]
     Due,
@@ -80,7 +80,7 @@ impl ExchangeState {
     /// Ready for the next exchange. The timer stays, and may go off for nothing.
     pub(crate) fn clear(&mut self) {
         self.receiving.clear();
-        self.message = Message::Due;
+        self.message = SendingState::Due;
         self.task = None;
         self.is_gone = false;
         self.is_tunnel = false;
@@ -109,7 +109,7 @@ impl ExchangeState {
 
     #[inline]
     pub(crate) fn can_send(&self) -> bool {
-        self.message == Message::Open && !self.is_gone
+        self.message == SendingState::Open && !self.is_gone
     }
 
     #[inline]

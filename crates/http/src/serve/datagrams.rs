@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use blitz_quic::quinn_proto::crypto::ServerConfig as Crypto;
-use blitz_quic::{Endpoint, Keys, Settings};
+use blitz_quic::{Endpoint, EndpointOptions, Keys};
 use blitz_reactor::{DatagramGroup, DatagramSocket};
 use rustls::ServerConfig;
 
@@ -152,7 +152,7 @@ async fn serve_socket<S: Service>(
     let drain = options.drain.clone();
     let mut limits = quic_limits::of_listener(&options.limits);
     limits.retry_above = listener.retry_above.unwrap_or(limits.retry_above);
-    let settings = Settings {
+    let settings = EndpointOptions {
         keys: listener.keys.clone(),
         cores: listener.cores,
         limits,

@@ -21,8 +21,8 @@ use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, OpenCarrier, ReceivedHead, note,
-    wake,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, ReceivedHead, SendingState,
+    note, wake,
 };
 use crate::options::ClientOptions;
 use crate::tls::{TlsInfo, failure_with_server, log_upstream_failure, server_name};
@@ -227,8 +227,8 @@ impl Role for ClientRole {
         let state = &mut stream.state;
         let unsent = std::mem::take(&mut state.sending.queued);
         state.sending.queue.clear();
-        if state.exchange.message == Message::Open {
-            state.exchange.message = Message::Cut;
+        if state.exchange.message == SendingState::Open {
+            state.exchange.message = SendingState::Cut;
         }
         wake(&mut state.sending.writer);
         stream.is_finished = true;
