@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::driver::ThreadTime;
-use crate::mailbox::{Given, Mailbox, Message};
+use crate::mailbox::{CoreMessage, Given, Mailbox};
 
 /// The shortest measurement. The load of a core is that of its last one.
 const MEASUREMENT_MIN: Duration = Duration::from_millis(50);
@@ -125,8 +125,8 @@ impl Published {
         if reserved.is_err() {
             return Err(given);
         }
-        match mailbox.post_by_event(Message::Take(Box::new(given))) {
-            Err(Message::Take(given)) => Err(*given),
+        match mailbox.post_by_event(CoreMessage::Take(Box::new(given))) {
+            Err(CoreMessage::Take(given)) => Err(*given),
             _ => Ok(()),
         }
     }
@@ -254,7 +254,7 @@ impl Load {
     #[cold]
     pub(crate) fn give_back(&self, given: Given) {
         if let Some(giver) = self.mailbox(given.giver) {
-            let _ = giver.post_by_event(Message::Take(Box::new(given)));
+            let _ = giver.post_by_event(CoreMessage::Take(Box::new(given)));
         }
     }
 

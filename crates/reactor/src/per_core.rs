@@ -10,7 +10,7 @@ use crate::core::{self, Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
 use crate::load::CoreGroup;
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{CoreMessage, Mailbox};
 use crate::messages::post;
 use crate::signal;
 use crate::socket::Lingering;
@@ -237,7 +237,7 @@ impl Cores {
                 continue;
             }
             let job = Arc::clone(&job);
-            let mut message = Message::Run(Box::new(move || job(index)));
+            let mut message = CoreMessage::Run(Box::new(move || job(index)));
             // A core empties a full mailbox within a turn, unless it has ended.
             while let Err(back) = post(mailbox, message) {
                 if !mailbox.is_open() {

@@ -13,7 +13,7 @@ use blitz_reactor::{Chunk, Slice};
 use super::deadline::poll_client_deadline;
 use super::pace::ReceivedContent;
 use super::peer::Peer;
-use super::state::{Body, ExchangeState, SendingState};
+use super::state::{Body, ExchangeState, MessageState};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::ClientOptions;
 use crate::options::ServeOptions;
@@ -259,7 +259,7 @@ impl<F: ServerFraming> Side<F> for ServerSide {
     fn completes_when_dropped(framing: &mut F, id: F::Id) -> bool {
         let is_open = framing
             .exchange(id)
-            .is_some_and(|exchange| exchange.message == SendingState::Open);
+            .is_some_and(|exchange| exchange.message == MessageState::Open);
         is_open && super::respond::finish_without_content(framing, id)
     }
 }

@@ -7,7 +7,7 @@ use blitz_proto::Status;
 use super::deadline::{Deadline, poll_server_deadline};
 use super::framing::ServerFraming;
 use super::refusal::{missing_response, refuse_content};
-use super::state::{Body, ExchangeState, SendingState, note};
+use super::state::{Body, ExchangeState, MessageState, note};
 use crate::counters::count;
 use crate::error::{BodyError, Refusal};
 
@@ -79,12 +79,12 @@ impl ExchangeState {
         }
         let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, Body::Open);
         match self.message {
-            SendingState::Cut => Some(ExchangeOutcome::Cut),
-            SendingState::Missing if is_service_done => Some(ExchangeOutcome::Missing),
-            SendingState::Done if is_service_done && !is_tunnel_receiving => {
+            MessageState::Cut => Some(ExchangeOutcome::Cut),
+            MessageState::Missing if is_service_done => Some(ExchangeOutcome::Missing),
+            MessageState::Done if is_service_done && !is_tunnel_receiving => {
                 Some(ExchangeOutcome::Complete)
             }
-            SendingState::Due | SendingState::Open | SendingState::Missing | SendingState::Done => {
+            MessageState::Due | MessageState::Open | MessageState::Missing | MessageState::Done => {
                 None
             }
         }

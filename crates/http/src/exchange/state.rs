@@ -15,7 +15,7 @@ use crate::timer::LazyTimer;
 pub(crate) struct ExchangeState {
     pub(crate) receiving: IncomingMessage,
     /// Our message.
-    pub(crate) message: SendingState,
+    pub(crate) message: MessageState,
     /// The exchange's task on a server, while it waits.
     pub(crate) task: Option<Waker>,
     /// Moved by storing a deadline; it outlives the exchange in pooled state.
@@ -62,7 +62,7 @@ pub(crate) enum Body {
 
 /// The state of our message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum SendingState {
+pub(crate) enum MessageState {
     /// Not begun: on a server the response is due.
     #[default]
     Due,
@@ -80,7 +80,7 @@ impl ExchangeState {
     /// Ready for the next exchange. The timer stays, and may go off for nothing.
     pub(crate) fn clear(&mut self) {
         self.receiving.clear();
-        self.message = SendingState::Due;
+        self.message = MessageState::Due;
         self.task = None;
         self.is_gone = false;
         self.is_tunnel = false;
@@ -109,7 +109,7 @@ impl ExchangeState {
 
     #[inline]
     pub(crate) fn can_send(&self) -> bool {
-        self.message == SendingState::Open && !self.is_gone
+        self.message == MessageState::Open && !self.is_gone
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Core, Current};
 use crate::driver::WaitPolicy;
 use crate::executor::{main_waker, run_ready};
-use crate::mailbox::Message;
+use crate::mailbox::CoreMessage;
 use crate::socket::{Action, Sockets, resume};
 use crate::timer::TimerTarget;
 use crate::trim::CoreMemory;
@@ -106,9 +106,9 @@ impl Core {
         }
         for message in self.mailbox.take_messages() {
             match message {
-                Message::Wake(id) => self.tasks.borrow_mut().wake(id),
-                Message::Take(given) => self.sockets().take(*given),
-                Message::Run(job) => {
+                CoreMessage::Wake(id) => self.tasks.borrow_mut().wake(id),
+                CoreMessage::Take(given) => self.sockets().take(*given),
+                CoreMessage::Run(job) => {
                     if catch_unwind(AssertUnwindSafe(job)).is_err() {
                         self.resources.counters.task_panics.add(1);
                     }

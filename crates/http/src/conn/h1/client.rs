@@ -15,8 +15,8 @@ use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, OpenCarrier, ReceivedHead,
-    ReceivedKind, SendingState, complete_message, wake,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, MessageState, OpenCarrier,
+    ReceivedHead, ReceivedKind, complete_message, wake,
 };
 use crate::free_list::FreeList;
 use crate::lifetime::IdleLimit;
@@ -316,7 +316,7 @@ impl Role for ClientRole {
 
     /// The server may have sent a response before it closed, so the reader decides.
     fn send_failed(driver: &mut Driver<ClientRole>) {
-        driver.exchange.message = SendingState::Cut;
+        driver.exchange.message = MessageState::Cut;
     }
 }
 
@@ -388,7 +388,7 @@ impl ClientFraming for Driver<ClientRole> {
         if self.exchange.is_tunnel {
             return self.settle_tunnel();
         }
-        let is_clean = self.exchange.message == SendingState::Done
+        let is_clean = self.exchange.message == MessageState::Done
             && self.role.machine.reusable()
             && self.input.is_empty()
             && !self.has_fin();
@@ -427,7 +427,7 @@ impl Driver<ClientRole> {
         self.role.wait_start = Some(blitz_reactor::now());
         let (role, out) = self.parts();
         role.machine.send_request(head, length, out);
-        self.exchange.message = SendingState::Open;
+        self.exchange.message = MessageState::Open;
         if let Some(socket) = &mut self.socket {
             socket.expect_to_send_first();
         }
@@ -449,7 +449,7 @@ impl Driver<ClientRole> {
     /// Whether another request may begin. An idle connection that has ended, or has received something, is closed:
     /// whatever that is, it would not be the response to the next request (rule 11).
     fn is_ready(&mut self) -> bool {
-        if self.exchange.message != SendingState::Due {
+        if self.exchange.message != MessageState::Due {
             return false;
         }
         let Some(socket) = &mut self.socket else {
@@ -477,7 +477,7 @@ impl Driver<ClientRole> {
 
     /// Closes an idle connection gracefully.
     fn finish_idle(&mut self) {
-        if self.exchange.message == SendingState::Due
+        if self.exchange.message == MessageState::Due
             && let Some(socket) = self.socket.take()
         {
             socket.finish();
@@ -511,7 +511,7 @@ impl Driver<ClientRole> {
         let machine = &self.role.machine;
         let kind = if machine.is_tunnel() {
             self.exchange.is_tunnel = true;
-            self.exchange.message = SendingState::Open;
+            self.exchange.message = MessageState::Open;
             ReceivedKind::Tunnel
         } else if !machine.response_started() {
             self.informational_arrived()?;
@@ -591,7 +591,7 @@ impl Driver<ClientRole> {
 
     /// A tunnel is over after FIN in both directions.
     fn settle_tunnel(&mut self) {
-        if self.exchange.message == SendingState::Open {
+        if self.exchange.message == MessageState::Open {
             return;
         }
         if let Some(socket) = self.socket.take() {
@@ -604,8 +604,8 @@ impl Driver<ClientRole> {
     fn close(&mut self) {
         self.flush();
         self.socket = None;
-        if self.exchange.message == SendingState::Open {
-            self.exchange.message = SendingState::Cut;
+        if self.exchange.message == MessageState::Open {
+            self.exchange.message = MessageState::Cut;
         }
         wake(&mut self.exchange.receiving.reader);
         self.role.end.get_or_insert(KeepAlive::Closed);

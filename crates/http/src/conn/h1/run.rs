@@ -16,7 +16,7 @@ use super::switch::Switch;
 use crate::counters::{count, count_request};
 use crate::error::Refusal;
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, RecvBody, Responder, SendingState,
+    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, MessageState, RecvBody, Responder,
     ServerFraming, Service, conclude, poll_outcome, refusal_of,
 };
 use crate::problem::accepts_problem;
@@ -280,7 +280,7 @@ impl Driver<ServerRole> {
     #[inline]
     pub(super) fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
         count_request(Self::VERSION);
-        self.exchange.message = SendingState::Due;
+        self.exchange.message = MessageState::Due;
         let role = &mut self.role;
         let Some(mut request) = role.head.take() else {
             unreachable!("the machine has just filled it")

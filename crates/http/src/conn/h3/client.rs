@@ -21,7 +21,7 @@ use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, ReceivedHead, SendingState,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, MessageState, OpenCarrier, ReceivedHead,
     note, wake,
 };
 use crate::options::ClientOptions;
@@ -227,8 +227,8 @@ impl Role for ClientRole {
         let state = &mut stream.state;
         let unsent = std::mem::take(&mut state.sending.queued);
         state.sending.queue.clear();
-        if state.exchange.message == SendingState::Open {
-            state.exchange.message = SendingState::Cut;
+        if state.exchange.message == MessageState::Open {
+            state.exchange.message = MessageState::Cut;
         }
         wake(&mut state.sending.writer);
         stream.is_finished = true;

@@ -8,7 +8,7 @@ use blitz_proto::{BodyLength, Method, RequestHead, ResponseHead, Status};
 
 use super::stream::{ResetReason, Stream};
 use crate::error::ClientError;
-use crate::exchange::{Body, Framing, ReceivedHead, ReceivedKind, SendingState, note};
+use crate::exchange::{Body, Framing, MessageState, ReceivedHead, ReceivedKind, note};
 use crate::recycle::Pooled;
 
 /// A client's driver whose exchanges have streams.
@@ -54,7 +54,7 @@ fn kind_of<D: Requesting>(driver: &mut D, id: D::Id, head: &ResponseHead) -> Rec
             return ReceivedKind::Tunnel;
         }
         // The request of a refused CONNECT has no writer that could end it.
-        state.exchange.message = SendingState::Done;
+        state.exchange.message = MessageState::Done;
     }
     let is_complete = state.exchange.receiving.is_complete()
         && state.parts.is_empty()
@@ -80,7 +80,7 @@ pub(in crate::conn) fn has_response<D: Requesting>(driver: &mut D, id: D::Id) ->
 /// Closes a stream when the response was read and the request was sent.
 pub(in crate::conn) fn settle<D: Requesting>(driver: &mut D, id: D::Id) {
     let is_settled = driver.request(id).is_some_and(|state| {
-        let is_sending = state.exchange.message == SendingState::Open && !state.exchange.is_gone;
+        let is_sending = state.exchange.message == MessageState::Open && !state.exchange.is_gone;
         state.response.is_read && !is_sending
     });
     if is_settled {
@@ -106,8 +106,8 @@ impl Stream {
     ) {
         self.is_connect = head.method == Method::Connect;
         self.exchange.message = match has_content {
-            true => SendingState::Open,
-            false => SendingState::Done,
+            true => MessageState::Open,
+            false => MessageState::Done,
         };
         self.response.wait_start = Some(blitz_reactor::now());
         self.response.is_reused = is_reused;
