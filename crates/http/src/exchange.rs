@@ -43,4 +43,4 @@ pub(crate) use pace::ReceivedContent;
 pub(crate) use refusal::{LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream, tell};
 pub(crate) use respond::send_response;
 pub(crate) use send::{complete_message, conclude_sent};
-pub(crate) use state::{Body, ExchangeState, MessageState, note, wake};
+pub(crate) use state::{BodyState, ExchangeState, MessageState, note, wake};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_proto::Limits;
 
 use super::framing::{ClientFraming, ServerFraming, Transmission};
-use super::state::{Body, ExchangeState, MessageState};
+use super::state::{BodyState, ExchangeState, MessageState};
 
 /// A deadline that a server's exchange can miss (rule 18). [`Limits`] has the time of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) fn poll_server_deadline<F: ServerFraming>(
     let Some(exchange) = framing.exchange(id) else {
         return Poll::Pending;
     };
-    let is_receiving = matches!(exchange.receiving.body, Body::Open);
+    let is_receiving = matches!(exchange.receiving.body, BodyState::Open);
     // Another task sends the response.
     let is_sent_elsewhere = is_service_done && exchange.message == MessageState::Open;
     let has_any = is_receiving || exchange.is_tunnel || is_sent_elsewhere;
@@ -87,7 +87,7 @@ impl ExchangeState {
             (since + grace, Deadline::HalfClose)
         });
         let first = earlier(stall, half_close);
-        if !matches!(self.receiving.body, Body::Open) {
+        if !matches!(self.receiving.body, BodyState::Open) {
             return first;
         }
         let body = if self.has_no_min_rate {

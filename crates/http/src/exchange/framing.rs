@@ -13,7 +13,7 @@ use blitz_reactor::{Chunk, Slice};
 use super::deadline::poll_client_deadline;
 use super::pace::ReceivedContent;
 use super::peer::Peer;
-use super::state::{Body, ExchangeState, MessageState};
+use super::state::{BodyState, ExchangeState, MessageState};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::ClientOptions;
 use crate::options::ServeOptions;
@@ -234,8 +234,8 @@ impl<F: ServerFraming> Side<F> for ServerSide {
     fn reader_gone(framing: &mut F, id: F::Id) {
         if let Some(exchange) = framing.exchange(id) {
             // An early end stays on record: it may decide the response.
-            if matches!(exchange.receiving.body, Body::Open) {
-                exchange.receiving.body = Body::Unwanted;
+            if matches!(exchange.receiving.body, BodyState::Open) {
+                exchange.receiving.body = BodyState::Unwanted;
             }
             // A tunnel may have to be torn down for it.
             exchange.wake_task();
@@ -273,7 +273,7 @@ impl<F: ClientFraming> Side<F> for ClientSide {
             return Poll::Pending;
         }
         if let Some(exchange) = framing.exchange(id) {
-            exchange.receiving.body = Body::Failed(BodyError::TimedOut);
+            exchange.receiving.body = BodyState::Failed(BodyError::TimedOut);
         }
         framing.cancel(id);
         Poll::Ready(BodyError::TimedOut)

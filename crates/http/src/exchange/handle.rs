@@ -9,7 +9,7 @@ use blitz_reactor::{Chunk, Slice};
 use super::framing::{ClientFraming, ExchangeId, Framing, ReceivedHead, ServerFraming};
 use super::recv_body::Part;
 use super::respond::{self, Started};
-use super::state::Body;
+use super::state::BodyState;
 use super::{receive, request, send};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::RequestOptions;
@@ -117,8 +117,8 @@ impl<L: Link> MessageOps for L {
     fn body_failure(&self, id: ExchangeId) -> Option<BodyError> {
         self.look(
             |framing| match &framing.exchange(id.into())?.receiving.body {
-                Body::Failed(error) => Some(error.clone()),
-                Body::Open | Body::Done | Body::Unwanted => None,
+                BodyState::Failed(error) => Some(error.clone()),
+                BodyState::Open | BodyState::Done | BodyState::Unwanted => None,
             },
         )
     }

@@ -7,7 +7,7 @@ use blitz_proto::Status;
 use super::deadline::{Deadline, poll_server_deadline};
 use super::framing::ServerFraming;
 use super::refusal::{missing_response, refuse_content};
-use super::state::{Body, ExchangeState, MessageState, note};
+use super::state::{BodyState, ExchangeState, MessageState, note};
 use crate::counters::count;
 use crate::error::{BodyError, Refusal};
 
@@ -66,7 +66,7 @@ pub(crate) fn poll_outcome<F: ServerFraming>(
 #[cold]
 fn missed<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) -> ExchangeOutcome {
     if let (Deadline::RequestRate, Some(exchange)) = (deadline, framing.exchange(id)) {
-        exchange.receiving.body = Body::Failed(BodyError::TimedOut);
+        exchange.receiving.body = BodyState::Failed(BodyError::TimedOut);
     }
     ExchangeOutcome::TimedOut(deadline)
 }
@@ -77,7 +77,7 @@ impl ExchangeState {
         if self.is_gone {
             return Some(ExchangeOutcome::Gone);
         }
-        let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, Body::Open);
+        let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, BodyState::Open);
         match self.message {
             MessageState::Cut => Some(ExchangeOutcome::Cut),
             MessageState::Missing if is_service_done => Some(ExchangeOutcome::Missing),
@@ -134,7 +134,7 @@ fn time_out<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) ->
     }
     // The rest of it is discarded after the refusal.
     if let Some(exchange) = framing.exchange(id) {
-        exchange.receiving.body = Body::Open;
+        exchange.receiving.body = BodyState::Open;
     }
     let refusal = Refusal {
         status: Status::REQUEST_TIMEOUT,

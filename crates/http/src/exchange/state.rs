@@ -38,7 +38,7 @@ pub(crate) struct ExchangeState {
 /// The message of the peer.
 #[derive(Default)]
 pub(crate) struct IncomingMessage {
-    pub(crate) body: Body,
+    pub(crate) body: BodyState,
     pub(crate) pace: Pace,
     /// When something last arrived.
     pub(crate) last: Option<Instant>,
@@ -48,7 +48,7 @@ pub(crate) struct IncomingMessage {
 
 /// The state of the body of the peer's message.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Body {
+pub(crate) enum BodyState {
     /// Received to its end, or there is none.
     #[default]
     Done,
@@ -102,7 +102,7 @@ impl ExchangeState {
     pub(crate) fn begin_body(&mut self, length: BodyLength) {
         self.has_no_min_rate = false;
         self.holds_continue = false;
-        self.receiving.body = Body::Open;
+        self.receiving.body = BodyState::Open;
         self.receiving.pace = Pace::new(length);
         self.receiving.last = None;
     }
@@ -137,7 +137,7 @@ impl ExchangeState {
 impl IncomingMessage {
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.body, Body::Done)
+        matches!(self.body, BodyState::Done)
     }
 
     /// A reader waits for more.
@@ -159,7 +159,7 @@ impl IncomingMessage {
     }
 
     fn clear(&mut self) {
-        self.body = Body::Done;
+        self.body = BodyState::Done;
         self.pace = Pace::default();
         self.last = None;
         self.reader = None;

@@ -1,6 +1,6 @@
 //! The server's end of an HTTP/1 connection.
 
-use super::body::Body;
+use super::body::BodyFraming;
 use super::encode::{self, FramingField};
 use super::finder::LineLimits;
 use super::framing::ConnectionOptions;
@@ -37,7 +37,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Reading {
     Head,
-    Body(Body),
+    Body(BodyFraming),
     /// Complete; further input waits for the response.
     Done,
     Tunnel,
@@ -118,7 +118,7 @@ impl Server {
         }
         match self.reading {
             // Most requests have no content.
-            Reading::Body(Body::Length(0)) => {
+            Reading::Body(BodyFraming::Length(0)) => {
                 self.reading = Reading::Done;
                 Ok(Step {
                     consumed: 0,
@@ -464,10 +464,10 @@ impl Server {
             holds_input: false,
         };
         self.reading = Reading::Body(match facts.length {
-            BodyLength::Empty | BodyLength::NothingButTrailers => Body::Length(0),
-            BodyLength::Known(length) => Body::Length(length),
+            BodyLength::Empty | BodyLength::NothingButTrailers => BodyFraming::Length(0),
+            BodyLength::Known(length) => BodyFraming::Length(length),
             BodyLength::Unknown => {
-                Body::chunked(&self.limits, SectionMax::of_trailers(&self.limits))
+                BodyFraming::chunked(&self.limits, SectionMax::of_trailers(&self.limits))
             }
         });
     }

@@ -10,7 +10,8 @@ use blitz_reactor::{Buffer, Chunk, Slice};
 
 use crate::error::{BodyError, SendError};
 use crate::exchange::{
-    Body, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission, wake,
+    BodyState, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission,
+    wake,
 };
 use crate::input::Input;
 use crate::recycle::Pooled;
@@ -227,13 +228,13 @@ impl<R: Role> Driver<R> {
     }
 
     pub(super) fn end_body(&mut self) {
-        self.exchange.receiving.body = Body::Done;
+        self.exchange.receiving.body = BodyState::Done;
         self.exchange.receiving.reader = None;
     }
 
     fn fail_body(&mut self, error: BodyError) -> BodyError {
         self.exchange.is_gone |= matches!(error, BodyError::Reset);
-        self.exchange.receiving.body = Body::Failed(error.clone());
+        self.exchange.receiving.body = BodyState::Failed(error.clone());
         R::body_failed(self);
         error
     }
@@ -340,9 +341,9 @@ impl<R: Role> Framing for Driver<R> {
             return Poll::Ready(Err(BodyError::Cancelled));
         }
         match &self.exchange.receiving.body {
-            Body::Done => return Poll::Ready(Ok(Fill::End)),
-            Body::Failed(error) => return Poll::Ready(Err(error.clone())),
-            Body::Open | Body::Unwanted => {}
+            BodyState::Done => return Poll::Ready(Ok(Fill::End)),
+            BodyState::Failed(error) => return Poll::Ready(Err(error.clone())),
+            BodyState::Open | BodyState::Unwanted => {}
         }
         self.exchange.receiving.reader = None;
         loop {
@@ -380,7 +381,7 @@ impl<R: Role> Framing for Driver<R> {
         let received = self.input.front().map_or(0, Slice::len);
         let receiving = &self.exchange.receiving;
         let is_whole = receiving.pace.bytes == 0 && received as u64 >= length;
-        if id != self.number || !is_whole || !matches!(receiving.body, Body::Open) {
+        if id != self.number || !is_whole || !matches!(receiving.body, BodyState::Open) {
             return None;
         }
         let (Ok(InputStep::Data(whole)), Ok(InputStep::End)) = (self.step(), self.step()) else {

@@ -13,7 +13,7 @@ use super::driver::{Driver, InputStep, Role};
 use super::run::Arrived;
 use super::server::ServerRole;
 use crate::default_headers::DefaultHeaders;
-use crate::exchange::{Body, Peer, Scheme, send_response};
+use crate::exchange::{BodyState, Peer, Scheme, send_response};
 use crate::options::ClientOptions;
 use crate::options::ServeOptions;
 use crate::recycle::Pooled;
@@ -64,7 +64,7 @@ fn events<R: Role>(
 
 /// Responds to the request, unless that would be a tunnel, so that the next one can come.
 fn answer(driver: &mut Driver<ServerRole>) {
-    driver.exchange.receiving.body = Body::Done;
+    driver.exchange.receiving.body = BodyState::Done;
     if !driver.role.machine.upgrade_requested() {
         let id = driver.number;
         send_response(driver, id, &mut Pooled::default(), Chunk::from("ok"));

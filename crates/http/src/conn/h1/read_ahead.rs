@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::driver::{Driver, InputStep};
 use super::server::ServerRole;
 use crate::counters::count;
-use crate::exchange::{Body, wake};
+use crate::exchange::{BodyState, wake};
 use crate::transport::Transport;
 
 /// Bytes of responses queued before a pipelined request has to wait.
@@ -20,7 +20,7 @@ impl Driver<ServerRole> {
         if self.input.is_empty() {
             // The bytes that closed the window were taken since.
             match self.exchange.receiving.body {
-                Body::Done => self.restore_window(),
+                BodyState::Done => self.restore_window(),
                 _ => self.widen_window(),
             }
         } else {
@@ -60,7 +60,7 @@ impl Driver<ServerRole> {
         loop {
             match self.step() {
                 Ok(InputStep::End) => {
-                    self.exchange.receiving.body = Body::Done;
+                    self.exchange.receiving.body = BodyState::Done;
                     return Poll::Ready(true);
                 }
                 Ok(InputStep::Data(slice)) if slice.len() > *left => return Poll::Ready(false),

@@ -16,8 +16,8 @@ use super::switch::Switch;
 use crate::counters::{count, count_request};
 use crate::error::Refusal;
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, MessageState, RecvBody, Responder,
-    ServerFraming, Service, conclude, poll_outcome, refusal_of,
+    BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, MessageState, RecvBody,
+    Responder, ServerFraming, Service, conclude, poll_outcome, refusal_of,
 };
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
@@ -118,7 +118,7 @@ impl ServerConn {
         let driver = self.driver.borrow();
         let id = ExchangeId(driver.number);
         let body = match driver.exchange.receiving.body {
-            Body::Done => RecvBody::complete(length),
+            BodyState::Done => RecvBody::complete(length),
             _ => RecvBody::new(Rc::<ServerConn>::clone(self), id, length),
         };
         Exchange {
@@ -296,7 +296,7 @@ impl Driver<ServerRole> {
                 end.is_ok_and(|step| step.event == Event::End),
                 "a message without content ends with its head"
             );
-            self.exchange.receiving.body = Body::Done;
+            self.exchange.receiving.body = BodyState::Done;
             self.exchange.accepts_problem = false;
             if role.machine.h2c_requested() {
                 return self.try_switch(request, length);

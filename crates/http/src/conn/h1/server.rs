@@ -10,7 +10,7 @@ use blitz_proto::{BodyLength, Error, Fields, Limits, RequestHead, ResponseHead, 
 use super::driver::{Driver, Role};
 use crate::default_headers::DefaultHeaders;
 use crate::error::Refusal;
-use crate::exchange::{Body, Link, Peer, ServerFraming, ServerSide, refuse, refuse_request};
+use crate::exchange::{BodyState, Link, Peer, ServerFraming, ServerSide, refuse, refuse_request};
 use crate::free_list::FreeList;
 use crate::options::ServeOptions;
 use crate::recycle::Pooled;
@@ -262,11 +262,11 @@ impl Driver<ServerRole> {
         let refuses_upgrade = wants_upgrade && !self.is_nothing_received();
         let receiving = &self.exchange.receiving;
         let is_unusable = match receiving.body {
-            Body::Done => false,
-            Body::Failed(_) => true,
+            BodyState::Done => false,
+            BodyState::Failed(_) => true,
             // A response under way may still be made of the rest of the body.
-            Body::Open if !is_whole => false,
-            Body::Open | Body::Unwanted => {
+            BodyState::Open if !is_whole => false,
+            BodyState::Open | BodyState::Unwanted => {
                 receiving.pace.bytes_left().unwrap_or(0)
                     > self.role.options.limits.discard_bytes_max as u64
             }

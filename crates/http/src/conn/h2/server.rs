@@ -21,7 +21,7 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, LoggedRefusal, Peer, RecvBody,
+    BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, LoggedRefusal, Peer, RecvBody,
     Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
     refuse_stream, send_response, tell, wake,
 };
@@ -229,8 +229,8 @@ impl Driver<ServerRole> {
             bytes: 0,
         };
         if let Some(state) = self.stream(stream) {
-            if matches!(state.exchange.receiving.body, Body::Open) {
-                state.exchange.receiving.body = Body::Unwanted;
+            if matches!(state.exchange.receiving.body, BodyState::Open) {
+                state.exchange.receiving.body = BodyState::Unwanted;
             }
             state.is_lingering = true;
             // From now on it counts what is discarded.

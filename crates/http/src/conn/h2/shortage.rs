@@ -19,7 +19,7 @@ use super::driver::{Conn, Driver, Role, Shared};
 use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, share_max};
 use crate::counters::count;
 use crate::error::BodyError;
-use crate::exchange::{Body, Link, wake};
+use crate::exchange::{BodyState, Link, wake};
 
 /// A connection that holds no more than this is always read from.
 const HELD_MIN: usize = 16 * 1024;
@@ -186,7 +186,7 @@ impl Driver<ClientRole> {
         let unread = state.drain_parts();
         state.trailers = None;
         let receiving = &mut state.exchange.receiving;
-        receiving.body = Body::Failed(BodyError::Shed);
+        receiving.body = BodyState::Failed(BodyError::Shed);
         wake(&mut receiving.reader);
         self.release(stream, unread);
         self.reset(stream, Code::CANCEL);

@@ -24,8 +24,8 @@ use crate::conn::streams::room::room_of_server;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused, count_request};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, ExchangeOutcome, Peer, RecvBody, Responder, Scheme,
-    ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
+    BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, Peer, RecvBody, Responder,
+    Scheme, ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
 };
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
@@ -399,7 +399,7 @@ impl Driver<ServerRole> {
         }
         let receiving = &mut stream.state.exchange.receiving;
         if !is_received {
-            receiving.body = Body::Unwanted;
+            receiving.body = BodyState::Unwanted;
         }
         stream.discards_from = stream.read_to;
         stream.state.is_lingering = true;
@@ -545,7 +545,7 @@ impl ServerFraming for Driver<ServerRole> {
         };
         state.trailers = None;
         wake(&mut state.exchange.receiving.reader);
-        if matches!(state.exchange.receiving.body, Body::Unwanted)
+        if matches!(state.exchange.receiving.body, BodyState::Unwanted)
             && let Err(error) = self.discard_arrived(id)
         {
             self.fail(error);

@@ -8,7 +8,7 @@ use blitz_proto::{BodyLength, Method, RequestHead, ResponseHead, Status};
 
 use super::stream::{ResetReason, Stream};
 use crate::error::ClientError;
-use crate::exchange::{Body, Framing, MessageState, ReceivedHead, ReceivedKind, note};
+use crate::exchange::{BodyState, Framing, MessageState, ReceivedHead, ReceivedKind, note};
 use crate::recycle::Pooled;
 
 /// A client's driver whose exchanges have streams.
@@ -126,7 +126,11 @@ impl Stream {
         let receiving = &mut self.exchange.receiving;
         if !head.status.is_informational() {
             self.response.has_final = true;
-            receiving.body = if has_ended { Body::Done } else { Body::Open };
+            receiving.body = if has_ended {
+                BodyState::Done
+            } else {
+                BodyState::Open
+            };
             receiving.pace.declare(length);
         } else if head.status == Status::PROCESSING {
             // The wait begins again (RFC 2518, section 10.1). The rate of interim responses is limited.

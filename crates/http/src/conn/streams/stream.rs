@@ -10,7 +10,7 @@ use blitz_reactor::{Chunk, Slice};
 
 use super::response::Response;
 use crate::error::BodyError;
-use crate::exchange::{Body, ExchangeState, wake};
+use crate::exchange::{BodyState, ExchangeState, wake};
 use crate::recycle::Pooled;
 use crate::tls::TlsError;
 
@@ -146,8 +146,8 @@ impl Stream {
     pub(in crate::conn) fn fail(&mut self, reason: &ResetReason) {
         let exchange = &mut self.exchange;
         exchange.is_gone = true;
-        if matches!(exchange.receiving.body, Body::Open) {
-            exchange.receiving.body = Body::Failed(reason.of_body());
+        if matches!(exchange.receiving.body, BodyState::Open) {
+            exchange.receiving.body = BodyState::Failed(reason.of_body());
         }
         self.response.fail(reason);
         exchange.wake_all();
