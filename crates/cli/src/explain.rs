@@ -17,7 +17,7 @@ use serde_json::json;
 use self::question::LOCALHOST;
 use crate::check::Format;
 use crate::config::{self, ConfigFile};
-use crate::explanation::{self, About, Line};
+use crate::explanation::{self, About, ExplanationLine};
 use crate::{config_diff, control_client, effective, output};
 
 pub(crate) use question::Question;
@@ -209,7 +209,7 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
 /// Collects values with their places in the file.
 struct Report<'a> {
     file: &'a ConfigFile,
-    lines: Vec<Line>,
+    lines: Vec<ExplanationLine>,
 }
 
 /// More routes that do not apply are counted only.
@@ -223,7 +223,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn of(mut self, explanation: &Explanation<'_>) -> Vec<Line> {
+    fn of(mut self, explanation: &Explanation<'_>) -> Vec<ExplanationLine> {
         let configured = explanation
             .site
             .and_then(|site| self.site(site.hosts.first()));
@@ -385,7 +385,7 @@ impl<'a> Report<'a> {
 
     fn line(&mut self, about: About, value: &str, span: Option<&Span>, remark: &str) {
         let place = span.map(|span| self.file.line_of(span));
-        self.lines.push(Line {
+        self.lines.push(ExplanationLine {
             about,
             value: value.to_owned(),
             place: place.unwrap_or_default(),

@@ -9,7 +9,7 @@ use blitz_http::{ClientConnection, ClientError, ConnectOptions, Protocol, counte
 
 use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
-use super::connection::{Attempt, Line};
+use super::connection::{Attempt, ConnectionSlot};
 use super::control::{Progress, RunControl};
 use super::exchange::{self, CorrectResponse, Failure};
 use super::pacer::{Pacer, Queue};
@@ -65,17 +65,17 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: us
     };
     let worker = Rc::new(Worker::new(plan, control, index, pacer));
     let plan = &worker.plan;
-    let mut lines = Vec::new();
+    let mut slots = Vec::new();
     for _ in (index..plan.connections).step_by(plan.cores) {
-        let line = Rc::new(Line::new());
+        let slot = Rc::new(ConnectionSlot::new());
         for _ in 0..plan.streams {
             let stream = worker.running.get();
             worker.running.set(stream + 1);
             worker.outstanding.borrow_mut().push(None);
-            spawn(run_stream(Rc::clone(&worker), Rc::clone(&line), stream));
+            spawn(run_stream(Rc::clone(&worker), Rc::clone(&slot), stream));
         }
         // A connection is closed with the last stream that uses it.
-        lines.push(Rc::downgrade(&line));
+        slots.push(Rc::downgrade(&slot));
     }
     if plan.rate.is_some() {
         worker.arrivals(&queue).await;
@@ -92,8 +92,8 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: us
     let result = worker.finish(&queue);
     if plan.protocol == Protocol::Http3 {
         // The kernel closes those of TCP. A server would keep these until they time out.
-        for line in lines.iter().filter_map(Weak::upgrade) {
-            line.close(&worker);
+        for slot in slots.iter().filter_map(Weak::upgrade) {
+            slot.close(&worker);
         }
         sleep(LOOK_EVERY).await;
     }
@@ -339,7 +339,7 @@ struct Chosen {
 }
 
 /// Sends requests on one stream of a connection until there are no more.
-async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
+async fn run_stream(worker: Rc<Worker>, slot: Rc<ConnectionSlot>, stream: usize) {
     let is_new = worker.plan.new_connections;
     let mut previous = None;
     'requests: while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
@@ -347,7 +347,7 @@ async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
         let mut chosen = None;
         let mut repeats = 0;
         previous = loop {
-            let (connection, has_waited) = match line.connection(&worker).await {
+            let (connection, has_waited) = match slot.connection(&worker).await {
                 Attempt::Ready {
                     connection,
                     has_waited,
@@ -368,7 +368,7 @@ async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
             };
             let ended = send_request(&worker, &connection, request, (planned, sent)).await;
             if is_new {
-                line.close(&worker);
+                slot.close(&worker);
             }
             match ended {
                 Err(Refused) if repeats < REPEATS_MAX => worker.repeated(planned),
