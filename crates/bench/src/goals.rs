@@ -259,14 +259,14 @@ pub(crate) fn common_void_reasons(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_tool::Summary;
+    use crate::load_tool::LoadSummary;
     use crate::measure::Run;
     use crate::process::Switches;
     use crate::scenario::{self, H1};
 
     fn measured(name: &str, cpu: &[f64], enters: u64) -> Measurement {
         let system = scenario::find(name).unwrap();
-        let load = Summary {
+        let load = LoadSummary {
             requests: 1000,
             bytes: 1,
             duration_us: 1,

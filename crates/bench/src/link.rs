@@ -33,7 +33,7 @@ use rustix::net::sockopt;
 
 use self::awake::Awake;
 use self::device::{Device, dropped_by_kernel};
-use self::emulator::{Emulator, Summary};
+use self::emulator::{Emulator, LinkSummary};
 use self::model::Direction;
 use self::moves::Moves;
 use self::namespace::Namespace;
@@ -70,7 +70,7 @@ pub struct Link {
 #[derive(Debug)]
 struct Running {
     stop: PipeWriter,
-    thread: JoinHandle<Summary>,
+    thread: JoinHandle<LinkSummary>,
 }
 
 impl Link {
@@ -212,7 +212,7 @@ impl Link {
         }
     }
 
-    fn end(&mut self) -> Option<Summary> {
+    fn end(&mut self) -> Option<LinkSummary> {
         let Running { stop, thread } = self.emulator.take()?;
         drop(stop);
         Some(

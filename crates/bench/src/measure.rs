@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::load_tool::{self, LoadRun, LoadTools, Summary, last_json};
+use crate::load_tool::{self, LoadRun, LoadSummary, LoadTools, last_json};
 use crate::peer::StartOptions;
 use crate::process::{
     LOAD_CORE, SERVER_CORE, ServerProcess, Switches, Workers, busy_seconds, free_address,
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     /// Share of one core that programs other than server, backend and load tool used.
     pub(crate) foreign_share: f64,
     pub(crate) switches: Switches,
-    pub(crate) load: Summary,
+    pub(crate) load: LoadSummary,
 }
 
 /// The counters that a system prints when it ends, over its whole life.

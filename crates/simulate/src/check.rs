@@ -37,7 +37,7 @@ const SOCKETS_MAX: usize = 10_000;
 
 /// The result of a run without violations.
 #[derive(Debug, Clone, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// Requests that were sent.
     pub requests: usize,
     /// How often a core took another configuration.
@@ -75,7 +75,7 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// [`Failure`].
-pub fn run(seed: u64, keeps_trace: bool) -> Result<Summary, Failure> {
+pub fn run(seed: u64, keeps_trace: bool) -> Result<RunSummary, Failure> {
     carry_out(&Plan::new(seed), keeps_trace)
 }
 
@@ -83,7 +83,7 @@ pub fn run(seed: u64, keeps_trace: bool) -> Result<Summary, Failure> {
 ///
 /// # Errors
 /// [`Failure`] of the smallest plan that was found, which it names.
-pub fn run_and_shrink(seed: u64) -> Result<Summary, Failure> {
+pub fn run_and_shrink(seed: u64) -> Result<RunSummary, Failure> {
     let plan = Plan::new(seed);
     carry_out(&plan, true).map_err(|failure| {
         let (plan, failure) = shrink(plan, failure);
@@ -92,7 +92,7 @@ pub fn run_and_shrink(seed: u64) -> Result<Summary, Failure> {
     })
 }
 
-pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failure> {
+pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<RunSummary, Failure> {
     let world = World::new(plan.seed, plan.conditions.clone());
     if keeps_trace {
         world.keep_trace();
@@ -110,7 +110,7 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failu
     let reloads = ledger.observed.reloads();
     world.close();
     match violations.is_empty() {
-        true => Ok(Summary {
+        true => Ok(RunSummary {
             requests,
             reloads,
             time,

@@ -47,7 +47,7 @@ pub(super) struct Emulator {
 
 /// How an emulator has done its work.
 #[derive(Debug)]
-pub(super) struct Summary {
+pub(super) struct LinkSummary {
     pub(super) elapsed: Duration,
     pub(super) cpu_time: Duration,
     pub(super) lateness_p99: Duration,
@@ -82,7 +82,7 @@ impl Emulator {
     }
 
     /// Works until the writer of `stop` is dropped, or a device fails.
-    pub(super) fn run(mut self) -> Summary {
+    pub(super) fn run(mut self) -> LinkSummary {
         // A real network does not wait for a processor either.
         let is_real_time = set_real_time().is_ok();
         // By default the kernel delays wakeups by up to 50 µs.
@@ -90,7 +90,7 @@ impl Emulator {
         let failure = self.work().err();
         self.publish();
         let cpu_time = clock_gettime(ClockId::ThreadCPUTime);
-        Summary {
+        LinkSummary {
             elapsed: self.clock.now(),
             cpu_time: cpu_time.try_into().unwrap_or_default(),
             lateness_p99: self.lateness.p99(),

@@ -16,7 +16,7 @@ use super::plan::BulkPlan;
 use super::size::ContentSize;
 use super::transfer::{Expected, Transfer, Uploaded};
 use crate::group::{ClientProtocol, LoadTool};
-use crate::load_tool::{LoadRun, LoadTools, Summary, last_json};
+use crate::load_tool::{LoadRun, LoadSummary, LoadTools, last_json};
 use crate::peer::StartOptions;
 use crate::process::{
     LOAD_CORE, SERVER_CORE, ServerProcess, Switches, busy_seconds, free_address, own_cpu_seconds,
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
         &self,
         index: usize,
         length: Duration,
-    ) -> Result<(Summary, Option<SmallLatency>), String> {
+    ) -> Result<(LoadSummary, Option<SmallLatency>), String> {
         let running = &self.running[index];
         let row = running.measured.row;
         let (path, upload) = match row.group.direction {
