@@ -135,7 +135,7 @@ pub(crate) fn answer(
     };
     let trusted: TrustedProxies = trusted.iter().copied().collect();
     let explanation = explain(&sites, &mut head, &peer, &trusted);
-    let lines = Report::new(file).of(&explanation);
+    let lines = ExplanationReport::new(file).of(&explanation);
     Ok(match question.format {
         Format::Text => explanation::text(&lines),
         Format::Json => explanation::json(&lines),
@@ -183,7 +183,7 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
     let Some(site) = sites.find_by_host(Some(host)) else {
         return Err(format!("no site has the host {host}"));
     };
-    let configured = Report::new(file).site(site.hosts.first());
+    let configured = ExplanationReport::new(file).site(site.hosts.first());
     let place = |name: &str| {
         let route = configured.and_then(|site| route_of(site, name));
         let place = route.map(|route| file.line_of(&route.key.span));
@@ -207,7 +207,7 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
 }
 
 /// Collects values with their places in the file.
-struct Report<'a> {
+struct ExplanationReport<'a> {
     file: &'a ConfigFile,
     lines: Vec<ExplanationLine>,
 }
@@ -215,9 +215,9 @@ struct Report<'a> {
 /// More routes that do not apply are counted only.
 const OTHERS_SHOWN: usize = 20;
 
-impl<'a> Report<'a> {
-    fn new(file: &'a ConfigFile) -> Report<'a> {
-        Report {
+impl<'a> ExplanationReport<'a> {
+    fn new(file: &'a ConfigFile) -> ExplanationReport<'a> {
+        ExplanationReport {
             file,
             lines: Vec::new(),
         }

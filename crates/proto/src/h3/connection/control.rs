@@ -9,7 +9,7 @@ use crate::h3::floods::Flood;
 use crate::h3::frame::{FrameType, Header, read_integer};
 use crate::h3::settings::PeerSettings;
 use crate::h3::unidirectional::{
-    CONTROL, ControlStream, DECODER, ENCODER, PUSH, Purpose, Report, Reports,
+    CONTROL, ControlStream, DECODER, DecoderInstruction, DecoderStream, ENCODER, PUSH, Purpose,
 };
 use crate::h3::{Event, Step, StreamId};
 use crate::priority::Priority;
@@ -103,8 +103,10 @@ impl Connection {
                 let (len, report) = next.map_err(|()| ErrorKind::CompressionReport)?;
                 // Nothing that this encoder sends refers to a table of the peer.
                 match report {
-                    Some(Report::Section | Report::Insertions) => Err(ErrorKind::CompressionReport),
-                    Some(Report::Cancelled) => {
+                    Some(DecoderInstruction::Section | DecoderInstruction::Insertions) => {
+                        Err(ErrorKind::CompressionReport)
+                    }
+                    Some(DecoderInstruction::Cancelled) => {
                         self.floods.note(Flood::Instruction, now)?;
                         Ok((len, Event::NeedMore))
                     }
@@ -153,7 +155,7 @@ impl Connection {
         let (at, purpose) = match number {
             CONTROL => (0, Purpose::Control(ControlStream::default())),
             ENCODER => (1, Purpose::Encoder),
-            DECODER => (2, Purpose::Decoder(Reports::default())),
+            DECODER => (2, Purpose::Decoder(DecoderStream::default())),
             PUSH if self.role == Role::Server => return Err(ErrorKind::StreamCreation),
             // RFC 9114, section 4.6: no push was allowed.
             PUSH => return Err(ErrorKind::StreamId),
