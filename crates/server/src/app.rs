@@ -39,7 +39,7 @@ const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// before the server accepts connections.
 #[must_use]
 pub struct App {
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) drafts: Vec<RouteDraft>,
     pub(crate) layers: Vec<DynMiddleware>,
     pub(crate) fallback: DynHandler,
     pub(crate) states: States,
@@ -48,7 +48,7 @@ pub struct App {
 }
 
 /// A route before the app is built.
-pub(crate) struct Draft {
+pub(crate) struct RouteDraft {
     /// `None` means every method without a route of its own.
     pub(crate) method: Option<Method>,
     pub(crate) pattern: String,
@@ -283,7 +283,7 @@ impl App {
     fn draft<M, H: Handler<M>>(mut self, method: Option<Method>, pattern: &str, handler: H) -> App {
         let (check, layers) = (H::check as fn(&Setup<'_>) -> _, Vec::new());
         let (pattern, handler) = (pattern.to_owned(), erase(handler));
-        self.drafts.push(Draft {
+        self.drafts.push(RouteDraft {
             method,
             pattern,
             nested_root: None,

@@ -56,7 +56,7 @@ impl From<String> for PrepareError {
 }
 
 /// A plan before the first requests.
-struct Draft {
+struct PlanDraft {
     plan: LoadPlan,
     /// In the order in which they are tried.
     addresses: Vec<Address>,
@@ -73,7 +73,7 @@ pub(super) fn prepare(
     arguments: &LoadArguments,
     look_up: LookUp<'_>,
 ) -> Result<(LoadPlan, Probed), PrepareError> {
-    let Draft {
+    let PlanDraft {
         mut plan,
         addresses,
         protocols,
@@ -93,7 +93,7 @@ pub(super) fn prepare(
     Ok((plan, probed))
 }
 
-fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, PrepareError> {
+fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<PlanDraft, PrepareError> {
     let origin = Origin::parse(&arguments.url)?;
     let requests = requests(arguments, &origin)?;
     for request in &requests {
@@ -151,7 +151,7 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
         }),
         seed: arguments.seed.unwrap_or_else(seed),
     };
-    Ok(Draft {
+    Ok(PlanDraft {
         plan,
         addresses,
         protocols,
