@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
 use crate::content::{ID, IncomingContent, OutgoingContent};
-use crate::io::{Io, Pauses, Tasks, within};
+use crate::io::{HyperIo, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
 use crate::plan::{Call, ClientPlan, ContentPlan, Fault, Request, Version};
 use crate::raw::Broken;
@@ -115,7 +115,7 @@ async fn connect(
     let stream = ledger.world.connect(gateway).await?;
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
-    let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let mut io = HyperIo::new(Rc::new(stream), move || moved.set(world.now()));
     if client.is_secure {
         io = io.secured(tls::client(client.version)).await?;
     }

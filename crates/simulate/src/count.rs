@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 
 use crate::http3::Counted;
-use crate::io::{Io, Tasks};
+use crate::io::{HyperIo, Tasks};
 use crate::raw::{Framing, Raw};
 use crate::tls;
 
@@ -296,7 +296,7 @@ async fn answer_http2(world: World, stream: Rc<Stream>, bytes: usize) {
     builder.auto_date_header(false);
     // The client notices an error.
     let _ = builder
-        .serve_connection(Io::new(stream, || ()), service)
+        .serve_connection(HyperIo::new(stream, || ()), service)
         .await;
 }
 
@@ -357,7 +357,7 @@ async fn ask_http2(load: Load) {
         done,
         ..
     } = load;
-    let io = Io::new(stream, || ());
+    let io = HyperIo::new(stream, || ());
     let shaken = hyper::client::conn::http2::handshake(Tasks(world.clone()), io).await;
     let Ok((sender, connection)) = shaken else {
         return;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use blitz_reactor::simulation::{Stream, World};
 
 use crate::content::IncomingContent;
-use crate::io::Io;
+use crate::io::HyperIo;
 use crate::ledger::Pulse;
 use crate::plan::Request;
 use crate::random::Random;
@@ -221,10 +221,10 @@ impl Raw {
     pub(crate) async fn tunnel(
         &mut self,
         request: &Request,
-        end: impl AsyncFnOnce(Io, &[u8], &Request, &World) -> Result<(), Broken>,
+        end: impl AsyncFnOnce(HyperIo, &[u8], &Request, &World) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
         let (world, pulse) = (self.world.clone(), Rc::clone(&self.pulse));
-        let io = Io::new(Rc::clone(&self.stream), move || pulse.set(world.now()));
+        let io = HyperIo::new(Rc::clone(&self.stream), move || pulse.set(world.now()));
         let early = std::mem::take(&mut self.buffer);
         end(io, &early, request, &self.world).await
     }

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::content::{DYNAMIC, GivenUp, ID, IncomingContent, OutgoingContent};
-use crate::io::{Io, Pauses, SettingsWatch, Tasks};
+use crate::io::{HyperIo, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
 use crate::plan::{ContentPlan, Fault, Order, Request, Upstream, Version};
 use crate::raw::Broken;
@@ -69,7 +69,7 @@ async fn serve_connection(
 ) {
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
-    let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let mut io = HyperIo::new(Rc::new(stream), move || moved.set(world.now()));
     if let Some(tls) = tls {
         let session = ServerConnection::new(tls).expect("the settings are valid");
         // The gateway notices a handshake that fails.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use blitz_http::{Address, CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, UpstreamTls};
 
 use super::LookUp;
-use super::arguments::{Check, Io, LoadArguments, WarmUpArgument};
+use super::arguments::{Check, IoArgument, LoadArguments, WarmUpArgument};
 use super::check::Expected;
 use super::plan::{Least, LoadPlan, WarmUp};
 use super::probe::{self, Probed, Wanted};
@@ -130,9 +130,9 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<PlanDraft, Pr
         streams: arguments.streams as usize,
         cores: cores.min(connections),
         io: match arguments.io {
-            Io::Auto => IoChoice::Auto,
-            Io::Uring => IoChoice::Uring,
-            Io::Epoll => IoChoice::Epoll,
+            IoArgument::Auto => IoChoice::Auto,
+            IoArgument::Uring => IoChoice::Uring,
+            IoArgument::Epoll => IoChoice::Epoll,
         },
         new_connections: arguments.new_connections,
         rate: arguments
