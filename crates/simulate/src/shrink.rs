@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use crate::check::{Failure, carry_out};
+use crate::check::{RunFailure, carry_out};
 use crate::plan::{Configuration, ContentPlan, Plan, Quic, Reloads};
 
 /// Most runs of one search.
@@ -13,12 +13,12 @@ const RUNS_MAX: usize = 1_000;
 
 struct Search {
     plan: Plan,
-    failure: Failure,
+    failure: RunFailure,
     runs: usize,
 }
 
 /// Shrinks a failing plan until no change is left with which it still fails. The failure may change.
-pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
+pub(crate) fn shrink(plan: Plan, failure: RunFailure) -> (Plan, RunFailure) {
     let mut search = Search {
         plan,
         failure,

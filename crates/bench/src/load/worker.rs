@@ -11,7 +11,7 @@ use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, ConnectionSlot};
 use super::control::{Progress, RunControl};
-use super::exchange::{self, CorrectResponse, Failure};
+use super::exchange::{self, CorrectResponse, ExchangeFailure};
 use super::pacer::{Pacer, Queue};
 use super::plan::LoadPlan;
 use super::recorder::{ConnectTimes, CoreRecorder, CoreResult, RequestTimes};
@@ -407,7 +407,7 @@ async fn send_request(
     };
     let outcome = match started {
         Ok((body, response, content)) => exchange::run(body, response, content, expected).await,
-        Err(error) => Err(Failure::Request(error)),
+        Err(error) => Err(ExchangeFailure::Request(error)),
     };
     let end = match &outcome {
         Ok(received) => received.end,
@@ -415,11 +415,11 @@ async fn send_request(
     };
     match outcome {
         Ok(received) => record(worker, index, &received, (planned, sent, end)),
-        Err(Failure::Wrong { wrong, evidence }) => {
+        Err(ExchangeFailure::Wrong { wrong, evidence }) => {
             let name = worker.plan.requests[index].0.name();
             worker.wrong(index, (wrong, evidence.of_request(&name)), planned);
         }
-        Err(Failure::Request(ClientError::Unprocessed)) => return Err(Refused),
+        Err(ExchangeFailure::Request(ClientError::Unprocessed)) => return Err(Refused),
         Err(failure) => worker.failed(Some(index), failure.to_string(), planned),
     }
     Ok(end)
