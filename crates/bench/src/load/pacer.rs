@@ -26,7 +26,7 @@ pub(super) enum Pacer {
     /// Each stream sends its next request when it has the response to the last one.
     Closed(Closed),
     /// Requests have planned times, whatever the server does.
-    Open(Rc<Queue>),
+    Open(Rc<RequestQueue>),
 }
 
 pub(super) struct Closed {
@@ -35,7 +35,7 @@ pub(super) struct Closed {
 }
 
 /// Planned requests that no stream has taken yet, and streams that have nothing to do.
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     planned: RefCell<VecDeque<Instant>>,
     /// The stream that has waited longest is the next one, so that all connections are used alike.
     idle: RefCell<VecDeque<Waker>>,
@@ -50,7 +50,7 @@ impl Pacer {
         })
     }
 
-    pub(super) fn open(queue: &Rc<Queue>) -> Pacer {
+    pub(super) fn open(queue: &Rc<RequestQueue>) -> Pacer {
         Pacer::Open(Rc::clone(queue))
     }
 
@@ -78,9 +78,9 @@ impl Closed {
     }
 }
 
-impl Queue {
-    pub(super) fn new() -> Rc<Queue> {
-        Rc::new(Queue {
+impl RequestQueue {
+    pub(super) fn new() -> Rc<RequestQueue> {
+        Rc::new(RequestQueue {
             planned: RefCell::default(),
             idle: RefCell::default(),
             is_closed: Cell::new(false),

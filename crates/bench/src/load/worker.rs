@@ -12,7 +12,7 @@ use super::check::{Evidence, Wrong};
 use super::connection::{Attempt, ConnectionSlot};
 use super::control::{Progress, RunControl};
 use super::exchange::{self, CorrectResponse, ExchangeFailure};
-use super::pacer::{Pacer, Queue};
+use super::pacer::{Pacer, RequestQueue};
 use super::plan::LoadPlan;
 use super::recorder::{ConnectTimes, CoreRecorder, CoreResult, RequestTimes};
 use super::request::{Order, PreparedRequest};
@@ -58,7 +58,7 @@ pub(super) struct Worker {
 /// # Panics
 /// If the plan was not checked.
 pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: usize) -> CoreResult {
-    let queue = Queue::new();
+    let queue = RequestQueue::new();
     let pacer = match &plan.rate {
         None => Pacer::closed(plan.requests_of(index)),
         Some(_) => Pacer::open(&queue),
@@ -138,7 +138,7 @@ impl Worker {
     }
 
     /// Plans the arrivals of the warm-up, then those of the measured time.
-    async fn arrivals(&self, queue: &Queue) {
+    async fn arrivals(&self, queue: &RequestQueue) {
         let Some((rate, spacing)) = &self.plan.rate else {
             return;
         };
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    fn finish(&self, queue: &Queue) -> CoreResult {
+    fn finish(&self, queue: &RequestQueue) -> CoreResult {
         let from = self.control.measured_from().unwrap_or_default();
         let now = self.control.since_start(Instant::now());
         let until = self.control.measured_until().unwrap_or(now).min(now);
@@ -210,7 +210,11 @@ impl Worker {
     /// Requests without a response, if it is known which, and how long they have waited. In an open loop these are all that were planned for the measured
     /// time. In a closed loop each stream has one in flight at the end; those count that have waited for much longer than
     /// all others took.
-    fn unfinished(&self, result: &CoreResult, queue: &Queue) -> Vec<(Option<usize>, Duration)> {
+    fn unfinished(
+        &self,
+        result: &CoreResult,
+        queue: &RequestQueue,
+    ) -> Vec<(Option<usize>, Duration)> {
         let outstanding = self.outstanding.borrow();
         let mut outstanding: Vec<Outstanding> = outstanding.iter().copied().flatten().collect();
         let now = Instant::now();
