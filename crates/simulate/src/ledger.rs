@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
-use crate::plan::{ClientPlan, Fault, Order, Plan, Reach, Request, Version};
+use crate::plan::{ClientPlan, Fault, Plan, Reach, Request, ResponseOrder, Version};
 use crate::reload::{Observed, Replica};
 
 /// The time at which bytes were last sent or received on a connection.
@@ -233,7 +233,7 @@ impl Ledger {
                 took.as_secs_f64()
             ));
         } else if matches!(ending, Ending::Complete)
-            && request.order == Order::After
+            && request.order == ResponseOrder::After
             && request.fault.is_none()
             && !whole
         {
@@ -284,7 +284,7 @@ impl Ledger {
                 request.request.bytes > DISCARDED_MAX
             }
             (Ending::Cut(_), None | Some(Fault::UpstreamCloses)) => {
-                request.order == Order::Meanwhile && request.request.bytes > DISCARDED_MAX
+                request.order == ResponseOrder::Meanwhile && request.request.bytes > DISCARDED_MAX
             }
             (Ending::Cut(_), Some(Fault::ClientLeaves(_))) => false,
             // A client that has sent FIN counts as gone after a second without a response.

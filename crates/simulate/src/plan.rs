@@ -150,7 +150,7 @@ pub(crate) struct Request {
     pub(crate) request: ContentPlan,
     pub(crate) answer: ContentPlan,
     pub(crate) status: u16,
-    pub(crate) order: Order,
+    pub(crate) order: ResponseOrder,
     pub(crate) fault: Option<Fault>,
     pub(crate) odd: Option<Odd>,
     /// It opens a WebSocket; both contents are sent after the handshake.
@@ -198,7 +198,7 @@ pub(crate) struct ContentPlan {
 
 /// When the upstream sends its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ResponseOrder {
     /// After the request is complete.
     After,
     /// At once; both contents are sent at the same time.
@@ -517,7 +517,7 @@ impl ClientPlan {
             }
             request.upstream = upstreams.len() - 1;
             request.wait = Duration::from_millis(500);
-            request.order = Order::After;
+            request.order = ResponseOrder::After;
             request.fault = None;
             request.call = None;
             request.odd = random.chance(600).then_some(Odd::Parting(parting, after));
@@ -620,7 +620,11 @@ impl Request {
             request,
             answer,
             status,
-            order: random.one_of(&[Order::After, Order::After, Order::Meanwhile]),
+            order: random.one_of(&[
+                ResponseOrder::After,
+                ResponseOrder::After,
+                ResponseOrder::Meanwhile,
+            ]),
             fault,
             odd,
             tunnel: None,
@@ -656,8 +660,8 @@ impl Request {
             self.fault = None;
         }
         self.order = match tunnel {
-            Tunnel::ClientFirst => Order::After,
-            _ => Order::Meanwhile,
+            Tunnel::ClientFirst => ResponseOrder::After,
+            _ => ResponseOrder::Meanwhile,
         };
         self.answer = ContentPlan::new(random);
         (self.request, self.status) = match tunnel {

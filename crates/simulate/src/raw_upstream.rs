@@ -10,7 +10,7 @@ use http_body::{Body, Frame};
 
 use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Order, Parting, Request};
+use crate::plan::{Fault, Odd, Parting, Request, ResponseOrder};
 use crate::raw::{Broken, Framing, Head, Raw};
 use crate::reload::Replica;
 use crate::tunnel;
@@ -63,7 +63,7 @@ async fn exchange(
     head: &Head,
 ) -> Result<bool, Broken> {
     let is_tunnel = planned.is_tunnel();
-    if planned.order == Order::After && !is_tunnel {
+    if planned.order == ResponseOrder::After && !is_tunnel {
         receive(ledger, raw, planned, head).await?;
     }
     if planned.fault == Some(Fault::UpstreamCloses) {
@@ -76,7 +76,7 @@ async fn exchange(
     }
     let framing = answer_framing(planned);
     answer(ledger, raw, planned, framing).await?;
-    if planned.order == Order::Meanwhile {
+    if planned.order == ResponseOrder::Meanwhile {
         receive(ledger, raw, planned, head).await?;
     }
     if let Some(Odd::Parting(parting, after)) = planned.odd

@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::content::{DYNAMIC, GivenUp, ID, IncomingContent, OutgoingContent};
 use crate::io::{HyperIo, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
-use crate::plan::{ContentPlan, Fault, Order, Request, Upstream, Version};
+use crate::plan::{ContentPlan, Fault, Request, ResponseOrder, Upstream, Version};
 use crate::raw::Broken;
 use crate::reload::Replica;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
@@ -151,7 +151,7 @@ async fn answer(
     }
     let is_tunnel = planned.is_tunnel();
     if planned.fault == Some(Fault::UpstreamCloses) {
-        if planned.order == Order::After && !is_tunnel {
+        if planned.order == ResponseOrder::After && !is_tunnel {
             receive(&ledger, &planned, request.into_body()).await;
         }
         return Err(GivenUp);
@@ -171,8 +171,8 @@ async fn answer(
     }
     let body = request.into_body();
     match planned.order {
-        Order::After => receive(&ledger, &planned, body).await,
-        Order::Meanwhile => {
+        ResponseOrder::After => receive(&ledger, &planned, body).await,
+        ResponseOrder::Meanwhile => {
             let (theirs, planned) = (Rc::clone(&ledger), planned.clone());
             ledger
                 .world

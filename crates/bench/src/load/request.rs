@@ -233,7 +233,7 @@ fn is_host(name: &str) -> bool {
 }
 
 /// The order in which the requests of a mix are sent.
-pub(super) struct Order {
+pub(super) struct MixOrder {
     /// The sums of the weights up to each request; empty if the requests are sent in turn.
     sums: Vec<u64>,
     count: usize,
@@ -241,9 +241,9 @@ pub(super) struct Order {
     random: Random,
 }
 
-impl Order {
+impl MixOrder {
     /// In turn if all weights are equal, at random otherwise.
-    pub(super) fn new(requests: &[RequestSpec], seed: u64) -> Order {
+    pub(super) fn new(requests: &[RequestSpec], seed: u64) -> MixOrder {
         let is_equal = requests
             .windows(2)
             .all(|pair| pair[0].weight == pair[1].weight);
@@ -252,7 +252,7 @@ impl Order {
             sum += u64::from(request.weight);
             sum
         });
-        Order {
+        MixOrder {
             sums: if is_equal { Vec::new() } else { sums.collect() },
             count: requests.len(),
             next: 0,
@@ -338,10 +338,10 @@ mod tests {
 
     #[test]
     fn weights_decide_how_often_a_request_is_sent() {
-        let mut order = Order::new(&[weighted(1), weighted(3)], 5);
+        let mut order = MixOrder::new(&[weighted(1), weighted(3)], 5);
         let second = (0..4_000).filter(|_| order.next() == 1).count();
         assert!((2_850..3_150).contains(&second), "{second}");
-        let mut order = Order::new(&[weighted(2), weighted(2)], 5);
+        let mut order = MixOrder::new(&[weighted(2), weighted(2)], 5);
         assert_eq!([order.next(), order.next(), order.next()], [0, 1, 0]);
     }
 }

@@ -15,7 +15,7 @@ use super::exchange::{self, CorrectResponse, ExchangeFailure};
 use super::pacer::{Pacer, RequestQueue};
 use super::plan::LoadPlan;
 use super::recorder::{ConnectTimes, CoreRecorder, CoreResult, RequestTimes};
-use super::request::{Order, PreparedRequest};
+use super::request::{MixOrder, PreparedRequest};
 use super::template::Values;
 use crate::random::Random;
 
@@ -39,7 +39,7 @@ pub(super) struct Worker {
     index: usize,
     pacer: Pacer,
     requests: RefCell<Vec<PreparedRequest>>,
-    order: RefCell<Order>,
+    order: RefCell<MixOrder>,
     random: RefCell<Random>,
     /// Requests that were chosen.
     chosen: Cell<u64>,
@@ -108,7 +108,7 @@ impl Worker {
         let specs: Vec<_> = plan.requests.iter().map(|(spec, _)| spec.clone()).collect();
         Worker {
             requests: RefCell::new(prepared.collect()),
-            order: RefCell::new(Order::new(&specs, seed)),
+            order: RefCell::new(MixOrder::new(&specs, seed)),
             random: RefCell::new(Random::new(seed)),
             recorder: RefCell::new(CoreRecorder::new(plan.interval, plan.duration)),
             by_request: RefCell::new(ByRequest::new(plan.requests.len())),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{Fin, InputEnd, LARGE_AFTER, Order, SocketState};
+use super::entry::{Fin, InputEnd, LARGE_AFTER, SendOrder, SocketState};
 use super::outgoing::Outgoing;
 use super::ownership::{Parking, Resume};
 use super::sockets::{RESET_TIME, Sockets, wake};
@@ -149,8 +149,8 @@ impl Sockets<'_> {
                 self.core.counters.received_bytes.add(slice.len() as u64);
                 let tick = self.core.clock.tick();
                 table.activity.note(&mut entry.active_tick, tick);
-                if entry.order == Order::SendFirst {
-                    entry.order = Order::ReceivedFirst;
+                if entry.order == SendOrder::SendFirst {
+                    entry.order = SendOrder::ReceivedFirst;
                 }
                 entry.receiving.note(slice.len());
                 entry.receiving.push(slice);
@@ -219,8 +219,8 @@ impl Sockets<'_> {
             self.core.counters.sent_bytes.add(n as u64);
             queue.sent(n, &mut table.to_drop);
             entry.sending.progress = now;
-            if entry.order == Order::SendFirst {
-                entry.order = Order::Any;
+            if entry.order == SendOrder::SendFirst {
+                entry.order = SendOrder::Any;
             }
             if queue.bytes() == 0
                 && let Some(queue) = entry.sending.queue.take()
@@ -255,19 +255,19 @@ impl Sockets<'_> {
     pub(super) fn expect_to_send_first(&mut self, key: SocketKey) {
         let entry = self.table.entry(key);
         entry.order = match entry.receiving.unread {
-            0 => Order::SendFirst,
-            _ => Order::ReceivedFirst,
+            0 => SendOrder::SendFirst,
+            _ => SendOrder::ReceivedFirst,
         };
     }
 
     pub(super) fn has_received_first(&mut self, key: SocketKey) -> bool {
-        self.table.entry(key).order == Order::ReceivedFirst
+        self.table.entry(key).order == SendOrder::ReceivedFirst
     }
 
     /// The outcome of a pending send is not known.
     pub(super) fn has_sent_nothing(&mut self, key: SocketKey) -> bool {
         let entry = self.table.entry(key);
-        entry.order == Order::SendFirst && !entry.pending.has(Pending::SEND)
+        entry.order == SendOrder::SendFirst && !entry.pending.has(Pending::SEND)
     }
 
     pub(super) fn note_held(&mut self, key: SocketKey, bytes: usize) {

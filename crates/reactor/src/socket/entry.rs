@@ -38,12 +38,12 @@ pub(crate) struct SocketEntry {
     pub(super) active_tick: u64,
     /// Bytes that the owner holds for this socket, as reported with `note_held`.
     pub(super) held: usize,
-    pub(super) order: Order,
+    pub(super) order: SendOrder,
 }
 
 /// Whether bytes have arrived before ours were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Order {
+pub(super) enum SendOrder {
     /// Either side may send first.
     #[default]
     Any,
@@ -317,7 +317,7 @@ impl SocketEntry {
             is_evicted: false,
             active_tick: 0,
             held: 0,
-            order: Order::Any,
+            order: SendOrder::Any,
         }
     }
 

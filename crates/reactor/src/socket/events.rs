@@ -1,7 +1,7 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
 use super::SocketKey;
-use super::entry::{Action, Fin, InputEnd, Order, SocketState};
+use super::entry::{Action, Fin, InputEnd, SendOrder, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
@@ -211,8 +211,8 @@ impl Sockets<'_> {
             ReceiveOutcome::Bytes(mut slice) => {
                 self.core.counters.receives.add(1);
                 self.core.counters.received_bytes.add(slice.len() as u64);
-                if entry.order == Order::SendFirst {
-                    entry.order = Order::ReceivedFirst;
+                if entry.order == SendOrder::SendFirst {
+                    entry.order = SendOrder::ReceivedFirst;
                 }
                 table
                     .activity
@@ -334,8 +334,8 @@ impl Sockets<'_> {
                 self.core.counters.sent_bytes.add(n as u64);
                 queue.sent(n, &mut table.to_drop);
                 sending.progress = now;
-                if entry.order == Order::SendFirst {
-                    entry.order = Order::Any;
+                if entry.order == SendOrder::SendFirst {
+                    entry.order = SendOrder::Any;
                 }
             }
             Err(error) => {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ClientPlan, ContentPlan, GatewayLimits, Order, Requests, Upstream, Version, Windows};
+use super::{
+    ClientPlan, ContentPlan, GatewayLimits, Requests, ResponseOrder, Upstream, Version, Windows,
+};
 use crate::random::Random;
 
 /// Runs with reloads, of 1,000.
@@ -114,7 +116,7 @@ fn steady_client(
         request.answer.has_trailers = false;
         request.upstream = upstreams.len() - 1;
         request.wait = RELOAD_MAX.mul_f64(1.2) / count;
-        request.order = Order::After;
+        request.order = ResponseOrder::After;
         request.fault = None;
         request.odd = None;
         request.tunnel = None;

@@ -11,7 +11,7 @@ use super::{Connection, INTERNAL_ERROR, Lost, REFUSED_STREAM};
 use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Order, Quits, Request};
+use crate::plan::{Fault, Odd, Quits, Request, ResponseOrder};
 use crate::reload::Replica;
 
 /// Refusals per thousand streams.
@@ -121,8 +121,8 @@ async fn answer(
     planned: &Request,
 ) -> Result<(), Lost> {
     match planned.order {
-        Order::After => receive(ledger, connection, id, planned).await?,
-        Order::Meanwhile => {
+        ResponseOrder::After => receive(ledger, connection, id, planned).await?,
+        ResponseOrder::Meanwhile => {
             let (theirs, there, planned) = (Rc::clone(ledger), connection.clone(), planned.clone());
             ledger.world.spawn(async move {
                 if receive(&theirs, &there, id, &planned).await.is_ok() {

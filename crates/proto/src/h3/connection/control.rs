@@ -98,8 +98,8 @@ impl Connection {
                 self.instructions(input, now)?;
                 Ok((input.len(), Event::NeedMore))
             }
-            Purpose::Decoder(reports) => {
-                let next = reports.next(input);
+            Purpose::Decoder(decoder) => {
+                let next = decoder.next(input);
                 let (len, report) = next.map_err(|()| ErrorKind::CompressionReport)?;
                 // Nothing that this encoder sends refers to a table of the peer.
                 match report {
