@@ -14,7 +14,7 @@ use super::plan::{Least, LoadPlan, WarmUp};
 use super::probe::{self, Probed, Wanted};
 use super::request::{RequestContent, RequestSpec};
 use super::request_file;
-use super::target::Origin;
+use super::target::OriginUrl;
 use super::windows;
 use crate::descriptors;
 
@@ -94,7 +94,7 @@ pub(super) fn prepare(
 }
 
 fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<PlanDraft, PrepareError> {
-    let origin = Origin::parse(&arguments.url)?;
+    let origin = OriginUrl::parse(&arguments.url)?;
     let requests = requests(arguments, &origin)?;
     for request in &requests {
         request.check()?;
@@ -239,7 +239,7 @@ fn wanted(arguments: &LoadArguments) -> Result<Wanted, String> {
 }
 
 /// In the order in which they are tried.
-fn protocols(arguments: &LoadArguments, origin: &Origin) -> Vec<Protocol> {
+fn protocols(arguments: &LoadArguments, origin: &OriginUrl) -> Vec<Protocol> {
     match arguments.http {
         Some(version) => vec![version.protocol()],
         None if origin.is_https => vec![Protocol::Http2, Protocol::Http1],
@@ -247,7 +247,7 @@ fn protocols(arguments: &LoadArguments, origin: &Origin) -> Vec<Protocol> {
     }
 }
 
-fn tls(arguments: &LoadArguments, origin: &Origin) -> Result<Option<UpstreamTls>, String> {
+fn tls(arguments: &LoadArguments, origin: &OriginUrl) -> Result<Option<UpstreamTls>, String> {
     if !origin.is_https {
         return Ok(None);
     }
@@ -263,7 +263,7 @@ fn tls(arguments: &LoadArguments, origin: &Origin) -> Result<Option<UpstreamTls>
     tls.map(Some).map_err(|error| error.to_string())
 }
 
-fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpec>, String> {
+fn requests(arguments: &LoadArguments, origin: &OriginUrl) -> Result<Vec<RequestSpec>, String> {
     let mut requests = match &arguments.requests_file {
         Some(file) => request_file::read(file, &origin.base)?,
         None => vec![request(arguments, origin)?],
@@ -287,7 +287,7 @@ fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpe
 }
 
 /// The request of the command line.
-fn request(arguments: &LoadArguments, origin: &Origin) -> Result<RequestSpec, String> {
+fn request(arguments: &LoadArguments, origin: &OriginUrl) -> Result<RequestSpec, String> {
     let rest = match origin.rest.as_str() {
         "" => "/",
         rest => rest,
