@@ -62,13 +62,13 @@ pub struct Link {
     has_ipv6: bool,
     counters: Arc<Mutex<LinkCounters>>,
     /// None after the link was stopped.
-    emulator: Option<Running>,
+    emulator: Option<EmulatorThread>,
     _awake: Awake,
 }
 
 /// The thread of the emulator. It ends when `stop` is dropped.
 #[derive(Debug)]
-struct Running {
+struct EmulatorThread {
     stop: PipeWriter,
     thread: JoinHandle<LinkSummary>,
 }
@@ -106,7 +106,7 @@ impl Link {
             client,
             has_ipv6,
             counters,
-            emulator: Some(Running { stop, thread }),
+            emulator: Some(EmulatorThread { stop, thread }),
             _awake: Awake::start(),
         })
     }
@@ -213,7 +213,7 @@ impl Link {
     }
 
     fn end(&mut self) -> Option<LinkSummary> {
-        let Running { stop, thread } = self.emulator.take()?;
+        let EmulatorThread { stop, thread } = self.emulator.take()?;
         drop(stop);
         Some(
             thread

@@ -57,13 +57,13 @@ pub struct World {
 /// A core that is stepped, and the future that it runs.
 struct Stepped {
     /// `None` once it has ended.
-    running: Option<Running>,
+    running: Option<RunningCore>,
     /// When it has something to do by itself.
     wake_at: Option<Duration>,
     counters: Arc<CounterCells>,
 }
 
-struct Running {
+struct RunningCore {
     core: Box<Core>,
     main: Pin<Box<dyn Future<Output = ()>>>,
     waker: Waker,
@@ -134,7 +134,7 @@ impl World {
         })?;
         let waker = main_waker(&core);
         cores.push(Stepped {
-            running: Some(Running {
+            running: Some(RunningCore {
                 core: Box::new(core),
                 main: Box::pin(main),
                 waker,
@@ -274,7 +274,7 @@ impl World {
             .running
             .take()
             .expect("only a running core is runnable");
-        let Running {
+        let RunningCore {
             core,
             main,
             waker,
@@ -297,7 +297,7 @@ impl World {
     /// ended.
     pub fn look<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut cores = self.cores.borrow_mut();
-        let Running { core, locals, .. } = cores[index].running.as_mut()?;
+        let RunningCore { core, locals, .. } = cores[index].running.as_mut()?;
         Some(locals.within(|| core.enter(f)))
     }
 
@@ -326,7 +326,7 @@ impl World {
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
     pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut running = self.cores.borrow_mut()[index].running.take()?;
-        let Running { core, locals, .. } = &mut running;
+        let RunningCore { core, locals, .. } = &mut running;
         let value = locals.within(|| core.enter(f));
         let now = self.now();
         let stepped = &mut self.cores.borrow_mut()[index];

@@ -45,7 +45,7 @@ const SITES: usize = 100;
 struct RequestCase {
     name: &'static str,
     client: ClientKind,
-    upstream: Option<Upstream>,
+    upstream: Option<UpstreamKind>,
     /// The upstream is that of a site in a file with many, and not that of a flag.
     is_of_file: bool,
     request_bytes: usize,
@@ -62,7 +62,7 @@ enum ClientKind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Upstream {
+enum UpstreamKind {
     Http1,
     Http2,
 }
@@ -71,7 +71,7 @@ impl RequestCase {
     const fn new(
         name: &'static str,
         client: ClientKind,
-        upstream: Option<Upstream>,
+        upstream: Option<UpstreamKind>,
     ) -> RequestCase {
         RequestCase {
             name,
@@ -115,20 +115,55 @@ impl RequestCase {
 
 const KINDS: &[RequestCase] = &[
     RequestCase::new("h1-hello", ClientKind::Http1, None),
-    RequestCase::new("h1-to-h1", ClientKind::Http1, Some(Upstream::Http1)),
-    RequestCase::new("h1-to-h1-sites", ClientKind::Http1, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h1-to-h1", ClientKind::Http1, Some(UpstreamKind::Http1)),
+    RequestCase::new(
+        "h1-to-h1-sites",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .of_file(),
     RequestCase::new("h2-hello", ClientKind::Http2, None),
-    RequestCase::new("h2-to-h1", ClientKind::Http2, Some(Upstream::Http1)),
-    RequestCase::new("h2-to-h1-sites", ClientKind::Http2, Some(Upstream::Http1)).of_file(),
-    RequestCase::new("h2-to-h2", ClientKind::Http2, Some(Upstream::Http2)),
+    RequestCase::new("h2-to-h1", ClientKind::Http2, Some(UpstreamKind::Http1)),
+    RequestCase::new(
+        "h2-to-h1-sites",
+        ClientKind::Http2,
+        Some(UpstreamKind::Http1),
+    )
+    .of_file(),
+    RequestCase::new("h2-to-h2", ClientKind::Http2, Some(UpstreamKind::Http2)),
     RequestCase::new("h1-data-1MiB", ClientKind::Http1, None).download(),
-    RequestCase::new("h1-to-h1-1MiB", ClientKind::Http1, Some(Upstream::Http1)).download(),
-    RequestCase::new("h1-to-h1-1MiB-up", ClientKind::Http1, Some(Upstream::Http1)).upload(),
-    RequestCase::new("h2-to-h1-1MiB", ClientKind::Http2, Some(Upstream::Http1)).download(),
-    RequestCase::new("h2-to-h1-1MiB-up", ClientKind::Http2, Some(Upstream::Http1)).upload(),
+    RequestCase::new(
+        "h1-to-h1-1MiB",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .download(),
+    RequestCase::new(
+        "h1-to-h1-1MiB-up",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .upload(),
+    RequestCase::new(
+        "h2-to-h1-1MiB",
+        ClientKind::Http2,
+        Some(UpstreamKind::Http1),
+    )
+    .download(),
+    RequestCase::new(
+        "h2-to-h1-1MiB-up",
+        ClientKind::Http2,
+        Some(UpstreamKind::Http1),
+    )
+    .upload(),
     RequestCase::new("h3-hello", ClientKind::Http3, None),
-    RequestCase::new("h3-to-h1", ClientKind::Http3, Some(Upstream::Http1)),
-    RequestCase::new("h3-to-h1-sites", ClientKind::Http3, Some(Upstream::Http1)).of_file(),
+    RequestCase::new("h3-to-h1", ClientKind::Http3, Some(UpstreamKind::Http1)),
+    RequestCase::new(
+        "h3-to-h1-sites",
+        ClientKind::Http3,
+        Some(UpstreamKind::Http1),
+    )
+    .of_file(),
     RequestCase::new("h3-data-1MiB", ClientKind::Http3, None).download(),
     RequestCase::new("h3-handshake", ClientKind::Handshakes, None),
 ];
@@ -158,8 +193,8 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     };
     if let Some(version) = kind.upstream {
         let scheme = match version {
-            Upstream::Http1 => "http",
-            Upstream::Http2 => "h2c",
+            UpstreamKind::Http1 => "http",
+            UpstreamKind::Http2 => "h2c",
         };
         let target = format!("{scheme}://127.0.0.1:9000");
         gateway = match kind.is_of_file {
@@ -172,12 +207,14 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             loop {
                 let stream = Rc::new(acceptor.accept().await);
                 match version {
-                    Upstream::Http1 => {
+                    UpstreamKind::Http1 => {
                         let pulse = Rc::new(Cell::new(Duration::ZERO));
                         let raw = Raw::new(stream, &theirs, pulse);
                         theirs.spawn(answer_http1(raw, bytes));
                     }
-                    Upstream::Http2 => theirs.spawn(answer_http2(theirs.clone(), stream, bytes)),
+                    UpstreamKind::Http2 => {
+                        theirs.spawn(answer_http2(theirs.clone(), stream, bytes))
+                    }
                 }
             }
         });

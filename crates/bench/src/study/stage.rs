@@ -32,13 +32,13 @@ pub(crate) struct Stage<'a> {
     folder: &'a RunFolder,
     tls: &'a TlsFiles,
     backend: Option<ServerProcess>,
-    running: Vec<Running>,
+    running: Vec<RunningServer>,
     not_run: Vec<NotRun>,
     /// Of all, also those that do not run.
     described: Vec<report::System>,
 }
 
-struct Running {
+struct RunningServer {
     name: &'static str,
     server: ServerProcess,
 }
@@ -113,7 +113,7 @@ impl<'a> Stage<'a> {
             configuration: configuration(&command, self.folder.path()),
             ..report::System::run(name, protocol, &version)
         });
-        self.running.push(Running { name, server });
+        self.running.push(RunningServer { name, server });
         Ok(())
     }
 

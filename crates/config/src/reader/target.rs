@@ -17,10 +17,10 @@ use crate::suggestion;
 /// The upstreams with names.
 #[derive(Default)]
 pub(super) struct Upstreams {
-    by_name: BTreeMap<String, Upstream>,
+    by_name: BTreeMap<String, NamedUpstream>,
 }
 
-struct Upstream {
+struct NamedUpstream {
     name: Span,
     /// `None` if it is wrong.
     target: Option<OwnTarget>,
@@ -49,7 +49,7 @@ impl Reader<'_> {
                 self.defined_twice("upstream", entry, first);
                 continue;
             }
-            let upstream = Upstream {
+            let upstream = NamedUpstream {
                 name: entry.key(),
                 target: self.upstream(entry),
                 is_used: false,
