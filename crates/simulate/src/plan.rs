@@ -46,13 +46,13 @@ pub(crate) struct Plan {
     pub(crate) http3: Option<Http3>,
     /// `None` without reloads.
     pub(crate) reloads: Option<Reloads>,
-    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) upstreams: Vec<UpstreamPlan>,
     pub(crate) clients: Vec<ClientPlan>,
 }
 
 /// The servers of one target of the gateway.
 #[derive(Debug, Clone)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamPlan {
     pub(crate) version: Version,
     pub(crate) reach: Reach,
     pub(crate) windows: Windows,
@@ -240,13 +240,13 @@ pub(crate) enum Fault {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Plan {
         let mut random = Random::new(seed);
-        let mut upstreams: Vec<Upstream> = (0..random.within(1..=3))
-            .map(|_| Upstream::new(&mut random))
+        let mut upstreams: Vec<UpstreamPlan> = (0..random.within(1..=3))
+            .map(|_| UpstreamPlan::new(&mut random))
             .collect();
         let mut limits = GatewayLimits::new(&mut random);
         let mut conditions = conditions(&mut random);
         // Surplus must arrive together with the response, so the network must not separate them.
-        let is_raw = |upstream: &Upstream| upstream.version == Version::Raw;
+        let is_raw = |upstream: &UpstreamPlan| upstream.version == Version::Raw;
         let has_surplus = upstreams.iter().any(is_raw) && random.chance(300);
         if has_surplus {
             let calm = Conditions::calm();
@@ -269,7 +269,7 @@ impl Plan {
         }
         let shared = upstreams.len();
         if random.chance(200) {
-            upstreams.push(Upstream::direct(Version::Raw));
+            upstreams.push(UpstreamPlan::direct(Version::Raw));
             clients.push(ClientPlan::with_pauses(
                 &mut random,
                 &mut requests,
@@ -364,7 +364,7 @@ impl Plan {
 }
 
 /// Gives some peers TLS. The seed's other choices do not depend on it.
-fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [ClientPlan]) {
+fn choose_tls(seed: u64, upstreams: &mut [UpstreamPlan], clients: &mut [ClientPlan]) {
     let mut random = Random::new(!seed);
     if !random.chance(TLS_PER_MILLE) {
         return;
@@ -378,7 +378,7 @@ fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [ClientPlan])
 }
 
 /// Lets half of the upstreams have the trailers of requests. The seed's other choices do not depend on it.
-fn choose_trailers(seed: u64, upstreams: &mut [Upstream]) {
+fn choose_trailers(seed: u64, upstreams: &mut [UpstreamPlan]) {
     let mut random = Random::new(seed.rotate_left(32));
     for upstream in upstreams {
         upstream.gets_trailers = random.chance(500);
@@ -396,8 +396,8 @@ impl GatewayLimits {
     }
 }
 
-impl Upstream {
-    fn new(random: &mut Random) -> Upstream {
+impl UpstreamPlan {
+    fn new(random: &mut Random) -> UpstreamPlan {
         let reach = match random.within(0..=19) {
             0 => Reach::SecondAfterRefusal,
             1 => Reach::SecondAfterSilence,
@@ -411,7 +411,7 @@ impl Upstream {
             1 => Some(Quits::GoesAway(random.within(0..=20) as u32)),
             _ => None,
         };
-        Upstream {
+        UpstreamPlan {
             version,
             reach,
             windows: Windows::new(random),
@@ -421,8 +421,8 @@ impl Upstream {
         }
     }
 
-    fn direct(version: Version) -> Upstream {
-        Upstream {
+    fn direct(version: Version) -> UpstreamPlan {
+        UpstreamPlan {
             version,
             reach: Reach::Direct,
             windows: Windows::DEFAULT,
@@ -473,7 +473,7 @@ impl Windows {
 }
 
 impl ClientPlan {
-    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> ClientPlan {
+    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[UpstreamPlan]) -> ClientPlan {
         let version = random.one_of(&VERSIONS);
         let half_closes = version == Version::Raw && random.chance(300);
         let count = random.within(1..=20);
@@ -503,7 +503,7 @@ impl ClientPlan {
     fn with_pauses(
         random: &mut Random,
         requests: &mut Requests,
-        upstreams: &[Upstream],
+        upstreams: &[UpstreamPlan],
     ) -> ClientPlan {
         let count = random.within(2..=6);
         let all = (0..count).map(|_| {
@@ -544,7 +544,12 @@ struct Requests {
 }
 
 impl Requests {
-    fn next(&mut self, random: &mut Random, upstreams: &[Upstream], client: Version) -> Request {
+    fn next(
+        &mut self,
+        random: &mut Random,
+        upstreams: &[UpstreamPlan],
+        client: Version,
+    ) -> Request {
         self.next_id += 1;
         let mut request = Request::new(self.next_id, random, upstreams, client, self.has_surplus);
         let upstream = upstreams[request.upstream].version;
@@ -573,7 +578,7 @@ impl Request {
     fn new(
         id: u64,
         random: &mut Random,
-        upstreams: &[Upstream],
+        upstreams: &[UpstreamPlan],
         client: Version,
         has_surplus: bool,
     ) -> Request {
@@ -641,7 +646,7 @@ impl Request {
         }
     }
 
-    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[Upstream], client: Version) {
+    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[UpstreamPlan], client: Version) {
         let tunnels = [Tunnel::Both, Tunnel::ClientFirst, Tunnel::UpstreamFirst];
         let is_refused = match upstreams[self.upstream].version {
             Version::Http1 => true,

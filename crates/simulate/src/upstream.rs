@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::content::{DYNAMIC, GivenUp, ID, IncomingContent, OutgoingContent};
 use crate::io::{HyperIo, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
-use crate::plan::{ContentPlan, Fault, Request, ResponseOrder, Upstream, Version};
+use crate::plan::{ContentPlan, Fault, Request, ResponseOrder, UpstreamPlan, Version};
 use crate::raw::Broken;
 use crate::reload::Replica;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
@@ -31,7 +31,7 @@ const SETTINGS_LOOK_EVERY: Duration = Duration::from_millis(1);
 pub(crate) async fn serve(
     ledger: Rc<Ledger>,
     acceptor: Acceptor,
-    upstream: Upstream,
+    upstream: UpstreamPlan,
     server: Replica,
 ) {
     let shared = Rc::new(raw_http2::UpstreamState::new(upstream.quits));
@@ -64,7 +64,7 @@ async fn serve_connection(
     ledger: Rc<Ledger>,
     stream: Stream,
     server: Replica,
-    upstream: Upstream,
+    upstream: UpstreamPlan,
     tls: Option<Arc<ServerConfig>>,
 ) {
     let pulse = ledger.pulse();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use super::{ClientPlan, Requests, Upstream, Version, Windows};
+use super::{ClientPlan, Requests, UpstreamPlan, Version, Windows};
 use crate::random::Random;
 
 /// Runs with clients of HTTP/3, of 1,000.
@@ -120,7 +120,7 @@ impl Quic {
 pub(super) fn add(
     seed: u64,
     requests: &mut Requests,
-    upstreams: &[Upstream],
+    upstreams: &[UpstreamPlan],
     clients: &mut Vec<ClientPlan>,
     conditions: &mut Conditions,
     streams_max: u32,
@@ -161,7 +161,7 @@ pub(super) fn add(
 fn client(
     random: &mut Random,
     requests: &mut Requests,
-    upstreams: &[Upstream],
+    upstreams: &[UpstreamPlan],
     conditions: &Conditions,
     streams_max: u32,
 ) -> ClientPlan {

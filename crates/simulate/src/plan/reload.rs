@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    ClientPlan, ContentPlan, GatewayLimits, Requests, ResponseOrder, Upstream, Version, Windows,
+    ClientPlan, ContentPlan, GatewayLimits, Requests, ResponseOrder, UpstreamPlan, Version, Windows,
 };
 use crate::random::Random;
 
@@ -52,7 +52,7 @@ pub(crate) struct Configuration {
 pub(super) fn add(
     seed: u64,
     requests: &mut Requests,
-    upstreams: &mut Vec<Upstream>,
+    upstreams: &mut Vec<UpstreamPlan>,
     clients: &mut Vec<ClientPlan>,
     limits: &mut GatewayLimits,
     drains: bool,
@@ -65,9 +65,9 @@ pub(super) fn add(
     let steady = (!drains && random.chance(STEADY_PER_MILLE)).then(|| {
         let version = random.one_of(&[Version::Http1, Version::Http2]);
         let is_secure = upstreams.iter().any(|upstream| upstream.is_secure);
-        upstreams.push(Upstream {
+        upstreams.push(UpstreamPlan {
             is_secure,
-            ..Upstream::direct(version)
+            ..UpstreamPlan::direct(version)
         });
         clients.push(steady_client(&mut random, requests, upstreams));
         // The pool must not close the connection to make room for others.
@@ -103,7 +103,7 @@ pub(super) fn add(
 fn steady_client(
     random: &mut Random,
     requests: &mut Requests,
-    upstreams: &[Upstream],
+    upstreams: &[UpstreamPlan],
 ) -> ClientPlan {
     let count = random.within(3..=8) as u32;
     let all = (0..count).map(|_| {
