@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_http::Address;
-use http::{Request as HttpRequest, Response};
+use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
@@ -15,7 +15,7 @@ use hyper::ext::Protocol;
 use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::io::{HyperIo, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{Call, ClientPlan, ContentPlan, Fault, Request, Version};
+use crate::plan::{Call, ClientPlan, ContentPlan, Fault, RequestPlan, Version};
 use crate::raw::Broken;
 use crate::{http3, raw_client, raw_http2, tls, tunnel};
 
@@ -32,7 +32,7 @@ enum Sender {
 type Answered = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>>>>;
 
 impl Sender {
-    fn send(&mut self, request: HttpRequest<OutgoingContent>) -> Answered {
+    fn send(&mut self, request: Request<OutgoingContent>) -> Answered {
         match self {
             Sender::Http1(sender) => Box::pin(sender.send_request(request)),
             Sender::Http2(sender) => Box::pin(sender.send_request(request)),
@@ -147,11 +147,11 @@ async fn connect(
 /// The request as hyper's clients and those of HTTP/3 send it.
 pub(crate) fn message(
     ledger: &Ledger,
-    request: &Request,
+    request: &RequestPlan,
     is_secure: bool,
-) -> HttpRequest<OutgoingContent> {
+) -> Request<OutgoingContent> {
     let scheme = if is_secure { "https" } else { "http" };
-    let message = HttpRequest::builder()
+    let message = Request::builder()
         .method(request.method)
         .uri(format!(
             "{scheme}://gateway/{}/{}",
@@ -183,7 +183,12 @@ pub(crate) fn message(
 }
 
 /// Carries out one request. Returns whether the connection can be reused.
-async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, pulse: Pulse) -> bool {
+async fn exchange(
+    ledger: Rc<Ledger>,
+    request: RequestPlan,
+    answered: Answered,
+    pulse: Pulse,
+) -> bool {
     let leaves = match request.fault {
         Some(Fault::ClientLeaves(after)) => Some(after),
         _ => None,
@@ -199,7 +204,7 @@ async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, puls
 }
 
 /// Compares a response with the plan.
-async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending {
+async fn judge(ledger: &Ledger, request: &RequestPlan, answered: Answered) -> Ending {
     let answer = match answered.await {
         Ok(answer) => answer,
         Err(error) if is_refusal(&error) => return Ending::RefusedStream,
@@ -243,7 +248,11 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
     }
 }
 
-async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incoming>) -> Ending {
+async fn judge_tunnel(
+    ledger: &Ledger,
+    request: &RequestPlan,
+    answer: Response<Incoming>,
+) -> Ending {
     let mut stream = match hyper::upgrade::on(answer).await {
         Ok(stream) => stream,
         Err(error) => return Ending::Cut(format!("{error:?}")),
@@ -259,7 +268,7 @@ async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incom
 }
 
 /// The status of a response that the gateway generated; a gRPC status is a field.
-pub(crate) fn refused<B>(request: &Request, answer: &Response<B>) -> u16 {
+pub(crate) fn refused<B>(request: &RequestPlan, answer: &Response<B>) -> u16 {
     let status = answer.status().as_u16();
     match request.call {
         Some(_) if status == 200 => 502,

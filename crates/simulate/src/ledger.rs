@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
-use crate::plan::{ClientPlan, Fault, Plan, Reach, Request, ResponseOrder, Version};
+use crate::plan::{ClientPlan, Fault, Plan, Reach, RequestPlan, ResponseOrder, Version};
 use crate::reload::{Observed, Replica};
 
 /// The time at which bytes were last sent or received on a connection.
@@ -114,7 +114,7 @@ impl Ledger {
         Rc::new(Cell::new(self.world.now()))
     }
 
-    pub(crate) fn find(&self, id: u64) -> Option<Request> {
+    pub(crate) fn find(&self, id: u64) -> Option<RequestPlan> {
         self.plan
             .requests()
             .find(|request| request.id == id)
@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// A client sends a request on a connection.
-    pub(crate) fn begin(&self, request: &Request, pulse: &Pulse) {
+    pub(crate) fn begin(&self, request: &RequestPlan, pulse: &Pulse) {
         let now = self.world.now();
         self.world.note(|| format!("request {} begins", request.id));
         self.observed.begin();
@@ -158,12 +158,12 @@ impl Ledger {
     }
 
     /// A client has lost the connection of a request that was not processed, and will send it on another.
-    pub(crate) fn withdraw(&self, request: &Request) {
+    pub(crate) fn withdraw(&self, request: &RequestPlan) {
         self.entry(request.id, |entry| entry.began = None);
     }
 
     /// A request has arrived at a server of an upstream.
-    pub(crate) fn arrive(&self, request: &Request, server: Replica, pulse: &Pulse) {
+    pub(crate) fn arrive(&self, request: &RequestPlan, server: Replica, pulse: &Pulse) {
         self.world
             .note(|| format!("request {} arrives at {server:?}", request.id));
         if self.plan.reloads.is_some() {
@@ -207,7 +207,7 @@ impl Ledger {
     }
 
     /// A request has ended for its client.
-    pub(crate) fn end(&self, request: &Request, ending: &Ending) {
+    pub(crate) fn end(&self, request: &RequestPlan, ending: &Ending) {
         let now = self.world.now();
         self.ended.set(self.ended() + 1);
         self.world
@@ -247,7 +247,7 @@ impl Ledger {
     /// Whether a request may end like this.
     fn is_right(
         &self,
-        request: &Request,
+        request: &RequestPlan,
         ending: &Ending,
         took: Duration,
         arrivals: usize,

@@ -137,11 +137,11 @@ pub(crate) struct ClientPlan {
     pub(crate) is_secure: bool,
     /// Over HTTP/3 only.
     pub(crate) quic: Option<Quic>,
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Vec<RequestPlan>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct RequestPlan {
     pub(crate) id: u64,
     /// Wait before it is sent, from the end of the previous request or from the connect.
     pub(crate) wait: Duration,
@@ -350,7 +350,7 @@ impl Plan {
     }
 
     /// The content of a request as its upstream gets it.
-    pub(crate) fn forwarded(&self, request: &Request) -> ContentPlan {
+    pub(crate) fn forwarded(&self, request: &RequestPlan) -> ContentPlan {
         let gets_trailers = self.upstreams[request.upstream].gets_trailers;
         ContentPlan {
             has_trailers: request.request.has_trailers && gets_trailers,
@@ -358,7 +358,7 @@ impl Plan {
         }
     }
 
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestPlan> {
         self.clients.iter().flat_map(|client| &client.requests)
     }
 }
@@ -477,7 +477,7 @@ impl ClientPlan {
         let version = random.one_of(&VERSIONS);
         let half_closes = version == Version::Raw && random.chance(300);
         let count = random.within(1..=20);
-        let mut all: Vec<Request> = (0..count)
+        let mut all: Vec<RequestPlan> = (0..count)
             .map(|_| requests.next(random, upstreams, version))
             .collect();
         // Behind a tunnel a connection of HTTP/1.1 carries nothing.
@@ -549,9 +549,10 @@ impl Requests {
         random: &mut Random,
         upstreams: &[UpstreamPlan],
         client: Version,
-    ) -> Request {
+    ) -> RequestPlan {
         self.next_id += 1;
-        let mut request = Request::new(self.next_id, random, upstreams, client, self.has_surplus);
+        let mut request =
+            RequestPlan::new(self.next_id, random, upstreams, client, self.has_surplus);
         let upstream = upstreams[request.upstream].version;
         let may_call = matches!(client, Version::Http1 | Version::Http2 | Version::Http3);
         if client == Version::Http2 && upstream != Version::RawHttp2 && random.chance(60) {
@@ -574,14 +575,14 @@ impl Requests {
     }
 }
 
-impl Request {
+impl RequestPlan {
     fn new(
         id: u64,
         random: &mut Random,
         upstreams: &[UpstreamPlan],
         client: Version,
         has_surplus: bool,
-    ) -> Request {
+    ) -> RequestPlan {
         let upstream = random.within(0..=upstreams.len() as u64 - 1) as usize;
         let method = random.one_of(&["GET", "GET", "POST", "PUT", "HEAD", "DELETE"]);
         let mut request = match method {
@@ -617,7 +618,7 @@ impl Request {
             _ => Fault::UpstreamCloses,
         });
         let reads_slowly = client != Version::Raw && random.chance(100);
-        Request {
+        RequestPlan {
             id,
             wait: Duration::from_micros(random.one_of(&[0, 0, 100, 50_000])),
             method,

@@ -10,7 +10,7 @@ use blitz_reactor::simulation::{Stream, World};
 use crate::content::IncomingContent;
 use crate::io::HyperIo;
 use crate::ledger::Pulse;
-use crate::plan::Request;
+use crate::plan::RequestPlan;
 use crate::random::Random;
 
 /// One end of a connection.
@@ -220,8 +220,8 @@ impl Raw {
     /// Runs the planned tunnel.
     pub(crate) async fn tunnel(
         &mut self,
-        request: &Request,
-        end: impl AsyncFnOnce(HyperIo, &[u8], &Request, &World) -> Result<(), Broken>,
+        request: &RequestPlan,
+        end: impl AsyncFnOnce(HyperIo, &[u8], &RequestPlan, &World) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
         let (world, pulse) = (self.world.clone(), Rc::clone(&self.pulse));
         let io = HyperIo::new(Rc::clone(&self.stream), move || pulse.set(world.now()));

@@ -10,7 +10,7 @@ use http_body::{Body, Frame};
 
 use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Parting, Request, ResponseOrder};
+use crate::plan::{Fault, Odd, Parting, RequestPlan, ResponseOrder};
 use crate::raw::{Broken, Framing, Head, Raw};
 use crate::reload::Replica;
 use crate::tunnel;
@@ -59,7 +59,7 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, server: Replica) {
 async fn exchange(
     ledger: &Ledger,
     raw: &mut Raw,
-    planned: &Request,
+    planned: &RequestPlan,
     head: &Head,
 ) -> Result<bool, Broken> {
     let is_tunnel = planned.is_tunnel();
@@ -94,7 +94,7 @@ async fn exchange(
 }
 
 /// Accepts a WebSocket and runs its end.
-async fn switch(raw: &mut Raw, planned: &Request, head: &Head) -> Result<(), Broken> {
+async fn switch(raw: &mut Raw, planned: &RequestPlan, head: &Head) -> Result<(), Broken> {
     let key = head.get("sec-websocket-key").unwrap_or_default();
     let Some(key) = WebSocketKey::parse(key.as_bytes()) else {
         return Err(Broken::Wrong(format!("Sec-WebSocket-Key: {key}")));
@@ -115,7 +115,7 @@ async fn switch(raw: &mut Raw, planned: &Request, head: &Head) -> Result<(), Bro
 async fn receive(
     ledger: &Ledger,
     raw: &mut Raw,
-    planned: &Request,
+    planned: &RequestPlan,
     head: &Head,
 ) -> Result<(), Broken> {
     let mut receiving = IncomingContent::new(&planned.request);
@@ -125,7 +125,7 @@ async fn receive(
     Ok(())
 }
 
-fn answer_framing(planned: &Request) -> Framing {
+fn answer_framing(planned: &RequestPlan) -> Framing {
     let is_empty = planned.method == "HEAD" || matches!(planned.status, 204 | 304);
     match planned.answer.is_sized {
         _ if is_empty => Framing::None,
@@ -138,7 +138,7 @@ fn answer_framing(planned: &Request) -> Framing {
 async fn answer(
     ledger: &Ledger,
     raw: &Raw,
-    planned: &Request,
+    planned: &RequestPlan,
     framing: Framing,
 ) -> Result<(), Broken> {
     let mut head = String::new();

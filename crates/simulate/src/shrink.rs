@@ -105,7 +105,7 @@ impl Search {
     fn simplify_requests(&mut self) {
         for client in 0..self.plan.clients.len() {
             for request in 0..self.plan.clients[client].requests.len() {
-                let mut change = |f: fn(&mut crate::plan::Request)| {
+                let mut change = |f: fn(&mut crate::plan::RequestPlan)| {
                     self.attempt(|plan| f(&mut plan.clients[client].requests[request]));
                 };
                 change(|request| request.fault = None);

@@ -10,7 +10,7 @@ use http_body::Body;
 use hyper::rt::{Read, ReadBuf, Write};
 
 use crate::content::{IncomingContent, OutgoingContent};
-use crate::plan::{ContentPlan, Fault, Request, Tunnel};
+use crate::plan::{ContentPlan, Fault, RequestPlan, Tunnel};
 use crate::raw::Broken;
 
 /// Bytes of one read.
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 8 * 1024;
 pub(crate) async fn as_client(
     stream: impl Read + Write + Unpin,
     early: &[u8],
-    request: &Request,
+    request: &RequestPlan,
     world: &World,
 ) -> Result<(), Broken> {
     let waits = request.tunnel == Some(Tunnel::UpstreamFirst);
@@ -33,7 +33,7 @@ pub(crate) async fn as_client(
 pub(crate) async fn as_upstream(
     stream: impl Read + Write + Unpin,
     early: &[u8],
-    request: &Request,
+    request: &RequestPlan,
     world: &World,
 ) -> Result<(), Broken> {
     let waits = request.tunnel == Some(Tunnel::ClientFirst);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_reactor::simulation::{Acceptor, Stream};
-use http::{Request as HttpRequest, Response};
+use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::content::{DYNAMIC, GivenUp, ID, IncomingContent, OutgoingContent};
 use crate::io::{HyperIo, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
-use crate::plan::{ContentPlan, Fault, Request, ResponseOrder, UpstreamPlan, Version};
+use crate::plan::{ContentPlan, Fault, RequestPlan, ResponseOrder, UpstreamPlan, Version};
 use crate::raw::Broken;
 use crate::reload::Replica;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
@@ -120,7 +120,7 @@ async fn answer(
     ledger: Rc<Ledger>,
     server: Replica,
     pulse: Pulse,
-    mut request: HttpRequest<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Result<Response<OutgoingContent>, GivenUp> {
     let id = request.headers().get(ID);
     let id = id.and_then(|id| id.to_str().ok()?.parse().ok());
@@ -191,7 +191,7 @@ async fn answer(
     Ok(answer.expect("the plan has valid statuses"))
 }
 
-fn head(planned: &Request) -> http::response::Builder {
+fn head(planned: &RequestPlan) -> http::response::Builder {
     let head = Response::builder()
         .status(planned.status)
         .header(ID, planned.id);
@@ -202,7 +202,7 @@ fn head(planned: &Request) -> http::response::Builder {
 }
 
 /// The end of a tunnel.
-async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::OnUpgrade) {
+async fn tunnel(ledger: Rc<Ledger>, planned: RequestPlan, upgraded: hyper::upgrade::OnUpgrade) {
     // The client reports a tunnel that is not opened or is aborted.
     let Ok(stream) = upgraded.await else { return };
     match tunnel::as_upstream(stream, &[], &planned, &ledger.world).await {
@@ -215,7 +215,7 @@ async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::
 }
 
 /// Compares the content of a request with what was sent.
-async fn receive(ledger: &Ledger, planned: &Request, body: Incoming) {
+async fn receive(ledger: &Ledger, planned: &RequestPlan, body: Incoming) {
     let mut body = pin!(body);
     let content = ledger.plan.forwarded(planned);
     let mut receiving = IncomingContent::new(&content);

@@ -10,7 +10,7 @@ use super::{CANCEL, Connection, Fields, Lost, REFUSED_STREAM};
 use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger};
-use crate::plan::{ClientPlan, Fault, Request};
+use crate::plan::{ClientPlan, Fault, RequestPlan};
 
 /// Sends all requests of a client without waiting for responses.
 pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
@@ -49,7 +49,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address
     }
 }
 
-async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) {
+async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: RequestPlan) {
     let leaves = match request.fault {
         Some(Fault::ClientLeaves(after)) => Some(after),
         _ => None,
@@ -79,7 +79,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) 
     ledger.end(&request, &ending);
 }
 
-fn head(request: &Request) -> Vec<(&'static str, String)> {
+fn head(request: &RequestPlan) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         (":method", request.method.to_owned()),
         (":scheme", "http".to_owned()),
@@ -94,7 +94,7 @@ fn head(request: &Request) -> Vec<(&'static str, String)> {
 }
 
 /// Compares a response with the plan.
-async fn judge(ledger: &Ledger, connection: &Connection, id: u32, request: &Request) -> Ending {
+async fn judge(ledger: &Ledger, connection: &Connection, id: u32, request: &RequestPlan) -> Ending {
     match answer(ledger, connection, id, request).await {
         Ok(ending) => ending,
         Err(Lost::Reset(REFUSED_STREAM)) => Ending::RefusedStream,
@@ -106,7 +106,7 @@ async fn answer(
     ledger: &Ledger,
     connection: &Connection,
     id: u32,
-    request: &Request,
+    request: &RequestPlan,
 ) -> Result<Ending, Lost> {
     let (head, status) = loop {
         let head = connection.head(id).await?;

@@ -11,7 +11,7 @@ use super::{Connection, INTERNAL_ERROR, Lost, REFUSED_STREAM};
 use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Quits, Request, ResponseOrder};
+use crate::plan::{Fault, Odd, Quits, RequestPlan, ResponseOrder};
 use crate::reload::Replica;
 
 /// Refusals per thousand streams.
@@ -118,7 +118,7 @@ async fn answer(
     ledger: &Rc<Ledger>,
     connection: &Connection,
     id: u32,
-    planned: &Request,
+    planned: &RequestPlan,
 ) -> Result<(), Lost> {
     match planned.order {
         ResponseOrder::After => receive(ledger, connection, id, planned).await?,
@@ -168,7 +168,7 @@ async fn receive(
     ledger: &Ledger,
     connection: &Connection,
     id: u32,
-    planned: &Request,
+    planned: &RequestPlan,
 ) -> Result<(), Lost> {
     let content = ledger.plan.forwarded(planned);
     let mut receiving = IncomingContent::new(&content);
