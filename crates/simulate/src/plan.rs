@@ -11,7 +11,7 @@ use blitz_reactor::simulation::Conditions;
 use crate::random::Random;
 
 pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, Quic};
-pub(crate) use reload::{Configuration, Reloads};
+pub(crate) use reload::{ConfigurationPlan, Reloads};
 
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use blitz_reactor::simulation::Conditions;
 
 use crate::check::{RunFailure, carry_out};
-use crate::plan::{Configuration, ContentPlan, Plan, Quic, Reloads};
+use crate::plan::{ConfigurationPlan, ContentPlan, Plan, Quic, Reloads};
 
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
@@ -94,7 +94,7 @@ impl Search {
             self.attempt(|plan| each_reload(plan, |reloads| drop(reloads.then.remove(at))));
         }
         for at in 0..reloads(&self.plan) {
-            let mut change = |f: fn(&mut Configuration)| {
+            let mut change = |f: fn(&mut ConfigurationPlan)| {
                 self.attempt(|plan| each_reload(plan, |reloads| f(&mut reloads.then[at])));
             };
             change(|configuration| configuration.within = Duration::ZERO);

@@ -30,14 +30,14 @@ const IDLE_CONNECTIONS: usize = 8_192;
 pub(crate) struct Reloads {
     /// The first targets of the gateway.
     pub(crate) first: Vec<usize>,
-    pub(crate) then: Vec<Configuration>,
+    pub(crate) then: Vec<ConfigurationPlan>,
     /// The upstream of a client that sends one request after the other: all of them use the same connection.
     pub(crate) steady: Option<usize>,
 }
 
 /// A configuration that the gateway changes to.
 #[derive(Debug, Clone)]
-pub(crate) struct Configuration {
+pub(crate) struct ConfigurationPlan {
     /// From the start of the clients.
     pub(crate) after: Duration,
     /// Each core takes it up to this time later.
@@ -84,13 +84,13 @@ pub(super) fn add(
     let first = replicas(&mut random);
     let latest = RELOAD_MAX.as_micros() as u64;
     let count = random.within(1..=RELOADS_MAX);
-    let then = (0..count).map(|_| Configuration {
+    let then = (0..count).map(|_| ConfigurationPlan {
         after: Duration::from_micros(random.within(0..=latest)),
         within: Duration::from_micros(random.one_of(&[0, 100, 50_000])),
         replicas: replicas(&mut random),
         is_of_host: random.chance(500),
     });
-    let mut then: Vec<Configuration> = then.collect();
+    let mut then: Vec<ConfigurationPlan> = then.collect();
     then.sort_by_key(|configuration| configuration.after);
     Some(Reloads {
         first,
