@@ -14,7 +14,7 @@ pub(crate) mod exclusive {
 /// Connections that carry an exchange on each stream: HTTP/2.
 pub(crate) mod multiplexed {
     pub(crate) use super::h2::{
-        ClientRole, Conn, Disposition, Fitness, Request, ServerRole, Shared, WINDOW_WAIT,
+        ClientRole, Conn, Disposition, Fitness, IncomingRequest, ServerRole, Shared, WINDOW_WAIT,
     };
 }
 

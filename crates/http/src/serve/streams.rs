@@ -42,7 +42,7 @@ impl<S: Service> Acceptor<S> {
         transport: Transport,
         key: usize,
         first: Input,
-        upgraded: Option<multiplexed::Request>,
+        upgraded: Option<multiplexed::IncomingRequest>,
     ) {
         let me = Rc::clone(&self);
         let task = blitz_reactor::spawn_now(|| run(self, conn, transport, key, first, upgraded));
@@ -134,7 +134,7 @@ async fn run<S: Service>(
     transport: Transport,
     key: usize,
     first: Input,
-    upgraded: Option<multiplexed::Request>,
+    upgraded: Option<multiplexed::IncomingRequest>,
 ) {
     let mut guard = ConnectionGuard {
         acceptor: &acceptor,

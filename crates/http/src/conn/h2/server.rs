@@ -41,7 +41,7 @@ pub(crate) struct ServerRole {
 }
 
 /// A request that has just come.
-pub(crate) struct Request {
+pub(crate) struct IncomingRequest {
     stream: StreamId,
     head: Pooled<RequestHead>,
     length: BodyLength,
@@ -60,9 +60,13 @@ impl Conn<ServerRole> {
     }
 
     /// Takes the request over that the connection began with in HTTP/1.1, as stream 1.
-    pub(crate) fn upgrade(&self, head: Pooled<RequestHead>, settings: &UpgradeSettings) -> Request {
+    pub(crate) fn upgrade(
+        &self,
+        head: Pooled<RequestHead>,
+        settings: &UpgradeSettings,
+    ) -> IncomingRequest {
         let mut driver = self.driver.borrow_mut();
-        Request {
+        IncomingRequest {
             stream: driver.machine.upgrade(&head, settings),
             head,
             length: BodyLength::Empty,
@@ -77,7 +81,7 @@ impl Conn<ServerRole> {
         service: &Rc<S>,
         transport: Transport,
         first: Input,
-        upgraded: Option<Request>,
+        upgraded: Option<IncomingRequest>,
     ) -> Disposition {
         let start = |request| self.start_exchange(service, request);
         self.run(transport, first, upgraded, start, || {}).await
@@ -114,7 +118,7 @@ impl Conn<ServerRole> {
     }
 
     /// Starts to work on a request.
-    fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: Request) {
+    fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: IncomingRequest) {
         let stream = request.stream;
         let exchange = self.exchange(request);
         let (conn, service) = (Rc::clone(self), Rc::clone(service));
@@ -126,8 +130,8 @@ impl Conn<ServerRole> {
     }
 
     /// `None` if the request was refused because its head is too large for what the core holds.
-    fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
-        let Request {
+    fn exchange(self: &Rc<Self>, request: IncomingRequest) -> Option<Exchange> {
+        let IncomingRequest {
             stream,
             mut head,
             length,
@@ -312,7 +316,7 @@ impl Role for ServerRole {
     type Options = ServeOptions;
     type Shared = ();
     type Side = ServerSide;
-    type Arrived = Request;
+    type Arrived = IncomingRequest;
     const CHARGES_PARTIAL_HEADS: bool = true;
 
     fn limits(options: &ServeOptions) -> &Limits {
@@ -325,11 +329,11 @@ impl Role for ServerRole {
         received: &mut Received,
         length: BodyLength,
         has_ended: bool,
-    ) -> Option<Request> {
+    ) -> Option<IncomingRequest> {
         count_request(Driver::<ServerRole>::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
-        Some(Request {
+        Some(IncomingRequest {
             stream,
             head,
             length,

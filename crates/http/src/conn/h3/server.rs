@@ -41,7 +41,7 @@ pub(crate) struct ServerRole {
     /// Requests at a time that the client may have.
     pub(super) streams_max: u32,
     /// Requests that have arrived and are to be started.
-    arrived: VecDeque<Request>,
+    arrived: VecDeque<IncomingRequest>,
     /// When the client last acknowledged a whole message.
     pub(super) last_response: Option<Instant>,
     /// Streams whose heads have not come completely.
@@ -59,14 +59,14 @@ pub(crate) struct ServerRole {
 }
 
 /// A request that has just come.
-pub(super) struct Request {
+pub(super) struct IncomingRequest {
     pub(super) stream: StreamId,
     pub(super) head: Pooled<RequestHead>,
     pub(super) length: BodyLength,
     pub(super) has_ended: bool,
 }
 
-impl Request {
+impl IncomingRequest {
     /// Takes the head that the machine has decoded.
     pub(super) fn take_head(received: &mut Received) -> Pooled<RequestHead> {
         count_request(Driver::<ServerRole>::VERSION);
@@ -78,8 +78,8 @@ impl Request {
 
 impl Conn<ServerRole> {
     /// `None` if the request was refused because the core has no memory for its head.
-    pub(super) fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
-        let Request {
+    pub(super) fn exchange(self: &Rc<Self>, request: IncomingRequest) -> Option<Exchange> {
+        let IncomingRequest {
             stream,
             mut head,
             length,
@@ -251,8 +251,8 @@ impl Role for ServerRole {
         if let Some(stream) = driver.streams.get_mut(&id) {
             stream.awaits_head = false;
         }
-        let head = Request::take_head(received);
-        driver.role.arrived.push_back(Request {
+        let head = IncomingRequest::take_head(received);
+        driver.role.arrived.push_back(IncomingRequest {
             stream: id,
             head,
             length,
