@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::peer::varnish::Storage;
 use crate::peer::{self, SMALL_PATH, StartOptions};
 use crate::process::Workers;
@@ -188,11 +188,11 @@ fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Comman
         }
     }
     match group.role {
-        ServerRole::Respond | ServerRole::RespondHealth | ServerRole::SendContent => {}
-        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
+        ServerWork::Respond | ServerWork::RespondHealth | ServerWork::SendContent => {}
+        ServerWork::ProxyToHttp1 | ServerWork::ProxyContentToHttp1 => {
             command.args(["--to", &format!("http://{}", options.backend)]);
         }
-        ServerRole::ProxyToH2c => {
+        ServerWork::ProxyToH2c => {
             command.args(["--to", &format!("h2c://{}", options.backend)]);
         }
     }

@@ -1,7 +1,7 @@
 //! A server with two workers, against two servers with one worker each.
 
 use super::{EPOLL, Scenario, URING, goal, workers};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::process::Workers::{Two, TwoServers};
 use crate::system::SystemKind;
 
@@ -88,7 +88,7 @@ const FIXED_ON_CORES: &Group = &Group {
     name: "cores-fixed",
     title: "HTTP/1.1, fixed response, two workers",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &["apart", "apart-epoll", "nginx-apart"],
     plausible: None,
@@ -98,7 +98,7 @@ const PROXY_ON_CORES: &Group = &Group {
     name: "cores-proxy",
     title: "HTTP/1.1, proxy to one backend, two workers",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::ProxyToHttp1,
+    role: ServerWork::ProxyToHttp1,
     load_tool: LoadTool::Wrk,
     bases: &["apart-proxy", "apart-proxy-epoll", "nginx-apart-proxy"],
     plausible: None,

@@ -9,7 +9,7 @@ use clap::Args;
 use super::system;
 use crate::fixed_response::HEALTH;
 use crate::goals::BenchOutcome;
-use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::invocation::Invocation;
 use crate::output;
 use crate::programs::locate;
@@ -59,7 +59,7 @@ const fn group(name: &'static str, protocol: ClientProtocol, load_tool: LoadTool
         name,
         title: "",
         protocol,
-        role: ServerRole::RespondHealth,
+        role: ServerWork::RespondHealth,
         load_tool,
         bases: &[],
         plausible: None,

@@ -1,7 +1,7 @@
 //! HTTP/1.1: a fixed response and a proxy, beside the limit programs.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, PlausibleRatio, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, PlausibleRatio, ServerWork};
 use crate::system::SystemKind;
 
 pub(crate) static H1: Scenario = Scenario {
@@ -42,7 +42,7 @@ pub(crate) const FIXED: &Group = &Group {
     name: "fixed",
     title: "HTTP/1.1, fixed response",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &["limit", "nginx"],
     plausible: Some(PlausibleRatio {
@@ -56,7 +56,7 @@ pub(crate) const PROXY: &Group = &Group {
     name: "proxy",
     title: "HTTP/1.1, proxy to one backend",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::ProxyToHttp1,
+    role: ServerWork::ProxyToHttp1,
     load_tool: LoadTool::Wrk,
     bases: &["relay", "nginx-proxy"],
     plausible: Some(PlausibleRatio {

@@ -1,7 +1,7 @@
 //! HTTP/2 with a fixed response, with TLS and without.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::system::SystemKind;
 
 pub(crate) static H2_FIXED: Scenario = Scenario {
@@ -48,7 +48,7 @@ const H2: &Group = &Group {
     name: "tls-same",
     title: "HTTP/2 over TLS, fixed response, one head repeated",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-h2", "nginx-h2"],
     plausible: None,
@@ -58,7 +58,7 @@ const H2_VARIED: &Group = &Group {
     name: "tls-varied",
     title: "HTTP/2 over TLS, fixed response, varied heads",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: true },
     bases: &["h2o-h2-varied"],
     plausible: None,
@@ -68,7 +68,7 @@ pub(crate) const H2C: &Group = &Group {
     name: "h2c-same",
     title: "HTTP/2 without TLS, fixed response, one head repeated",
     protocol: ClientProtocol::H2c,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-h2c"],
     plausible: None,
@@ -78,7 +78,7 @@ const H2C_VARIED: &Group = &Group {
     name: "h2c-varied",
     title: "HTTP/2 without TLS, fixed response, varied heads",
     protocol: ClientProtocol::H2c,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: true },
     bases: &["h2o-h2c-varied"],
     plausible: None,

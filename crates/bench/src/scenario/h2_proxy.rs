@@ -1,7 +1,7 @@
 //! HTTP/2 to HTTP/1.1 and HTTP/2 upstreams.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::system::SystemKind;
 
 pub(crate) static H2_PROXY: Scenario = Scenario {
@@ -43,7 +43,7 @@ const H2_TO_H1: &Group = &Group {
     name: "to-h1",
     title: "HTTP/2 over TLS, proxy to one HTTP/1.1 backend",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::ProxyToHttp1,
+    role: ServerWork::ProxyToHttp1,
     load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-to-h1", "nginx-to-h1"],
     plausible: None,
@@ -53,7 +53,7 @@ const H2_TO_H2C: &Group = &Group {
     name: "to-h2c",
     title: "HTTP/2 over TLS, proxy to one HTTP/2 backend without TLS",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::ProxyToH2c,
+    role: ServerWork::ProxyToH2c,
     load_tool: LoadTool::H2load { varied: false },
     bases: &["haproxy-to-h2c", "envoy-to-h2c"],
     plausible: None,

@@ -1,7 +1,7 @@
 //! HTTP/3, beside HTTP/2 over TLS of the same server.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system, workers};
-use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::process::Workers::{Two, TwoServers};
 use crate::system::SystemKind;
 
@@ -85,7 +85,7 @@ const OVER_TLS: Group = Group {
     name: "",
     title: "",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: false },
     bases: &[],
     plausible: None,

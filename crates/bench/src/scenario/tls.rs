@@ -1,7 +1,7 @@
 //! HTTPS with HTTP/1.1, and full handshakes.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::system::SystemKind;
 
 pub(crate) static TLS: Scenario = Scenario {
@@ -37,7 +37,7 @@ const HTTPS: &Group = &Group {
     name: "https",
     title: "HTTP/1.1 over TLS, fixed response",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &["nginx-https"],
     plausible: None,
@@ -47,7 +47,7 @@ const HANDSHAKES: &Group = &Group {
     name: "handshakes",
     title: "Full TLS handshakes, one request each",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Handshakes,
     bases: &["nginx-handshakes"],
     plausible: None,

@@ -1,6 +1,6 @@
 //! The groups of `blitz bench bulk`, their rows and the goals of Blitz.
 
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::process::Workers;
 use crate::system::{System, SystemKind};
 
@@ -92,7 +92,7 @@ impl Row {
 
     /// The server that it forwards to, if it is a proxy.
     pub(crate) fn origin(&self) -> Option<Origin> {
-        let is_proxied = self.group.group.role == ServerRole::ProxyContentToHttp1;
+        let is_proxied = self.group.group.role == ServerWork::ProxyContentToHttp1;
         is_proxied.then_some(self.group.origin)
     }
 
@@ -172,7 +172,7 @@ const fn proxied(
             name,
             title,
             protocol,
-            role: ServerRole::ProxyContentToHttp1,
+            role: ServerWork::ProxyContentToHttp1,
             load_tool,
             bases: PROXY_BASES,
             plausible: None,
@@ -199,7 +199,7 @@ const fn sent(
             name,
             title,
             protocol,
-            role: ServerRole::SendContent,
+            role: ServerWork::SendContent,
             load_tool,
             bases: &["nginx"],
             plausible: None,

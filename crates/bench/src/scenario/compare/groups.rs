@@ -1,6 +1,6 @@
 //! The groups of the comparison and their systems.
 
-use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::peer::CONTENT_BYTES;
 use crate::peer::varnish::Storage;
 use crate::process::Workers;
@@ -38,16 +38,16 @@ const H3: ClientSetup = (
     LoadTool::Http3(Requests::Same),
 );
 
-const SMALL: ServerRole = ServerRole::Respond;
-const LARGE: ServerRole = ServerRole::SendContent;
-const SMALL_PROXIED: ServerRole = ServerRole::ProxyToHttp1;
-const LARGE_PROXIED: ServerRole = ServerRole::ProxyContentToHttp1;
+const SMALL: ServerWork = ServerWork::Respond;
+const LARGE: ServerWork = ServerWork::SendContent;
+const SMALL_PROXIED: ServerWork = ServerWork::ProxyToHttp1;
+const LARGE_PROXIED: ServerWork = ServerWork::ProxyContentToHttp1;
 
 const fn group(
     name: &'static str,
     title: &'static str,
     (version, protocol, load_tool): ClientSetup,
-    role: ServerRole,
+    role: ServerWork,
 ) -> CompareGroup {
     CompareGroup {
         title,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::Plan;
 use super::rows::Row;
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::invocation::Invocation;
 use crate::not_run::NotRun;
 use crate::peer::StartOptions;
@@ -40,7 +40,7 @@ const GROUP: Group = Group {
     name: "suite",
     title: "fixed response",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &[],
     plausible: None,
