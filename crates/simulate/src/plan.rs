@@ -256,7 +256,7 @@ impl Plan {
                 ..calm
             };
         }
-        let mut requests = Requests {
+        let mut requests = RequestPlanner {
             next_id: 0,
             has_surplus,
         };
@@ -473,7 +473,11 @@ impl Windows {
 }
 
 impl ClientPlan {
-    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[UpstreamPlan]) -> ClientPlan {
+    fn new(
+        random: &mut Random,
+        requests: &mut RequestPlanner,
+        upstreams: &[UpstreamPlan],
+    ) -> ClientPlan {
         let version = random.one_of(&VERSIONS);
         let half_closes = version == Version::Raw && random.chance(300);
         let count = random.within(1..=20);
@@ -502,7 +506,7 @@ impl ClientPlan {
     /// The only client of the last upstream, whose connections are in the pool when it leaves them.
     fn with_pauses(
         random: &mut Random,
-        requests: &mut Requests,
+        requests: &mut RequestPlanner,
         upstreams: &[UpstreamPlan],
     ) -> ClientPlan {
         let count = random.within(2..=6);
@@ -538,12 +542,12 @@ impl ClientPlan {
 }
 
 /// Draws requests.
-struct Requests {
+struct RequestPlanner {
     next_id: u64,
     has_surplus: bool,
 }
 
-impl Requests {
+impl RequestPlanner {
     fn next(
         &mut self,
         random: &mut Random,

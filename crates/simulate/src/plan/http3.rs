@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use super::{ClientPlan, Requests, UpstreamPlan, Version, Windows};
+use super::{ClientPlan, RequestPlanner, UpstreamPlan, Version, Windows};
 use crate::random::Random;
 
 /// Runs with clients of HTTP/3, of 1,000.
@@ -119,7 +119,7 @@ impl Quic {
 /// Adds clients of HTTP/3 to some runs. The seed's other choices do not depend on it.
 pub(super) fn add(
     seed: u64,
-    requests: &mut Requests,
+    requests: &mut RequestPlanner,
     upstreams: &[UpstreamPlan],
     clients: &mut Vec<ClientPlan>,
     conditions: &mut Conditions,
@@ -160,7 +160,7 @@ pub(super) fn add(
 
 fn client(
     random: &mut Random,
-    requests: &mut Requests,
+    requests: &mut RequestPlanner,
     upstreams: &[UpstreamPlan],
     conditions: &Conditions,
     streams_max: u32,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ClientPlan, ContentPlan, GatewayLimits, Requests, ResponseOrder, UpstreamPlan, Version, Windows,
+    ClientPlan, ContentPlan, GatewayLimits, RequestPlanner, ResponseOrder, UpstreamPlan, Version,
+    Windows,
 };
 use crate::random::Random;
 
@@ -51,7 +52,7 @@ pub(crate) struct ConfigurationPlan {
 /// Adds reloads to some runs. The seed's other choices do not depend on it.
 pub(super) fn add(
     seed: u64,
-    requests: &mut Requests,
+    requests: &mut RequestPlanner,
     upstreams: &mut Vec<UpstreamPlan>,
     clients: &mut Vec<ClientPlan>,
     limits: &mut GatewayLimits,
@@ -102,7 +103,7 @@ pub(super) fn add(
 /// The only client of the last upstream. It sends its last request behind the last reload.
 fn steady_client(
     random: &mut Random,
-    requests: &mut Requests,
+    requests: &mut RequestPlanner,
     upstreams: &[UpstreamPlan],
 ) -> ClientPlan {
     let count = random.within(3..=8) as u32;
