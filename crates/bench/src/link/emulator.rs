@@ -118,7 +118,7 @@ impl Emulator {
     }
 
     /// Reads a packet of each device that is ready; one without a packet is so no longer.
-    fn receive(&mut self, ready: &mut Ready) -> io::Result<()> {
+    fn receive(&mut self, ready: &mut ReadyWork) -> io::Result<()> {
         let Emulator { clock, moves, .. } = self;
         let buffer = &mut self.buffer;
         let leave = |now, packet: &mut [u8]| moves.leave(now, packet);
@@ -141,7 +141,7 @@ impl Emulator {
     }
 
     /// Waits until a device has a packet, a packet is nearly due, or the link is stopped.
-    fn wait(&mut self) -> io::Result<Ready> {
+    fn wait(&mut self) -> io::Result<ReadyWork> {
         let deadlines = [self.down.next_deadline(), self.up.next_deadline()];
         let now = self.clock.now();
         let time = deadlines
@@ -164,7 +164,7 @@ impl Emulator {
             Err(errno) => return Err(errno.into()),
         }
         let [server, client, stop] = polled.map(|polled| !polled.revents().is_empty());
-        Ok(Ready {
+        Ok(ReadyWork {
             server,
             client,
             stop,
@@ -182,7 +182,7 @@ impl Emulator {
 }
 
 /// The work that is ready.
-struct Ready {
+struct ReadyWork {
     server: bool,
     client: bool,
     stop: bool,
