@@ -34,7 +34,7 @@ use rustix::net::sockopt;
 use self::awake::Awake;
 use self::device::{Device, dropped_by_kernel};
 use self::emulator::{Emulator, LinkSummary};
-use self::model::Direction;
+use self::model::LinkDirection;
 use self::moves::Moves;
 use self::namespace::Namespace;
 use self::random::Random;
@@ -88,8 +88,8 @@ impl Link {
         let emulator = Emulator::new(
             [server_device, client_device],
             [
-                Direction::new(spec.down.clone(), seed),
-                Direction::new(spec.up.clone(), Random::new(seed, UP).next()),
+                LinkDirection::new(spec.down.clone(), seed),
+                LinkDirection::new(spec.up.clone(), Random::new(seed, UP).next()),
             ],
             Moves::new(device::CLIENT.v4, spec.move_every),
             stopped,

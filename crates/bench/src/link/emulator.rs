@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::LinkCounters;
 use super::device::Device;
-use super::model::Direction;
+use super::model::LinkDirection;
 use super::moves::Moves;
 
 /// Packets of one direction that are delivered before the other direction has its turn, and that are read before the thread
@@ -32,8 +32,8 @@ const BUFFER_BYTES: usize = 65_536;
 pub(super) struct Emulator {
     server: Device,
     client: Device,
-    down: Direction,
-    up: Direction,
+    down: LinkDirection,
+    up: LinkDirection,
     moves: Moves,
     /// Its writer is dropped to end the thread.
     stop: PipeReader,
@@ -61,7 +61,7 @@ impl Emulator {
     /// `down` has the packets of the server, `up` those of the client.
     pub(super) fn new(
         [server, client]: [Device; 2],
-        [down, up]: [Direction; 2],
+        [down, up]: [LinkDirection; 2],
         moves: Moves,
         stop: PipeReader,
         counters: Arc<Mutex<LinkCounters>>,
@@ -191,7 +191,7 @@ struct ReadyWork {
 /// Gives a packet of a device to the model, after it was changed; whether there was one.
 fn receive(
     device: &Device,
-    model: &mut Direction,
+    model: &mut LinkDirection,
     clock: Clock,
     buffer: &mut [u8],
     change: impl Fn(Duration, &mut [u8]),
@@ -207,7 +207,7 @@ fn receive(
 
 /// Gives packets that are due to the other device, unless it refuses them.
 fn deliver(
-    model: &mut Direction,
+    model: &mut LinkDirection,
     device: &Device,
     clock: Clock,
     lateness: &mut Lateness,
