@@ -42,7 +42,7 @@ const INTERRUPTED_TWICE: i32 = 130;
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// How a run has ended.
-pub(super) struct Ended {
+pub(super) struct RunEnd {
     pub(super) result: LoadResult,
     /// The first wrong response, if it has ended the run.
     pub(super) evidence: Option<Evidence>,
@@ -70,7 +70,7 @@ pub(super) fn run(
     probed: &Probed,
     command: String,
     is_quiet: bool,
-) -> Result<Ended, String> {
+) -> Result<RunEnd, String> {
     let plan = Arc::new(plan);
     let is_watched = LiveView::is_possible(is_quiet);
     let control = RunControl::new(plan.cores, Instant::now() + OPENING, is_watched);
@@ -115,7 +115,7 @@ pub(super) fn run(
         least: plan.least,
     };
     result.problems = problems::of(&result, &course);
-    Ok(Ended {
+    Ok(RunEnd {
         result,
         evidence: control.take_evidence(),
     })

@@ -20,7 +20,7 @@ use crate::number;
 use crate::output;
 use crate::supervised::EndSignals;
 use process::Starter;
-use state::{Ended, RunKey, RunState};
+use state::{EndedStep, RunKey, RunState};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ struct Interrupted(Signal);
 
 /// Runs a step, and shows this line meanwhile. An error ends the run.
 type RunStep<'a> =
-    &'a mut dyn FnMut(&BenchmarkRun, &str) -> Result<Result<Ended, Interrupted>, String>;
+    &'a mut dyn FnMut(&BenchmarkRun, &str) -> Result<Result<EndedStep, Interrupted>, String>;
 
 /// The benchmarks among the subcommands of `blitz bench`: those that measure.
 fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<BenchmarkRun>, String> {
@@ -266,7 +266,7 @@ mod tests {
                 return Ok(Err(Interrupted(Signal::Interrupt)));
             }
             run.push(step.name.clone());
-            Ok(Ok(Ended {
+            Ok(Ok(EndedStep {
                 name: step.name.clone(),
                 outcome: if step.name == "a" {
                     StepOutcome::Failed
@@ -320,7 +320,7 @@ mod tests {
         let file = folder.path().join("state.json");
         let mut state = open(&file, "1", false).unwrap();
         for (name, seconds) in [("a", 1.0), ("b", 1e308), ("other", 1.0)] {
-            let ended = Ended {
+            let ended = EndedStep {
                 name: name.to_owned(),
                 outcome: StepOutcome::Met,
                 seconds,

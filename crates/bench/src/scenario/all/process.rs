@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::state::{Ended, StepOutcome};
+use super::state::{EndedStep, StepOutcome};
 use super::{BenchmarkRun, Interrupted, files, short};
 use crate::invocation::{Invocation, NO_HTML};
 use crate::output;
@@ -35,7 +35,7 @@ impl Starter<'_> {
         &self,
         step: &BenchmarkRun,
         line: &str,
-    ) -> Result<Result<Ended, Interrupted>, String> {
+    ) -> Result<Result<EndedStep, Interrupted>, String> {
         let log = self.logs.join(format!("{}.txt", step.name));
         let failed = |error: std::io::Error| format!("{}: {error}", log.display());
         let output = File::create(&log).map_err(failed)?;
@@ -57,7 +57,7 @@ impl Starter<'_> {
             true => StepOutcome::Missed,
             false => StepOutcome::of_code(status.code()),
         };
-        Ok(Ok(Ended {
+        Ok(Ok(EndedStep {
             name: step.name.clone(),
             outcome,
             seconds: begun.elapsed().as_secs_f64(),

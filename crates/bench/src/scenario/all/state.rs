@@ -32,7 +32,7 @@ pub(super) enum StepOutcome {
 
 /// A step that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ended {
+pub(super) struct EndedStep {
     pub(super) name: String,
     pub(super) outcome: StepOutcome,
     pub(super) seconds: f64,
@@ -43,7 +43,7 @@ pub(super) struct Ended {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct SavedRun {
     key: RunKey,
-    ended: Vec<Ended>,
+    ended: Vec<EndedStep>,
     /// The run is over; the next one begins anew.
     is_closed: bool,
     /// How long each step took in the last run, for estimates.
@@ -96,7 +96,7 @@ impl RunState {
         Ok(state)
     }
 
-    pub(super) fn ended(&self) -> &[Ended] {
+    pub(super) fn ended(&self) -> &[EndedStep] {
         &self.content.ended
     }
 
@@ -104,7 +104,7 @@ impl RunState {
         self.content.ended.iter().any(|ended| ended.name == step)
     }
 
-    pub(super) fn record(&mut self, ended: Ended) -> Result<(), String> {
+    pub(super) fn record(&mut self, ended: EndedStep) -> Result<(), String> {
         self.content.ended.push(ended);
         self.write()
     }
