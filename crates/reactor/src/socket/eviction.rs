@@ -10,7 +10,7 @@ mod state;
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use self::state::{Demand, Turn};
+use self::state::{Demand, TurnEvictions};
 use super::SocketKey;
 use super::entry::{Action, Fin, SocketEntry, SocketState};
 use super::ownership::Cause;
@@ -130,7 +130,7 @@ impl Sockets<'_> {
             Demand::New(count) => count.saturating_sub(eviction.closing),
             Demand::None | Demand::Unmet => 0,
         };
-        eviction.turn = Turn {
+        eviction.turn = TurnEvictions {
             missing,
             evictions_left: if is_reaped {
                 missing.min(EVICTED_PER_TURN_MAX)
