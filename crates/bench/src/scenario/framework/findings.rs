@@ -2,7 +2,7 @@
 
 use super::cases::CaseGroup;
 use super::connections::Connections;
-use super::in_process::{InProcess, Times};
+use super::in_process::{CallTimes, InProcess};
 use super::{ACTIX, AXUM, BLITZ_EPOLL, BLITZ_URING, LIMIT, SYSTEMS};
 use crate::not_run::NotRun;
 use crate::number;
@@ -199,12 +199,12 @@ fn parser_section(in_process: &InProcess) -> Section {
         InProcess::Run(runs) => {
             section.systems.push(System::run(name, "in process", ""));
             let works = runs.first().map_or(0, Vec::len);
-            let of = |index: usize, value: fn(&Times) -> f64| -> Vec<f64> {
+            let of = |index: usize, value: fn(&CallTimes) -> f64| -> Vec<f64> {
                 let times = runs.iter().filter_map(|run| run.get(index));
                 times.map(value).collect()
             };
             let measures = (0..works).map(|index| {
-                let Times {
+                let CallTimes {
                     name: work,
                     calls_per_batch,
                     ..
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn times_in_process_are_medians_of_the_processes() {
-        let times = |p50| Times {
+        let times = |p50| CallTimes {
             name: "router hit, 6 routes".to_owned(),
             calls_per_batch: 600,
             batches: 1_000,
