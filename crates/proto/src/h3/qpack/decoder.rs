@@ -415,11 +415,11 @@ impl<'d, 'b> SectionLines<'d, 'b> {
     /// RFC 9204, sections 4.5.2 and 4.5.3.
     fn indexed(
         &mut self,
-        reference: Reference,
+        reference: LineReference,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
         let (name, name_len, value, problem) = match reference {
-            Reference::Static(index) => {
+            LineReference::Static(index) => {
                 let entry = static_table::get(index).ok_or(Malformed)?;
                 if !self.section.budget.admits(entry.name, entry.size) {
                     return Ok(None);
@@ -432,7 +432,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
                 let value = entry.value.as_bytes();
                 (entry.name, entry.name_text.len(), value, problem)
             }
-            Reference::Dynamic(absolute) => {
+            LineReference::Dynamic(absolute) => {
                 let entry = self.entry(absolute)?;
                 if !self.section.budget.admits(entry.name, entry.size) {
                     return Ok(None);
@@ -460,16 +460,16 @@ impl<'d, 'b> SectionLines<'d, 'b> {
     }
 
     /// An index relative to the base (RFC 9204, section 3.2.5).
-    fn relative(&self, index: u64) -> Result<Reference, Malformed> {
+    fn relative(&self, index: u64) -> Result<LineReference, Malformed> {
         let before = self.section.prefix.base.checked_sub(index);
         let absolute = before.and_then(|before| before.checked_sub(1));
-        absolute.map(Reference::Dynamic).ok_or(Malformed)
+        absolute.map(LineReference::Dynamic).ok_or(Malformed)
     }
 
     /// An index that counts from the base on (RFC 9204, section 3.2.6).
-    fn post_base(&self, index: u64) -> Result<Reference, Malformed> {
+    fn post_base(&self, index: u64) -> Result<LineReference, Malformed> {
         let absolute = self.section.prefix.base.checked_add(index);
-        absolute.map(Reference::Dynamic).ok_or(Malformed)
+        absolute.map(LineReference::Dynamic).ok_or(Malformed)
     }
 
     /// A line whose value is a literal (RFC 9204, sections 4.5.4 to 4.5.6).
@@ -480,7 +480,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
                 let index = self.integer(4)?;
                 let reference = match first & 0x10 {
                     0 => self.relative(index)?,
-                    _ => Reference::Static(index),
+                    _ => LineReference::Static(index),
                 };
                 (Some(reference), first & 0x20 != 0)
             }
@@ -491,12 +491,12 @@ impl<'d, 'b> SectionLines<'d, 'b> {
             }
         };
         let (name, name_problem) = match reference {
-            Some(Reference::Static(index)) => {
+            Some(LineReference::Static(index)) => {
                 let entry = static_table::get(index).ok_or(Malformed)?;
                 text.extend_from_slice(entry.name_text.as_bytes());
                 (entry.name, None)
             }
-            Some(Reference::Dynamic(absolute)) => {
+            Some(LineReference::Dynamic(absolute)) => {
                 let entry = self.entry(absolute)?;
                 let table = &self.decoder.table;
                 table.copy_name(entry, text);
@@ -548,7 +548,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
 
 /// The target of a line's reference.
 #[derive(Debug, Clone, Copy)]
-enum Reference {
+enum LineReference {
     Static(u64),
     /// By its absolute index.
     Dynamic(u64),
@@ -566,7 +566,7 @@ impl FieldLines for SectionLines<'_, '_> {
                     let index = self.integer(6)?;
                     let reference = match first & 0x40 {
                         0 => self.relative(index)?,
-                        _ => Reference::Static(index),
+                        _ => LineReference::Static(index),
                     };
                     self.indexed(reference, text)?
                 }
