@@ -51,7 +51,7 @@ pub(crate) struct RegressionArguments {
     #[arg(long)]
     binaries: bool,
     #[command(flatten)]
-    plan: binaries::Plan,
+    plan: binaries::ComparisonPlan,
 }
 
 /// `5%` or `5`, as a share.

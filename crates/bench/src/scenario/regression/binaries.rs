@@ -27,7 +27,7 @@ use crate::tls_files::TlsFiles;
 
 /// Flags of a comparison of binaries.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Plan {
+pub(super) struct ComparisonPlan {
     /// Interleaved rounds of --binaries
     #[arg(long, default_value_t = 15, requires = "binaries", value_parser = clap::value_parser!(u32).range(6..=1000))]
     rounds: u32,
@@ -148,7 +148,7 @@ pub(super) fn run(
     Ok(with_regression(outcome, &findings))
 }
 
-impl Plan {
+impl ComparisonPlan {
     fn rounds(&self) -> u32 {
         if self.quick { 6 } else { self.rounds }
     }

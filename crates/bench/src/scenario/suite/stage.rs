@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::Plan;
+use super::SuitePlan;
 use super::rows::Row;
 use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::invocation::Invocation;
@@ -63,7 +63,7 @@ pub(super) struct RunningServer {
 impl Stage {
     /// Starts what is installed.
     pub(super) fn start(
-        plan: &Plan,
+        plan: &SuitePlan,
         invocation: &Invocation,
         tls: &TlsFiles,
         folder: &RunFolder,
