@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::backend::Checked;
-use super::content::Pattern;
+use super::content::ContentPattern;
 use super::size::ContentSize;
 use crate::group::{ClientProtocol, Group, LoadTool};
 use crate::probe::curl_command;
@@ -29,7 +29,7 @@ pub(crate) fn download(
     server: Destination<'_>,
     path: &str,
     size: ContentSize,
-    pattern: &Pattern,
+    pattern: &ContentPattern,
 ) -> Result<u64, String> {
     let mut child = spawn(&mut command(server, path))?;
     let mut received = 0;
