@@ -43,7 +43,7 @@ pub(crate) struct GatewayArguments {
 }
 
 /// The loads of one protocol.
-struct Protocol {
+struct ProtocolLoads {
     name: &'static str,
     title: &'static str,
     version: Version,
@@ -66,8 +66,8 @@ const fn group(name: &'static str, protocol: ClientProtocol, load_tool: LoadTool
     }
 }
 
-static PROTOCOLS: [Protocol; 3] = [
-    Protocol {
+static PROTOCOLS: [ProtocolLoads; 3] = [
+    ProtocolLoads {
         name: "h1",
         title: "HTTP/1.1",
         version: Version::Http1,
@@ -76,7 +76,7 @@ static PROTOCOLS: [Protocol; 3] = [
         streams: 1,
         connections: [100, 500, 1_000],
     },
-    Protocol {
+    ProtocolLoads {
         name: "h2c",
         title: "HTTP/2 without TLS",
         version: Version::Http2,
@@ -89,7 +89,7 @@ static PROTOCOLS: [Protocol; 3] = [
         streams: 100,
         connections: [10, 50, 100],
     },
-    Protocol {
+    ProtocolLoads {
         name: "h3",
         title: "HTTP/3",
         version: Version::Http3,
@@ -127,7 +127,7 @@ fn word(word: &str) -> Result<String, String> {
 
 /// The loads of one protocol with their runs.
 struct OnProtocol {
-    protocol: &'static Protocol,
+    protocol: &'static ProtocolLoads,
     cases: Vec<Measured>,
     systems: Vec<report::System>,
 }
@@ -188,7 +188,7 @@ impl GatewayArguments {
 fn measure(
     arguments: &GatewayArguments,
     invocation: &Invocation,
-    protocol: &'static Protocol,
+    protocol: &'static ProtocolLoads,
     (folder, tls): (&RunFolder, &TlsFiles),
 ) -> Result<OnProtocol, String> {
     let connections = match arguments.quick {
@@ -228,7 +228,7 @@ fn measure(
 
 fn case(
     arguments: &GatewayArguments,
-    protocol: &Protocol,
+    protocol: &ProtocolLoads,
     connections: u32,
     stage: &Stage<'_>,
 ) -> Case {
