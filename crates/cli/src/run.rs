@@ -19,7 +19,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
 use crate::config::ConfigFile;
-use crate::conflicts::Listening;
+use crate::conflicts::ListenAddress;
 use crate::control::Control;
 use crate::listeners::Listeners;
 use crate::process_flags::ProcessArguments;
@@ -337,13 +337,13 @@ fn warn(arguments: &RunArguments) {
 }
 
 /// Calls `look` with the addresses of the flags, or the default ones for clear text.
-fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[Listening<'_>]) -> T) -> T {
+fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[ListenAddress<'_>]) -> T) -> T {
     let default = match has_default_listeners(arguments) {
         true => listen::local(PORT_DEFAULT),
         false => Vec::new(),
     };
     let plain = arguments.listen.iter().map(|listener| &listener.address);
-    let listening = |flag| move |address| Listening { flag, address };
+    let listening = |flag| move |address| ListenAddress { flag, address };
     let plain = plain.chain(&default).map(listening("--listen"));
     let tls = arguments.listen_tls.iter().map(listening("--listen-tls"));
     let listeners: Vec<_> = plain.chain(tls).collect();

@@ -49,7 +49,7 @@ pub(crate) struct Network {
     pub(crate) conditions: Conditions,
     ends: Vec<Option<ConnectionEnd>>,
     vacant: Vec<usize>,
-    listeners: Vec<Option<Listening>>,
+    listeners: Vec<Option<NetworkListener>>,
     pub(super) datagram_sockets: DatagramSockets,
     /// Addresses whose packets are dropped.
     black_holes: Vec<Address>,
@@ -101,7 +101,7 @@ enum Fin {
     Arrived,
 }
 
-struct Listening {
+struct NetworkListener {
     address: Address,
     owner: Owner,
     backlog: VecDeque<Id>,
@@ -291,7 +291,7 @@ impl Network {
         if is_taken {
             return Err(libc::EADDRINUSE);
         }
-        self.listeners.push(Some(Listening {
+        self.listeners.push(Some(NetworkListener {
             address: address.clone(),
             owner,
             backlog: VecDeque::new(),
