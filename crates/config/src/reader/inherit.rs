@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Reader;
 use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
-use super::tree::Tree;
+use super::tree::RouteTree;
 use crate::model::{Placed, Route, RouteKey};
 use crate::network::Network;
 use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
@@ -61,7 +61,7 @@ impl Reader<'_> {
     pub(super) fn inherit(
         &mut self,
         own: &[OwnSettings],
-        tree: &Tree<'_>,
+        tree: &RouteTree<'_>,
         defaults: &OwnSettings,
         is_whole: bool,
         shared: &mut InheritedValues,

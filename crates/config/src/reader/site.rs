@@ -12,7 +12,7 @@ use super::own::{OwnAction, OwnSettings};
 use super::route_key::is_path;
 use super::target::Upstreams;
 use super::top::Defaults;
-use super::tree::Tree;
+use super::tree::RouteTree;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::model::{Host, Placed, Route, RouteKey, Site, Span};
@@ -170,7 +170,7 @@ impl Reader<'_> {
     ) -> (Vec<Route>, Unrouted) {
         add_head(&mut own);
         self.same_routes(&own);
-        let tree = Tree::new(own.iter().map(|own| &own.key.value).collect());
+        let tree = RouteTree::new(own.iter().map(|own| &own.key.value).collect());
         let (routes, unrouted) = self.inherit(&own, &tree, defaults, is_whole, shared);
         self.slash_pairs(&routes);
         self.shared_cookies(&routes);
