@@ -21,7 +21,7 @@ use tracing_subscriber::filter::Targets;
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::Control;
-use crate::listeners::Listeners;
+use crate::listeners::ListenAddresses;
 use crate::process_flags::ProcessArguments;
 use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
@@ -219,7 +219,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         tracing::warn!("{warning}");
     }
     let listeners = match &file {
-        Some(file) => Listeners::of_file(file),
+        Some(file) => ListenAddresses::of_file(file),
         None => {
             check(arguments).map_err(usage)?;
             warn(arguments);
@@ -414,8 +414,8 @@ fn has_default_listeners(arguments: &RunArguments) -> bool {
 }
 
 /// The listeners of the flags, or the default ones.
-fn listeners_of(arguments: &RunArguments) -> Listeners {
-    let mut listeners = Listeners {
+fn listeners_of(arguments: &RunArguments) -> ListenAddresses {
+    let mut listeners = ListenAddresses {
         plain: arguments.listen.clone(),
         tls: arguments
             .listen_tls
@@ -488,7 +488,7 @@ fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
     value.trim().parse().map_err(message)
 }
 
-fn cannot_start(listeners: &Listeners, io: IoChoice, error: &StartError) -> RunError {
+fn cannot_start(listeners: &ListenAddresses, io: IoChoice, error: &StartError) -> RunError {
     if let Some(problem) = listeners.problem(error) {
         return failed(problem);
     }
@@ -554,7 +554,7 @@ mod tests {
     fn without_io_uring_the_other_driver_is_the_remedy() {
         let error = io::Error::other("a seccomp filter kills processes that use io_uring");
         let error = StartError::Serving(serving::StartError::Start(error));
-        let listeners = Listeners {
+        let listeners = ListenAddresses {
             plain: Vec::new(),
             tls: Vec::new(),
             is_file: false,
