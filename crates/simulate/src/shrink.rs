@@ -11,7 +11,7 @@ use crate::plan::{ConfigurationPlan, ContentPlan, Plan, Quic, Reloads};
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
 
-struct Search {
+struct Shrinking {
     plan: Plan,
     failure: RunFailure,
     runs: usize,
@@ -19,7 +19,7 @@ struct Search {
 
 /// Shrinks a failing plan until no change is left with which it still fails. The failure may change.
 pub(crate) fn shrink(plan: Plan, failure: RunFailure) -> (Plan, RunFailure) {
-    let mut search = Search {
+    let mut search = Shrinking {
         plan,
         failure,
         runs: 0,
@@ -37,7 +37,7 @@ pub(crate) fn shrink(plan: Plan, failure: RunFailure) -> (Plan, RunFailure) {
     }
 }
 
-impl Search {
+impl Shrinking {
     fn is_over(&self) -> bool {
         self.runs >= RUNS_MAX
     }
@@ -160,7 +160,7 @@ impl Search {
 }
 
 /// The parts of a plan that only clients of HTTP/3 have.
-impl Search {
+impl Shrinking {
     fn simplify_http3(&mut self, calm: &Conditions) {
         if self.plan.http3.is_none() {
             return;
