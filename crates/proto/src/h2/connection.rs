@@ -15,7 +15,7 @@ use super::flow::Flow;
 use super::frame::{self, FrameType};
 use super::hpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
-use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
+use super::settings::{LocalSettings, PeerSettings, WINDOW_DEFAULT};
 use super::stream::{Receiving, Sending, Stream};
 use super::streams::{Slot, StreamEnd, Streams};
 use super::{Event, StreamId};
@@ -52,7 +52,7 @@ pub struct Connection {
     schedule: Schedule<u32>,
     flow: Flow,
     floods: Floods,
-    own: OwnSettings,
+    own: LocalSettings,
     own_acknowledged: bool,
     resize: Option<Resize>,
     peer: PeerSettings,
@@ -165,7 +165,7 @@ impl Connection {
             streams: Streams::default(),
             schedule: Schedule::default(),
             floods: Floods::new(limits),
-            own: OwnSettings {
+            own: LocalSettings {
                 header_table_size: table as u32,
                 concurrent_streams_max: limits.concurrent_streams_max,
                 window: flow.stream_base(),
@@ -251,7 +251,7 @@ impl Connection {
         });
         self.own.window = window;
         self.flow.set_stream_base(window);
-        OwnSettings::write_window(window, out);
+        LocalSettings::write_window(window, out);
     }
 
     /// The peer closed its sending side.

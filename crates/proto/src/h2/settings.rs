@@ -83,14 +83,14 @@ impl PeerSettings {
 
 /// The settings that this end announces.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OwnSettings {
+pub(crate) struct LocalSettings {
     pub(crate) header_table_size: u32,
     pub(crate) concurrent_streams_max: u32,
     pub(crate) window: u32,
     pub(crate) header_list_size_max: u32,
 }
 
-impl OwnSettings {
+impl LocalSettings {
     /// Appends the first SETTINGS frame of a server or a client.
     pub(crate) fn write(&self, is_server: bool, out: &mut Vec<u8>) {
         let common = [
