@@ -90,7 +90,7 @@ pub(super) struct OwnSettings {
     /// Presets, which come before all of it.
     pub(super) presets: Vec<(LevelNumber, Rc<OwnSettings>)>,
     /// Blocks `when` in their order.
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<OwnBlock>,
     /// `when = false`: blocks of outer levels do not apply.
     pub(super) is_without_outer_blocks: bool,
     /// Those of `blocks`.
@@ -99,7 +99,7 @@ pub(super) struct OwnSettings {
 
 /// The settings of a block `when`, without its conditions.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct OwnBlock {
     pub(super) number: LevelNumber,
     pub(super) own: OwnSettings,
 }
