@@ -11,7 +11,7 @@ use super::{Core, Current};
 use crate::driver::WaitPolicy;
 use crate::executor::{main_waker, run_ready};
 use crate::mailbox::CoreMessage;
-use crate::socket::{Action, Sockets, resume};
+use crate::socket::{SocketAction, Sockets, resume};
 use crate::timer::TimerTarget;
 use crate::trim::CoreMemory;
 
@@ -120,7 +120,7 @@ impl Core {
     fn handle_reports(&self) {
         loop {
             let action = self.sockets().next_action();
-            if matches!(action, Action::None) {
+            if matches!(action, SocketAction::None) {
                 break;
             }
             action.run();
@@ -256,9 +256,9 @@ impl Core {
     }
 }
 
-impl Action {
+impl SocketAction {
     fn run(self) {
-        if let Action::Resume(parking, key, cause) = self {
+        if let SocketAction::Resume(parking, key, cause) = self {
             resume(parking, key, cause);
         }
     }

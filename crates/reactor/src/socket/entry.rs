@@ -334,7 +334,7 @@ impl SocketEntry {
 }
 
 /// The work that an event causes and that runs once the table is no longer borrowed.
-pub(crate) enum Action {
+pub(crate) enum SocketAction {
     None,
     /// A parked socket is readable, or its deadline has passed.
     Resume(Parking, SocketKey, Cause),

@@ -1,7 +1,7 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
 use super::SocketKey;
-use super::entry::{Action, Fin, InputEnd, SendOrder, SocketState};
+use super::entry::{Fin, InputEnd, SendOrder, SocketAction, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
@@ -94,7 +94,7 @@ impl Sockets<'_> {
     }
 
     /// The next parked socket that is readable, if another may be resumed in this turn.
-    pub(crate) fn next_parked_readable(&mut self) -> Action {
+    pub(crate) fn next_parked_readable(&mut self) -> SocketAction {
         while self.table.resumes_left > 0
             && let Some(key) = self.table.to_resume.pop_front()
         {
@@ -102,10 +102,10 @@ impl Sockets<'_> {
             if entry.is_some_and(|entry| entry.receiving.is_readable())
                 && let Some(parking) = self.take_parking(key)
             {
-                return Action::Resume(parking, key, self.take_cause(key));
+                return SocketAction::Resume(parking, key, self.take_cause(key));
             }
         }
-        Action::None
+        SocketAction::None
     }
 
     /// Why a readable socket is resumed.
@@ -115,9 +115,9 @@ impl Sockets<'_> {
     }
 
     /// Handles the timer of a socket.
-    pub(crate) fn expired(&mut self, key: SocketKey) -> Action {
+    pub(crate) fn expired(&mut self, key: SocketKey) -> SocketAction {
         let Some(entry) = self.table.slab.get_mut(key) else {
-            return Action::None;
+            return SocketAction::None;
         };
         entry.timer = None;
         match entry.state {
@@ -129,17 +129,17 @@ impl Sockets<'_> {
             SocketState::Parked(_) if entry.receiving.is_readable() => {}
             SocketState::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
-                    return Action::Resume(parking, key, Cause::Expired);
+                    return SocketAction::Resume(parking, key, Cause::Expired);
                 }
             }
         }
-        Action::None
+        SocketAction::None
     }
 
     /// Handles reports of the driver until one causes an action that needs the table not to be borrowed.
     /// Most reports cause none.
     #[inline]
-    pub(crate) fn next_action(&mut self) -> Action {
+    pub(crate) fn next_action(&mut self) -> SocketAction {
         loop {
             // One arm for each driver, so that the compiler can inline from the decoding of a completion
             // to its handling.
@@ -154,15 +154,15 @@ impl Sockets<'_> {
                 Driver::Sim(sim) => sim.next().map(|completion| self.handle(completion)),
             };
             match action {
-                Some(Action::None) => {}
+                Some(SocketAction::None) => {}
                 Some(action) => return action,
-                None => return Action::None,
+                None => return SocketAction::None,
             }
         }
     }
 
     #[inline(always)]
-    fn handle(&mut self, completion: Completion) -> Action {
+    fn handle(&mut self, completion: Completion) -> SocketAction {
         match completion {
             Completion::Accepted {
                 listener,
@@ -185,7 +185,7 @@ impl Sockets<'_> {
             } => self.train_received(socket, received, more),
             Completion::TrainSent { slot, result } => self.train_sent(slot, result),
         }
-        Action::None
+        SocketAction::None
     }
 
     #[cold]
@@ -198,7 +198,7 @@ impl Sockets<'_> {
     }
 
     #[inline(always)]
-    fn received(&mut self, key: SocketKey, received: ReceiveOutcome, more: bool) -> Action {
+    fn received(&mut self, key: SocketKey, received: ReceiveOutcome, more: bool) -> SocketAction {
         let table = &mut *self.table;
         let entry = table
             .slab
@@ -232,7 +232,7 @@ impl Sockets<'_> {
                             unreachable!("the state was matched above")
                         };
                         slice.copy_if_scarce();
-                        return Action::Resume(parking, key, Cause::Received(slice));
+                        return SocketAction::Resume(parking, key, Cause::Received(slice));
                     }
                     SocketState::Closing | SocketState::Resetting => {}
                     SocketState::Finishing { discard_left } => {
@@ -274,7 +274,7 @@ impl Sockets<'_> {
     }
 
     /// Wakes the owner, and receives more.
-    fn after_receive(&mut self, key: SocketKey, more: bool) -> Action {
+    fn after_receive(&mut self, key: SocketKey, more: bool) -> SocketAction {
         let entry = self.table.entry(key);
         let is_readable = entry.receiving.is_readable();
         let is_held_back = entry.receiving.unread > 0;
@@ -283,7 +283,7 @@ impl Sockets<'_> {
             let SocketState::Parked(parking) = state else {
                 unreachable!("the state was matched above")
             };
-            return Action::Resume(parking, key, Cause::Ended);
+            return SocketAction::Resume(parking, key, Cause::Ended);
         }
         match &entry.state {
             SocketState::Closing => self.remove_if_done(key),
@@ -311,7 +311,7 @@ impl Sockets<'_> {
                 }
             }
         }
-        Action::None
+        SocketAction::None
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use self::state::{Demand, TurnEvictions};
 use super::SocketKey;
-use super::entry::{Action, Fin, SocketEntry, SocketState};
+use super::entry::{Fin, SocketAction, SocketEntry, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use crate::driver::EVICTED;
@@ -154,7 +154,7 @@ impl Sockets<'_> {
 
     /// Evicts the socket that has been idle longest. `None` if no socket is idle, or after the last one
     /// of this turn.
-    pub(crate) fn evict_next(&mut self) -> Option<Action> {
+    pub(crate) fn evict_next(&mut self) -> Option<SocketAction> {
         if self.table.eviction.turn.evictions_left == 0 {
             return None;
         }
@@ -204,7 +204,7 @@ impl Sockets<'_> {
         })
     }
 
-    fn evict(&mut self, key: SocketKey) -> Action {
+    fn evict(&mut self, key: SocketKey) -> SocketAction {
         let entry = self.table.entry(key);
         entry.is_evicted = true;
         let is_lingering = matches!(entry.state, SocketState::Lingering { .. });
@@ -212,14 +212,14 @@ impl Sockets<'_> {
         if is_lingering {
             self.core.counters.lingering_cut.add(1);
             self.close(key);
-            return Action::None;
+            return SocketAction::None;
         }
         self.core.counters.evicted.add(1);
         match self.take_parking(key) {
-            Some(parking) => Action::Resume(parking, key, Cause::Evicted),
+            Some(parking) => SocketAction::Resume(parking, key, Cause::Evicted),
             None => {
                 self.fail(key, EVICTED);
-                Action::None
+                SocketAction::None
             }
         }
     }
