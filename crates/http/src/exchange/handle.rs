@@ -213,14 +213,14 @@ impl<L: Link<Framing: ClientFraming>> ClientOps for L {
 }
 
 /// A reference to an exchange. Its connection may be used again when the last one is given back.
-pub(super) struct Handle<T: ?Sized + MessageOps> {
+pub(super) struct ExchangeHandle<T: ?Sized + MessageOps> {
     pub(super) connection: Rc<T>,
     pub(super) id: ExchangeId,
 }
 
-impl<T: ?Sized + MessageOps> Handle<T> {
-    pub(super) fn new(connection: Rc<T>, id: ExchangeId) -> Handle<T> {
-        Handle { connection, id }
+impl<T: ?Sized + MessageOps> ExchangeHandle<T> {
+    pub(super) fn new(connection: Rc<T>, id: ExchangeId) -> ExchangeHandle<T> {
+        ExchangeHandle { connection, id }
     }
 
     /// Gives the reference back.

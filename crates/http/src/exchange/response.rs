@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use blitz_proto::ResponseHead;
 
 use super::framing::{ExchangeId, ReceivedHead, ReceivedKind};
-use super::handle::{ClientOps, Handle, MessageOps};
+use super::handle::{ClientOps, ExchangeHandle, MessageOps};
 use super::recv_body::RecvBody;
 use super::send_body::SendBody;
 use crate::error::ClientError;
@@ -26,7 +26,7 @@ enum Source {
     Done,
     /// The request was not even sent.
     Failed(ClientError),
-    Open(Handle<dyn ClientOps>),
+    Open(ExchangeHandle<dyn ClientOps>),
 }
 
 /// One response head.
@@ -50,7 +50,7 @@ pub struct Response {
 impl ResponseStream {
     pub(crate) fn new(connection: Rc<dyn ClientOps>, id: ExchangeId) -> ResponseStream {
         ResponseStream {
-            source: Source::Open(Handle::new(connection, id)),
+            source: Source::Open(ExchangeHandle::new(connection, id)),
         }
     }
 
@@ -63,14 +63,14 @@ impl ResponseStream {
     /// Lets the server be silent for [`Limits::stream_idle_timeout`](crate::Limits) before its response
     /// and within it: both messages are streams, which may last (rule 18).
     pub fn disable_min_rate(&mut self) {
-        if let Source::Open(Handle { connection, id }) = &self.source {
+        if let Source::Open(ExchangeHandle { connection, id }) = &self.source {
             connection.disable_min_rate(*id);
         }
     }
 
     /// Sets options of this request, in place of those of the connection.
     pub fn set_options(&mut self, options: RequestOptions) {
-        if let Source::Open(Handle { connection, id }) = &self.source {
+        if let Source::Open(ExchangeHandle { connection, id }) = &self.source {
             connection.set_options(*id, options);
         }
     }
@@ -95,7 +95,7 @@ impl ResponseStream {
     /// As [`ResponseStream::next`].
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, ClientError>> {
         let polled = match &self.source {
-            Source::Open(Handle { connection, id }) => connection.poll_response(*id, cx),
+            Source::Open(ExchangeHandle { connection, id }) => connection.poll_response(*id, cx),
             Source::Failed(error) => return Poll::Ready(Err(error.clone())),
             Source::Done => panic!("the final response was taken"),
         };
