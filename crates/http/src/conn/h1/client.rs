@@ -31,7 +31,7 @@ use crate::waiters::Waiters;
 pub(crate) struct ClientConn {
     driver: RefCell<Driver<ClientRole>>,
     /// Where the connection returns to, until it does or is lost.
-    owner: Cell<Owner>,
+    owner: Cell<ConnectionOwner>,
     /// Where this state waits for another connection.
     home: Weak<FreeList<ClientConn>>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct ClientRole {
 
 /// The owner, which takes a connection back after its exchange.
 #[derive(Default)]
-enum Owner {
+enum ConnectionOwner {
     /// Nothing: it closes.
     #[default]
     None,
@@ -85,7 +85,8 @@ impl ClientConn {
             Some(conn) => conn,
             None => ClientConn::allocate(options, free),
         };
-        conn.owner.set(lease.map_or(Owner::None, Owner::Pool));
+        conn.owner
+            .set(lease.map_or(ConnectionOwner::None, ConnectionOwner::Pool));
         let mut driver = conn.driver.borrow_mut();
         driver.socket = Some(socket);
         driver.role.is_reused = is_reused;
@@ -100,7 +101,7 @@ impl ClientConn {
         waiters: &Rc<Waiters>,
     ) -> Rc<ClientConn> {
         let conn = ClientConn::new(socket, options, None, false, None);
-        conn.owner.set(Owner::Handles(Rc::clone(waiters)));
+        conn.owner.set(ConnectionOwner::Handles(Rc::clone(waiters)));
         conn
     }
 
@@ -126,7 +127,7 @@ impl ClientConn {
     /// Whether the owner of the connection decides which requests it carries.
     fn has_handles(&self) -> bool {
         let owner = self.owner.take();
-        let has_handles = matches!(owner, Owner::Handles(_));
+        let has_handles = matches!(owner, ConnectionOwner::Handles(_));
         self.owner.set(owner);
         has_handles
     }
@@ -134,20 +135,20 @@ impl ClientConn {
     /// Tells the owner what became of the connection.
     fn end_exchange(&self, end: KeepAlive) {
         match (self.owner.take(), end) {
-            (Owner::Pool(lease), KeepAlive::Reusable(transport, idle_limit)) => {
+            (ConnectionOwner::Pool(lease), KeepAlive::Reusable(transport, idle_limit)) => {
                 lease.put_back(transport, idle_limit);
             }
-            (Owner::Pool(lease), KeepAlive::Closed) => {
+            (ConnectionOwner::Pool(lease), KeepAlive::Closed) => {
                 lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
-            (Owner::Handles(waiters), KeepAlive::Reusable(transport, _)) => {
+            (ConnectionOwner::Handles(waiters), KeepAlive::Reusable(transport, _)) => {
                 self.driver.borrow_mut().begin_again(transport);
                 waiters.wake_one();
-                self.owner.set(Owner::Handles(waiters));
+                self.owner.set(ConnectionOwner::Handles(waiters));
             }
-            (Owner::Handles(waiters), KeepAlive::Closed) => waiters.wake_all(),
-            (Owner::None, _) => {}
+            (ConnectionOwner::Handles(waiters), KeepAlive::Closed) => waiters.wake_all(),
+            (ConnectionOwner::None, _) => {}
         }
     }
 }
@@ -238,7 +239,7 @@ impl OpenCarrier for ClientConn {
     }
 
     fn retire(&self) {
-        self.owner.set(Owner::None);
+        self.owner.set(ConnectionOwner::None);
         self.driver.borrow_mut().finish_idle();
     }
 }
