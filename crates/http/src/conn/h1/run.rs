@@ -77,9 +77,9 @@ pub(crate) async fn run_exchanges<S: Service>(
             None => conn.conclude(outcome, served != 1).await,
         };
         match next {
-            Next::Request => {}
-            Next::Idle(socket) => return Disposition::Park(socket),
-            Next::Closed => return Disposition::Closed,
+            AfterExchange::Request => {}
+            AfterExchange::Idle(socket) => return Disposition::Park(socket),
+            AfterExchange::Closed => return Disposition::Closed,
         }
         if served.is_multiple_of(BURST_REQUESTS_MAX) {
             blitz_reactor::yield_now().await;
@@ -106,7 +106,7 @@ pub(super) enum Arrived {
 }
 
 /// The next step of a connection after an exchange.
-enum Next {
+enum AfterExchange {
     Request,
     Idle(Transport),
     Closed,
@@ -151,7 +151,7 @@ impl ServerConn {
 
     /// Brings the connection to the start of the next exchange, or to its end, in whatever state
     /// it is.
-    async fn conclude(&self, outcome: ExchangeOutcome, is_pipelined: bool) -> Next {
+    async fn conclude(&self, outcome: ExchangeOutcome, is_pipelined: bool) -> AfterExchange {
         let is_body_complete = {
             let mut driver = self.driver.borrow_mut();
             let id = driver.number;
@@ -311,7 +311,7 @@ impl Driver<ServerRole> {
 
     /// [`Driver::next_exchange`], if nothing of the request is left to be read.
     #[inline]
-    fn try_next_exchange(&mut self) -> Option<Next> {
+    fn try_next_exchange(&mut self) -> Option<AfterExchange> {
         self.exchange
             .receiving
             .is_complete()
@@ -319,7 +319,7 @@ impl Driver<ServerRole> {
     }
 
     /// After a complete exchange: what is next on this connection.
-    fn next_exchange(&mut self) -> Next {
+    fn next_exchange(&mut self) -> AfterExchange {
         let is_drained = !self.holds_input();
         let is_draining = self.role.options.drain.is_triggered();
         let is_kept_alive = self.role.machine.keep_alive();
@@ -330,10 +330,12 @@ impl Driver<ServerRole> {
         self.detach_handles();
         // Bytes that wait in the socket itself wake the parked connection at once.
         if !is_drained {
-            return Next::Request;
+            return AfterExchange::Request;
         }
         self.restore_window();
-        self.socket.take().map_or(Next::Closed, Next::Idle)
+        self.socket
+            .take()
+            .map_or(AfterExchange::Closed, AfterExchange::Idle)
     }
 
     /// Whether bytes wait that the socket knows nothing of, so that it must not be parked.
@@ -343,20 +345,20 @@ impl Driver<ServerRole> {
     }
 
     /// Lets the client read what was sent, although it may still be sending (rule 16).
-    fn finish(&mut self) -> Next {
+    fn finish(&mut self) -> AfterExchange {
         self.flush();
         self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.finish();
         }
-        Next::Closed
+        AfterExchange::Closed
     }
 
-    fn abort(&mut self) -> Next {
+    fn abort(&mut self) -> AfterExchange {
         self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }
-        Next::Closed
+        AfterExchange::Closed
     }
 }

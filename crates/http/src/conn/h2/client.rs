@@ -12,7 +12,7 @@ use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
 use super::shortage::{Counted, PooledStreams};
 use crate::conn::Protocol;
-use crate::conn::streams::liveness::{Liveness, Next, Silence};
+use crate::conn::streams::liveness::{Liveness, NextCheck, Silence};
 use crate::conn::streams::permits::Permits;
 use crate::conn::streams::resets::SentResets;
 use crate::conn::streams::response::{self, Requesting};
@@ -348,12 +348,12 @@ impl Driver<ClientRole> {
     pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         match self.role.liveness.next {
-            Next::Later => return Poll::Pending,
-            Next::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
-            Next::At(_) | Next::Now => {}
+            NextCheck::Later => return Poll::Pending,
+            NextCheck::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
+            NextCheck::At(_) | NextCheck::Now => {}
         }
         if self.streams.is_empty() {
-            self.role.liveness.next = Next::Later;
+            self.role.liveness.next = NextCheck::Later;
             return Poll::Pending;
         }
         let until = match self.role.liveness.check(now, self.shared.limits()) {
@@ -366,7 +366,7 @@ impl Driver<ClientRole> {
                 until
             }
         };
-        self.role.liveness.next = Next::At(until);
+        self.role.liveness.next = NextCheck::At(until);
         // Only to be woken then: it lies in the future.
         let _ = self.timer.poll_due(until, cx);
         Poll::Pending
