@@ -10,7 +10,7 @@ use blitz_proto::{BodyLength, Error, Limits, RequestHead};
 
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
-use super::shortage::{Counted, PooledStreams};
+use super::shortage::{CountedStreams, PooledStreams};
 use crate::conn::Protocol;
 use crate::conn::streams::liveness::{Liveness, NextCheck, Silence};
 use crate::conn::streams::permits::Permits;
@@ -44,7 +44,7 @@ pub(crate) struct ClientRole {
     /// It got no requests when one was to be placed last.
     rested: bool,
     /// The share of this connection in [`PooledStreams`].
-    pub(super) counted: Counted,
+    pub(super) counted: CountedStreams,
     /// When it last changed what the windows of its streams begin with.
     pub(super) window_changed: Option<Instant>,
     pooled: Rc<Shared<ClientRole>>,
@@ -78,7 +78,7 @@ impl Conn<ClientRole> {
             resets: SentResets::new(blitz_reactor::now()),
             window_used_up: None,
             rested: false,
-            counted: Counted::default(),
+            counted: CountedStreams::default(),
             window_changed: None,
             pooled: Rc::clone(shared),
             is_kept: false,

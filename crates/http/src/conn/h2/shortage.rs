@@ -48,7 +48,7 @@ pub(crate) struct PooledStreams {
 
 /// The share of one connection in these counts.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(super) struct CountedStreams {
     open: usize,
     grown: usize,
 }
@@ -64,15 +64,15 @@ impl PooledStreams {
 
     /// Replaces what is counted of a connection.
     #[inline]
-    fn count(&self, counted: &mut Counted, now: Counted) {
+    fn count(&self, counted: &mut CountedStreams, now: CountedStreams) {
         let before = std::mem::replace(counted, now);
         self.open.set(self.open.get() - before.open + now.open);
         self.grown.set(self.grown.get() - before.grown + now.grown);
     }
 
     /// Nothing of a connection is open any more.
-    pub(super) fn uncount(&self, counted: &mut Counted) {
-        self.count(counted, Counted::default());
+    pub(super) fn uncount(&self, counted: &mut CountedStreams) {
+        self.count(counted, CountedStreams::default());
     }
 }
 
@@ -121,7 +121,7 @@ impl Driver<ClientRole> {
     /// Tells the other connections of the pool what this one has open.
     #[inline]
     pub(super) fn count_streams(&mut self) {
-        let now = Counted {
+        let now = CountedStreams {
             open: self.streams.len(),
             grown: self.machine.window_growth(),
         };
