@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 
 use crate::http3::Counted;
 use crate::io::{HyperIo, Tasks};
-use crate::raw::{Framing, Raw};
+use crate::raw::{BodyFraming, Raw};
 use crate::tls;
 
 /// Connections of HTTP/1.1 clients, or concurrent streams of the client of HTTP/2 or HTTP/3.
@@ -359,7 +359,7 @@ async fn ask_http1(load: Load) {
     };
     let pulse = Rc::new(Cell::new(Duration::ZERO));
     let mut raw = Raw::new(stream, &load.world, pulse);
-    let expected = Framing::Length(load.kind.response_bytes as u64);
+    let expected = BodyFraming::Length(load.kind.response_bytes as u64);
     let path = load.kind.path();
     let request = match load.kind.request_bytes {
         0 => format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n"),

@@ -32,7 +32,7 @@ pub(crate) struct Head {
 
 /// The framing of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum BodyFraming {
     None,
     Length(u64),
     Chunked,
@@ -63,17 +63,17 @@ impl Head {
     }
 
     /// How the content of this message ends, if that of a response may end with the connection.
-    pub(crate) fn framing(&self, is_response: bool) -> Result<Framing, Broken> {
+    pub(crate) fn framing(&self, is_response: bool) -> Result<BodyFraming, Broken> {
         if self.get("transfer-encoding") == Some("chunked") {
-            return Ok(Framing::Chunked);
+            return Ok(BodyFraming::Chunked);
         }
         match self.get("content-length") {
             Some(length) => match length.parse() {
-                Ok(length) => Ok(Framing::Length(length)),
+                Ok(length) => Ok(BodyFraming::Length(length)),
                 Err(_) => Err(Broken::Wrong(format!("Content-Length: {length}"))),
             },
-            None if is_response => Ok(Framing::Close),
-            None => Ok(Framing::None),
+            None if is_response => Ok(BodyFraming::Close),
+            None => Ok(BodyFraming::None),
         }
     }
 
@@ -159,13 +159,13 @@ impl Raw {
     /// Reads content, and compares it if an expected content is given.
     pub(crate) async fn content(
         &mut self,
-        framing: Framing,
+        framing: BodyFraming,
         mut compared: Option<&mut IncomingContent<'_>>,
     ) -> Result<(), Broken> {
         match framing {
-            Framing::None => {}
-            Framing::Length(length) => self.bytes(length, &mut compared).await?,
-            Framing::Chunked => loop {
+            BodyFraming::None => {}
+            BodyFraming::Length(length) => self.bytes(length, &mut compared).await?,
+            BodyFraming::Chunked => loop {
                 let size = self.line().await?;
                 let size = u64::from_str_radix(&size, 16)
                     .map_err(|_| Broken::Wrong(format!("chunk size {size:?}")))?;
@@ -177,7 +177,7 @@ impl Raw {
                 self.bytes(size, &mut compared).await?;
                 self.line().await?;
             },
-            Framing::Close => loop {
+            BodyFraming::Close => loop {
                 let all = self.buffer.len() as u64;
                 self.bytes(all, &mut compared).await?;
                 if !self.fill().await? {

@@ -11,7 +11,7 @@ use crate::content::{ID, IncomingContent, whole};
 use crate::ledger::{Ending, Ledger};
 use crate::plan::{ClientPlan, Fault, RequestPlan};
 use crate::random::Random;
-use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
+use crate::raw::{BodyFraming, Broken, Head, Raw, write_pieces};
 use crate::tunnel;
 
 /// Sends all requests of a client; unanswered requests are sent again on another connection.
@@ -96,10 +96,10 @@ async fn receive(raw: &mut Raw, request: &RequestPlan) -> Result<Option<(Ending,
     }
     let is_empty = request.method == "HEAD" || matches!(status, 204 | 304);
     let framing = match is_empty {
-        true => Framing::None,
+        true => BodyFraming::None,
         false => head.framing(true)?,
     };
-    let goes_on = head.get("connection") != Some("close") && framing != Framing::Close;
+    let goes_on = head.get("connection") != Some("close") && framing != BodyFraming::Close;
     let Some(id) = head.get(ID) else {
         raw.content(framing, None).await?;
         return Ok(Some((Ending::Refused(status), goes_on)));

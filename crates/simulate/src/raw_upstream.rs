@@ -11,7 +11,7 @@ use http_body::{Body, Frame};
 use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Odd, Parting, RequestPlan, ResponseOrder};
-use crate::raw::{Broken, Framing, Head, Raw};
+use crate::raw::{BodyFraming, Broken, Head, Raw};
 use crate::reload::Replica;
 use crate::tunnel;
 
@@ -80,7 +80,7 @@ async fn exchange(
         receive(ledger, raw, planned, head).await?;
     }
     if let Some(Odd::Parting(parting, after)) = planned.odd
-        && framing != Framing::Close
+        && framing != BodyFraming::Close
     {
         ledger.world.sleep(after).await;
         ledger.world.note(|| format!("{parting:?} of the upstream"));
@@ -90,7 +90,7 @@ async fn exchange(
             Parting::Reset => return Err(Broken::Cut("on purpose".to_owned())),
         }
     }
-    Ok(framing != Framing::Close)
+    Ok(framing != BodyFraming::Close)
 }
 
 /// Accepts a WebSocket and runs its end.
@@ -125,13 +125,13 @@ async fn receive(
     Ok(())
 }
 
-fn answer_framing(planned: &RequestPlan) -> Framing {
+fn answer_framing(planned: &RequestPlan) -> BodyFraming {
     let is_empty = planned.method == "HEAD" || matches!(planned.status, 204 | 304);
     match planned.answer.is_sized {
-        _ if is_empty => Framing::None,
-        true => Framing::Length(planned.answer.bytes),
-        false if planned.answer.seed.is_multiple_of(2) => Framing::Chunked,
-        false => Framing::Close,
+        _ if is_empty => BodyFraming::None,
+        true => BodyFraming::Length(planned.answer.bytes),
+        false if planned.answer.seed.is_multiple_of(2) => BodyFraming::Chunked,
+        false => BodyFraming::Close,
     }
 }
 
@@ -139,7 +139,7 @@ async fn answer(
     ledger: &Ledger,
     raw: &Raw,
     planned: &RequestPlan,
-    framing: Framing,
+    framing: BodyFraming,
 ) -> Result<(), Broken> {
     let mut head = String::new();
     if planned.odd == Some(Odd::Interim) {
@@ -154,16 +154,16 @@ async fn answer(
         head += "connection: close\r\n";
     }
     head += &match framing {
-        Framing::None if planned.odd == Some(Odd::LateContent) => {
+        BodyFraming::None if planned.odd == Some(Odd::LateContent) => {
             format!("content-length: {}\r\n\r\n{SURPLUS}", SURPLUS.len())
         }
-        Framing::None => "\r\n".to_owned(),
-        Framing::Length(length) => format!("content-length: {length}\r\n\r\n"),
-        Framing::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
-        Framing::Close => "connection: close\r\n\r\n".to_owned(),
+        BodyFraming::None => "\r\n".to_owned(),
+        BodyFraming::Length(length) => format!("content-length: {length}\r\n\r\n"),
+        BodyFraming::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        BodyFraming::Close => "connection: close\r\n\r\n".to_owned(),
     };
     // After content that ends with the connection, surplus would be content.
-    let has_surplus = planned.odd == Some(Odd::Surplus) && framing != Framing::Close;
+    let has_surplus = planned.odd == Some(Odd::Surplus) && framing != BodyFraming::Close;
     let fails_at = match planned.fault {
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
@@ -176,7 +176,7 @@ async fn answer(
             return Err(Broken::Cut("on purpose".to_owned()));
         };
         match framing {
-            Framing::Chunked => {
+            BodyFraming::Chunked => {
                 out.extend(format!("{:x}\r\n", data.len()).into_bytes());
                 out.extend_from_slice(&data);
                 out.extend(b"\r\n");
@@ -188,7 +188,7 @@ async fn answer(
             out.clear();
         }
     }
-    if framing == Framing::Chunked {
+    if framing == BodyFraming::Chunked {
         out.extend(b"0\r\n\r\n");
     }
     if has_surplus {
