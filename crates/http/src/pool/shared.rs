@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
-use super::{Endpoint, IdleState, Permit, Upstream};
+use super::{IdleState, Permit, PoolEndpoint, Upstream};
 use crate::client::Connection;
 use crate::conn::multiplexed::{ClientRole, Conn, Disposition, Fitness, WINDOW_WAIT};
 use crate::counters::count;
@@ -390,7 +390,7 @@ impl Waiter<'_> {
     /// Joins the queue, unless the request is in it; `false` if the queue is full. A request that
     /// was woken in vain joins at the front.
     fn wait(&mut self, cx: &Context<'_>) -> bool {
-        let Endpoint { in_use, pool, .. } = &*self.upstream.0;
+        let PoolEndpoint { in_use, pool, .. } = &*self.upstream.0;
         let mut waiting = in_use.waiting.borrow_mut();
         if self.key.is_some_and(|key| waiting.contains(key)) {
             return true;
