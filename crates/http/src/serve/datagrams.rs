@@ -27,7 +27,7 @@ use crate::tls::{QuicTls, TlsSlot};
 /// before the cores start; clones are handles to the same sockets.
 #[derive(Clone)]
 pub struct DatagramListener {
-    sockets: Sockets,
+    sockets: UdpSockets,
     keys: Keys,
     cores: usize,
     /// [`blitz_quic::Limits::retry_above`]; `None` for its default.
@@ -35,7 +35,7 @@ pub struct DatagramListener {
 }
 
 #[derive(Clone)]
-enum Sockets {
+enum UdpSockets {
     Bound(DatagramGroup),
     /// Each simulated core binds its own.
     #[cfg(feature = "simulation")]
@@ -71,7 +71,7 @@ impl DatagramListener {
         let keys = Keys::new().map_err(io::Error::other)?;
         let group = bind(&keys)?;
         Ok(DatagramListener {
-            sockets: Sockets::Bound(group),
+            sockets: UdpSockets::Bound(group),
             keys,
             cores,
             retry_above: None,
@@ -89,7 +89,7 @@ impl DatagramListener {
         retry_above: usize,
     ) -> DatagramListener {
         DatagramListener {
-            sockets: Sockets::Simulated(address),
+            sockets: UdpSockets::Simulated(address),
             keys: Keys::repeatable(secret),
             cores,
             retry_above: Some(retry_above),
@@ -100,9 +100,9 @@ impl DatagramListener {
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         match &self.sockets {
-            Sockets::Bound(group) => group.local(),
+            UdpSockets::Bound(group) => group.local(),
             #[cfg(feature = "simulation")]
-            Sockets::Simulated(address) => *address,
+            UdpSockets::Simulated(address) => *address,
         }
     }
 
@@ -112,9 +112,9 @@ impl DatagramListener {
     /// If no descriptor is free.
     pub fn of_core(&self) -> io::Result<CoreDatagramListener> {
         let socket = match &self.sockets {
-            Sockets::Bound(group) => group.socket()?,
+            UdpSockets::Bound(group) => group.socket()?,
             #[cfg(feature = "simulation")]
-            Sockets::Simulated(address) => DatagramSocket::bind(*address)?,
+            UdpSockets::Simulated(address) => DatagramSocket::bind(*address)?,
         };
         let listener = self.clone();
         Ok(CoreDatagramListener { socket, listener })
