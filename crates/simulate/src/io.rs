@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_is_found_wherever_reads_end() {
-        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let mut sent = blitz_testing::h2::PREFACE.to_vec();
         // SETTINGS with one parameter, DATA that looks like an acknowledgement, and then the real one.
         sent.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 64, 0]);
         sent.extend([0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0]);
