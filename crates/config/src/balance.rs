@@ -1,6 +1,6 @@
 //! Several servers for the requests of a route: their weights, and how one of them is chosen.
 
-use crate::model::{Placed, Span};
+use crate::span::{Placed, Span};
 
 /// The largest weight of a target or a server.
 pub(crate) const WEIGHT_MAX: u64 = 1_000;

@@ -1,6 +1,6 @@
 //! The files of a configuration: their names and their texts.
 
-use crate::model::Span;
+use crate::span::Span;
 
 /// The main file of a configuration, and the files that it includes. Their texts follow each other, so that a place is an
 /// offset in all of them.

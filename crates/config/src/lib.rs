@@ -21,8 +21,10 @@ mod process;
 mod reader;
 mod reference;
 mod repair;
+mod route_key;
 mod schema;
 mod settings;
+mod span;
 mod suggestion;
 mod template;
 mod units;
@@ -39,9 +41,7 @@ pub use keys::{
     BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since,
 };
 pub use method::{Method, Methods};
-pub use model::{
-    CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
-};
+pub use model::{CertificateFile, Configuration, Host, Listener, Route, Site, Tls};
 pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
@@ -49,14 +49,18 @@ pub use process::{Bytes, Control, Log, MessageLimits, Process, Server, Socket, q
 pub use reader::{includes, read};
 pub use reference::reference;
 pub use repair::repair;
+pub use route_key::RouteKey;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
     Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits, Settings,
-    StatusPattern, TimeLimit, Timeouts, Unrouted,
+    Timeouts, Unrouted,
 };
+pub use span::{Placed, Span};
 pub use suggestion::nearest;
 pub use template::{Placeholder, PlainText, Template, TemplatePart};
-pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};
+pub use units::{
+    StatusPattern, TimeLimit, ValueError, parse_duration_sum, parse_size, parse_status,
+};
 pub use upgrade::{UpgradeProtocol, Upgrades};
 pub use variant::{Level, Variants, combination};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::model::{Placed, Span};
-use crate::settings::TimeLimit;
+use crate::span::{Placed, Span};
+use crate::units::TimeLimit;
 
 /// All settings of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -34,7 +34,8 @@ use crate::diagnostic::{Diagnostic, Edit};
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::keys::{RENAMED, Renamed};
-use crate::model::{CertificateFile, Configuration, Placed, Span};
+use crate::model::{CertificateFile, Configuration};
+use crate::span::{Placed, Span};
 
 /// Reads a document. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
 #[must_use]

@@ -10,9 +10,9 @@ use super::template::TemplateKind;
 use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Placed, Span};
 use crate::pattern::PathPattern;
 use crate::settings::{FieldRules, Redirect, RedirectOrigin, Respond, RespondBody};
+use crate::span::{Placed, Span};
 use crate::template::{Placeholder, PlainText, Template, TemplatePart};
 
 /// Statuses with a `Location` that clients follow (RFC 9110, section 15.4).

@@ -13,8 +13,9 @@ use super::{Reader, entries};
 use crate::balance::{
     Balance, ClientKey, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, TargetGroup, WEIGHT_MAX,
 };
-use crate::model::{Placed, Route, Span};
+use crate::model::Route;
 use crate::settings::{Action, Proxy};
+use crate::span::{Placed, Span};
 
 pub(super) const URL: &str = "\"http://127.0.0.1:3000\"";
 const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\" or \"header:NAME\"";

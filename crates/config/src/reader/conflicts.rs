@@ -6,8 +6,9 @@ use super::Reader;
 use super::own::{Own, OwnSettings};
 use super::tree::RouteTree;
 use crate::method::{Method, Methods};
-use crate::model::{Route, RouteKey};
+use crate::model::Route;
 use crate::pattern::{PathEnd, PathPattern};
+use crate::route_key::RouteKey;
 use crate::settings::{Action, Proxy};
 
 /// Whether a key is written, and whether it has a value.

@@ -8,9 +8,9 @@ use toml::de::DeValue;
 use super::own::OwnMap;
 use super::template::{TemplateKind, is_token};
 use super::{Entry, Reader, entries};
-use crate::model::Placed;
 use crate::pattern::PathPattern;
 use crate::settings::{FieldChange, FieldRule};
+use crate::span::Placed;
 use crate::suggestion;
 use crate::template::{Template, TemplatePart};
 

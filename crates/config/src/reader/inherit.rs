@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::Reader;
 use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
 use super::tree::RouteTree;
-use crate::model::{Placed, Route, RouteKey};
+use crate::model::Route;
 use crate::network::Network;
+use crate::route_key::RouteKey;
 use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
+use crate::span::Placed;
 
 /// Values that routes share, by the levels that say them: 0 is `defaults`.
 #[derive(Default)]

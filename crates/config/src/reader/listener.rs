@@ -6,7 +6,8 @@ use toml::de::{DeTable, DeValue};
 use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Configuration, Listener, Placed};
+use crate::model::{Configuration, Listener};
+use crate::span::Placed;
 
 const ADDRESS: &str = "\":80\"";
 

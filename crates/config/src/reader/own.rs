@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::balance::{Sticky, TargetGroup};
 use crate::condition::Conditions;
 use crate::method::Methods;
-use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
+use crate::route_key::RouteKey;
 use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
-    ResponseLimits, StatusPattern, TimeLimit,
+    ResponseLimits,
 };
+use crate::span::{Placed, Span};
 use crate::template::Template;
+use crate::units::{StatusPattern, TimeLimit};
 use crate::upgrade::Upgrades;
 
 /// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes

@@ -7,10 +7,9 @@ use toml::de::DeValue;
 
 use super::{Entry, Reader, entries};
 use crate::keys::{Key, Kind, Scope};
-use crate::model::Placed;
 use crate::process::{Bytes, Process, SettingsTable, Slot, Socket};
-use crate::settings::TimeLimit;
-use crate::units::{self, ValueError};
+use crate::span::Placed;
+use crate::units::{self, TimeLimit, ValueError};
 
 impl Reader<'_> {
     /// Takes the settings of a table at the top of the file, if it is one of the process.

@@ -12,12 +12,12 @@ use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::method::{Method, Methods};
-use crate::model::Placed;
 use crate::network::Network;
 use crate::path;
-use crate::settings::{ErrorPage, ForwardedHost, StatusPattern, TimeLimit};
+use crate::settings::{ErrorPage, ForwardedHost};
+use crate::span::Placed;
 use crate::template::{Placeholder, Template, TemplatePart};
-use crate::units::{self, ValueError};
+use crate::units::{self, StatusPattern, TimeLimit, ValueError};
 use crate::upgrade::Upgrades;
 
 const NETWORK: &str = "\"10.0.0.0/8\"";

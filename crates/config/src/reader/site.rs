@@ -15,9 +15,11 @@ use super::top::Defaults;
 use super::tree::RouteTree;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
-use crate::model::{Host, Placed, Route, RouteKey, Site, Span};
+use crate::model::{Host, Route, Site};
 use crate::process::MessageLimits;
+use crate::route_key::RouteKey;
 use crate::settings::Unrouted;
+use crate::span::{Placed, Span};
 
 /// Bytes of a host name (RFC 1035, section 2.3.4), and of a label of it.
 const HOST_BYTES_MAX: usize = 253;

@@ -10,8 +10,8 @@ use super::own::OwnTarget;
 use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Placed, Span};
 use crate::settings::ProxyProtocol;
+use crate::span::{Placed, Span};
 use crate::suggestion;
 
 /// The upstreams with names.

@@ -2,9 +2,9 @@
 
 use super::Reader;
 use super::value::StringValue;
-use crate::model::Span;
 use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
+use crate::span::Span;
 use crate::suggestion;
 use crate::template::{self, Placeholder, PlainText, Template, TemplatePart};
 

@@ -11,7 +11,9 @@ use super::route_key::is_path;
 use super::target::Upstreams;
 use super::{Entry, INCLUDE, Reader, entries};
 use crate::keys::{self, Scope};
-use crate::model::{Configuration, Placed, RouteKey, Tls};
+use crate::model::{Configuration, Tls};
+use crate::route_key::RouteKey;
+use crate::span::Placed;
 
 /// The only version of the language.
 const VERSION: &str = "1";

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::RouteKey;
 use crate::pattern::{PathEnd, Segment};
+use crate::route_key::RouteKey;
 
 /// Routes by their segments; a route is its number in the list that the tree is made of.
 pub(super) struct RouteTree<'a> {

@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::Reader;
-use crate::model::{Placed, Span};
+use crate::span::{Placed, Span};
 
 /// A string, with its variables replaced.
 pub(super) struct StringValue {

@@ -12,8 +12,8 @@ use super::{Entry, Reader, entries};
 use crate::condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 use crate::keys::{self, Scope};
 use crate::method::Methods;
-use crate::model::{Placed, Span};
 use crate::network::Network;
+use crate::span::{Placed, Span};
 use crate::variant::Variants;
 
 /// The most combinations of blocks of a route: settings are made for each.
