@@ -213,7 +213,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
                         theirs.spawn(answer_http1(raw, bytes));
                     }
                     UpstreamKind::Http2 => {
-                        theirs.spawn(answer_http2(theirs.clone(), stream, bytes))
+                        theirs.spawn(answer_http2(theirs.clone(), stream, bytes));
                     }
                 }
             }

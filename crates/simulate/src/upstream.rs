@@ -161,13 +161,9 @@ async fn answer(
         ledger
             .world
             .spawn(tunnel(Rc::clone(&ledger), planned.clone(), upgraded));
-        return Ok(head(&planned)
-            .body(OutgoingContent::new(
-                &ContentPlan::none(),
-                &ledger.world,
-                None,
-            ))
-            .expect("the plan has valid statuses"));
+        let content = OutgoingContent::new(&ContentPlan::none(), &ledger.world, None);
+        let answer = head(&planned).body(content);
+        return Ok(answer.expect("the plan has valid statuses"));
     }
     let body = request.into_body();
     match planned.order {
@@ -183,11 +179,8 @@ async fn answer(
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
     };
-    let answer = head(&planned).body(OutgoingContent::new(
-        &planned.answer,
-        &ledger.world,
-        fails_at,
-    ));
+    let content = OutgoingContent::new(&planned.answer, &ledger.world, fails_at);
+    let answer = head(&planned).body(content);
     Ok(answer.expect("the plan has valid statuses"))
 }
 

@@ -221,7 +221,7 @@ fn gap<'a>(
                     last.comment = Some(piece);
                 }
                 _ if !piece.is_empty() => {
-                    lines.push(FormattedLine::new(format!("{indent}{piece}")))
+                    lines.push(FormattedLine::new(format!("{indent}{piece}")));
                 }
                 Some(last) if is_blank_line && has_lines && !last.text.is_empty() => {
                     lines.push(FormattedLine::new(""));

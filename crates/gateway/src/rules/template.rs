@@ -29,7 +29,7 @@ pub(crate) fn field_value(template: &Template, facts: &Facts<'_>) -> Option<Vec<
         match part {
             TemplatePart::Text(text) => value.extend_from_slice(text.as_bytes()),
             TemplatePart::Placeholder(placeholder) => {
-                value.extend_from_slice(&facts.value(placeholder)?)
+                value.extend_from_slice(&facts.value(placeholder)?);
             }
         }
     }

@@ -129,7 +129,7 @@ fn draining_refuses_new_connections() {
                 server.address,
                 "localhost",
             );
-            let error = connecting.await.err().expect("it is refused");
+            let error = connecting.await.expect_err("it is refused");
             assert!(error.to_string().contains("refused"), "{error}");
         });
     });

@@ -233,9 +233,15 @@ impl ReceiveSide {
         Some(slice)
     }
 
+    /// Whether neither FIN nor an error has come.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.end == InputEnd::Open
+    }
+
     /// Whether bytes, FIN or an error are unread.
     pub(super) fn is_readable(&self) -> bool {
-        self.first.is_some() || self.end != InputEnd::Open
+        self.first.is_some() || !self.is_open()
     }
 
     /// Bytes that the next receive may request. Zero while more than half of the window is unread, so
@@ -243,7 +249,7 @@ impl ReceiveSide {
     pub(super) fn room(&self, fair_share: usize) -> usize {
         let window = self.window.min(fair_share.max(RATION_BYTES));
         let has_room = self.unread == 0 || (self.unread * 2 <= window && !self.wants_large());
-        if self.end == InputEnd::Open && !self.starved && has_room {
+        if self.is_open() && !self.starved && has_room {
             window - self.unread
         } else {
             0

@@ -239,18 +239,14 @@ impl Sockets<'_> {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
                     SocketState::Lingering { .. } => self.linger_on(key),
-                    SocketState::Owned | SocketState::Parked(_)
-                        if entry.receiving.end == InputEnd::Open =>
-                    {
+                    SocketState::Owned | SocketState::Parked(_) if entry.receiving.is_open() => {
                         entry.receiving.push(slice);
                     }
                     // Shed: later bytes must not be delivered, because earlier ones were dropped.
                     SocketState::Owned | SocketState::Parked(_) => {}
                 }
             }
-            ReceiveOutcome::End if entry.receiving.end == InputEnd::Open => {
-                entry.receiving.end = InputEnd::Fin
-            }
+            ReceiveOutcome::End if entry.receiving.is_open() => entry.receiving.end = InputEnd::Fin,
             ReceiveOutcome::End => {}
             // The next receive is not large.
             ReceiveOutcome::NoBuffers if entry.receiving.is_large => entry.receiving.recent = 0,
@@ -265,7 +261,7 @@ impl Sockets<'_> {
                 }
             }
             ReceiveOutcome::Nothing => {}
-            ReceiveOutcome::Failed(error) if entry.receiving.end == InputEnd::Open => {
+            ReceiveOutcome::Failed(error) if entry.receiving.is_open() => {
                 entry.receiving.end = InputEnd::Failed(error);
             }
             ReceiveOutcome::Failed(_) => {}
@@ -289,14 +285,12 @@ impl Sockets<'_> {
             SocketState::Closing => self.remove_if_done(key),
             SocketState::Resetting => {}
             SocketState::Finishing { discard_left } => {
-                let over = *discard_left == 0 || entry.receiving.end != InputEnd::Open;
+                let over = *discard_left == 0 || !entry.receiving.is_open();
                 if !more && !over {
                     self.arm_receive(key);
                 }
             }
-            SocketState::Lingering { .. } if entry.receiving.end != InputEnd::Open => {
-                self.close(key)
-            }
+            SocketState::Lingering { .. } if !entry.receiving.is_open() => self.close(key),
             SocketState::Lingering { .. } => {
                 if !more {
                     self.arm_receive(key);
