@@ -15,7 +15,7 @@ use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::Outcome;
 use crate::in_use::InUse;
-use crate::listeners::Listeners;
+use crate::listeners::ListenAddresses;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 use crate::watch::Watch;
@@ -150,7 +150,7 @@ impl ReloadedFile {
         if let Some(problem) = file.problem() {
             return Err(stays(format!("{diagnostics}{problem}")));
         }
-        let listeners = Listeners::of_file(&file);
+        let listeners = ListenAddresses::of_file(&file);
         let certificates = NewCertificates::prepare(&self.settings.tls, &file, tls.as_ref());
         let certificates = certificates.map_err(stays)?;
         // With the settings in use: others would replace all listeners for TLS.

@@ -18,9 +18,9 @@ use blitz_http::{Address, IoChoice, Signals};
 use clap::Args;
 
 use crate::config::ConfigFile;
-use crate::conflicts::Listening;
+use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
-use crate::listeners::Listeners;
+use crate::listeners::ListenAddresses;
 use crate::process_flags::ProcessArguments;
 use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
@@ -221,7 +221,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         tracing::warn!("{warning}");
     }
     let listeners = match &file {
-        Some(file) => Listeners::of_file(file),
+        Some(file) => ListenAddresses::of_file(file),
         None => {
             check(arguments).map_err(usage)?;
             warn(arguments);
@@ -275,7 +275,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
 /// The certificates, if there is a listener for TLS.
 fn load_tls(
     arguments: &RunArguments,
-    listeners: &Listeners,
+    listeners: &ListenAddresses,
     file: Option<&ConfigFile>,
 ) -> Result<Option<Tls>, RunError> {
     if listeners.tls.is_empty() {
@@ -362,13 +362,13 @@ fn warn(arguments: &RunArguments) {
 }
 
 /// Calls `look` with the addresses of the flags, or the default ones for clear text.
-fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[Listening<'_>]) -> T) -> T {
+fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[ListenAddress<'_>]) -> T) -> T {
     let default = match has_default_listeners(arguments) {
         true => listen::local(PORT_DEFAULT),
         false => Vec::new(),
     };
     let plain = arguments.listen.iter().map(|listener| &listener.address);
-    let listening = |flag| move |address| Listening { flag, address };
+    let listening = |flag| move |address| ListenAddress { flag, address };
     let plain = plain.chain(&default).map(listening("--listen"));
     let tls = arguments.listen_tls.iter().map(listening("--listen-tls"));
     let listeners: Vec<_> = plain.chain(tls).collect();
@@ -439,8 +439,8 @@ fn has_default_listeners(arguments: &RunArguments) -> bool {
 }
 
 /// The listeners of the flags, or the default ones.
-fn listeners_of(arguments: &RunArguments) -> Listeners {
-    let mut listeners = Listeners {
+fn listeners_of(arguments: &RunArguments) -> ListenAddresses {
+    let mut listeners = ListenAddresses {
         plain: arguments.listen.clone(),
         tls: arguments
             .listen_tls
@@ -515,7 +515,7 @@ fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
     value.trim().parse().map_err(message)
 }
 
-fn cannot_start(listeners: &Listeners, io: IoChoice, error: &StartError) -> RunError {
+fn cannot_start(listeners: &ListenAddresses, io: IoChoice, error: &StartError) -> RunError {
     if let Some(problem) = listeners.problem(error) {
         return failed(problem);
     }
@@ -572,7 +572,7 @@ mod tests {
     fn without_io_uring_the_other_driver_is_the_remedy() {
         let error = io::Error::other("a seccomp filter kills processes that use io_uring");
         let error = StartError::Serving(serving::StartError::Start(error));
-        let listeners = Listeners {
+        let listeners = ListenAddresses {
             plain: Vec::new(),
             tls: Vec::new(),
             is_file: false,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::model::Placed;
 use crate::process::{Written, quoted};
+use crate::span::Placed;
 
 /// Settings of the access log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

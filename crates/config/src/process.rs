@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::access_log::AccessLog;
-use crate::model::{Placed, Span};
-use crate::settings::TimeLimit;
+use crate::span::{Placed, Span};
+use crate::units::TimeLimit;
 
 /// All settings of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// A table of settings.
-pub(crate) trait Table {
+pub(crate) trait SettingsTable {
     /// Where the value of a key belongs.
     fn slot(&mut self, key: &str) -> Option<Slot<'_>>;
 }
@@ -213,7 +213,7 @@ macro_rules! table {
             }
         }
 
-        impl Table for $name {
+        impl SettingsTable for $name {
             fn slot(&mut self, key: &str) -> Option<Slot<'_>> {
                 match key {
                     $(stringify!($key) => Some(Slot::from(&mut self.$key)),)+

@@ -3,15 +3,14 @@
 //! Each value has the place where it is written, which may be that of an enclosing route, of the site or of
 //! `defaults`. Inherited values are shared.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::balance::Group;
+use crate::balance::TargetGroup;
 use crate::method::Methods;
-use crate::model::Placed;
 use crate::network::Network;
+use crate::span::Placed;
 use crate::template::Template;
+use crate::units::{StatusPattern, TimeLimit};
 use crate::upgrade::Upgrades;
 
 /// The settings of a route, including the inherited ones. `None` and empty lists are the defaults.
@@ -74,7 +73,7 @@ pub struct Proxy {
     /// The name of the upstream, if it has one and is the only target.
     pub name: Option<Arc<str>>,
     /// All servers, if there are several.
-    pub group: Option<Arc<Group>>,
+    pub group: Option<Arc<TargetGroup>>,
     /// The path that it receives; `None` is the client's.
     pub path: Option<Arc<Placed<Template>>>,
     /// The host that it receives; `None` is the client's.
@@ -195,15 +194,6 @@ pub struct Timeouts {
     pub idle: Option<Placed<TimeLimit>>,
 }
 
-/// A limit of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeLimit {
-    /// More than zero.
-    After(Duration),
-    /// No limit.
-    Forever,
-}
-
 /// Changes of fields, each name once, sorted by name.
 pub type FieldRules = Arc<[Arc<FieldRule>]>;
 
@@ -236,33 +226,4 @@ pub struct ErrorPage {
     pub status: StatusPattern,
     /// The file; `None` is the page that is built in.
     pub file: Option<Placed<String>>,
-}
-
-/// Statuses of errors, 400 to 599.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StatusPattern {
-    /// One status: `404`.
-    Exact(u16),
-    /// The hundred of this digit: `5xx`.
-    Class(u8),
-}
-
-impl StatusPattern {
-    /// Whether a status is one of these.
-    #[must_use]
-    pub fn matches(self, status: u16) -> bool {
-        match self {
-            StatusPattern::Exact(exact) => exact == status,
-            StatusPattern::Class(digit) => status / 100 == u16::from(digit),
-        }
-    }
-}
-
-impl fmt::Display for StatusPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StatusPattern::Exact(status) => status.fmt(f),
-            StatusPattern::Class(digit) => write!(f, "{digit}xx"),
-        }
-    }
 }

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Group, Placed, Proxy,
-    ProxyProtocol, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
+    Respond, RespondBody, Settings, StatusPattern, TargetGroup, TimeLimit, Upgrades,
 };
 use blitz_http::{FOREVER, ProxyVersion, Status, UpgradeForm};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
@@ -22,7 +22,7 @@ use crate::sites::Site;
 use crate::target::{Target, TargetError};
 use crate::upstream::{ConnectionSettings, GroupConfig};
 use crate::variants::Variants;
-use shared::{Demands, Shared};
+use shared::{Demands, SharedValues};
 
 /// Reads a file that a configuration names. An error is a problem and its remedy.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<LoadedFile, (String, String)> + 'a;
@@ -34,7 +34,7 @@ pub fn compile(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Site> {
     let mut compiler = Compiler {
-        shared: Shared::new(read_file),
+        shared: SharedValues::new(read_file),
         diagnostics,
     };
     let mut sites = Vec::with_capacity(configuration.sites.len());
@@ -110,7 +110,7 @@ fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
 }
 
 struct Compiler<'a, 'f> {
-    shared: Shared<'a, 'f>,
+    shared: SharedValues<'a, 'f>,
     diagnostics: &'a mut Vec<Diagnostic>,
 }
 
@@ -228,7 +228,7 @@ impl<'a> Compiler<'a, '_> {
         })
     }
 
-    fn group(&mut self, group: &'a Arc<Group>) -> Option<Arc<GroupConfig>> {
+    fn group(&mut self, group: &'a Arc<TargetGroup>) -> Option<Arc<GroupConfig>> {
         if let Some(known) = self.shared.group(group) {
             return known;
         }

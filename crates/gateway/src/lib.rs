@@ -41,7 +41,7 @@ mod variants;
 mod websocket;
 
 pub use compile::{ReadFile, compile};
-pub use explain::{Explanation, Outcome, explain};
+pub use explain::{Explanation, RequestOutcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
 pub use metrics::{ConfigurationStatus, Exposition, MetricsReader, ProcessFacts};

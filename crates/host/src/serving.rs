@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Config, Cores, Drain, FOREVER, ServeOptions, Service, Signal, Signals};
 
-use self::bind::{DATAGRAMS_WAIT_MAX, Entry, bind_datagrams, missing_datagrams, reserve_beside};
+use self::bind::{
+    DATAGRAMS_WAIT_MAX, ServiceListener, bind_datagrams, missing_datagrams, reserve_beside,
+};
 use self::core::{CoreSetup, Number, serve_core};
 use self::ending::{CHECK_WHILE_DRAINING, Ending, Step};
 use self::error::{ended_early, not_opened};
@@ -92,7 +94,7 @@ fn warn_of_few_sockets(cores: &Cores) {
 /// A running service. Dropping this value does not stop it.
 pub struct Serving {
     cores: Cores,
-    listeners: Vec<Entry>,
+    listeners: Vec<ServiceListener>,
     /// How many listeners there were.
     numbers: Number,
     ended: Arc<AtomicUsize>,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::core::{self, Core, Settings};
+use crate::core::{self, Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
-use crate::load::Group;
-use crate::mailbox::{Mailbox, Message};
+use crate::load::CoreGroup;
+use crate::mailbox::{CoreMessage, Mailbox};
 use crate::messages::post;
 use crate::signal;
 use crate::socket::Lingering;
@@ -78,13 +78,13 @@ impl Config {
         }
     }
 
-    fn settings(&self, index: usize, group: &Arc<Group>, cores: usize) -> Settings {
+    fn settings(&self, index: usize, group: &Arc<CoreGroup>, cores: usize) -> CoreOptions {
         let sockets_max = match self.sockets_max {
             0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
         };
         driver::enlarge_descriptor_table();
-        Settings {
+        CoreOptions {
             index,
             io: self.io,
             sockets_max: sockets_max.max(1),
@@ -160,7 +160,7 @@ where
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
-    let group = Group::new(count);
+    let group = CoreGroup::new(count);
     for index in 0..count {
         let settings = config.settings(index, &group, count);
         cores.counters.push(Arc::clone(&settings.counters));
@@ -306,7 +306,7 @@ fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'sta
             continue;
         }
         let job = Arc::clone(&job);
-        let mut message = Message::Run(Box::new(move || job(index)));
+        let mut message = CoreMessage::Run(Box::new(move || job(index)));
         // A core empties a full mailbox within a turn, unless it has ended.
         while let Err(back) = post(mailbox, message) {
             if !mailbox.is_open() {
@@ -330,7 +330,7 @@ fn sum(counters: &[Arc<CounterCells>]) -> Counters {
 /// # Errors
 /// If the driver cannot be opened or fails.
 pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> {
-    Core::open(config.settings(0, &Group::new(1), 1))?.run(future)
+    Core::open(config.settings(0, &CoreGroup::new(1), 1))?.run(future)
 }
 
 /// The index of the calling core among those that were started together.

@@ -25,5 +25,5 @@ mod tls;
 mod tunnel;
 mod upstream;
 
-pub use check::{Failure, Summary, run, run_and_shrink};
+pub use check::{RunFailure, RunSummary, run, run_and_shrink};
 pub use count::{kinds, serve};

@@ -130,7 +130,7 @@ fn write_all(checker: &Checker, kinds: &[String], file: &Path) -> Result<bool, S
 fn compare_all(
     checker: &Checker,
     kinds: &[String],
-    gate: &dyn Fn(Cost, Cost) -> Verdict,
+    gate: &dyn Fn(Cost, Cost) -> CostChange,
     before: impl Fn(&str) -> Result<Option<Cost>, String>,
 ) -> Result<bool, String> {
     print_header();
@@ -146,7 +146,7 @@ fn compare_all(
         let verdict = gate(each, before);
         let changes = changes(each, before);
         println!("{kind:<18}{}  {changes}{}", columns(each), verdict.text());
-        is_good &= verdict == Verdict::Near;
+        is_good &= verdict == CostChange::Near;
         Ok(())
     })?;
     for extra in &EXTRAS {
@@ -194,24 +194,24 @@ fn reference(line: &str, kind: &str) -> Option<Cost> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CostChange {
     Near,
     TooHigh,
     FarBelow,
 }
 
-impl Verdict {
+impl CostChange {
     fn text(self) -> &'static str {
         match self {
-            Verdict::Near => "",
-            Verdict::TooHigh => "  TOO HIGH",
-            Verdict::FarBelow => "  FAR BELOW: see what is counted, then write the reference",
+            CostChange::Near => "",
+            CostChange::TooHigh => "  TOO HIGH",
+            CostChange::FarBelow => "  FAR BELOW: see what is counted, then write the reference",
         }
     }
 }
 
 /// Compares with the file.
-fn file_gate(each: Cost, before: Cost) -> Verdict {
+fn file_gate(each: Cost, before: Cost) -> CostChange {
     let is_above = (each.iter().zip(before).enumerate()).any(|(place, (each, before))| {
         let increase_max = match place {
             0 => INSTRUCTIONS_INCREASE_MAX,
@@ -220,18 +220,18 @@ fn file_gate(each: Cost, before: Cost) -> Verdict {
         *each > before * (1.0 + increase_max)
     });
     match (is_above, each[0] < before[0] * PART_MIN) {
-        (true, _) => Verdict::TooHigh,
-        (false, true) => Verdict::FarBelow,
-        (false, false) => Verdict::Near,
+        (true, _) => CostChange::TooHigh,
+        (false, true) => CostChange::FarBelow,
+        (false, false) => CostChange::Near,
     }
 }
 
 /// Compares with another revision. Less is always fine.
-fn against_gate(each: Cost, before: Cost) -> Verdict {
+fn against_gate(each: Cost, before: Cost) -> CostChange {
     let is_above = |(each, before): (&f64, f64)| *each > before * (1.0 + AGAINST_INCREASE_MAX);
     match each.iter().zip(before).any(is_above) {
-        true => Verdict::TooHigh,
-        false => Verdict::Near,
+        true => CostChange::TooHigh,
+        false => CostChange::Near,
     }
 }
 
@@ -265,23 +265,26 @@ mod tests {
             each[place] = count;
             each
         };
-        assert_eq!(file_gate(before, before), Verdict::Near);
+        assert_eq!(file_gate(before, before), CostChange::Near);
         let (most, more) = (
             [6_239.0, 3.05, 1.019, 2.549, 0.0, 0.0],
             [6_241.0, 3.07, 1.021, 2.551, 0.001, 0.001],
         );
         for place in 0..before.len() {
-            assert_eq!(file_gate(with(place, most[place]), before), Verdict::Near);
+            assert_eq!(
+                file_gate(with(place, most[place]), before),
+                CostChange::Near
+            );
             assert_eq!(
                 file_gate(with(place, more[place]), before),
-                Verdict::TooHigh
+                CostChange::TooHigh
             );
         }
         assert_eq!(
             file_gate([4_801.0, 0.1, 0.1, 0.1, 0.0, 0.0], before),
-            Verdict::Near
+            CostChange::Near
         );
-        assert_eq!(file_gate(with(0, 4_799.0), before), Verdict::FarBelow);
+        assert_eq!(file_gate(with(0, 4_799.0), before), CostChange::FarBelow);
         assert_eq!(reference("h1-1MiB 6000 1 1 1 1 1", "h1"), None);
         // A reference without the other counts gates nothing, so it is none.
         assert_eq!(reference("h1 6000 1", "h1"), None);
@@ -291,9 +294,9 @@ mod tests {
     fn an_increase_of_one_percent_counts_on_the_same_machine() {
         let before = [6_000.0, 3.0, 1.0, 2.5, 0.0, 0.0];
         let each = |instructions| [instructions, 3.0, 1.0, 2.5, 0.0, 0.0];
-        assert_eq!(against_gate(each(6_059.0), before), Verdict::Near);
-        assert_eq!(against_gate(each(6_061.0), before), Verdict::TooHigh);
-        assert_eq!(against_gate(each(3_000.0), before), Verdict::Near);
+        assert_eq!(against_gate(each(6_059.0), before), CostChange::Near);
+        assert_eq!(against_gate(each(6_061.0), before), CostChange::TooHigh);
+        assert_eq!(against_gate(each(3_000.0), before), CostChange::Near);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::value::Text;
+use super::value::StringValue;
 use super::{Reader, entries};
 use crate::access_log::{AccessLog, AccessLogWhen, LoggedStatus, SAMPLE_ALL};
 use crate::keys::Scope;
-use crate::model::Placed;
+use crate::span::Placed;
 use crate::units;
 
 const DESTINATION: &str = "\"stdout\", \"journal\", \"syslog:/dev/log\", or a file";
@@ -43,7 +43,7 @@ impl Reader<'_> {
             };
             let value = entry.value;
             match key.name {
-                "to" => log.to = self.text(value, DESTINATION).map(Text::placed),
+                "to" => log.to = self.text(value, DESTINATION).map(StringValue::placed),
                 "format" => log.format = self.one_of(value, key),
                 "fields" => log.fields = Some(self.placed_texts(value, "\"status\"")),
                 "redact" => log.redact = Some(self.placed_texts(value, "\"query\"")),
@@ -60,7 +60,7 @@ impl Reader<'_> {
 
     fn placed_texts(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Placed<String>> {
         let texts = self.texts(value, example);
-        texts.into_iter().map(Text::placed).collect()
+        texts.into_iter().map(StringValue::placed).collect()
     }
 
     fn access_log_when(&mut self, value: &Spanned<DeValue<'_>>) -> AccessLogWhen {

@@ -3,7 +3,7 @@
 use super::{Entry, Reader};
 use crate::diagnostic::{Diagnostic, Edit};
 use crate::keys::{self, Key, Renamed, Scope, Since};
-use crate::model::Span;
+use crate::span::Span;
 use crate::suggestion;
 
 /// The most keys of a table that a diagnostic lists.

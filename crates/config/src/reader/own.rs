@@ -3,16 +3,18 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::balance::{Group, Sticky};
+use crate::balance::{Sticky, TargetGroup};
 use crate::condition::Conditions;
 use crate::method::Methods;
-use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
+use crate::route_key::RouteKey;
 use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
-    ResponseLimits, StatusPattern, TimeLimit,
+    ResponseLimits,
 };
+use crate::span::{Placed, Span};
 use crate::template::Template;
+use crate::units::{StatusPattern, TimeLimit};
 use crate::upgrade::Upgrades;
 
 /// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes
@@ -91,7 +93,7 @@ pub(super) struct OwnSettings {
     /// Presets, which come before all of it.
     pub(super) presets: Vec<(LevelNumber, Rc<OwnSettings>)>,
     /// Blocks `when` in their order.
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<OwnBlock>,
     /// `when = false`: blocks of outer levels do not apply.
     pub(super) is_without_outer_blocks: bool,
     /// Those of `blocks`.
@@ -100,7 +102,7 @@ pub(super) struct OwnSettings {
 
 /// The settings of a block `when`, without its conditions.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct OwnBlock {
     pub(super) number: LevelNumber,
     pub(super) own: OwnSettings,
 }
@@ -123,7 +125,7 @@ pub(super) struct OwnTarget {
     /// The name of the upstream, if it has one.
     pub(super) name: Option<Arc<str>>,
     /// All servers, if there are several.
-    pub(super) group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<TargetGroup>>,
     /// The place that is shown as the `to`.
     pub(super) span: Span,
     pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,

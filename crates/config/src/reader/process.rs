@@ -7,15 +7,14 @@ use toml::de::DeValue;
 
 use super::{Entry, Reader, entries};
 use crate::keys::{Key, Kind, Scope};
-use crate::model::Placed;
-use crate::process::{Bytes, ControlAddress, Process, Slot, Socket, Table};
-use crate::settings::TimeLimit;
-use crate::units::{self, ValueError};
+use crate::process::{Bytes, ControlAddress, Process, SettingsTable, Slot, Socket};
+use crate::span::Placed;
+use crate::units::{self, TimeLimit, ValueError};
 
 impl Reader<'_> {
     /// Takes the settings of a table at the top of the file, if it is one of the process.
     pub(super) fn process(&mut self, entry: &Entry<'_, '_>, process: &mut Process) {
-        let (scope, table): (Scope, &mut dyn Table) = match entry.name {
+        let (scope, table): (Scope, &mut dyn SettingsTable) = match entry.name {
             "server" => (Scope::Server, &mut process.server),
             "log" => (Scope::Log, &mut process.log),
             "limits" => (Scope::Limits, &mut process.limits),
@@ -51,7 +50,12 @@ impl Reader<'_> {
     }
 
     /// Reads a value, which stays as it is if the new one is wrong.
-    pub(super) fn fill(&mut self, table: &mut dyn Table, key: &Key, value: &Spanned<DeValue<'_>>) {
+    pub(super) fn fill(
+        &mut self,
+        table: &mut dyn SettingsTable,
+        key: &Key,
+        value: &Spanned<DeValue<'_>>,
+    ) {
         match table.slot(key.name) {
             Some(Slot::Switch(slot)) => put(slot, self.boolean(value), value),
             Some(Slot::Number(slot)) => put(slot, self.number(value, key), value),

@@ -33,9 +33,6 @@ mod h2_neighbours;
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_peer;
 mod h2c_upgrade;
-#[path = "../../../http/tests/it/h3_frames.rs"]
-#[allow(dead_code, reason = "it is for the tests of several crates")]
-mod h3_frames;
 mod h3_support;
 mod idle_upstreams;
 mod interop;

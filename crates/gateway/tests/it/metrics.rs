@@ -13,10 +13,10 @@ use blitz_testing::refusing_address;
 use prost::Message;
 
 use crate::h2::h2;
-use crate::h3_frames::{RawClient, request};
 use crate::h3_support::{QuicServer, block_on};
 use crate::sites::compiled;
 use crate::support::{Proxy, Upstream, config, eventually, held, ok};
+use blitz_testing::h3::request;
 
 const SERVER: &str = "http_server_request_duration_seconds_count";
 const CLIENT: &str = "http_client_request_duration_seconds_count";
@@ -195,7 +195,7 @@ scenarios! {
         let upstream = Upstream::with_text("hello");
         let server = QuicServer::to(io, &upstream.url(), Options::default());
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             for _ in 0..3 {
                 client.ask(request("GET", "/x")).await.expect(200, "hello");
             }

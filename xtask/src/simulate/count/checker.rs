@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use super::profile::{Place, Profile, add};
+use super::profile::{CodeLocation, Profile, add};
 use crate::dist::PROFILE;
 
 /// The counts of a request.
@@ -136,7 +136,7 @@ impl Checker {
     }
 
     /// The instructions of one request in a warm process, by place.
-    pub(super) fn parts_each(&self, kind: &str) -> Result<HashMap<Place, f64>, String> {
+    pub(super) fn parts_each(&self, kind: &str) -> Result<HashMap<CodeLocation, f64>, String> {
         let (fewer, more) = requests(kind);
         let ((_, less), (_, all)) = self.run_both(kind, fewer, more)?;
         let mut each = HashMap::new();
