@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use blitz_gateway::{Gateway, MetricsReader, Options, ProcessFacts};
 use blitz_http::{BodyLength, Config, IoChoice, Method, RequestHead, Status, read_clock};
 use blitz_site::metrics::{HISTOGRAM_LINES, SERIES_BYTES, SERIES_MAX_DEFAULT, series};
+use blitz_testing::h3::request;
 use blitz_testing::refusing_address;
 use prost::Message;
 
@@ -16,7 +17,6 @@ use crate::h2::h2;
 use crate::h3_support::{QuicServer, block_on};
 use crate::sites::compiled;
 use crate::support::{Proxy, Upstream, config, eventually, held, ok};
-use blitz_testing::h3::request;
 
 const SERVER: &str = "http_server_request_duration_seconds_count";
 const CLIENT: &str = "http_client_request_duration_seconds_count";
