@@ -107,7 +107,10 @@ impl Frame<'_> {
         let plural = if *cores == 1.0 { "core" } else { "cores" };
         line.add(Tone::Plain, &format!(" · {} {plural}", count(*cores)));
         if *cores_absent > 0.0 {
-            line.add(Tone::Bad, &format!(", {} without answer", count(*cores_absent)));
+            line.add(
+                Tone::Bad,
+                &format!(", {} without answer", count(*cores_absent)),
+            );
         }
         let Configuration {
             generation,
