@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Command, Subcommand};
 
 use crate::comparison;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::{self, Invocation};
 use crate::output;
 use crate::programs::Programs;
@@ -173,13 +173,13 @@ pub fn run(
         with_html: !arguments.no_html,
     };
     match measure(&arguments.benchmark, &invocation) {
-        Ok(Outcome::Met) => ExitCode::SUCCESS,
-        Ok(Outcome::Missed) => failed(match arguments.benchmark {
+        Ok(BenchOutcome::Met) => ExitCode::SUCCESS,
+        Ok(BenchOutcome::Missed) => failed(match arguments.benchmark {
             Benchmark::Regression(_) => "there is a regression",
             Benchmark::All(_) => "a benchmark failed, or a goal is missed",
             _ => "a goal is missed",
         }),
-        Ok(Outcome::Void) => {
+        Ok(BenchOutcome::Void) => {
             let message = match arguments.benchmark {
                 Benchmark::Regression(_) => "there is no verdict",
                 Benchmark::All(_) => "a benchmark is void",
@@ -188,8 +188,8 @@ pub fn run(
             output::message(&format!("blitz bench: {message}"));
             ExitCode::from(VOID)
         }
-        Ok(Outcome::Unusable) => ExitCode::from(USAGE),
-        Ok(Outcome::Interrupted(signal)) => exit_code(signal),
+        Ok(BenchOutcome::Unusable) => ExitCode::from(USAGE),
+        Ok(BenchOutcome::Interrupted(signal)) => exit_code(signal),
         Err(message) => failed(&message),
     }
 }
@@ -199,7 +199,7 @@ fn failed(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, String> {
+fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<BenchOutcome, String> {
     let compare = |scenario, arguments| comparison::run(scenario, arguments, invocation);
     match benchmark {
         Benchmark::All(arguments) => {
@@ -226,7 +226,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<Outcome, St
         Benchmark::Report(arguments) => report::run(arguments),
         Benchmark::Start(arguments) => start::run(arguments, invocation),
         Benchmark::Tuning(arguments) => {
-            tuning::run(arguments, invocation.programs.blitz()).map(|()| Outcome::Met)
+            tuning::run(arguments, invocation.programs.blitz()).map(|()| BenchOutcome::Met)
         }
     }
 }

@@ -2,7 +2,7 @@
 //! `h2-proxy` and `cores`.
 
 use crate::differences::differences;
-use crate::goals::{self, Outcome};
+use crate::goals::{self, BenchOutcome};
 use crate::group::ClientProtocol;
 use crate::invocation::Invocation;
 use crate::machine::{self, Facts, current_foreign_share};
@@ -22,7 +22,7 @@ pub(crate) fn run(
     scenario: &'static Scenario,
     arguments: &RoundsArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let programs = &invocation.programs;
     let plan = RoundsPlan::new(scenario, arguments, programs)?;
@@ -84,5 +84,5 @@ pub(crate) fn run(
         results::save(&invocation.out, date, scenario.name, &results, &markdown)?;
     }
     printed?;
-    Ok(Outcome::of(&results.void, &results.verdicts))
+    Ok(BenchOutcome::of(&results.void, &results.verdicts))
 }

@@ -20,7 +20,7 @@ const ENTRIES_TOLERANCE: f64 = 0.02;
 
 /// One goal compared with its measurement.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct Verdict {
+pub(crate) struct GoalResult {
     pub(crate) system: &'static str,
     /// The compared quantity, in words.
     pub(crate) what: String,
@@ -35,7 +35,7 @@ pub(crate) struct Verdict {
 
 /// The outcome of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum BenchOutcome {
     /// Every goal with measured rows is met.
     Met,
     /// The set is valid, and a goal is missed.
@@ -48,24 +48,24 @@ pub(crate) enum Outcome {
     Interrupted(Signal),
 }
 
-impl Outcome {
+impl BenchOutcome {
     /// A void set has no verdict, whatever its figures are.
-    pub(crate) fn of(void: &[String], verdicts: &[Verdict]) -> Outcome {
+    pub(crate) fn of(void: &[String], verdicts: &[GoalResult]) -> BenchOutcome {
         if !void.is_empty() {
-            Outcome::Void
+            BenchOutcome::Void
         } else if verdicts.iter().any(|verdict| verdict.met == Some(false)) {
-            Outcome::Missed
+            BenchOutcome::Missed
         } else {
-            Outcome::Met
+            BenchOutcome::Met
         }
     }
 
     /// The outcome of a table whose rows each meet their goal, miss it, or have none.
-    pub(crate) fn of_rows(rows: impl IntoIterator<Item = Option<bool>>) -> Outcome {
+    pub(crate) fn of_rows(rows: impl IntoIterator<Item = Option<bool>>) -> BenchOutcome {
         if rows.into_iter().any(|met| met == Some(false)) {
-            Outcome::Missed
+            BenchOutcome::Missed
         } else {
-            Outcome::Met
+            BenchOutcome::Met
         }
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn verdicts(
     connections: u32,
     all: &[Measurement],
     not_run: &[NotRun],
-) -> Vec<Verdict> {
+) -> Vec<GoalResult> {
     let is_not_run = |name: &str| not_run.iter().any(|row| row.name == name);
     let cpu = scenario.goals(connections).iter().filter_map(|goal| {
         let what = format!("CPU per request against {}", goal.base);
@@ -114,7 +114,7 @@ pub(crate) fn verdicts(
 }
 
 /// The verdicts of a set as they are published: a void set has none.
-pub(crate) fn settled(mut verdicts: Vec<Verdict>, void: &[String]) -> Vec<Verdict> {
+pub(crate) fn settled(mut verdicts: Vec<GoalResult>, void: &[String]) -> Vec<GoalResult> {
     if !void.is_empty() {
         for verdict in &mut verdicts {
             verdict.met = None;
@@ -124,7 +124,7 @@ pub(crate) fn settled(mut verdicts: Vec<Verdict>, void: &[String]) -> Vec<Verdic
 }
 
 /// Compares the proxy's use of the ring with the relay's: two receives and two sends per request.
-fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
+fn entry_verdicts(all: &[Measurement]) -> Vec<GoalResult> {
     let (Some(proxy), Some(relay)) = (find(all, "blitz-proxy-uring"), find(all, "relay")) else {
         return Vec::new();
     };
@@ -147,8 +147,8 @@ fn entry_verdicts(all: &[Measurement]) -> Vec<Verdict> {
 }
 
 /// Compares a measured value with its goal.
-fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> Verdict {
-    Verdict {
+fn verdict(system: &'static str, what: String, at_most: f64, measured: f64) -> GoalResult {
+    GoalResult {
         system,
         what,
         at_most,
@@ -164,16 +164,16 @@ pub(crate) fn median_verdict(
     what: String,
     at_most: f64,
     median: Median,
-) -> Verdict {
-    Verdict {
+) -> GoalResult {
+    GoalResult {
         interval: median.interval_of_95(),
         ..verdict(system, what, at_most, median.value)
     }
 }
 
 /// A goal whose rows were not both run.
-pub(crate) fn no_verdict(system: &'static str, what: String, at_most: f64) -> Verdict {
-    Verdict {
+pub(crate) fn no_verdict(system: &'static str, what: String, at_most: f64) -> GoalResult {
+    GoalResult {
         system,
         what,
         at_most,
@@ -259,14 +259,14 @@ pub(crate) fn common_void_reasons(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load_tool::Summary;
+    use crate::load_tool::LoadSummary;
     use crate::measure::Run;
     use crate::process::Switches;
     use crate::scenario::{self, H1};
 
     fn measured(name: &str, cpu: &[f64], enters: u64) -> Measurement {
         let system = scenario::find(name).unwrap();
-        let load = Summary {
+        let load = LoadSummary {
             requests: 1000,
             bytes: 1,
             duration_us: 1,
@@ -376,17 +376,20 @@ mod tests {
             )
         };
         let void = [String::from("14 rounds are fewer than 15")];
-        assert_eq!(Outcome::of(&[], &[goal(true), goal(true)]), Outcome::Met);
         assert_eq!(
-            Outcome::of(&[], &[goal(true), goal(false)]),
-            Outcome::Missed
+            BenchOutcome::of(&[], &[goal(true), goal(true)]),
+            BenchOutcome::Met
         );
-        assert_eq!(Outcome::of(&void, &[goal(true)]), Outcome::Void);
-        assert_eq!(Outcome::of(&void, &[goal(false)]), Outcome::Void);
-        assert_eq!(Outcome::of_rows([Some(true), None]), Outcome::Met);
         assert_eq!(
-            Outcome::of_rows([Some(true), Some(false), None]),
-            Outcome::Missed
+            BenchOutcome::of(&[], &[goal(true), goal(false)]),
+            BenchOutcome::Missed
+        );
+        assert_eq!(BenchOutcome::of(&void, &[goal(true)]), BenchOutcome::Void);
+        assert_eq!(BenchOutcome::of(&void, &[goal(false)]), BenchOutcome::Void);
+        assert_eq!(BenchOutcome::of_rows([Some(true), None]), BenchOutcome::Met);
+        assert_eq!(
+            BenchOutcome::of_rows([Some(true), Some(false), None]),
+            BenchOutcome::Missed
         );
     }
 
@@ -412,6 +415,6 @@ mod tests {
         assert_eq!((verdicts[0].measured, verdicts[0].met), (None, None));
         let void = void_reasons(&H1, &all, &not_run, 15, 0.0);
         assert_eq!(void, ["nginx was not run, and a goal needs it"]);
-        assert_eq!(Outcome::of(&void, &verdicts), Outcome::Void);
+        assert_eq!(BenchOutcome::of(&void, &verdicts), BenchOutcome::Void);
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum ClientProtocol {
 
 /// The work of a server for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ServerRole {
+pub(crate) enum ServerWork {
     /// A fixed response.
     Respond,
     /// The fixed response of a health endpoint.
@@ -31,12 +31,12 @@ pub(crate) enum ServerRole {
     ProxyContentToHttp1,
 }
 
-impl ServerRole {
+impl ServerWork {
     /// The fixed response, if the work is to send one.
     pub(crate) fn fixed_response(self) -> Option<FixedResponse> {
         match self {
-            ServerRole::Respond => Some(HELLO),
-            ServerRole::RespondHealth => Some(HEALTH),
+            ServerWork::Respond => Some(HELLO),
+            ServerWork::RespondHealth => Some(HEALTH),
             _ => None,
         }
     }
@@ -73,7 +73,7 @@ pub(crate) struct Group {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) protocol: ClientProtocol,
-    pub(crate) role: ServerRole,
+    pub(crate) role: ServerWork,
     pub(crate) load_tool: LoadTool,
     /// The rows by which all others are divided, round by round.
     pub(crate) bases: &'static [&'static str],

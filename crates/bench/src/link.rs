@@ -33,8 +33,8 @@ use rustix::net::sockopt;
 
 use self::awake::Awake;
 use self::device::{Device, dropped_by_kernel};
-use self::emulator::{Emulator, Summary};
-use self::model::Direction;
+use self::emulator::{Emulator, LinkSummary};
+use self::model::LinkDirection;
 use self::moves::Moves;
 use self::namespace::Namespace;
 use self::random::Random;
@@ -62,15 +62,15 @@ pub struct Link {
     has_ipv6: bool,
     counters: Arc<Mutex<LinkCounters>>,
     /// None after the link was stopped.
-    emulator: Option<Running>,
+    emulator: Option<EmulatorThread>,
     _awake: Awake,
 }
 
 /// The thread of the emulator. It ends when `stop` is dropped.
 #[derive(Debug)]
-struct Running {
+struct EmulatorThread {
     stop: PipeWriter,
-    thread: JoinHandle<Summary>,
+    thread: JoinHandle<LinkSummary>,
 }
 
 impl Link {
@@ -88,8 +88,8 @@ impl Link {
         let emulator = Emulator::new(
             [server_device, client_device],
             [
-                Direction::new(spec.down.clone(), seed),
-                Direction::new(spec.up.clone(), Random::new(seed, UP).next()),
+                LinkDirection::new(spec.down.clone(), seed),
+                LinkDirection::new(spec.up.clone(), Random::new(seed, UP).next()),
             ],
             Moves::new(device::CLIENT.v4, spec.move_every),
             stopped,
@@ -106,7 +106,7 @@ impl Link {
             client,
             has_ipv6,
             counters,
-            emulator: Some(Running { stop, thread }),
+            emulator: Some(EmulatorThread { stop, thread }),
             _awake: Awake::start(),
         })
     }
@@ -212,8 +212,8 @@ impl Link {
         }
     }
 
-    fn end(&mut self) -> Option<Summary> {
-        let Running { stop, thread } = self.emulator.take()?;
+    fn end(&mut self) -> Option<LinkSummary> {
+        let EmulatorThread { stop, thread } = self.emulator.take()?;
         drop(stop);
         Some(
             thread

@@ -114,7 +114,7 @@ impl<'a> LoadTools<'a> {
         core: &str,
         tool: LoadTool,
         load_run: &LoadRun<'_>,
-    ) -> Result<Summary, String> {
+    ) -> Result<LoadSummary, String> {
         match tool {
             LoadTool::Wrk => self.wrk.run_on(core, load_run),
             LoadTool::H2load { varied } => h2load::run(load_run, varied, self.folder),
@@ -139,8 +139,8 @@ impl<'a> LoadTools<'a> {
 pub(crate) fn run_on_all_cores(
     servers: &[SocketAddr],
     load_run: &LoadRun<'_>,
-    run_on: impl Fn(&str, &LoadRun<'_>) -> Result<Summary, String> + Sync,
-) -> Result<Summary, String> {
+    run_on: impl Fn(&str, &LoadRun<'_>) -> Result<LoadSummary, String> + Sync,
+) -> Result<LoadSummary, String> {
     const EACH: usize = 2;
     let runs = CORES.iter().flat_map(|core| {
         let servers = servers.iter().cycle().take(EACH);
@@ -162,8 +162,8 @@ pub(crate) fn run_on_all_cores(
         let joined = runs
             .into_iter()
             .map(|run| run.join().expect("it does not panic"));
-        let parts = joined.collect::<Result<Vec<Summary>, String>>()?;
-        Summary::sum(&parts).ok_or_else(|| "there is no core".to_owned())
+        let parts = joined.collect::<Result<Vec<LoadSummary>, String>>()?;
+        LoadSummary::sum(&parts).ok_or_else(|| "there is no core".to_owned())
     })
 }
 
@@ -180,7 +180,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The counts of one run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Summary {
+pub(crate) struct LoadSummary {
     pub(crate) requests: u64,
     /// Bytes of the responses: heads and content for HTTP/1.1, content only for HTTP/2.
     pub(crate) bytes: u64,
@@ -193,11 +193,11 @@ pub(crate) struct Summary {
     pub(crate) errors: u64,
 }
 
-impl Summary {
+impl LoadSummary {
     /// The counts of runs at the same time. Their percentiles cannot be combined.
-    pub(crate) fn sum(runs: &[Summary]) -> Option<Summary> {
-        let sum = |of: fn(&Summary) -> u64| runs.iter().map(of).sum();
-        Some(Summary {
+    pub(crate) fn sum(runs: &[LoadSummary]) -> Option<LoadSummary> {
+        let sum = |of: fn(&LoadSummary) -> u64| runs.iter().map(of).sum();
+        Some(LoadSummary {
             requests: sum(|run| run.requests),
             bytes: sum(|run| run.bytes),
             duration_us: runs.iter().map(|run| run.duration_us).max()?,
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn errors_and_other_lengths_are_reported() {
-        let summary = Summary {
+        let summary = LoadSummary {
             requests: 100,
             bytes: 13_000,
             duration_us: 500_000,
@@ -253,12 +253,12 @@ mod tests {
         assert_eq!(summary.requests_per_second(), 200.0);
         assert!(summary.check(130).is_ok());
         assert!(summary.check(120).is_err(), "responses of another length");
-        let failed = Summary {
+        let failed = LoadSummary {
             errors: 1,
             ..summary
         };
         assert!(failed.check(130).is_err(), "a failed request");
-        let none = Summary {
+        let none = LoadSummary {
             requests: 0,
             ..summary
         };

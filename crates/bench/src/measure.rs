@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::load_tool::{self, LoadRun, LoadTools, Summary, last_json};
+use crate::load_tool::{self, LoadRun, LoadSummary, LoadTools, last_json};
 use crate::peer::StartOptions;
 use crate::process::{
-    LOAD_CORE, SERVER_CORE, Server, Switches, Workers, busy_seconds, free_address, own_cpu_seconds,
+    LOAD_CORE, SERVER_CORE, ServerProcess, Switches, Workers, busy_seconds, free_address,
+    own_cpu_seconds,
 };
 use crate::programs::Programs;
 use crate::rounds::RoundsPlan;
 use crate::stats::{Median, order};
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 use crate::{fixed_response, probe};
 
@@ -29,7 +30,7 @@ pub(crate) struct Run {
     /// Share of one core that programs other than server, backend and load tool used.
     pub(crate) foreign_share: f64,
     pub(crate) switches: Switches,
-    pub(crate) load: Summary,
+    pub(crate) load: LoadSummary,
 }
 
 /// The counters that a system prints when it ends, over its whole life.
@@ -71,12 +72,12 @@ pub(crate) struct Bench<'a> {
     folder: &'a Path,
     tools: LoadTools<'a>,
     tls: Option<TlsFiles>,
-    backends: Vec<(&'static System, Server)>,
+    backends: Vec<(&'static System, ServerProcess)>,
     running: Vec<RunningSystem>,
 }
 
 struct RunningSystem {
-    servers: Vec<Server>,
+    servers: Vec<ServerProcess>,
     /// Bytes that the load tool counts for one response.
     response_bytes: usize,
     measured: Measurement,
@@ -120,11 +121,11 @@ impl<'a> Bench<'a> {
             let address = free_address()?;
             let options = self.start_options(address, address, response);
             let mut command = system.command(&options)?;
-            if matches!(system.kind, Kind::LimitResponder { .. }) {
+            if matches!(system.kind, SystemKind::LimitResponder { .. }) {
                 // One request at a time: a backend that waits for several would add its wait to every proxy.
                 command.args(["--wait", "1"]);
             }
-            let server = Server::start_pinned(system.name, LOAD_CORE, &command, address)?;
+            let server = ServerProcess::start_pinned(system.name, LOAD_CORE, &command, address)?;
             self.backends.push((system, server));
         }
         Ok(())
@@ -135,7 +136,7 @@ impl<'a> Bench<'a> {
         &self,
         system: &System,
         response: Option<&Path>,
-    ) -> Result<Vec<Server>, String> {
+    ) -> Result<Vec<ServerProcess>, String> {
         let backend = self.plan.backend_of(system).and_then(|wanted| {
             let mut backends = self.backends.iter();
             backends.find(|(backend, _)| backend.name == wanted.name)
@@ -146,7 +147,7 @@ impl<'a> Bench<'a> {
             let backend = backend.map_or(address, |(_, server)| server.address);
             let options = self.start_options(address, backend, response);
             let command = system.command(&options)?;
-            let server = Server::start_pinned(system.name, processors, &command, address)?;
+            let server = ServerProcess::start_pinned(system.name, processors, &command, address)?;
             servers.push(server);
         }
         Ok(servers)
@@ -154,13 +155,13 @@ impl<'a> Bench<'a> {
 
     /// Stores the response of the example server, which the bare ring sends as well.
     fn capture_response(&self) -> Result<Option<PathBuf>, String> {
-        let example = |system: &&&System| matches!(system.kind, Kind::HelloWorld { .. });
+        let example = |system: &&&System| matches!(system.kind, SystemKind::HelloWorld { .. });
         let Some(system) = self.plan.systems.iter().find(example) else {
             return Ok(None);
         };
         let listen = free_address()?;
         let command = system.command(&self.start_options(listen, listen, None))?;
-        let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
+        let server = ServerProcess::start_pinned(system.name, SERVER_CORE, &command, listen)?;
         let response = probe::request(listen).map_err(|e| format!("{}: {e}", system.name))?;
         drop(server);
         let file = self.folder.join("response");
@@ -198,7 +199,7 @@ impl<'a> Bench<'a> {
     /// Stops all systems and reads the counters that they print when they end.
     pub(crate) fn finish(self) -> Vec<Measurement> {
         let finish = |mut running: RunningSystem| {
-            let outputs = running.servers.into_iter().map(Server::stop);
+            let outputs = running.servers.into_iter().map(ServerProcess::stop);
             let counters: Vec<Option<Counters>> = outputs.map(|text| last_json(&text)).collect();
             running.measured.counters = counters.into_iter().reduce(Counters::sum).flatten();
             running.measured
@@ -207,7 +208,7 @@ impl<'a> Bench<'a> {
     }
 
     fn run(&mut self, index: usize, round: u32, length: Duration) -> Result<(), String> {
-        let cpu_seconds = |(_, backend): &(_, Server)| backend.cpu_seconds();
+        let cpu_seconds = |(_, backend): &(_, ServerProcess)| backend.cpu_seconds();
         let backends = || self.backends.iter().map(cpu_seconds).sum::<f64>();
         let tls = self.tls.as_ref();
         let running = &mut self.running[index];
@@ -244,7 +245,11 @@ impl<'a> Bench<'a> {
         let switches = running.switches().since(switches_before);
         // The load tool has ended, so its time is part of our own or of our children's.
         let others = backends() + own_cpu_seconds() - others_before;
-        let resident_bytes = running.servers.iter().map(Server::resident_bytes).sum();
+        let resident_bytes = running
+            .servers
+            .iter()
+            .map(ServerProcess::resident_bytes)
+            .sum();
         running.probe(tls, &self.tools).map_err(failed)?;
         summary.check(running.response_bytes).map_err(failed)?;
         running.measured.requests += summary.requests;
@@ -265,7 +270,7 @@ impl RunningSystem {
     /// At least one server.
     fn new(
         system: &'static System,
-        servers: Vec<Server>,
+        servers: Vec<ServerProcess>,
         tls: Option<&TlsFiles>,
         tools: &LoadTools<'_>,
     ) -> Result<RunningSystem, String> {
@@ -285,11 +290,11 @@ impl RunningSystem {
     }
 
     fn cpu_seconds(&self) -> f64 {
-        self.servers.iter().map(Server::cpu_seconds).sum()
+        self.servers.iter().map(ServerProcess::cpu_seconds).sum()
     }
 
     fn switches(&self) -> Switches {
-        self.servers.iter().map(Server::switches).sum()
+        self.servers.iter().map(ServerProcess::switches).sum()
     }
 
     /// Fails if the length of a response differs from the first, because the counts would be wrong.

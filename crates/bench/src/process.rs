@@ -87,7 +87,7 @@ impl Sum for Switches {
 }
 
 /// A running server; stopped when dropped.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     name: String,
     child: Child,
     /// Its standard error until the end.
@@ -95,15 +95,15 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts `command` on one core and waits until it accepts connections.
     pub(crate) fn start_pinned(
         name: &str,
         core: &str,
         command: &Command,
         address: SocketAddr,
-    ) -> Result<Server, String> {
-        let server = Server::start(name, pinned(core, command), address)?;
+    ) -> Result<ServerProcess, String> {
+        let server = ServerProcess::start(name, pinned(core, command), address)?;
         server.wait_until_it_accepts()?;
         Ok(server)
     }
@@ -113,7 +113,7 @@ impl Server {
         name: &str,
         mut command: Command,
         address: SocketAddr,
-    ) -> Result<Server, String> {
+    ) -> Result<ServerProcess, String> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -129,7 +129,7 @@ impl Server {
                 String::from_utf8_lossy(&text).into_owned()
             })
         });
-        Ok(Server {
+        Ok(ServerProcess {
             name: name.to_owned(),
             child,
             errors,
@@ -184,7 +184,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         stop_child(&mut self.child);
     }

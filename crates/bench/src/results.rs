@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::differences::{self, SystemDifference};
-use crate::goals::{Verdict, ratio_to};
+use crate::goals::{GoalResult, ratio_to};
 use crate::group::{Group, LoadTool, Requests};
 use crate::load_tool::handshakes::CLIENTS;
 use crate::machine::Facts;
@@ -39,7 +39,7 @@ pub(crate) struct Results<'a> {
     pub(crate) foreign_before: f64,
     /// The reasons why the set is void; empty for a valid set.
     pub(crate) void: Vec<String>,
-    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) verdicts: Vec<GoalResult>,
     /// The chosen systems that cannot run here.
     pub(crate) not_run: Vec<NotRun>,
     pub(crate) differences: Vec<SystemDifference>,
@@ -210,7 +210,7 @@ pub(crate) fn markdown_table(rows: &[Vec<String>]) -> String {
 ///
 /// A void set has no other verdict.
 pub(crate) fn conclusion(
-    verdicts: &[Verdict],
+    verdicts: &[GoalResult],
     not_run: &[NotRun],
     notes: &[String],
     void: &[String],
@@ -218,7 +218,7 @@ pub(crate) fn conclusion(
 ) -> String {
     let mut text = String::new();
     for verdict in verdicts {
-        let Verdict {
+        let GoalResult {
             system,
             what,
             at_most,
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn every_goal_of_a_void_set_is_void() {
-        let of = |measured, met| Verdict {
+        let of = |measured, met| GoalResult {
             system: "blitz",
             what: "CPU".to_owned(),
             at_most: 1.0,

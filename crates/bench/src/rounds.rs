@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::group::ServerRole;
+use crate::group::ServerWork;
 use crate::load_tool;
 use crate::not_run::{self, NotRun};
 use crate::programs::{Example, Programs};
@@ -137,12 +137,12 @@ impl RoundsPlan {
     /// The backend that a proxy forwards to.
     pub(crate) fn backend_of(&self, system: &System) -> Option<&'static System> {
         match system.group.role {
-            ServerRole::ProxyToHttp1 => Some(self.backend.system()),
-            ServerRole::ProxyToH2c => Some(&BACKEND_H2C),
-            ServerRole::Respond
-            | ServerRole::RespondHealth
-            | ServerRole::SendContent
-            | ServerRole::ProxyContentToHttp1 => None,
+            ServerWork::ProxyToHttp1 => Some(self.backend.system()),
+            ServerWork::ProxyToH2c => Some(&BACKEND_H2C),
+            ServerWork::Respond
+            | ServerWork::RespondHealth
+            | ServerWork::SendContent
+            | ServerWork::ProxyContentToHttp1 => None,
         }
     }
 

@@ -22,7 +22,7 @@ mod tls;
 
 use crate::group::Group;
 use crate::process::Workers;
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 
 pub(crate) use cores::CORES;
 pub(crate) use h1::H1;
@@ -74,7 +74,7 @@ pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &H3, &TLS, &H2_PROXY, &CO
 const URING: &str = "uring";
 const EPOLL: &str = "epoll";
 
-const fn system(name: &'static str, group: &'static Group, kind: Kind) -> System {
+const fn system(name: &'static str, group: &'static Group, kind: SystemKind) -> System {
     System {
         name,
         group,
@@ -89,7 +89,7 @@ const fn workers(
     workers: Workers,
     name: &'static str,
     group: &'static Group,
-    kind: Kind,
+    kind: SystemKind,
 ) -> System {
     System {
         workers,
@@ -98,7 +98,7 @@ const fn workers(
 }
 
 /// A system that runs only if the command line names it.
-const fn extra(name: &'static str, group: &'static Group, kind: Kind) -> System {
+const fn extra(name: &'static str, group: &'static Group, kind: SystemKind) -> System {
     System {
         name,
         group,
@@ -117,15 +117,18 @@ const fn goal(system: &'static str, base: &'static str, at_most: f64) -> Goal {
 }
 
 /// The usual backend of proxies to HTTP/1.1: the bare ring, which is the cheapest.
-pub(crate) static BACKEND: System =
-    system("backend", h1::FIXED, Kind::LimitResponder { io: URING });
+pub(crate) static BACKEND: System = system(
+    "backend",
+    h1::FIXED,
+    SystemKind::LimitResponder { io: URING },
+);
 /// A backend that responds later, and to many requests at once.
-pub(crate) static BACKEND_NGINX: System = system("backend-nginx", h1::FIXED, Kind::Nginx);
+pub(crate) static BACKEND_NGINX: System = system("backend-nginx", h1::FIXED, SystemKind::Nginx);
 /// A backend that every machine has, where the bare ring is missing.
 pub(crate) static BACKEND_BLITZ: System =
-    system("backend-blitz", h1::FIXED, Kind::Blitz { io: "auto" });
+    system("backend-blitz", h1::FIXED, SystemKind::Blitz { io: "auto" });
 /// The backend of HTTP/2 proxies: a program that is not one of the compared proxies.
-pub(crate) static BACKEND_H2C: System = system("backend-h2c", h2::H2C, Kind::H2o);
+pub(crate) static BACKEND_H2C: System = system("backend-h2c", h2::H2C, SystemKind::H2o);
 
 /// The system of that name, in any scenario.
 pub(crate) fn find(name: &str) -> Option<&'static System> {

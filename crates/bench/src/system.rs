@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::peer::varnish::Storage;
 use crate::peer::{self, SMALL_PATH, StartOptions};
 use crate::process::Workers;
@@ -11,7 +11,7 @@ use crate::tls_files::TlsFiles;
 
 /// The program of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SystemKind {
     LimitResponder {
         io: &'static str,
     },
@@ -52,7 +52,7 @@ const RELAY_SPLICE: &[&str] = &["--splice", "on"];
 pub(crate) struct System {
     pub(crate) name: &'static str,
     pub(crate) group: &'static Group,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SystemKind,
     /// Whether it runs if the command line names no systems.
     pub(crate) by_default: bool,
     pub(crate) workers: Workers,
@@ -66,12 +66,12 @@ impl System {
     /// The name of the program if it is not part of this repository.
     pub(crate) fn peer(&self) -> Option<&'static str> {
         match self.kind {
-            Kind::Nginx => Some("nginx"),
-            Kind::Haproxy => Some("haproxy"),
-            Kind::H2o => Some("h2o"),
-            Kind::Envoy => Some("envoy"),
-            Kind::Caddy => Some("caddy"),
-            Kind::Varnish { .. } => Some("varnishd"),
+            SystemKind::Nginx => Some("nginx"),
+            SystemKind::Haproxy => Some("haproxy"),
+            SystemKind::H2o => Some("h2o"),
+            SystemKind::Envoy => Some("envoy"),
+            SystemKind::Caddy => Some("caddy"),
+            SystemKind::Varnish { .. } => Some("varnishd"),
             _ => None,
         }
     }
@@ -79,19 +79,19 @@ impl System {
     /// Why this system cannot run: its program is missing. The example server has a substitute.
     pub(crate) fn missing_program(&self, programs: &Programs) -> Option<String> {
         match self.kind {
-            Kind::LimitResponder { .. } => programs.example(Example::LimitResponder).err(),
-            Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
+            SystemKind::LimitResponder { .. } => programs.example(Example::LimitResponder).err(),
+            SystemKind::LimitRelay | SystemKind::LimitRelayLarge | SystemKind::LimitRelaySplice => {
                 programs.example(Example::LimitRelay).err()
             }
-            Kind::BlockingProxy { .. } => programs.example(Example::BlockingProxy).err(),
-            Kind::Framework(example) => programs.example(example).err(),
-            Kind::HelloWorld { .. } | Kind::Blitz { .. } => None,
-            Kind::Nginx
-            | Kind::Haproxy
-            | Kind::H2o
-            | Kind::Envoy
-            | Kind::Caddy
-            | Kind::Varnish { .. } => missing(self.peer().as_slice()),
+            SystemKind::BlockingProxy { .. } => programs.example(Example::BlockingProxy).err(),
+            SystemKind::Framework(example) => programs.example(example).err(),
+            SystemKind::HelloWorld { .. } | SystemKind::Blitz { .. } => None,
+            SystemKind::Nginx
+            | SystemKind::Haproxy
+            | SystemKind::H2o
+            | SystemKind::Envoy
+            | SystemKind::Caddy
+            | SystemKind::Varnish { .. } => missing(self.peer().as_slice()),
         }
     }
 
@@ -100,7 +100,7 @@ impl System {
         let listen = options.listen.to_string();
         let example = |example| options.programs.example(example).map(Command::new);
         let mut command = match self.kind {
-            Kind::LimitResponder { io } => {
+            SystemKind::LimitResponder { io } => {
                 let mut command = example(Example::LimitResponder)?;
                 command.args(["--listen", &listen, "--io", io]);
                 if let Some(response) = options.response {
@@ -108,29 +108,29 @@ impl System {
                 }
                 command
             }
-            Kind::LimitRelay | Kind::LimitRelayLarge | Kind::LimitRelaySplice => {
+            SystemKind::LimitRelay | SystemKind::LimitRelayLarge | SystemKind::LimitRelaySplice => {
                 let mut command = example(Example::LimitRelay)?;
                 command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
                 command.args(match self.kind {
-                    Kind::LimitRelayLarge => RELAY_LARGE,
-                    Kind::LimitRelaySplice => RELAY_SPLICE,
+                    SystemKind::LimitRelayLarge => RELAY_LARGE,
+                    SystemKind::LimitRelaySplice => RELAY_SPLICE,
                     _ => &[],
                 });
                 command
             }
-            Kind::BlockingProxy { threads } => {
+            SystemKind::BlockingProxy { threads } => {
                 let mut command = example(Example::BlockingProxy)?;
                 command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
                 command.args(["--threads", &threads.to_string()]);
                 command
             }
-            Kind::Framework(framework) => {
+            SystemKind::Framework(framework) => {
                 let mut command = example(framework)?;
                 command.args(["--listen", &listen]);
                 command.args(["--threads", &self.workers.count().to_string()]);
                 command
             }
-            Kind::HelloWorld { io } => match example(Example::HelloWorld) {
+            SystemKind::HelloWorld { io } => match example(Example::HelloWorld) {
                 Ok(mut command) => {
                     command
                         .env("BLITZ_LISTEN", listen)
@@ -140,13 +140,15 @@ impl System {
                 }
                 Err(_) => blitz(self, options, io)?,
             },
-            Kind::Blitz { io } => blitz(self, options, io)?,
-            Kind::Nginx => peer::nginx::command(self.group, self.workers, options)?,
-            Kind::Haproxy => peer::haproxy::command(self.group, self.workers, options)?,
-            Kind::H2o => peer::h2o::command(self.group, options)?,
-            Kind::Envoy => peer::envoy::command(self.group, options)?,
-            Kind::Caddy => peer::caddy::command(self.group, options)?,
-            Kind::Varnish { storage } => peer::varnish::command(self.group, storage, options)?,
+            SystemKind::Blitz { io } => blitz(self, options, io)?,
+            SystemKind::Nginx => peer::nginx::command(self.group, self.workers, options)?,
+            SystemKind::Haproxy => peer::haproxy::command(self.group, self.workers, options)?,
+            SystemKind::H2o => peer::h2o::command(self.group, options)?,
+            SystemKind::Envoy => peer::envoy::command(self.group, options)?,
+            SystemKind::Caddy => peer::caddy::command(self.group, options)?,
+            SystemKind::Varnish { storage } => {
+                peer::varnish::command(self.group, storage, options)?
+            }
         };
         // Blitz prints its counters when it ends, like the bare rings.
         command.env("BLITZ_REACTOR_COUNTERS", "1");
@@ -157,7 +159,7 @@ impl System {
 /// A note on the systems that are measured with another program than the one of their table.
 pub(crate) fn substitutes(systems: &[&System], programs: &Programs) -> Option<String> {
     let reason = programs.example(Example::HelloWorld).err()?;
-    let is_example = |system: &&&System| matches!(system.kind, Kind::HelloWorld { .. });
+    let is_example = |system: &&&System| matches!(system.kind, SystemKind::HelloWorld { .. });
     let names: Vec<&str> = systems
         .iter()
         .filter(is_example)
@@ -186,11 +188,11 @@ fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Comman
         }
     }
     match group.role {
-        ServerRole::Respond | ServerRole::RespondHealth | ServerRole::SendContent => {}
-        ServerRole::ProxyToHttp1 | ServerRole::ProxyContentToHttp1 => {
+        ServerWork::Respond | ServerWork::RespondHealth | ServerWork::SendContent => {}
+        ServerWork::ProxyToHttp1 | ServerWork::ProxyContentToHttp1 => {
             command.args(["--to", &format!("http://{}", options.backend)]);
         }
-        ServerRole::ProxyToH2c => {
+        ServerWork::ProxyToH2c => {
             command.args(["--to", &format!("h2c://{}", options.backend)]);
         }
     }

@@ -16,7 +16,7 @@ use blitz_host::serving::ListenerConfig;
 
 use crate::site_listeners::Collected;
 use crate::watch::Watch;
-use crate::{includes, listen, loaded_file, process, secrets, site_certificates};
+use crate::{access_log, includes, listen, loaded_file, process, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -102,6 +102,9 @@ impl ConfigFile {
         if let Some(Socket::Path(socket)) = socket_of(&mut configuration) {
             *socket = folder.join(&socket).display().to_string();
         }
+        if let Some(log) = &mut configuration.process.log.access {
+            access_log::resolve(&mut log.value, folder);
+        }
         let mut files = vec![path.clone()];
         let mut read = |file: &str| {
             files.push(folder.join(file));
@@ -129,6 +132,9 @@ impl ConfigFile {
         checker.server(&configuration.process.server);
         checker.control(&configuration.process.control);
         let mut diagnostics = checker.diagnostics;
+        if let Some(log) = &configuration.process.log.access {
+            access_log::check(log, &mut diagnostics);
+        }
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
         files.extend(site_certificates::watched(&configuration, folder));
         secrets::hide_in(&mut diagnostics, &document);

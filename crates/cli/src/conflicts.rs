@@ -13,7 +13,7 @@ use blitz_http::Address;
 use crate::listen::text_of;
 
 /// An address with its flag.
-pub(crate) struct Listening<'a> {
+pub(crate) struct ListenAddress<'a> {
     pub(crate) flag: &'static str,
     pub(crate) address: &'a Address,
 }
@@ -22,10 +22,10 @@ pub(crate) struct Listening<'a> {
 ///
 /// # Errors
 /// The first contradiction, with the remedy.
-pub(crate) fn check(targets: &[Target], listeners: &[Listening<'_>]) -> Result<(), String> {
+pub(crate) fn check(targets: &[Target], listeners: &[ListenAddress<'_>]) -> Result<(), String> {
     Sites::of_targets(targets.to_vec(), false).map_err(|conflict| conflict.to_string())?;
     for (at, listener) in listeners.iter().enumerate() {
-        let is_same = |other: &&Listening<'_>| {
+        let is_same = |other: &&ListenAddress<'_>| {
             other.address == listener.address && !has_any_port(listener.address)
         };
         if let Some(first) = listeners[..at].iter().find(is_same) {
@@ -35,7 +35,7 @@ pub(crate) fn check(targets: &[Target], listeners: &[Listening<'_>]) -> Result<(
     Ok(())
 }
 
-fn twice(first: &Listening<'_>, second: &Listening<'_>) -> String {
+fn twice(first: &ListenAddress<'_>, second: &ListenAddress<'_>) -> String {
     let address = text_of(first.address);
     match first.flag == second.flag {
         true => format!(
@@ -67,7 +67,7 @@ pub(crate) fn too_many_cores(setting: &str, cores: usize) -> Option<String> {
 }
 
 /// Flags that are probably not meant.
-pub(crate) fn warnings(targets: &[Target], listeners: &[Listening<'_>]) -> Vec<String> {
+pub(crate) fn warnings(targets: &[Target], listeners: &[ListenAddress<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(loops(targets, listeners));
     warnings.extend(targets.iter().filter_map(unusable_socket));
@@ -103,7 +103,7 @@ fn includes(wide: IpAddr, ip: IpAddr) -> bool {
 }
 
 /// Targets that are this process.
-fn loops(targets: &[Target], listeners: &[Listening<'_>]) -> impl Iterator<Item = String> {
+fn loops(targets: &[Target], listeners: &[ListenAddress<'_>]) -> impl Iterator<Item = String> {
     targets.iter().filter_map(|target| {
         let listener = listeners
             .iter()
@@ -158,9 +158,9 @@ mod tests {
         values.iter().map(parse).collect()
     }
 
-    fn listening(addresses: &[Address]) -> Vec<Listening<'_>> {
+    fn listening(addresses: &[Address]) -> Vec<ListenAddress<'_>> {
         let flag = "--listen";
-        let listening = |address| Listening { flag, address };
+        let listening = |address| ListenAddress { flag, address };
         addresses.iter().map(listening).collect()
     }
 

@@ -24,6 +24,10 @@ pub(crate) fn text(
 ) -> String {
     let (old, new) = (listeners(before), listeners(&after));
     let restart = restart(&after, applied, flags);
+    let log = |file: &ConfigFile| {
+        process::access_log(&flags.clone().or(file.configuration.process.clone()))
+    };
+    let is_log_kept = log(before) == log(&after);
     let before = Sites::of_file(before.sites.clone());
     let after = Sites::of_file(after.into_sites());
     let mut text = String::new();
@@ -41,7 +45,16 @@ pub(crate) fn text(
     if closed {
         text += "    connections of closed listeners have `server.drain_timeout` to end; all others stay\n";
     }
+    text += log_line(is_log_kept);
     text + &restart
+}
+
+/// The line of an access log that changes.
+pub(crate) fn log_line(is_kept: bool) -> &'static str {
+    match is_kept {
+        true => "",
+        false => "  ~ the access log\n",
+    }
 }
 
 /// A line for each site that was added, changed or removed.
@@ -79,7 +92,8 @@ pub(crate) fn listener_changes(before: &[String], after: &[String]) -> String {
 pub(crate) fn restart(file: &ConfigFile, applied: &Applied, flags: &Process) -> String {
     let wanted = flags.clone().or(file.configuration.process.clone());
     let mut text = String::new();
-    for key in process::changed(&applied.process, &wanted) {
+    let changed = process::changed(&applied.process, &wanted);
+    for key in changed.iter().filter(|key| *key != process::ACCESS_LOG) {
         // Writing to a text does not fail.
         let _ = writeln!(text, "  {key} has changed: a restart applies it");
     }

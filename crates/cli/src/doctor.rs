@@ -17,7 +17,7 @@ pub(crate) use self::record::RecordArguments;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CheckResult {
     Ok,
     /// Blitz serves, but slower or fewer clients than it could.
     Slow,
@@ -31,7 +31,7 @@ enum Verdict {
 #[derive(Debug)]
 struct Check {
     name: &'static str,
-    verdict: Verdict,
+    verdict: CheckResult,
     /// The value or state that was found.
     found: String,
     /// The remedy; empty if none is needed.
@@ -42,7 +42,7 @@ impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Check {
         Check {
             name,
-            verdict: Verdict::Ok,
+            verdict: CheckResult::Ok,
             found: found.into(),
             advice: String::new(),
         }
@@ -51,7 +51,7 @@ impl Check {
     fn slow(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
         Check {
             name,
-            verdict: Verdict::Slow,
+            verdict: CheckResult::Slow,
             found: found.into(),
             advice: advice.into(),
         }
@@ -60,7 +60,7 @@ impl Check {
     fn stop(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
         Check {
             name,
-            verdict: Verdict::Stop,
+            verdict: CheckResult::Stop,
             found: found.into(),
             advice: advice.into(),
         }
@@ -69,7 +69,7 @@ impl Check {
     fn unknown(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
         Check {
             name,
-            verdict: Verdict::Unknown,
+            verdict: CheckResult::Unknown,
             found: found.into(),
             advice: advice.into(),
         }
@@ -103,13 +103,13 @@ pub(crate) fn run(record: &RecordArguments) -> ExitCode {
     if printed.is_err() {
         return ExitCode::FAILURE;
     }
-    match count(&checks, Verdict::Stop) {
+    match count(&checks, CheckResult::Stop) {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
 
-fn count(checks: &[Check], verdict: Verdict) -> usize {
+fn count(checks: &[Check], verdict: CheckResult) -> usize {
     let is_counted = |check: &&Check| check.verdict == verdict;
     checks.iter().filter(is_counted).count()
 }
@@ -117,10 +117,10 @@ fn count(checks: &[Check], verdict: Verdict) -> usize {
 fn print(checks: &[Check], colour: bool, out: &mut impl Write) -> io::Result<()> {
     for check in checks {
         let (word, code) = match check.verdict {
-            Verdict::Ok => ("ok", 32),
-            Verdict::Slow => ("slow", 33),
-            Verdict::Stop => ("stop", 31),
-            Verdict::Unknown => ("unknown", 36),
+            CheckResult::Ok => ("ok", 32),
+            CheckResult::Slow => ("slow", 33),
+            CheckResult::Stop => ("stop", 31),
+            CheckResult::Unknown => ("unknown", 36),
         };
         let Check {
             name,
@@ -141,12 +141,12 @@ fn print(checks: &[Check], colour: bool, out: &mut impl Write) -> io::Result<()>
 }
 
 fn summary(checks: &[Check]) -> String {
-    let stops = match count(checks, Verdict::Stop) {
+    let stops = match count(checks, CheckResult::Stop) {
         0 => String::from("Nothing stops Blitz"),
         1 => String::from("1 setting stops Blitz"),
         stops => format!("{stops} settings stop Blitz"),
     };
-    match count(checks, Verdict::Slow) {
+    match count(checks, CheckResult::Slow) {
         0 => format!("{stops}."),
         1 => format!("{stops}; 1 setting makes it slower."),
         slow => format!("{stops}; {slow} settings make it slower."),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Group, Placed, Route, RouteKey, Settings, Site, Span, quoted};
+use blitz_config::{Action, Placed, Route, RouteKey, Settings, Site, Span, TargetGroup, quoted};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -257,6 +257,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("deny", settings.deny.as_deref());
     list.add("methods", settings.methods.as_ref());
     list.add("body_max", settings.body_max.as_ref());
+    list.add("access_log", settings.access_log.as_ref());
     list.add("replace_errors", settings.replace_errors.as_ref());
     list.add("request_trailers", settings.request_trailers.as_ref());
     list.add("upgrade", settings.upgrade.as_deref());
@@ -282,7 +283,7 @@ struct List<'a>(Vec<(String, &'a Span)>);
 
 impl<'a> List<'a> {
     /// How several servers share the requests of a route. Those of an only target are its `to`.
-    fn add_group(&mut self, group: &'a Group) {
+    fn add_group(&mut self, group: &'a TargetGroup) {
         if let [target] = &group.targets[..] {
             self.add("balance", target.balance.as_ref());
             return self.add("sticky", target.sticky.as_ref());

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use blitz_config::{Configuration, Settings, Span};
 use blitz_gateway::{
-    Explanation, Outcome, Rejection, Sites, TrustedProxies, TrustedProxy, Verdict, explain,
+    Explanation, Rejection, RequestOutcome, Sites, TrustedProxies, TrustedProxy, Verdict, explain,
 };
 use blitz_http::{Peer, RequestHead, Scheme, is_authority};
 use clap::Args;
@@ -17,7 +17,7 @@ use serde_json::json;
 use self::question::LOCALHOST;
 use crate::check::Format;
 use crate::config::{self, ConfigFile};
-use crate::explanation::{self, About, Line};
+use crate::explanation::{self, About, ExplanationLine};
 use crate::redaction::{is_secret, shown, without_userinfo};
 use crate::{config_diff, control_client, effective, output};
 
@@ -136,7 +136,7 @@ pub(crate) fn answer(
     };
     let trusted: TrustedProxies = trusted.iter().copied().collect();
     let explanation = explain(&sites, &mut head, &peer, &trusted);
-    let lines = Report::new(file).of(&explanation);
+    let lines = ExplanationReport::new(file).of(&explanation);
     Ok(match question.format {
         Format::Text => explanation::text(&lines),
         Format::Json => explanation::json(&lines),
@@ -184,7 +184,7 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
     let Some(site) = sites.find_by_host(Some(host)) else {
         return Err(format!("no site has the host {host}"));
     };
-    let configured = Report::new(file).site(site.hosts.first());
+    let configured = ExplanationReport::new(file).site(site.hosts.first());
     let place = |name: &str| {
         let route = configured.and_then(|site| route_of(site, name));
         let place = route.map(|route| file.line_of(&route.key.span));
@@ -209,23 +209,23 @@ fn routes(sites: &Sites, host: &str, file: &ConfigFile, format: Format) -> Resul
 }
 
 /// Collects values with their places in the file.
-struct Report<'a> {
+struct ExplanationReport<'a> {
     file: &'a ConfigFile,
-    lines: Vec<Line>,
+    lines: Vec<ExplanationLine>,
 }
 
 /// More routes that do not apply are counted only.
 const OTHERS_SHOWN: usize = 20;
 
-impl<'a> Report<'a> {
-    fn new(file: &'a ConfigFile) -> Report<'a> {
-        Report {
+impl<'a> ExplanationReport<'a> {
+    fn new(file: &'a ConfigFile) -> ExplanationReport<'a> {
+        ExplanationReport {
             file,
             lines: Vec::new(),
         }
     }
 
-    fn of(mut self, explanation: &Explanation<'_>) -> Vec<Line> {
+    fn of(mut self, explanation: &Explanation<'_>) -> Vec<ExplanationLine> {
         let configured = explanation
             .site
             .and_then(|site| self.site(site.hosts.first()));
@@ -277,7 +277,7 @@ impl<'a> Report<'a> {
             .and_then(|route| route.written.as_deref());
         match (written, &explanation.outcome) {
             // The result would show the value of the variable.
-            (Some(written), Outcome::Answered { .. } | Outcome::Forwarded { .. }) => {
+            (Some(written), RequestOutcome::Answered { .. } | RequestOutcome::Forwarded { .. }) => {
                 self.line(About::Outcome, written, None, "");
             }
             (_, outcome) => self.outcome(outcome, settings),
@@ -310,9 +310,9 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn outcome(&mut self, outcome: &Outcome, settings: Option<&Settings>) {
+    fn outcome(&mut self, outcome: &RequestOutcome, settings: Option<&Settings>) {
         match outcome {
-            Outcome::Rejected(Rejection::HttpsOnly) => {
+            RequestOutcome::Rejected(Rejection::HttpsOnly) => {
                 self.line(
                     About::Outcome,
                     "308 to the same URL with https://",
@@ -320,17 +320,17 @@ impl<'a> Report<'a> {
                     "",
                 );
             }
-            Outcome::Rejected(rejection) => {
+            RequestOutcome::Rejected(rejection) => {
                 let status = rejection.status().code();
                 let text = format!("{status} {}", rejection.rule());
                 self.line(About::Outcome, &text, None, rejection.detail());
             }
-            Outcome::Answered { status, location } => {
+            RequestOutcome::Answered { status, location } => {
                 let location = location.as_deref().unwrap_or_default();
                 self.line(About::Outcome, &format!("{status} {location}"), None, "");
             }
-            Outcome::App => self.line(About::Outcome, "an app answers", None, ""),
-            Outcome::Forwarded {
+            RequestOutcome::App => self.line(About::Outcome, "an app answers", None, ""),
+            RequestOutcome::Forwarded {
                 url,
                 servers,
                 target,
@@ -389,7 +389,7 @@ impl<'a> Report<'a> {
 
     fn line(&mut self, about: About, value: &str, span: Option<&Span>, remark: &str) {
         let place = span.map(|span| self.file.line_of(span));
-        self.lines.push(Line {
+        self.lines.push(ExplanationLine {
             about,
             value: without_userinfo(value),
             place: place.unwrap_or_default(),

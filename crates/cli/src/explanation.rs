@@ -32,7 +32,7 @@ pub(crate) enum About {
 
 /// A value, the place where it is written, and a remark.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ExplanationLine {
     pub(crate) about: About,
     pub(crate) value: String,
     pub(crate) place: String,
@@ -40,7 +40,7 @@ pub(crate) struct Line {
 }
 
 /// Lines for people.
-pub(crate) fn text(lines: &[Line]) -> String {
+pub(crate) fn text(lines: &[ExplanationLine]) -> String {
     let mut text = String::new();
     let (mut others, mut servers) = (0, 0);
     for line in lines {
@@ -74,7 +74,7 @@ pub(crate) fn text(lines: &[Line]) -> String {
 }
 
 /// One object.
-pub(crate) fn json(lines: &[Line]) -> String {
+pub(crate) fn json(lines: &[ExplanationLine]) -> String {
     let mut object = Map::new();
     for list in ["groups", "when", "rules", "servers", "fields", "not"] {
         object.insert(list.to_owned(), json!([]));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn lines_are_text_and_json() {
-        let line = |about, value: &str, place: &str, remark: &str| Line {
+        let line = |about, value: &str, place: &str, remark: &str| ExplanationLine {
             about,
             value: value.to_owned(),
             place: place.to_owned(),

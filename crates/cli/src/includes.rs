@@ -10,7 +10,7 @@ use crate::file_pattern::{Listing, is_pattern, watched};
 
 /// The results of reading included files, apart from their texts.
 #[derive(Default)]
-pub(crate) struct Included {
+pub(crate) struct IncludedFiles {
     /// Files and folders that cannot be read, and patterns without a file.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// All files that were read, with the folders where further ones may appear. Some may be missing.
@@ -18,9 +18,13 @@ pub(crate) struct Included {
 }
 
 /// Adds the files that a document includes, each once. Relative paths begin at the folder.
-pub(crate) fn load(document: &mut Document, main: &Path, environment: &Environment) -> Included {
+pub(crate) fn load(
+    document: &mut Document,
+    main: &Path,
+    environment: &Environment,
+) -> IncludedFiles {
     let folder = main.parent().unwrap_or(Path::new(""));
-    let mut included = Included::default();
+    let mut included = IncludedFiles::default();
     let mut seen = HashSet::from([main.canonicalize().unwrap_or_else(|_| main.to_owned())]);
     for pattern in blitz_config::includes(document, environment) {
         let files = match is_pattern(&pattern.value) {

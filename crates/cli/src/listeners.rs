@@ -10,7 +10,7 @@ use crate::{listen, process};
 
 /// The listeners for clear text and for TLS.
 #[derive(Debug, Clone)]
-pub(crate) struct Listeners {
+pub(crate) struct ListenAddresses {
     pub(crate) plain: Vec<ListenerConfig>,
     /// Those for TLS, without its settings.
     pub(crate) tls: Vec<ListenerConfig>,
@@ -18,9 +18,9 @@ pub(crate) struct Listeners {
     pub(crate) is_file: bool,
 }
 
-impl Listeners {
-    pub(crate) fn of_file(file: &ConfigFile) -> Listeners {
-        Listeners {
+impl ListenAddresses {
+    pub(crate) fn of_file(file: &ConfigFile) -> ListenAddresses {
+        ListenAddresses {
             plain: file.listeners.clone(),
             tls: file.tls_listeners.clone(),
             is_file: true,

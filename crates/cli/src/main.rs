@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod announce;
 mod bench;
 mod cert;
@@ -33,6 +34,7 @@ mod live;
 mod load;
 mod loaded_file;
 mod message_limits;
+mod metrics_reader;
 mod output;
 mod process;
 mod process_flags;

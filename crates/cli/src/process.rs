@@ -98,6 +98,11 @@ pub(crate) fn apply(process: &Process, options: &mut Options) {
         &server.lingering_timeout,
         |time| *time,
     );
+    set(
+        &mut options.series_max,
+        &process.metrics.series_max,
+        |series| *series as usize,
+    );
     apply_limits(&process.limits, limits, &mut options.client.limits);
 }
 
@@ -158,6 +163,16 @@ pub(crate) fn changed(before: &Process, after: &Process) -> Vec<String> {
     keys
 }
 
+/// A key of the process that a reload changes.
+pub(crate) const ACCESS_LOG: &str = "log.access";
+
+/// The access log as a file has it.
+pub(crate) fn access_log(process: &Process) -> Option<String> {
+    let written = process.written();
+    let access = written.into_iter().find(|(key, ..)| key == ACCESS_LOG);
+    access.map(|(_, value, _)| value)
+}
+
 /// A time that can be added to another one.
 pub(crate) fn limit(limit: &TimeLimit) -> Duration {
     match limit {
@@ -202,6 +217,7 @@ mod tests {
                 Scope::Server => "server",
                 Scope::Log => "log",
                 Scope::Limits => "limits",
+                Scope::Metrics => "metrics",
                 _ => continue,
             };
             let value = match key.kind {

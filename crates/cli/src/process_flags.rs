@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use blitz_config::{
-    CORES_MAX, Control, ControlAddress, Log, Placed, Process, Server, Socket, TimeLimit,
+    AccessLog, CORES_MAX, Control, ControlAddress, Log, Placed, Process, Server, Socket, TimeLimit,
 };
 use blitz_gateway::LoopId;
+use blitz_host::log::{Destination, DestinationError};
 use clap::{Args, ValueEnum};
 
 use crate::control::OFF;
@@ -102,6 +103,10 @@ pub(crate) struct ProcessArguments {
     #[arg(long, value_name = "LEVEL", value_enum, help_heading = heading::PROCESS)]
     log: Option<Level>,
 
+    /// Where a line of JSON for each request goes: stdout, journal, syslog:/dev/log, syslog:HOST:PORT, or a file
+    #[arg(long, value_name = "TO", value_parser = destination, help_heading = heading::PROCESS)]
+    access_log: Option<String>,
+
     /// How often to log a summary of failures and refusals, if there were any [default: 1m]
     ///
     /// Write 30s, 1m, or 0 for never.
@@ -156,6 +161,10 @@ impl ProcessArguments {
             log: Log {
                 level: named(self.log),
                 summary: given(self.log_summary),
+                access: given(self.access_log.clone().map(|to| AccessLog {
+                    to: given(Some(to)),
+                    ..AccessLog::default()
+                })),
             },
             limits: self.limits.settings(),
             control: Control {
@@ -172,6 +181,7 @@ impl ProcessArguments {
                     _ => Socket::Path(path.display().to_string()),
                 })),
             },
+            ..Process::default()
         }
     }
 }
@@ -196,6 +206,20 @@ fn loop_id(value: &str) -> Result<String, String> {
     checked
         .map(|_| value.to_owned())
         .map_err(|error| error.to_string())
+}
+
+fn destination(value: &str) -> Result<String, String> {
+    match value
+        .parse()
+        .map_err(|error: DestinationError| error.to_string())?
+    {
+        // A file of these settings may lie elsewhere.
+        Destination::File(path) => {
+            let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+            Ok(path.display().to_string())
+        }
+        _ => Ok(value.to_owned()),
+    }
 }
 
 fn control_address(value: &str) -> Result<String, String> {

@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use blitz_config::Process;
 use blitz_gateway::Reloading;
 use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
 
+use crate::access_log::OpenAccessLog;
 use crate::announce::shown;
 use crate::config::ConfigFile;
 use crate::control::Outcome;
 use crate::in_use::InUse;
-use crate::listeners::Listeners;
+use crate::listeners::ListenAddresses;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 use crate::watch::Watch;
@@ -110,8 +111,15 @@ impl ReloadedFile {
 
     /// Reads the file again. Its sites, listeners and certificates replace those in use, unless it has mistakes. Both
     /// outcomes are logged.
-    pub(crate) fn reload(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
-        let outcome = self.replace(running, tls);
+    pub(crate) fn reload(
+        &mut self,
+        running: &mut Reloading<'_>,
+        tls: &mut Option<Tls>,
+        access_log: &mut OpenAccessLog,
+    ) -> Outcome {
+        let outcome = self.replace(running, tls, access_log);
+        let status = running.status();
+        status.note_reload(outcome.is_ok(), SystemTime::now());
         match &outcome {
             Ok(changes) => {
                 let changes = changes.trim_end().replace('\n', ";");
@@ -127,7 +135,12 @@ impl ReloadedFile {
         self.watch.as_mut().is_some_and(Watch::is_due)
     }
 
-    fn replace(&mut self, running: &mut Reloading<'_>, tls: &mut Option<Tls>) -> Outcome {
+    fn replace(
+        &mut self,
+        running: &mut Reloading<'_>,
+        tls: &mut Option<Tls>,
+        access_log: &mut OpenAccessLog,
+    ) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
         let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
         // The repair may be in a file that only the new version names.
@@ -137,7 +150,7 @@ impl ReloadedFile {
         if let Some(problem) = file.problem() {
             return Err(stays(format!("{diagnostics}{problem}")));
         }
-        let listeners = Listeners::of_file(&file);
+        let listeners = ListenAddresses::of_file(&file);
         let certificates = NewCertificates::prepare(&self.settings.tls, &file, tls.as_ref());
         let certificates = certificates.map_err(stays)?;
         // With the settings in use: others would replace all listeners for TLS.
@@ -148,19 +161,25 @@ impl ReloadedFile {
                 .unwrap_or_else(|| error.to_string())
         };
         let restart = differences::restart(&file, applied, &self.settings.flags);
+        let wanted = &file.configuration.process;
+        let new_log = access_log.prepare(&self.settings.flags.clone().or(wanted.clone()));
+        let new_log = new_log.map_err(stays)?;
+        let log_line = new_log.change();
         let (summary, document) = (file.summary(), file.document().clone());
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
+        let replacement = replacement.with_access_log(new_log.log());
         let before: Vec<_> = running.listeners().map(shown).collect();
         let changes = running.replace(replacement, || certificates.apply(tls));
         let changes = changes.map_err(|error| stays(problem(error)))?;
         let after: Vec<_> = running.listeners().map(shown).collect();
+        access_log.replace(new_log);
         self.in_use.replace(document);
         let sites = differences::site_lines(&changes);
         let listeners = differences::listener_changes(&before, &after);
         Ok(format!(
-            "{diagnostics}{summary}\n{sites}{listeners}{restart}"
+            "{diagnostics}{summary}\n{sites}{listeners}{log_line}{restart}"
         ))
     }
 }

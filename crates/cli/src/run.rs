@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use blitz_config::Process;
+use blitz_gateway::access_log::AccessLog;
 use blitz_gateway::{
     Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
@@ -16,9 +18,9 @@ use blitz_http::{Address, IoChoice, Signals};
 use clap::Args;
 
 use crate::config::ConfigFile;
-use crate::conflicts::Listening;
+use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
-use crate::listeners::Listeners;
+use crate::listeners::ListenAddresses;
 use crate::process_flags::ProcessArguments;
 use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
@@ -28,7 +30,9 @@ use crate::tls::{Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
-use crate::{announce, config, conflicts, heading, listen, process, show_config};
+use crate::{
+    access_log, announce, config, conflicts, heading, listen, metrics_reader, process, show_config,
+};
 
 /// Reachable as `http://localhost:8080`, and only from this machine.
 const PORT_DEFAULT: u16 = 8080;
@@ -217,7 +221,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         tracing::warn!("{warning}");
     }
     let listeners = match &file {
-        Some(file) => Listeners::of_file(file),
+        Some(file) => ListenAddresses::of_file(file),
         None => {
             check(arguments).map_err(usage)?;
             warn(arguments);
@@ -239,18 +243,20 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         };
         ReloadedFile::new(path, settings, file, &process)
     });
+    let (access_log, log) = access_log::open(&process).map_err(failed)?;
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
     let state = ControlState::new(in_use, log_level);
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
-    let running = gateway(arguments, &process, file, configs, targets)
+    let running = gateway(arguments, &process, file, configs, targets, log)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
+    let state = Arc::clone(&control.state);
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: None,
+        metrics: metrics_reader::reader(&running, move || state.tls()),
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();
@@ -259,6 +265,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         control,
         tls,
         upstream_tls,
+        access_log,
     };
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
@@ -268,7 +275,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
 /// The certificates, if there is a listener for TLS.
 fn load_tls(
     arguments: &RunArguments,
-    listeners: &Listeners,
+    listeners: &ListenAddresses,
     file: Option<&ConfigFile>,
 ) -> Result<Option<Tls>, RunError> {
     if listeners.tls.is_empty() {
@@ -355,13 +362,13 @@ fn warn(arguments: &RunArguments) {
 }
 
 /// Calls `look` with the addresses of the flags, or the default ones for clear text.
-fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[Listening<'_>]) -> T) -> T {
+fn with_listeners<T>(arguments: &RunArguments, look: impl FnOnce(&[ListenAddress<'_>]) -> T) -> T {
     let default = match has_default_listeners(arguments) {
         true => listen::local(PORT_DEFAULT),
         false => Vec::new(),
     };
     let plain = arguments.listen.iter().map(|listener| &listener.address);
-    let listening = |flag| move |address| Listening { flag, address };
+    let listening = |flag| move |address| ListenAddress { flag, address };
     let plain = plain.chain(&default).map(listening("--listen"));
     let tls = arguments.listen_tls.iter().map(listening("--listen-tls"));
     let listeners: Vec<_> = plain.chain(tls).collect();
@@ -432,8 +439,8 @@ fn has_default_listeners(arguments: &RunArguments) -> bool {
 }
 
 /// The listeners of the flags, or the default ones.
-fn listeners_of(arguments: &RunArguments) -> Listeners {
-    let mut listeners = Listeners {
+fn listeners_of(arguments: &RunArguments) -> ListenAddresses {
+    let mut listeners = ListenAddresses {
         plain: arguments.listen.clone(),
         tls: arguments
             .listen_tls
@@ -469,6 +476,7 @@ fn gateway(
     file: Option<ConfigFile>,
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
+    access_log: Option<Arc<AccessLog>>,
 ) -> Gateway {
     let (trusted_proxies, sites) = match file {
         Some(file) => (file.trusted_proxies, file.sites),
@@ -479,6 +487,7 @@ fn gateway(
         trusted_proxies: trusted_proxies.into_iter().collect(),
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
+        access_log,
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);
@@ -506,7 +515,7 @@ fn trusted_proxy(value: &str) -> Result<TrustedProxy, String> {
     value.trim().parse().map_err(message)
 }
 
-fn cannot_start(listeners: &Listeners, io: IoChoice, error: &StartError) -> RunError {
+fn cannot_start(listeners: &ListenAddresses, io: IoChoice, error: &StartError) -> RunError {
     if let Some(problem) = listeners.problem(error) {
         return failed(problem);
     }
@@ -563,7 +572,7 @@ mod tests {
     fn without_io_uring_the_other_driver_is_the_remedy() {
         let error = io::Error::other("a seccomp filter kills processes that use io_uring");
         let error = StartError::Serving(serving::StartError::Start(error));
-        let listeners = Listeners {
+        let listeners = ListenAddresses {
             plain: Vec::new(),
             tls: Vec::new(),
             is_file: false,

@@ -298,7 +298,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use blitz_gateway::{Outcome, Rejection, Sites, TrustedProxies, compile, explain};
+    use blitz_gateway::{Rejection, RequestOutcome, Sites, TrustedProxies, compile, explain};
     use blitz_http::{Peer, RequestHead, Scheme};
     use clap::Parser;
 
@@ -375,7 +375,7 @@ upgrade = ["websocket"]
     /// Each flag of `run` in turn: it is a key, or known to have none.
     #[test]
     fn each_flag_is_a_key_or_a_comment() {
-        const FLAGS: [&[&str]; 47] = [
+        const FLAGS: [&[&str]; 48] = [
             &["--listen=:80"],
             &["--listen-tls=:443"],
             &["--redirect-https"],
@@ -410,6 +410,7 @@ upgrade = ["websocket"]
             &["--io=epoll"],
             &["--log=debug"],
             &["--log-summary=30s"],
+            &["--access-log=stdout"],
             &["--control=off"],
             &["--control-listen=127.0.0.1:9181"],
             &["--drain-delay=5s"],
@@ -566,16 +567,17 @@ upgrade = ["websocket"]
                 let expected = explain(&of_flags, &mut head, &peer, &proxies).outcome;
                 let mut found = explain(&of_file, &mut other, &peer, &trusted).outcome;
                 // Flags do not tell the upstream of the prefix.
-                if let Outcome::Forwarded { fields, .. } = &mut found {
+                if let RequestOutcome::Forwarded { fields, .. } = &mut found {
                     fields.retain(|(name, _)| name != "x-forwarded-prefix");
                 }
-                let is_nothing = matches!(expected, Outcome::Rejected(Rejection::UnknownPath));
-                forwarded += usize::from(matches!(expected, Outcome::Forwarded { .. }));
+                let is_nothing =
+                    matches!(expected, RequestOutcome::Rejected(Rejection::UnknownPath));
+                forwarded += usize::from(matches!(expected, RequestOutcome::Forwarded { .. }));
                 // The built-in site.
                 let is_same = expected == found
                     || is_nothing
                         && found
-                            == (Outcome::Answered {
+                            == (RequestOutcome::Answered {
                                 status: 404,
                                 location: None,
                             });

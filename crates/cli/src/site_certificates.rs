@@ -18,7 +18,7 @@ pub(crate) fn find(
     folder: &Path,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<(PathBuf, PathBuf)> {
-    let mut search = Search {
+    let mut search = CertificateSearch {
         folder,
         diagnostics,
         now: SystemTime::now(),
@@ -36,7 +36,7 @@ pub(crate) fn find(
     search.pairs
 }
 
-struct Search<'a> {
+struct CertificateSearch<'a> {
     /// Relative paths begin here.
     folder: &'a Path,
     diagnostics: &'a mut Vec<Diagnostic>,
@@ -47,7 +47,7 @@ struct Search<'a> {
     is_whole: bool,
 }
 
-impl Search<'_> {
+impl CertificateSearch<'_> {
     fn add(&mut self, pattern: &Placed<CertificateFile>) {
         let CertificateFile { file, key } = &pattern.value;
         let is_pattern = is_pattern(file) && key.is_none();

@@ -1,9 +1,10 @@
-//! Periodic work of the thread that waits for signals: reloads, and checks of certificates.
+//! Periodic work of the thread that waits for signals: reloads, checks of certificates, and log files that are moved.
 
 use blitz_gateway::Reloading;
 use blitz_host::service_manager;
 use blitz_host::serving::Tick;
 
+use crate::access_log::OpenAccessLog;
 use crate::control::Control;
 use crate::reload::ReloadedFile;
 use crate::tls::Tls;
@@ -15,6 +16,7 @@ pub(crate) struct Upkeep {
     pub(crate) control: Control,
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_tls: UpstreamTls,
+    pub(crate) access_log: OpenAccessLog,
 }
 
 impl Upkeep {
@@ -28,6 +30,7 @@ impl Upkeep {
         };
         match tick {
             Tick::Reload => service_manager::reloading(),
+            Tick::Reopen => self.access_log.reopen(),
             Tick::NotReady => self.end(),
             Tick::Drain => {
                 if !is_ending {
@@ -65,7 +68,7 @@ impl Upkeep {
     fn reload(&mut self, running: &mut Reloading<'_>) {
         let waiting = self.control.state.waiting.take();
         let outcome = match &mut self.file {
-            Some(file) => file.reload(running, &mut self.tls),
+            Some(file) => file.reload(running, &mut self.tls, &mut self.access_log),
             None => {
                 if let Some(tls) = &mut self.tls {
                     tls.on_tick(Tick::Reload);

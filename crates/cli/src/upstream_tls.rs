@@ -87,7 +87,7 @@ impl UpstreamTls {
         let now = SystemTime::now();
         match tick {
             Tick::Reload if self.has_files() => self.reload(now),
-            Tick::Reload | Tick::NotReady | Tick::Drain => {}
+            Tick::Reload | Tick::Reopen | Tick::NotReady | Tick::Drain => {}
             Tick::Periodic => self.validity.check_daily(self.certificate.iter(), now),
         }
     }

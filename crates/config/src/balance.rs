@@ -1,6 +1,6 @@
 //! Several servers for the requests of a route: their weights, and how one of them is chosen.
 
-use crate::model::{Placed, Span};
+use crate::span::{Placed, Span};
 
 /// The largest weight of a target or a server.
 pub(crate) const WEIGHT_MAX: u64 = 1_000;
@@ -10,7 +10,7 @@ pub(crate) const STICKY_COOKIE: &str = "blitz-server";
 
 /// The targets of a `to` that has several servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct TargetGroup {
     /// At least one; requests are distributed over them by their weights.
     pub targets: Vec<GroupTarget>,
     /// How clients stay with a target; without it, or if there is one target, that of the target decides.
@@ -77,7 +77,7 @@ pub enum ClientKey {
     Cookie(String),
 }
 
-impl Group {
+impl TargetGroup {
     /// The cookies that its responses set, with the places that say so.
     pub(crate) fn cookies(&self) -> impl Iterator<Item = (&str, &Span)> {
         let inner = self.targets.iter().map(|target| &target.sticky);
@@ -89,7 +89,7 @@ impl Group {
     }
 
     /// The same with the `sticky` of a route, which stands for that of an only target.
-    pub(crate) fn with_sticky(&self, sticky: &Placed<Sticky>) -> Group {
+    pub(crate) fn with_sticky(&self, sticky: &Placed<Sticky>) -> TargetGroup {
         let mut group = self.clone();
         match &mut group.targets[..] {
             [target] => target.sticky = Some(sticky.clone()),
@@ -114,7 +114,7 @@ impl Group {
     }
 
     /// Whether both distribute requests alike, wherever they are written.
-    pub(crate) fn is_same(&self, other: &Group) -> bool {
+    pub(crate) fn is_same(&self, other: &TargetGroup) -> bool {
         self.meaning() == other.meaning()
     }
 

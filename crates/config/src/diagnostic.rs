@@ -5,7 +5,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde_json::json;
 
 use crate::document::Document;
-use crate::model::Span;
+use crate::span::Span;
 
 /// How bad a mistake is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! The files of a configuration: their names and their texts.
 
-use crate::model::Span;
+use crate::span::Span;
 
 /// The main file of a configuration, and the files that it includes. Their texts follow each other, so that a place is an
 /// offset in all of them.
@@ -13,12 +13,12 @@ pub struct Document {
     /// Where their lines start.
     lines: Vec<usize>,
     /// In their order.
-    included: Vec<Included>,
+    included: Vec<IncludedFile>,
 }
 
 /// A file that is included.
 #[derive(Debug, Clone)]
-struct Included {
+struct IncludedFile {
     start: usize,
     name: String,
     folder: String,
@@ -47,7 +47,7 @@ impl Document {
         self.lines.pop();
         self.lines.extend(line_starts(text, start));
         self.text.push_str(text);
-        self.included.push(Included {
+        self.included.push(IncludedFile {
             start,
             name: name.into(),
             folder: folder.into(),
@@ -84,7 +84,7 @@ impl Document {
         self.included_at(offset).is_some()
     }
 
-    fn included_at(&self, offset: usize) -> Option<&Included> {
+    fn included_at(&self, offset: usize) -> Option<&IncludedFile> {
         let after = self
             .included
             .partition_point(|included| included.start <= offset);

@@ -16,8 +16,8 @@ use toml::de::{DeTable, DeValue};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::document::Document;
 use crate::environment::Environment;
-use crate::model::Span;
 use crate::reader::read;
+use crate::span::Span;
 
 /// The text of a file in the canonical form, in TOML 1.0.
 ///

@@ -23,8 +23,14 @@ pub enum Scope {
     Server,
     /// In `log`.
     Log,
+    /// In a table that is the `access` of `log`.
+    AccessLog,
+    /// In the `when` of an access log.
+    AccessLogWhen,
     /// In the `limits` of the process.
     Limits,
+    /// In `metrics`.
+    Metrics,
     /// In the `limits` of a site.
     SiteLimits,
     /// In the `limits` of an upstream.
@@ -78,6 +84,12 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// The path of a socket, or `false`.
     Socket,
+    /// The destination of an access log, a table with one, or `false`.
+    AccessLog,
+    /// A number from 0 to 1.
+    Share,
+    /// A list of statuses, or of `5xx` for all of a class.
+    Statuses,
     /// An address to listen on, or `false`.
     ControlAddress,
     /// A list of addresses, or of tables with an address.
@@ -189,6 +201,9 @@ pub const BUFFER_MAX: u64 = 64 << 20;
 /// The most content that `buffer_request` has a core hold in files, for one request or for all.
 pub const BUFFER_FILE_MAX: u64 = 16 << 30;
 
+/// The most series of requests: a core has up to 125 MB of them.
+const SERIES_MAX: u64 = 1_000_000;
+
 /// The greatest priority of a regex.
 pub(crate) const PRIORITY_MAX: u64 = 1000;
 
@@ -203,7 +218,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "limits", Kind::Table(Scope::Limits), "", "limits of heads and trailers"),
     key(Scope::Top, "listen", Kind::Listeners, "[\":80\"]", "addresses for clear text"),
     key(Scope::Top, "listen_tls", Kind::Listeners, "[\":443\"] if a site has TLS", "addresses for HTTPS and HTTP/3"),
-    key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error"),
+    key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error, and the access log"),
+    key(Scope::Top, "metrics", Kind::Table(Scope::Metrics), "", "metrics of requests"),
     key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
@@ -217,6 +233,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "limits", Kind::Table(Scope::SiteLimits), "those of the process", "smaller limits of its requests"),
     key(Scope::Site, "listen", Kind::Texts, "all", "the only addresses of this site, which are opened; with TLS if it has `tls`"),
     key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
+    key(Scope::Route, "access_log", Kind::Boolean, "true", "whether its requests have lines in the access log"),
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
@@ -237,7 +254,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
-    planned(Scope::Route, "access_log", "whether requests are logged"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
     planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
@@ -296,7 +312,15 @@ pub const KEYS: &[Key] = &[
     key(Scope::Server, "watch", Kind::Boolean, "false", "whether a change of the file is a reload"),
     key(Scope::Log, "level", Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]), "\"info\"", "the least level"),
     key(Scope::Log, "summary", Kind::Time, "1m", "how often failures and refusals are summarized"),
-    planned(Scope::Log, "access", "a line for each request"),
+    key(Scope::Log, "access", Kind::AccessLog, "false", "where a line for each request goes"),
+    key(Scope::AccessLog, "fields", Kind::Texts, "all", "the fields of a line in their order; `header.NAME` is a field of the request"),
+    key(Scope::AccessLog, "format", Kind::OneOf(&["json", "logfmt", "combined"]), "\"json\"", "the form of lines"),
+    key(Scope::AccessLog, "redact", Kind::Texts, "`[\"Authorization\", \"Proxy-Authorization\", \"Cookie\", \"query\"]`", "fields of requests whose values are left out; `query` is for the values of queries"),
+    key(Scope::AccessLog, "sample", Kind::Share, "1, and 0 with `when`", "the share of the requests that meet no condition of `when`"),
+    key(Scope::AccessLog, "to", Kind::Text, "", "`\"stdout\"`, `\"journal\"`, `\"syslog:/dev/log\"`, `\"syslog:HOST:PORT\"`, or a file"),
+    key(Scope::AccessLog, "when", Kind::Table(Scope::AccessLogWhen), "none", "conditions, one of which a request meets that has a line"),
+    key(Scope::AccessLogWhen, "slower", Kind::Time, "none", "the request took longer"),
+    key(Scope::AccessLogWhen, "status", Kind::Statuses, "none", "the status of the response"),
     key(Scope::Limits, "cookies_max", Kind::NumberTo(FIELDS_MAX), "1000", "lines of a cookie over HTTP/2 and HTTP/3"),
     key(Scope::Limits, "fields_max", Kind::NumberTo(FIELDS_MAX), "100", "fields of a request"),
     key(Scope::Limits, "head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of a request"),
@@ -305,6 +329,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Limits, "trailers_max", Kind::SizeTo(HEAD_MAX), "8k", "bytes of the trailers of a request"),
     key(Scope::Limits, "upstream_fields_max", Kind::NumberTo(FIELDS_MAX), "200", "fields of an upstream's response"),
     key(Scope::Limits, "upstream_head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of an upstream's response"),
+    key(Scope::Metrics, "series_max", Kind::NumberTo(SERIES_MAX), "10000", "the most series of requests; those beyond count as `route=\"_other\"`"),
     key(Scope::SiteLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "that of the process", "fields of a request"),
     key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
     key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
@@ -360,7 +385,10 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Buffer => "buffer_request",
         Scope::Server => "server",
         Scope::Log => "log",
+        Scope::AccessLog => "access_log",
+        Scope::AccessLogWhen => "access_log_when",
         Scope::Limits => "limits",
+        Scope::Metrics => "metrics",
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",
         Scope::Control => "control",
@@ -444,6 +472,7 @@ mod tests {
             Scope::Server,
             Scope::Log,
             Scope::Limits,
+            Scope::Metrics,
             Scope::SiteLimits,
             Scope::UpstreamLimits,
             Scope::Control,

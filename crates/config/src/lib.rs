@@ -4,6 +4,7 @@
 //! **Invariant: this crate is pure.** It opens no file and no socket, and variables of the environment are given to it.
 //! [`read`] finds all mistakes of a file at once; checks that need files or sockets add their diagnostics later.
 
+mod access_log;
 mod balance;
 mod condition;
 mod diagnostic;
@@ -21,15 +22,18 @@ mod process;
 mod reader;
 mod reference;
 mod repair;
+mod route_key;
 mod schema;
 mod settings;
+mod span;
 mod suggestion;
 mod template;
 mod units;
 mod upgrade;
 mod variant;
 
-pub use balance::{Balance, ClientKey, Group, GroupServer, GroupTarget, Sticky};
+pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus};
+pub use balance::{Balance, ClientKey, GroupServer, GroupTarget, Sticky, TargetGroup};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;
@@ -39,26 +43,28 @@ pub use keys::{
     BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since,
 };
 pub use method::{Method, Methods};
-pub use model::{
-    CertificateFile, Configuration, Host, Listener, Placed, Route, RouteKey, Site, Span, Tls,
-};
+pub use model::{CertificateFile, Configuration, Host, Listener, Route, Site, Tls};
 pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{
-    Bytes, Control, ControlAddress, Log, MessageLimits, Process, Server, Socket, quoted,
+    Bytes, Control, ControlAddress, Log, MessageLimits, Metrics, Process, Server, Socket, quoted,
 };
 pub use reader::{includes, read};
 pub use reference::reference;
 pub use repair::repair;
+pub use route_key::RouteKey;
 pub use schema::schema;
 pub use settings::{
     Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
     Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits, Settings,
-    StatusPattern, TimeLimit, Timeouts, Unrouted,
+    Timeouts, Unrouted,
 };
+pub use span::{Placed, Span};
 pub use suggestion::nearest;
-pub use template::{Part, Placeholder, PlainText, Template};
-pub use units::{ValueError, parse_duration_sum, parse_size, parse_status};
+pub use template::{Placeholder, PlainText, Template, TemplatePart};
+pub use units::{
+    StatusPattern, TimeLimit, ValueError, parse_duration_sum, parse_size, parse_status,
+};
 pub use upgrade::{UpgradeProtocol, Upgrades};
 pub use variant::{Level, Variants, combination};

@@ -1,33 +1,13 @@
 //! The model of a configuration file, with the place of each value.
 
 use std::fmt;
-use std::ops::Range;
 
-use crate::method::Methods;
 use crate::network::Network;
-use crate::pattern::PathPattern;
 use crate::process::{MessageLimits, Process};
+use crate::route_key::RouteKey;
 use crate::settings::{Settings, Unrouted};
+use crate::span::Placed;
 use crate::variant::Variants;
-
-/// A part of the file, in bytes.
-pub type Span = Range<usize>;
-
-/// A value and its place in the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed<T> {
-    /// The value.
-    pub value: T,
-    /// Where it is written; for values with variables the whole value.
-    pub span: Span,
-}
-
-impl<T> Placed<T> {
-    /// A value from its parts.
-    pub fn new(value: T, span: Span) -> Placed<T> {
-        Placed { value, span }
-    }
-}
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -126,15 +106,6 @@ pub struct Route {
     pub variants: Option<Box<Variants>>,
 }
 
-/// The requests that a route matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteKey {
-    /// `None` is every method. HEAD is among them where GET is, unless another key with this path names HEAD.
-    pub methods: Option<Methods>,
-    /// The paths.
-    pub path: PathPattern,
-}
-
 /// A name of a site.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
@@ -152,15 +123,6 @@ impl fmt::Display for Host {
             Host::Exact(name) => f.write_str(name),
             Host::Wildcard(parent) => write!(f, "*.{parent}"),
             Host::Any => f.write_str("*"),
-        }
-    }
-}
-
-impl fmt::Display for RouteKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.methods {
-            Some(methods) => write!(f, "{methods} {}", self.path),
-            None => self.path.fmt(f),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Settings of the process: `server`, `log`, `limits` and `control`. A file and the flags of a command line say them
-//! alike.
+//! Settings of the process: `server`, `log`, `limits`, `metrics` and `control`. A file and the flags of a command line
+//! say them alike.
 
 use std::time::Duration;
 
-use crate::model::{Placed, Span};
-use crate::settings::TimeLimit;
+use crate::access_log::AccessLog;
+use crate::span::{Placed, Span};
+use crate::units::TimeLimit;
 
 /// All settings of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Process {
     pub log: Log,
     /// Limits of heads and trailers.
     pub limits: MessageLimits,
+    /// Metrics of requests.
+    pub metrics: Metrics,
     /// The control interface.
     pub control: Control,
 }
@@ -27,6 +30,7 @@ impl Process {
             server: self.server.or(other.server),
             log: self.log.or(other.log),
             limits: self.limits.or(other.limits),
+            metrics: self.metrics.or(other.metrics),
             control: self.control.or(other.control),
         }
     }
@@ -38,6 +42,7 @@ impl Process {
             ("server", self.server.written()),
             ("log", self.log.written()),
             ("limits", self.limits.written()),
+            ("metrics", self.metrics.written()),
             ("control", self.control.written()),
         ];
         let mut all = Vec::new();
@@ -151,7 +156,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// A table of settings.
-pub(crate) trait Table {
+pub(crate) trait SettingsTable {
     /// Where the value of a key belongs.
     fn slot(&mut self, key: &str) -> Option<Slot<'_>>;
 }
@@ -179,6 +184,7 @@ slots! {
     Limit: TimeLimit,
     Text: String,
     Socket: Socket,
+    AccessLog: AccessLog,
     Address: ControlAddress,
 }
 
@@ -207,7 +213,7 @@ macro_rules! table {
             }
         }
 
-        impl Table for $name {
+        impl SettingsTable for $name {
             fn slot(&mut self, key: &str) -> Option<Slot<'_>> {
                 match key {
                     $(stringify!($key) => Some(Slot::from(&mut self.$key)),)+
@@ -255,12 +261,14 @@ table! {
 }
 
 table! {
-    /// `log`: the log on standard error.
+    /// `log`: the log on standard error, and the access log.
     Log {
         /// The least level: `off`, `error`, `warn`, `info`, `debug` or `trace`.
         level: String,
         /// How often failures and refusals are summarized; zero is never.
         summary: Duration,
+        /// A line for each request.
+        access: AccessLog,
     }
 }
 
@@ -283,6 +291,14 @@ table! {
         upstream_head_max: Bytes,
         /// Fields of an upstream's response.
         upstream_fields_max: u64,
+    }
+}
+
+table! {
+    /// `metrics`: metrics of requests.
+    Metrics {
+        /// The most series of requests.
+        series_max: u64,
     }
 }
 

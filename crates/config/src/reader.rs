@@ -1,5 +1,6 @@
 //! The reader: from the text of a file to the model, with all mistakes at once.
 
+mod access_log;
 mod action;
 mod balance;
 mod buffer;
@@ -34,7 +35,8 @@ use crate::diagnostic::{Diagnostic, Edit};
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::keys::{RENAMED, Renamed};
-use crate::model::{CertificateFile, Configuration, Placed, Span};
+use crate::model::{CertificateFile, Configuration};
+use crate::span::{Placed, Span};
 
 /// Reads a document. The configuration must not be used if one of the diagnostics is an error. They are sorted by place.
 #[must_use]
@@ -80,7 +82,7 @@ pub fn includes(document: &Document, environment: &Environment) -> Vec<Placed<St
         return Vec::new();
     };
     let texts = Reader::new(document, environment).texts(include.value, INCLUDE);
-    texts.into_iter().map(value::Text::placed).collect()
+    texts.into_iter().map(value::StringValue::placed).collect()
 }
 
 const INCLUDE: &str = "\"sites/*.toml\"";

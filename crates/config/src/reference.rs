@@ -63,10 +63,21 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     ),
     (Scope::Log, "Table log", "Keys of `[log]`."),
     (
+        Scope::AccessLog,
+        "Table access_log",
+        "Keys of `access` in `[log]`, if it is a table. [The access log](access-log.md) lists the fields.",
+    ),
+    (
+        Scope::AccessLogWhen,
+        "Table access_log_when",
+        "Keys of `when` in the table `log.access`.",
+    ),
+    (
         Scope::Limits,
         "Table limits",
         "Keys of `[limits]`: sizes are in bytes.",
     ),
+    (Scope::Metrics, "Table metrics", "Keys of `[metrics]`."),
     (
         Scope::SiteLimits,
         "Table limits of a site",
@@ -145,6 +156,9 @@ fn value(kind: Kind) -> String {
         Kind::NumberTo(max) => return format!("1 to {max}"),
         Kind::OneOf(words) => return one_of(words),
         Kind::Socket => "path of a socket, or `false`",
+        Kind::AccessLog => "destination: `\"stdout\"`, a [table](#table-access_log), or `false`",
+        Kind::Share => "number from 0 to 1: `0.01`",
+        Kind::Statuses => "list of statuses: `[404, \"5xx\"]`",
         Kind::ControlAddress => "address, or `false`",
         Kind::Certificates => "list of files, or of [tables](#tables-of-certificates)",
         Kind::Tls => "`true`, `false`, or a [table](#table-tls)",

@@ -21,6 +21,8 @@ pub fn schema() -> String {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Blitz",
         "definitions": {
+            "access_log": required(table(Scope::AccessLog), "to"),
+            "access_log_when": table(Scope::AccessLogWhen),
             "buffer_request": required(table(Scope::Buffer), "memory"),
             "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "control": table(Scope::Control),
@@ -29,6 +31,7 @@ pub fn schema() -> String {
             "limits": table(Scope::Limits),
             "listener": required(text_or(table(Scope::Listener)), "address"),
             "log": table(Scope::Log),
+            "metrics": table(Scope::Metrics),
             "preset": table(Scope::Preset),
             "respond": required(table(Scope::Respond), "status"),
             "route": text_or(table(Scope::Route)),
@@ -122,6 +125,9 @@ fn value(kind: Kind) -> Value {
             reference("tls"),
         ]),
         Kind::Socket | Kind::ControlAddress => any_of([text, json!({ "const": false })]),
+        Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
+        Kind::Share => share(),
+        Kind::Statuses => statuses(),
         // About a MiB: a pattern does not count.
         Kind::SizeTo(_) => pattern(&format!(
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
@@ -223,6 +229,21 @@ fn one_or_list(item: &Value) -> Value {
 
 fn status() -> Value {
     json!({ "type": "integer", "minimum": 200, "maximum": 599 })
+}
+
+fn statuses() -> Value {
+    let one = any_of([
+        json!({ "type": "integer", "minimum": 100, "maximum": 599 }),
+        pattern(&format!("^[1-5]([0-9][0-9]|xx)$|{VARIABLE}")),
+    ]);
+    json!({ "type": "array", "items": one })
+}
+
+fn share() -> Value {
+    any_of([
+        json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        pattern("^\\$\\{"),
+    ])
 }
 
 fn by_name(value: &Value) -> Value {

@@ -3,15 +3,14 @@
 //! Each value has the place where it is written, which may be that of an enclosing route, of the site or of
 //! `defaults`. Inherited values are shared.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::balance::Group;
+use crate::balance::TargetGroup;
 use crate::method::Methods;
-use crate::model::Placed;
 use crate::network::Network;
+use crate::span::Placed;
 use crate::template::Template;
+use crate::units::{StatusPattern, TimeLimit};
 use crate::upgrade::Upgrades;
 
 /// The settings of a route, including the inherited ones. `None` and empty lists are the defaults.
@@ -37,6 +36,8 @@ pub struct Settings {
     pub errors: Arc<[Arc<ErrorPage>]>,
     /// Whether the pages are for errors of the upstream, too; by default not.
     pub replace_errors: Option<Placed<bool>>,
+    /// Whether its requests have lines in the access log; by default they have.
+    pub access_log: Option<Placed<bool>>,
     /// Whether trailers of requests are forwarded; by default not.
     pub request_trailers: Option<Placed<bool>>,
     /// Protocols that clients may switch to; by default WebSockets.
@@ -69,8 +70,10 @@ pub struct Proxy {
     /// Its URL, which has no path; of several servers that of the first. The place is that of `to`, or of the server in
     /// `upstream`.
     pub to: Placed<String>,
+    /// The name of the upstream, if it has one and is the only target.
+    pub name: Option<Arc<str>>,
     /// All servers, if there are several.
-    pub group: Option<Arc<Group>>,
+    pub group: Option<Arc<TargetGroup>>,
     /// The path that it receives; `None` is the client's.
     pub path: Option<Arc<Placed<Template>>>,
     /// The host that it receives; `None` is the client's.
@@ -191,15 +194,6 @@ pub struct Timeouts {
     pub idle: Option<Placed<TimeLimit>>,
 }
 
-/// A limit of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimeLimit {
-    /// More than zero.
-    After(Duration),
-    /// No limit.
-    Forever,
-}
-
 /// Changes of fields, each name once, sorted by name.
 pub type FieldRules = Arc<[Arc<FieldRule>]>;
 
@@ -232,33 +226,4 @@ pub struct ErrorPage {
     pub status: StatusPattern,
     /// The file; `None` is the page that is built in.
     pub file: Option<Placed<String>>,
-}
-
-/// Statuses of errors, 400 to 599.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StatusPattern {
-    /// One status: `404`.
-    Exact(u16),
-    /// The hundred of this digit: `5xx`.
-    Class(u8),
-}
-
-impl StatusPattern {
-    /// Whether a status is one of these.
-    #[must_use]
-    pub fn matches(self, status: u16) -> bool {
-        match self {
-            StatusPattern::Exact(exact) => exact == status,
-            StatusPattern::Class(digit) => status / 100 == u16::from(digit),
-        }
-    }
-}
-
-impl fmt::Display for StatusPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StatusPattern::Exact(status) => status.fmt(f),
-            StatusPattern::Class(digit) => write!(f, "{digit}xx"),
-        }
-    }
 }

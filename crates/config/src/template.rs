@@ -8,12 +8,12 @@ use crate::path_regex::PathRegex;
 /// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
-    parts: Box<[Part]>,
+    parts: Box<[TemplatePart]>,
 }
 
 /// A part of a text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum TemplatePart {
     /// As it is.
     Text(PlainText),
     /// A value of the request.
@@ -70,7 +70,7 @@ pub enum Placeholder {
 }
 
 impl Template {
-    pub(crate) fn new(parts: Vec<Part>) -> Template {
+    pub(crate) fn new(parts: Vec<TemplatePart>) -> Template {
         Template {
             parts: parts.into(),
         }
@@ -78,7 +78,7 @@ impl Template {
 
     /// The parts in order. No text is empty, and no two texts follow each other.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
     }
 
@@ -87,7 +87,7 @@ impl Template {
     pub fn as_text(&self) -> Option<&str> {
         match &*self.parts {
             [] => Some(""),
-            [Part::Text(text)] => Some(text),
+            [TemplatePart::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -126,8 +126,8 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             match part {
-                Part::Text(text) => f.write_str(&text.replace('{', "{{"))?,
-                Part::Placeholder(placeholder) => write!(f, "{{{placeholder}}}")?,
+                TemplatePart::Text(text) => f.write_str(&text.replace('{', "{{"))?,
+                TemplatePart::Placeholder(placeholder) => write!(f, "{{{placeholder}}}")?,
             }
         }
         Ok(())

@@ -3,8 +3,7 @@
 mod durations;
 
 use std::fmt;
-
-use crate::settings::{StatusPattern, TimeLimit};
+use std::time::Duration;
 
 pub(crate) use durations::parse_duration;
 pub use durations::parse_duration_sum;
@@ -41,6 +40,44 @@ impl fmt::Display for ValueError {
 }
 
 impl std::error::Error for ValueError {}
+
+/// A limit of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// More than zero.
+    After(Duration),
+    /// No limit.
+    Forever,
+}
+
+/// Statuses of errors, 400 to 599.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StatusPattern {
+    /// One status: `404`.
+    Exact(u16),
+    /// The hundred of this digit: `5xx`.
+    Class(u8),
+}
+
+impl StatusPattern {
+    /// Whether a status is one of these.
+    #[must_use]
+    pub fn matches(self, status: u16) -> bool {
+        match self {
+            StatusPattern::Exact(exact) => exact == status,
+            StatusPattern::Class(digit) => status / 100 == u16::from(digit),
+        }
+    }
+}
+
+impl fmt::Display for StatusPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatusPattern::Exact(status) => status.fmt(f),
+            StatusPattern::Class(digit) => write!(f, "{digit}xx"),
+        }
+    }
+}
 
 /// Factors by the unit in lower case: powers of 1,024.
 const SIZE_UNITS: [(&str, u64); 7] = [
@@ -136,8 +173,6 @@ fn split(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

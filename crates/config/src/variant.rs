@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::condition::Conditions;
-use crate::model::Placed;
 use crate::settings::Settings;
+use crate::span::Placed;
 
 /// The variants of a route. On each level (the route, each enclosing one, the site) the first block applies whose
 /// conditions hold.

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use blitz_config::{
-    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Group, Placed, Proxy,
-    ProxyProtocol, Respond, RespondBody, Settings, StatusPattern, TimeLimit, Upgrades,
+    Action, Configuration, Diagnostic, ErrorPage, ForwardedHost, Placed, Proxy, ProxyProtocol,
+    Respond, RespondBody, Settings, StatusPattern, TargetGroup, TimeLimit, Upgrades,
 };
 use blitz_http::{FOREVER, ProxyVersion, Status, UpgradeForm};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
@@ -16,13 +16,13 @@ use blitz_site::{LoadedFile, Pages};
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
-use crate::route::{self, Forward, ForwardGroup, ForwardedPath, Route};
+use crate::route::{self, Forward, ForwardGroup, ForwardedPath, NumberedLabel, Route};
 use crate::rules::{Edits, Rules};
 use crate::sites::Site;
 use crate::target::{Target, TargetError};
 use crate::upstream::{ConnectionSettings, GroupConfig};
 use crate::variants::Variants;
-use shared::{Demands, Shared};
+use shared::{Demands, SharedValues};
 
 /// Reads a file that a configuration names. An error is a problem and its remedy.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<LoadedFile, (String, String)> + 'a;
@@ -34,7 +34,7 @@ pub fn compile(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Site> {
     let mut compiler = Compiler {
-        shared: Shared::new(read_file),
+        shared: SharedValues::new(read_file),
         diagnostics,
     };
     let mut sites = Vec::with_capacity(configuration.sites.len());
@@ -71,6 +71,8 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         action: route::Action::Answer(Answer::Canonical(host)),
         rules: rules.map(|rules| Arc::new(rules.of_redirects())),
         variants: None,
+        is_logged: true,
+        label: NumberedLabel::default(),
     };
     let key = RouteKey {
         methods: None,
@@ -108,7 +110,7 @@ fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
 }
 
 struct Compiler<'a, 'f> {
-    shared: Shared<'a, 'f>,
+    shared: SharedValues<'a, 'f>,
     diagnostics: &'a mut Vec<Diagnostic>,
 }
 
@@ -138,6 +140,8 @@ impl<'a> Compiler<'a, '_> {
             action: action?,
             rules,
             variants: None,
+            is_logged: settings.access_log.as_ref().is_none_or(|is_on| is_on.value),
+            label: NumberedLabel::default(),
         })
     }
 
@@ -194,6 +198,7 @@ impl<'a> Compiler<'a, '_> {
         let request_trailers = settings.request_trailers.as_ref();
         Some(Forward {
             upstream: 0,
+            name: proxy.name.clone(),
             request_trailers: request_trailers.is_some_and(|on| on.value),
             connection_settings: connection_settings(proxy, settings),
             path: match &proxy.path {
@@ -223,7 +228,7 @@ impl<'a> Compiler<'a, '_> {
         })
     }
 
-    fn group(&mut self, group: &'a Arc<Group>) -> Option<Arc<GroupConfig>> {
+    fn group(&mut self, group: &'a Arc<TargetGroup>) -> Option<Arc<GroupConfig>> {
         if let Some(known) = self.shared.group(group) {
             return known;
         }

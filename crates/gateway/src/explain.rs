@@ -28,14 +28,14 @@ pub struct Explanation<'a> {
     /// The number of the combination of blocks `when` that apply ([`blitz_config::combination`]): 0 if none does.
     pub combination: usize,
     /// The outcome of the request.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// The other path as which servers may read that of a request that is rejected for it, if that is known.
     pub reading: Option<String>,
 }
 
 /// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// The gateway refuses it, or redirects it to HTTPS.
     Rejected(Rejection),
     /// A route answers it.
@@ -80,7 +80,7 @@ pub fn explain<'a>(
             groups: Vec::new(),
             variant: None,
             combination: 0,
-            outcome: Outcome::Rejected(rejection),
+            outcome: RequestOutcome::Rejected(rejection),
             reading: None,
         };
     };
@@ -98,9 +98,9 @@ pub fn explain<'a>(
         Some(route) => outcome(site, route, head, peer, trusted),
         None => check_head(site, head, peer, trusted).and(Err(Rejection::UnknownPath)),
     };
-    let outcome = outcome.unwrap_or_else(Outcome::Rejected);
+    let outcome = outcome.unwrap_or_else(RequestOutcome::Rejected);
     let reading = match (&outcome, variant) {
-        (Outcome::Rejected(Rejection::AmbiguousPath), Some(route)) => {
+        (RequestOutcome::Rejected(Rejection::AmbiguousPath), Some(route)) => {
             site.refused_reading(route, head, client_of(&head.fields, peer, trusted))
         }
         _ => None,
@@ -135,7 +135,7 @@ fn outcome(
     head: &mut RequestHead,
     peer: &Peer,
     trusted: &TrustedProxies,
-) -> Result<Outcome, Rejection> {
+) -> Result<RequestOutcome, Rejection> {
     check_head(site, head, peer, trusted)?;
     let client = || client_of(&head.fields, peer, trusted);
     site.admit(route, head, client)?;
@@ -152,11 +152,11 @@ fn outcome(
         check_method(head)?;
     }
     match &route.action {
-        Action::Endpoint(_) => Ok(Outcome::App),
+        Action::Endpoint(_) => Ok(RequestOutcome::App),
         Action::Answer(answer) => {
             let (response, _) = answer.respond(&Facts::of(head, peer, trusted));
             let location = response.fields.get_str(Name::Location);
-            Ok(Outcome::Answered {
+            Ok(RequestOutcome::Answered {
                 status: response.status.code(),
                 location: location.map(str::to_owned),
             })
@@ -179,7 +179,7 @@ fn outcome(
             let host = forward.host.as_deref().or(head.authority());
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let fields = head.fields.iter();
-            Ok(Outcome::Forwarded {
+            Ok(RequestOutcome::Forwarded {
                 url: forward.target.url(),
                 servers: match &forward.group {
                     Some(group) => group.config.lines(),

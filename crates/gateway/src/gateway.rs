@@ -16,11 +16,13 @@ use blitz_http::{
     Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,
     ServeOptions, Signals, TlsSlot,
 };
+use blitz_site::metrics::set_series_max;
 use blitz_site::{Counters, Endpoint, Observers, emit_refused, error_page};
 
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::https_redirect::HttpsRedirect;
+use crate::metrics::{ConfigurationStatus, MetricsReader};
 use crate::options::Options;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
@@ -58,6 +60,8 @@ pub struct Running {
     drain_delay: Duration,
     drain_timeout: Duration,
     summary_interval: Duration,
+    status: ConfigurationStatus,
+    series_max: usize,
 }
 
 /// A gateway on one core, until it is drained.
@@ -137,7 +141,8 @@ impl Gateway {
         let sites = Sites::new(self.sites, self.targets, self.options.redirect_https);
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
-        let snapshot = maker.make(sites, HttpsRedirect::of(listeners.configs()))?;
+        let redirect = HttpsRedirect::of(listeners.configs());
+        let snapshot = maker.make(sites, redirect, self.options.access_log.clone())?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let Options {
             drain_delay,
@@ -145,6 +150,7 @@ impl Gateway {
             ..
         } = self.options;
         let summary_interval = self.options.summary_interval;
+        let series_max = self.options.series_max;
         let config = Config {
             lingering: blitz_http::lingering(&self.options.limits),
             ..self.config
@@ -159,6 +165,8 @@ impl Gateway {
             drain_delay,
             drain_timeout,
             summary_interval,
+            status: ConfigurationStatus::new(),
+            series_max,
         })
     }
 
@@ -180,7 +188,8 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
         let redirect = HttpsRedirect::of(&listeners);
-        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect)?));
+        let log = self.options.access_log.clone();
+        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect, log)?));
         let make = Rc::new(service_maker(&newest, self.options, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
@@ -214,13 +223,13 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
         let loop_id = options.loop_id.as_ref();
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
+        set_series_max(options.series_max);
         let mut upstreams = UpstreamSet::new(options.client.clone());
-        let snapshot = CoreSnapshot::first(&newest.load_full(), &mut upstreams);
+        let snapshot = CoreSnapshot::first(&newest.load_full(), &observers, &mut upstreams);
         let service = Rc::new(GatewayService {
             snapshot: RefCell::new(Rc::new(snapshot)),
             upstreams: RefCell::new(upstreams),
             options: Arc::clone(&options),
-            observers: Arc::clone(&observers),
             loop_id: loop_id.clone(),
             endpoints: RefCell::default(),
             fallback: fallback(),
@@ -256,7 +265,11 @@ fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObs
         let listener = refused.peer.listener;
         let site = refused.head;
         let site = site.and_then(|head| snapshot.sites().find(head, listener));
-        emit_refused(refused, site.and_then(SiteRoutes::name), &gateway.observers);
+        emit_refused(
+            refused,
+            site.and_then(SiteRoutes::name),
+            snapshot.observers(),
+        );
     })
 }
 
@@ -306,13 +319,25 @@ impl Running {
     /// Reads its state from other threads.
     #[must_use]
     pub fn state_reader(&self) -> StateReader {
-        StateReader::new(self.cores().mailboxes(), &self.newest)
+        StateReader::new(self.cores().handle(), &self.newest)
     }
 
     /// Replaces its sites while it runs, for programs that wait for no signals.
     pub fn reloading(&mut self) -> Reloading<'_> {
-        let limit = self.drain_timeout;
-        Reloading::new(&mut self.serving, &mut self.maker, &self.newest, limit)
+        Reloading::new(
+            &mut self.serving,
+            &mut self.maker,
+            &self.newest,
+            self.drain_timeout,
+            &self.status,
+        )
+    }
+
+    /// A reader of its metrics, for any thread. It can be used as long as the cores run.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReader {
+        let labels = Arc::clone(self.maker.labels());
+        MetricsReader::new(self.cores(), labels, self.status.clone(), self.series_max)
     }
 
     /// Stops accepting, lets requests complete, and drops the rest after `limit`. A second call can
@@ -342,8 +367,8 @@ impl Running {
         })
     }
 
-    /// Runs until a signal, and calls `on_tick` on the calling thread, on HUP and at least once a second while no
-    /// signal arrives. HUP does nothing by itself.
+    /// Runs until a signal, and calls `on_tick` on the calling thread, on HUP, on USR1 and at least once a second
+    /// while no signal arrives. HUP and USR1 do nothing by themselves.
     ///
     /// # Errors
     /// [`EndError`]: the gateway ended without a signal.
@@ -359,6 +384,8 @@ impl Running {
             summary_interval,
             mut maker,
             newest,
+            status,
+            series_max: _,
         } = self;
         let times = DrainTimes {
             delay: drain_delay,
@@ -368,14 +395,14 @@ impl Running {
         serving.run_until_signal_with(signals, times, |serving, tick| {
             match tick {
                 Tick::Drain => summary.end(counters_of(serving.cores())),
-                Tick::Reload | Tick::Periodic | Tick::NotReady => {
+                Tick::Reload | Tick::Reopen | Tick::Periodic | Tick::NotReady => {
                     summary.tick(Instant::now(), || counters_of(serving.cores()));
                 }
             }
             if maker.free_retired() {
                 blitz_http::trim_heap();
             }
-            let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout);
+            let mut running = Reloading::new(serving, &mut maker, &newest, drain_timeout, &status);
             on_tick(tick, &mut running);
         })
     }

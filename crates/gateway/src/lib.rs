@@ -9,6 +9,7 @@ mod forward;
 mod gateway;
 mod grpc;
 mod https_redirect;
+mod metrics;
 mod options;
 mod phases;
 mod proxy_header;
@@ -40,9 +41,10 @@ mod variants;
 mod websocket;
 
 pub use compile::{ReadFile, compile};
-pub use explain::{Explanation, Outcome, explain};
+pub use explain::{Explanation, RequestOutcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
+pub use metrics::{ConfigurationStatus, Exposition, MetricsReader, ProcessFacts};
 pub use options::Options;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
@@ -57,6 +59,7 @@ pub use upstream_report::{
     AddressOnCore, AddressReport, CoreCounters, StateReader, UpstreamReport,
 };
 
+pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
     Counters, Ended, Failure, LoadedFile, Record, RecordHook, Rejection, RouteName, counters,

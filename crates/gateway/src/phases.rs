@@ -36,7 +36,7 @@ use answer::respond_answer;
 use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
-use endpoint::{needs_record, pass_to_endpoint, pass_to_fallback, pass_unobserved};
+use endpoint::{pass_to_endpoint, pass_to_fallback};
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
@@ -70,37 +70,30 @@ fn life_of_a_request<E: Endpoint>(
 ) -> impl Future<Output = ()> {
     async move {
         let snapshot = gateway.snapshot();
-        let site = snapshot
-            .sites()
-            .find(&exchange.request, exchange.peer.listener);
+        let (observers, listener) = (snapshot.observers(), exchange.peer.listener);
+        let site = snapshot.sites().find(&exchange.request, listener);
         let routed = preflight(&gateway, site, &exchange)
             .map_err(|rejection| (rejection, None))
             .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
         let (site, route) = match routed {
             Ok(routed) => routed,
-            Err((rejection, route)) => return reject(&gateway, exchange, rejection, site, route),
+            Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
         };
         let Some(route) = route else {
-            if needs_record(&gateway, &exchange) {
-                return pass_to_fallback(&gateway, site, exchange).await;
-            }
-            if let Some(rest) = pass_unobserved(&gateway, exchange) {
-                rest.await;
-            }
-            return;
+            return pass_to_fallback(&gateway, observers, site, exchange).await;
         };
         let forward = match &route.action {
             Action::Forward(forward) => forward,
             Action::Answer(answer) => {
-                return respond_answer(&gateway, site, route, answer, exchange);
+                return respond_answer(&gateway, observers, site, route, answer, exchange);
             }
             Action::Endpoint(maker) => {
-                return pass_to_endpoint(&gateway, site, route, maker, exchange).await;
+                return pass_to_endpoint(&gateway, observers, site, route, maker, exchange).await;
             }
         };
         let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
         let route = &ForwardRoute::new(route, forward, balancer);
-        let mut request = Request::new(&gateway, site, route, exchange);
+        let mut request = Request::new(&gateway, observers, site, route, exchange);
         request.choice = choice_of(&gateway, &snapshot, forward, &request);
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.

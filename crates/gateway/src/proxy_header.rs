@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use blitz_http::{Peer, ProxiedAddresses, ProxyHeader, ProxyVersion, RequestHead};
 
-use crate::rules::{Client, client_of};
+use crate::rules::{ClientAddress, client_of};
 use crate::trusted::TrustedProxies;
 
 /// The header for a request as the client has sent it. A client that a trusted proxy tells in a field has no port there, so
@@ -17,11 +17,11 @@ pub(crate) fn proxy_header(
     trusted: &TrustedProxies,
 ) -> Box<ProxyHeader> {
     let source = match client_of(&head.fields, peer, trusted) {
-        Client::Address(ip) => {
+        ClientAddress::Address(ip) => {
             let own = peer.remote.filter(|remote| remote.ip() == ip);
             Some(own.unwrap_or(SocketAddr::new(ip, 0)))
         }
-        Client::Unix | Client::Unknown => None,
+        ClientAddress::Unix | ClientAddress::Unknown => None,
     };
     let addresses = source.map(|source| ProxiedAddresses {
         source,

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
+use blitz_site::access_log::AccessLog;
 
 use crate::https_redirect::HttpsRedirect;
+use crate::metrics::ConfigurationStatus;
 use crate::site_changes::{SiteChange, site_changes};
 use crate::sites::Site;
 use crate::snapshot::{Snapshot, SnapshotMaker, publish};
@@ -18,6 +20,7 @@ pub struct Reloading<'a> {
     maker: &'a mut SnapshotMaker,
     newest: &'a ArcSwap<Snapshot>,
     drain_timeout: Duration,
+    status: &'a ConfigurationStatus,
 }
 
 /// Sites and listeners that were checked, and that are not in use yet.
@@ -26,19 +29,39 @@ pub struct Replacement {
     listeners: NewListeners,
 }
 
+impl Replacement {
+    /// With this access log, or none. Without this call the one in use stays.
+    #[must_use]
+    pub fn with_access_log(mut self, log: Option<Arc<AccessLog>>) -> Replacement {
+        let snapshot = Arc::get_mut(&mut self.snapshot);
+        snapshot
+            .expect("a snapshot that is not in use has one owner")
+            .set_access_log(log);
+        self
+    }
+}
+
 impl<'a> Reloading<'a> {
     pub(crate) fn new(
         serving: &'a mut Serving,
         maker: &'a mut SnapshotMaker,
         newest: &'a ArcSwap<Snapshot>,
         drain_timeout: Duration,
+        status: &'a ConfigurationStatus,
     ) -> Reloading<'a> {
         Reloading {
             serving,
             maker,
             newest,
             drain_timeout,
+            status,
         }
+    }
+
+    /// The generation of the configuration and the last reload, for metrics.
+    #[must_use]
+    pub fn status(&self) -> &ConfigurationStatus {
+        self.status
     }
 
     /// Checks sites and listeners, and keeps the addresses of those that are new.
@@ -52,9 +75,9 @@ impl<'a> Reloading<'a> {
     ) -> Result<Replacement, StartError> {
         let listeners = self.serving.prepare(listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
-        let snapshot = self
-            .maker
-            .make_after(&self.newest.load(), sites, redirect)?;
+        let before = self.newest.load();
+        let log = before.access_log().cloned();
+        let snapshot = self.maker.make_after(&before, sites, redirect, log)?;
         Ok(Replacement {
             snapshot,
             listeners,
@@ -80,6 +103,7 @@ impl<'a> Reloading<'a> {
         apply();
         publish(self.serving.cores(), &snapshot);
         let before = self.newest.swap(Arc::clone(&snapshot));
+        self.status.count_generation();
         let changes = site_changes(&before.sites, &snapshot.sites);
         self.maker.retire(before);
         self.serving.close_listeners(superseded, self.drain_timeout);

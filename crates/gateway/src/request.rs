@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
-use blitz_site::{Edit, Failure, Record, RouteName};
+use blitz_site::{CoreObservers, Edit, Failure, Record, RouteName};
 
 use crate::proxy_header::proxy_header;
 use crate::reconnecting::Reconnecting;
@@ -65,6 +65,7 @@ impl<'a> Request<'a> {
     #[inline(always)]
     pub(crate) fn new<E>(
         gateway: &'a GatewayService<E>,
+        observers: &'a CoreObservers,
         site: &'a SiteRoutes,
         route: &ForwardRoute<'a>,
         exchange: Exchange,
@@ -94,7 +95,7 @@ impl<'a> Request<'a> {
         }
         let name = route.route as &dyn RouteName;
         // Last, so that it is not copied.
-        let record = Record::new(&head, peer, site.name(), Some(name), &gateway.observers);
+        let record = Record::new(&head, peer, site.name(), Some(name), observers);
         Request {
             head,
             upload,

@@ -1,7 +1,7 @@
 //! Changes for routes with the key `path` beside the path itself. An upstream that knows only its own paths names them
 //! in `Location` and in cookies, where clients need theirs; `X-Forwarded-Prefix` tells it the missing prefix.
 
-use blitz_config::{Part, Placeholder, Template};
+use blitz_config::{Placeholder, Template, TemplatePart};
 use blitz_http::path::may_be_dot_segment;
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::host_of;
@@ -26,8 +26,8 @@ impl UpstreamPrefix {
     /// `None` for other templates: what clients call the upstream's paths is unknown.
     pub(crate) fn of(template: &Template) -> Option<UpstreamPrefix> {
         let (text, rest) = match template.parts() {
-            [Part::Placeholder(rest)] => ("", rest),
-            [Part::Text(text), Part::Placeholder(rest)] => (&**text, rest),
+            [TemplatePart::Placeholder(rest)] => ("", rest),
+            [TemplatePart::Text(text), TemplatePart::Placeholder(rest)] => (&**text, rest),
             _ => return None,
         };
         let &Placeholder::Rest { segments, bytes } = rest else {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use blitz_config::{RequestBuffer, Template, Upgrades};
 use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
+use blitz_site::metrics::RouteLabel;
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
@@ -28,7 +29,29 @@ pub struct Route {
     pub(crate) rules: Option<Arc<Rules>>,
     /// The variants for requests that meet conditions.
     pub(crate) variants: Option<Box<Variants>>,
+    /// Whether its requests have lines in the access log.
+    pub(crate) is_logged: bool,
+    pub(crate) label: NumberedLabel,
 }
+
+/// The number of a route's texts in metrics. It belongs to the process, not to the configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NumberedLabel(pub(crate) RouteLabel);
+
+impl Default for NumberedLabel {
+    /// Until a snapshot is made.
+    fn default() -> NumberedLabel {
+        NumberedLabel(RouteLabel::OTHER)
+    }
+}
+
+impl PartialEq for NumberedLabel {
+    fn eq(&self, _: &NumberedLabel) -> bool {
+        true
+    }
+}
+
+impl Eq for NumberedLabel {}
 
 /// The action of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +66,8 @@ pub(crate) enum Action {
 pub(crate) struct Forward {
     /// Routes to the same URL share it. Of several servers it is the first.
     pub(crate) target: Arc<Target>,
+    /// The name of the upstream in the configuration, for metrics.
+    pub(crate) name: Option<Arc<str>>,
     /// All servers, if there are several.
     pub(crate) group: Option<ForwardGroup>,
     /// The number of the upstream in its snapshot, which sets it.
@@ -80,11 +105,12 @@ impl PartialEq for ForwardGroup {
     }
 }
 
-/// The number belongs to the snapshot, not to the configuration.
+/// The number belongs to the snapshot, not to the configuration. The name changes no request.
 impl PartialEq for Forward {
     fn eq(&self, other: &Forward) -> bool {
         let Forward {
             target,
+            name: _,
             group,
             upstream: _,
             request_trailers,
@@ -257,6 +283,14 @@ impl RouteName for Route {
             Action::Answer(_) | Action::Endpoint(_) => None,
         }
     }
+
+    fn is_logged(&self) -> bool {
+        self.is_logged
+    }
+
+    fn label(&self) -> RouteLabel {
+        self.label.0
+    }
 }
 
 impl Route {
@@ -276,6 +310,7 @@ impl Route {
                 upstream: 0,
                 request_trailers: target.request_trailers,
                 target: Arc::new(target),
+                name: None,
                 group: None,
                 connection_settings: ConnectionSettings::default(),
                 path: ForwardedPath::OfTarget,
@@ -286,6 +321,8 @@ impl Route {
             }),
             rules: None,
             variants: None,
+            is_logged: true,
+            label: NumberedLabel::default(),
         }
     }
 
@@ -301,6 +338,8 @@ impl Route {
             action: Action::Endpoint(maker),
             rules,
             variants: None,
+            is_logged: true,
+            label: NumberedLabel::default(),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    Client, Facts, client_of, cookies, encoded_path_text, path as path_of, received, received_head,
-    redirect_target, rest_start, text as text_of,
+    ClientAddress, Facts, client_of, cookies, encoded_path_text, path as path_of, received,
+    received_head, redirect_target, rest_start, text as text_of,
 };
 
 /// The timeouts of a request with these settings.
@@ -111,11 +111,11 @@ impl Rules {
     }
 
     /// Whether this client is served.
-    pub(crate) fn admits(&self, client: Client) -> bool {
+    pub(crate) fn admits(&self, client: ClientAddress) -> bool {
         let client = match client {
-            Client::Address(address) => Some(address),
-            Client::Unix => None,
-            Client::Unknown => return !self.has_access_rules(),
+            ClientAddress::Address(address) => Some(address),
+            ClientAddress::Unix => None,
+            ClientAddress::Unknown => return !self.has_access_rules(),
         };
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(client));
         !is_in(&self.deny) && self.allow.as_ref().is_none_or(|allow| is_in(allow))

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_site::{Endpoint, EndpointMaker, Observers};
+use blitz_site::{Endpoint, EndpointMaker};
 
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
-use crate::upstream::{States, UpstreamSet};
+use crate::upstream::{States, UpstreamSet, UpstreamState};
 
 /// The gateway on one core. Its [`Service`](blitz_http::Service) is the life of a request.
 pub(crate) struct GatewayService<E> {
@@ -18,7 +18,6 @@ pub(crate) struct GatewayService<E> {
     pub(crate) snapshot: RefCell<Rc<CoreSnapshot>>,
     pub(crate) upstreams: RefCell<UpstreamSet>,
     pub(crate) options: Arc<Options>,
-    pub(crate) observers: Arc<Observers>,
     /// The name of this gateway in `CDN-Loop`, the same on all cores.
     pub(crate) loop_id: LoopId,
     /// The apps of routes that this core has used.
@@ -53,6 +52,11 @@ impl<E> GatewayService<E> {
 impl<E> TakeSnapshot for GatewayService<E> {
     fn states(&self, snapshot: u64, range: &Range<usize>) -> States {
         self.snapshot().states(snapshot, range)
+    }
+
+    fn upstream_states(&self, count: usize) -> Vec<UpstreamState> {
+        let upstreams = self.upstreams.borrow();
+        upstreams.states(count, blitz_http::now()).collect()
     }
 
     fn take(&self, snapshot: &Arc<Snapshot>) {

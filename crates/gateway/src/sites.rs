@@ -14,7 +14,7 @@ use crate::readings::{is_ambiguous, readings};
 use crate::request_limits::RequestLimits;
 use crate::route::{Action, Forward, Route};
 use crate::routes::{RouteConflict, Routes, method_of};
-use crate::rules::{Client, Rules};
+use crate::rules::{ClientAddress, Rules};
 use crate::target::Target;
 use crate::variants::Subject;
 
@@ -181,7 +181,7 @@ impl SiteRoutes {
         &self,
         route: &Route,
         head: &RequestHead,
-        client: impl FnOnce() -> Client,
+        client: impl FnOnce() -> ClientAddress,
     ) -> Result<(), Rejection> {
         let rules = route.rules.as_deref();
         if self.has_access_rules() {
@@ -194,7 +194,7 @@ impl SiteRoutes {
         &self,
         route: &Route,
         head: &RequestHead,
-        client: Client,
+        client: ClientAddress,
     ) -> Result<(), Rejection> {
         let refuses = |rules: &Arc<Rules>| !rules.admits(client);
         if !self.access_rules.iter().any(refuses) {
@@ -210,7 +210,7 @@ impl SiteRoutes {
     }
 
     /// Whether the rules for a path refuse the client.
-    fn refuses(&self, head: &RequestHead, path: &str, client: Client) -> bool {
+    fn refuses(&self, head: &RequestHead, path: &str, client: ClientAddress) -> bool {
         let find = |method, token: &str| self.routes.find_for(path, method, token);
         self.refuses_route(head, client, find)
     }
@@ -219,7 +219,7 @@ impl SiteRoutes {
     fn refuses_route<'r>(
         &self,
         head: &RequestHead,
-        client: Client,
+        client: ClientAddress,
         find: impl Fn(Method, &str) -> Option<&'r Route>,
     ) -> bool {
         let (method, token) = method_of(head);
@@ -244,7 +244,7 @@ impl SiteRoutes {
         &self,
         route: &Route,
         head: &RequestHead,
-        client: Client,
+        client: ClientAddress,
     ) -> Option<String> {
         if let Some(reading) = self.refused_with_slash(head, head.path(), client) {
             return Some(reading);
@@ -267,7 +267,12 @@ impl SiteRoutes {
 
     /// The path with a slash at its end, if a regex refuses the client for it: many servers answer both alike. For other
     /// routes that is a mistake of the configuration.
-    fn refused_with_slash(&self, head: &RequestHead, path: &str, client: Client) -> Option<String> {
+    fn refused_with_slash(
+        &self,
+        head: &RequestHead,
+        path: &str,
+        client: ClientAddress,
+    ) -> Option<String> {
         if !self.has_access_regexes || !path.starts_with('/') || path.ends_with('/') {
             return None;
         }
@@ -395,6 +400,19 @@ impl Sites {
             }
         }
         endpoints
+    }
+
+    /// Changes each route and its variants, with the name of their site.
+    pub(crate) fn for_each_route_mut(&mut self, mut change: impl FnMut(Option<&str>, &mut Route)) {
+        for site in &mut self.sites {
+            let name = site.name.as_deref();
+            for route in site.routes.iter_mut() {
+                change(name, route);
+                route
+                    .variants_mut()
+                    .for_each(|variant| change(name, variant));
+            }
+        }
     }
 
     pub(crate) fn forwards_mut(&mut self) -> impl Iterator<Item = &mut Forward> {

@@ -13,14 +13,16 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
-use blitz_site::{EndpointMaker, count};
+use blitz_site::access_log::AccessLog;
+use blitz_site::{CoreObservers, EndpointMaker, Observers, count};
 
 use crate::https_redirect::HttpsRedirect;
+use crate::metrics::{Labels, hidden_urls};
 use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, Group, GroupConfig, Identity, States, UpstreamConfig, UpstreamSet,
+    Balancer, Group, GroupConfig, Identity, States, UpstreamConfig, UpstreamSet, UpstreamState,
 };
 
 /// Sites, their upstreams, and where clear text is redirected to.
@@ -34,6 +36,7 @@ pub(crate) struct Snapshot {
     numbers: HashMap<Identity, usize>,
     /// Several servers of a route, with their numbers among the upstreams.
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
+    access_log: Option<Arc<AccessLog>>,
     /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
@@ -87,6 +90,16 @@ impl UpstreamChange {
     }
 }
 
+impl Snapshot {
+    pub(crate) fn set_access_log(&mut self, log: Option<Arc<AccessLog>>) {
+        self.access_log = log;
+    }
+
+    pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
+        self.access_log.as_ref()
+    }
+}
+
 /// A snapshot on a core.
 pub(crate) struct CoreSnapshot {
     shared: Arc<Snapshot>,
@@ -94,12 +107,18 @@ pub(crate) struct CoreSnapshot {
     balancers: Box<[OnceCell<Rc<Balancer>>]>,
     /// The same for groups. Their turns begin anew with each snapshot.
     groups: Box<[OnceCell<Group>]>,
+    observers: CoreObservers,
 }
 
 impl CoreSnapshot {
     /// The first one of a core.
-    pub(crate) fn first(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
-        CoreSnapshot::searching(shared, upstreams)
+    pub(crate) fn first(
+        shared: &Arc<Snapshot>,
+        observers: &Arc<Observers>,
+        upstreams: &mut UpstreamSet,
+    ) -> CoreSnapshot {
+        let observers = CoreObservers::new(observers, shared.access_log.as_ref(), None);
+        CoreSnapshot::searching(shared, observers, upstreams)
     }
 
     /// Upstreams of the core that the snapshot has keep their state; the others are forgotten.
@@ -108,10 +127,12 @@ impl CoreSnapshot {
         shared: &Arc<Snapshot>,
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
+        let (log, observers) = (shared.access_log.as_ref(), &before.observers);
+        let observers = CoreObservers::new(observers.shared(), log, Some(observers));
         let change = shared.change.as_ref();
         let change = change.filter(|change| change.before == before.shared.id);
         let Some(change) = change.filter(|_| !upstreams.has_strays()) else {
-            return CoreSnapshot::searching(shared, upstreams);
+            return CoreSnapshot::searching(shared, observers, upstreams);
         };
         let kept = |number: &Option<u32>| {
             let balancer = before.balancers[(*number)? as usize].get()?;
@@ -125,23 +146,28 @@ impl CoreSnapshot {
         let gone = change.gone.iter().map(|number| *number as usize);
         let gone = gone.filter(|number| before.balancers[*number].get().is_some());
         upstreams.forget(gone.map(|number| &before.shared.upstreams[number].identity));
-        CoreSnapshot::with(shared, balancers, upstreams)
+        CoreSnapshot::with(shared, balancers, observers, upstreams)
     }
 
     /// Searches each upstream of the core in the snapshot.
-    fn searching(shared: &Arc<Snapshot>, upstreams: &mut UpstreamSet) -> CoreSnapshot {
+    fn searching(
+        shared: &Arc<Snapshot>,
+        observers: CoreObservers,
+        upstreams: &mut UpstreamSet,
+    ) -> CoreSnapshot {
         let empty = || OnceCell::new();
         let balancers: Box<[_]> = shared.upstreams.iter().map(|_| empty()).collect();
         upstreams.retain(|identity, balancer| {
             let number = shared.numbers.get(identity);
             number.is_some_and(|number| balancers[*number].set(Rc::clone(balancer)).is_ok())
         });
-        CoreSnapshot::with(shared, balancers, upstreams)
+        CoreSnapshot::with(shared, balancers, observers, upstreams)
     }
 
     fn with(
         shared: &Arc<Snapshot>,
         balancers: Box<[OnceCell<Rc<Balancer>>]>,
+        observers: CoreObservers,
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
         upstreams.newest = shared.id;
@@ -150,11 +176,17 @@ impl CoreSnapshot {
             shared: Arc::clone(shared),
             balancers,
             groups: shared.groups.iter().map(|_| OnceCell::new()).collect(),
+            observers,
         }
     }
 
     pub(crate) fn sites(&self) -> &Sites {
         &self.shared.sites
+    }
+
+    /// The receivers of the records of this core.
+    pub(crate) fn observers(&self) -> &CoreObservers {
+        &self.observers
     }
 
     /// The states of those of these upstreams that this core has used; nothing if this is another snapshot.
@@ -215,6 +247,8 @@ pub(crate) struct SnapshotMaker {
     has_freed: bool,
     /// How many snapshots were made.
     made: u64,
+    /// The texts of all of them in metrics.
+    labels: Arc<Labels>,
 }
 
 impl SnapshotMaker {
@@ -225,6 +259,7 @@ impl SnapshotMaker {
             retired: Vec::new(),
             has_freed: false,
             made: 0,
+            labels: Arc::new(Labels::new()),
         }
     }
 
@@ -236,10 +271,13 @@ impl SnapshotMaker {
         &mut self,
         mut sites: Sites,
         https_redirect: HttpsRedirect,
+        access_log: Option<Arc<AccessLog>>,
     ) -> Result<Snapshot, StartError> {
         self.resolver.prune();
         self.has_freed = true;
         self.made += 1;
+        self.labels.number(&mut sites);
+        let hidden = hidden_urls(&mut sites);
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
         let mut groups = Vec::new();
@@ -251,7 +289,7 @@ impl SnapshotMaker {
                 if let Some(number) = numbers.get(&identity) {
                     return Ok(*number);
                 }
-                upstreams.push(self.upstream(&identity, target)?);
+                upstreams.push(self.upstream(&identity, target, &hidden)?);
                 numbers.insert(identity, upstreams.len() - 1);
                 Ok(upstreams.len() - 1)
             };
@@ -280,6 +318,7 @@ impl SnapshotMaker {
             upstreams,
             numbers,
             groups,
+            access_log,
             change: None,
             id: self.made,
         })
@@ -291,11 +330,16 @@ impl SnapshotMaker {
         before: &Snapshot,
         sites: Vec<Site>,
         https_redirect: HttpsRedirect,
+        access_log: Option<Arc<AccessLog>>,
     ) -> Result<Arc<Snapshot>, StartError> {
         let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
-        let mut snapshot = self.make(sites, https_redirect)?;
+        let mut snapshot = self.make(sites, https_redirect, access_log)?;
         snapshot.change = Some(UpstreamChange::new(before, &snapshot));
         Ok(Arc::new(snapshot))
+    }
+
+    pub(crate) fn labels(&self) -> &Arc<Labels> {
+        &self.labels
     }
 
     pub(crate) fn resolver(&self) -> &Resolver {
@@ -320,6 +364,7 @@ impl SnapshotMaker {
         &mut self,
         identity: &Identity,
         target: &Target,
+        hidden: &HashMap<String, Arc<str>>,
     ) -> Result<UpstreamConfig, StartError> {
         let tls = match target.tls {
             true => Some(self.tls(target).map_err(StartError::Tls)?),
@@ -332,8 +377,10 @@ impl SnapshotMaker {
             }
             _ => None,
         };
+        let url = target.url();
         Ok(UpstreamConfig {
             identity: identity.clone(),
+            label: hidden.get(&url).cloned().unwrap_or_else(|| url.into()),
             name,
             tls,
         })
@@ -354,6 +401,8 @@ impl SnapshotMaker {
 
 /// A gateway on a core, whose sites can be replaced.
 pub(crate) trait TakeSnapshot {
+    /// The states of at most `count` of its upstreams.
+    fn upstream_states(&self, count: usize) -> Vec<UpstreamState>;
     fn take(&self, snapshot: &Arc<Snapshot>);
 
     /// As [`CoreSnapshot::states`], of its newest snapshot.
@@ -377,6 +426,15 @@ pub(crate) fn states_on_core(snapshot: u64, range: &Range<usize>) -> States {
     let alive = gateways.iter().filter_map(Weak::upgrade);
     alive
         .flat_map(|gateway| gateway.states(snapshot, range))
+        .collect()
+}
+
+/// The states of upstreams on the calling core: at most `count` of each gateway.
+pub(crate) fn upstream_states(count: usize) -> Vec<UpstreamState> {
+    let gateways = GATEWAYS.with_borrow(Clone::clone);
+    let alive = gateways.iter().filter_map(Weak::upgrade);
+    alive
+        .flat_map(|gateway| gateway.upstream_states(count))
         .collect()
 }
 
@@ -437,9 +495,11 @@ impl SteppedReloads {
     /// # Errors
     /// As [`Reloading::replace_sites`].
     pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
+        let before = self.newest.load();
+        let log = before.access_log.clone();
         let snapshot = self
             .maker
-            .make_after(&self.newest.load(), sites, self.https_redirect)?;
+            .make_after(&before, sites, self.https_redirect, log)?;
         let before = self.newest.swap(Arc::clone(&snapshot));
         self.maker.retire(before);
         Ok(NewSites(snapshot))

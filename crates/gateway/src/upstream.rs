@@ -9,7 +9,7 @@ mod retry_budget;
 mod selector;
 mod set;
 
-pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried};
+pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub(crate) use choice::Choice;
 pub(crate) use group::{Group, GroupConfig};
 pub(crate) use name_failure::failure_of_name;

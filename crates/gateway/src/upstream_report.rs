@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use blitz_host::names::LookupResult;
-use blitz_http::{Address, Mailboxes};
+use blitz_http::{Address, CoresHandle};
 use blitz_site::{Counters, Failure};
 
 use crate::snapshot::{Snapshot, states_on_core};
@@ -22,7 +22,7 @@ const UPSTREAMS_AT_A_TIME: usize = 256;
 /// Reads the state of a running gateway from any thread. Clones read the same gateway.
 #[derive(Clone)]
 pub struct StateReader {
-    mailboxes: Mailboxes,
+    cores: CoresHandle,
     newest: Arc<ArcSwap<Snapshot>>,
 }
 
@@ -75,9 +75,9 @@ pub struct CoreCounters {
 }
 
 impl StateReader {
-    pub(crate) fn new(mailboxes: Mailboxes, newest: &Arc<ArcSwap<Snapshot>>) -> StateReader {
+    pub(crate) fn new(cores: CoresHandle, newest: &Arc<ArcSwap<Snapshot>>) -> StateReader {
         StateReader {
-            mailboxes,
+            cores,
             newest: Arc::clone(newest),
         }
     }
@@ -119,11 +119,11 @@ impl StateReader {
         read: impl Fn(usize) -> T + Send + Sync + 'static,
     ) -> Vec<T> {
         let (sender, receiver) = mpsc::channel();
-        self.mailboxes.post_all(move |core| {
+        self.cores.post_all(move |core| {
             // Fails if the core is too late.
             let _ = sender.send((core, read(core)));
         });
-        let mut all = Vec::with_capacity(self.mailboxes.count());
+        let mut all = Vec::with_capacity(self.cores.count());
         while let Ok(one) = receiver.recv_timeout(CORE_TIMEOUT) {
             all.push(one);
         }

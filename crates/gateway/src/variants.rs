@@ -12,7 +12,7 @@ use regex::bytes::Regex;
 use crate::grpc::Call;
 use crate::route::Route;
 use crate::routes::method_of;
-use crate::rules::{Client, client_of, cookies};
+use crate::rules::{ClientAddress, client_of, cookies};
 use crate::trusted::TrustedProxies;
 use crate::websocket::WebSocket;
 
@@ -71,7 +71,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) head: &'a RequestHead,
     /// As [`method_of`] gives it, or as a server may take it.
     pub(crate) method: (Method, &'a str),
-    pub(crate) client: Client,
+    pub(crate) client: ClientAddress,
 }
 
 impl<'a> Subject<'a> {
@@ -187,13 +187,13 @@ impl Block {
 }
 
 /// A client that is unknown is in no network.
-fn is_client(client: Client, wanted: &ClientMatch) -> bool {
+fn is_client(client: ClientAddress, wanted: &ClientMatch) -> bool {
     let is_in = |networks: &[Network]| match client {
-        Client::Address(address) => networks
+        ClientAddress::Address(address) => networks
             .iter()
             .any(|network| network.contains(Some(address))),
-        Client::Unix => networks.iter().any(|network| network.contains(None)),
-        Client::Unknown => false,
+        ClientAddress::Unix => networks.iter().any(|network| network.contains(None)),
+        ClientAddress::Unknown => false,
     };
     (wanted.inside.is_empty() || is_in(&wanted.inside)) && !is_in(&wanted.outside)
 }

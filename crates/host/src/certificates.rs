@@ -168,7 +168,7 @@ impl CertificateReloader {
                     self.change_keys(now);
                 }
             }
-            Tick::NotReady | Tick::Drain => {}
+            Tick::Reopen | Tick::NotReady | Tick::Drain => {}
         }
     }
 

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{Config, Cores, Drain, FOREVER, ServeOptions, Service, Signal, Signals};
 
-use self::bind::{DATAGRAMS_WAIT_MAX, Entry, bind_datagrams, missing_datagrams, reserve_beside};
+use self::bind::{
+    DATAGRAMS_WAIT_MAX, ServiceListener, bind_datagrams, missing_datagrams, reserve_beside,
+};
 use self::core::{CoreSetup, Number, serve_core};
 use self::ending::{CHECK_WHILE_DRAINING, Ending, Step};
 use self::error::{ended_early, not_opened};
@@ -92,7 +94,7 @@ fn warn_of_few_sockets(cores: &Cores) {
 /// A running service. Dropping this value does not stop it.
 pub struct Serving {
     cores: Cores,
-    listeners: Vec<Entry>,
+    listeners: Vec<ServiceListener>,
     /// How many listeners there were.
     numbers: Number,
     ended: Arc<AtomicUsize>,
@@ -254,7 +256,7 @@ impl Serving {
 
     /// Serves until a signal ends the service: TERM and QUIT let requests finish within these times, INT drops them. A
     /// second TERM or QUIT, at least 10 ms later, drops them as well, and ends the service within a second. Other signals
-    /// have no effect.
+    /// do not end it.
     ///
     /// # Errors
     /// [`EndError`]: the service ended without such a signal.
@@ -266,8 +268,8 @@ impl Serving {
         self.run_until_signal_with(signals, times, |_, _| ())
     }
 
-    /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP and at least
-    /// once per second.
+    /// As [`Serving::run_until_signal`], and calls `on_tick` on the calling thread on HUP, on USR1
+    /// and at least once per second.
     ///
     /// # Errors
     /// [`EndError`]: the service ended without such a signal.

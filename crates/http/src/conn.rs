@@ -14,14 +14,14 @@ pub(crate) mod exclusive {
 /// Connections that carry an exchange on each stream: HTTP/2.
 pub(crate) mod multiplexed {
     pub(crate) use super::h2::{
-        Client, Conn, Disposition, Fitness, Request, Server, Shared, WINDOW_WAIT,
+        ClientRole, Conn, Disposition, Fitness, IncomingRequest, ServerRole, Shared, WINDOW_WAIT,
     };
 }
 
 /// Connections over QUIC, which carry an exchange on each stream: HTTP/3.
 pub(crate) mod datagrams {
     pub(crate) use super::h3::{
-        Client, Conn, Http3 as Datagrams, NO_ERROR, Server, Shared, shared,
+        ClientRole, Conn, Http3 as Datagrams, NO_ERROR, ServerRole, Shared, shared,
     };
 }
 

@@ -34,13 +34,13 @@ pub use service::{Exchange, Service, ServiceFn, service_fn};
 
 pub(crate) use carrier::{Carrier, OpenCarrier};
 pub(crate) use framing::{
-    ClientFraming, Fill, Framing, Received, ReceivedKind, Sent, ServerFraming,
+    ClientFraming, Fill, Framing, ReceivedHead, ReceivedKind, Sent, ServerFraming,
 };
 pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission};
 pub(crate) use handle::Link;
-pub(crate) use outcome::{Conclusion, Outcome, conclude, poll_outcome};
+pub(crate) use outcome::{Conclusion, ExchangeOutcome, conclude, poll_outcome};
 pub(crate) use pace::ReceivedContent;
 pub(crate) use refusal::{LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream, tell};
 pub(crate) use respond::send_response;
 pub(crate) use send::{complete_message, conclude_sent};
-pub(crate) use state::{Body, ExchangeState, Message, note, wake};
+pub(crate) use state::{BodyState, ExchangeState, MessageState, note, wake};

@@ -76,12 +76,12 @@ pub use blitz_proto::{
 
 /// The reactor's own counters: system calls, operations, bytes.
 pub mod reactor {
-    pub use blitz_reactor::{Counters, counters, sockets_open};
+    pub use blitz_reactor::{Counters, counters, memory_available, sockets_open};
 }
 
 pub use blitz_reactor::{
-    Address, Buffer, Chunk, Config, Cores, DriverKind, Elapsed, IoChoice, Lingering, Listener,
-    LocalShortage, Mailboxes, NoInterface, Pinning, PoolFuture, PooledFuture, PreciseTimer,
+    Address, Buffer, Chunk, Config, Cores, CoresHandle, DriverKind, Elapsed, IoChoice, Lingering,
+    Listener, LocalShortage, NoInterface, Pinning, PoolFuture, PooledFuture, PreciseTimer,
     Reservation, Signal, Signals, Slice, TaskKey, Timer, block_on, blocking, core_index,
     core_local, now, open_tun, parse_zoned, precise_sleep_until, prepare_descriptors, probe,
     random_u64, read_clock, set_idle_priority, set_real_time, sleep, sleep_until, spawn, start,

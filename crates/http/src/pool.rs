@@ -41,20 +41,20 @@ pub struct Pool(Rc<PoolState>);
 ///
 /// Keep a handle to avoid looking up the address for each request.
 #[derive(Clone)]
-pub struct Upstream(Rc<Endpoint>);
+pub struct Upstream(Rc<PoolEndpoint>);
 
 struct PoolState {
     options: Rc<ClientOptions>,
-    endpoints: RefCell<HashMap<Key, Weak<Endpoint>>>,
+    endpoints: RefCell<HashMap<PoolKey, Weak<PoolEndpoint>>>,
     idle: Cell<usize>,
     next_serial: Cell<u64>,
     /// Free states of connections that carry one request at a time.
     exclusive: Rc<FreeList<exclusive::ClientConn>>,
     /// Shared by the connections that carry many requests.
-    multiplexed: Rc<multiplexed::Shared<multiplexed::Client>>,
+    multiplexed: Rc<multiplexed::Shared<multiplexed::ClientRole>>,
 }
 
-type Key = (Address, ConnectionKind, Heads, Option<ProxyHeader>);
+type PoolKey = (Address, ConnectionKind, Heads, Option<ProxyHeader>);
 
 /// Separates connections to one address that must not share a pool.
 #[derive(PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ enum Heads {
     Large,
 }
 
-struct Endpoint {
+struct PoolEndpoint {
     address: Address,
     /// `None` in clear text.
     tls: Option<EndpointTls>,
@@ -113,7 +113,7 @@ enum IdleState {
     /// Of a connection that carries one request at a time.
     Exclusive(Lifetime),
     /// Of a connection that carries many.
-    Multiplexed(Rc<multiplexed::Conn<multiplexed::Client>>),
+    Multiplexed(Rc<multiplexed::Conn<multiplexed::ClientRole>>),
 }
 
 impl Pool {
@@ -175,7 +175,7 @@ impl Pool {
 
     fn endpoint(
         &self,
-        key: Key,
+        key: PoolKey,
         of_all_clients: &Rc<ClientsInUse>,
         make: impl FnOnce() -> (Option<EndpointTls>, Option<Protocol>),
     ) -> Upstream {
@@ -186,7 +186,7 @@ impl Pool {
         // Name resolution changes addresses; this removes those without a handle.
         endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
         let (tls, protocol) = make();
-        let endpoint = Rc::new(Endpoint {
+        let endpoint = Rc::new(PoolEndpoint {
             address: key.0.clone(),
             settings: Cell::new(tls.as_ref().map_or(0, |tls| tls.connector.borrow().id)),
             tls,
@@ -230,7 +230,7 @@ impl Upstream {
 
     /// Other connections to the same address.
     fn other(&self, heads: Heads, header: Option<ProxyHeader>) -> Upstream {
-        let Endpoint {
+        let PoolEndpoint {
             address, tls, pool, ..
         } = &*self.0;
         let kind = match tls {
@@ -381,7 +381,7 @@ impl Upstream {
     }
 
     async fn open(&self, offer: AlpnOffer) -> Result<(Transport, Lifetime), ClientError> {
-        let Endpoint {
+        let PoolEndpoint {
             address, tls, pool, ..
         } = &*self.0;
         self.refresh_tls();
@@ -485,7 +485,7 @@ impl Upstream {
         }
         let serial = pool.next_serial.get();
         pool.next_serial.set(serial + 1);
-        let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self.0);
+        let resume: Rc<dyn Resume> = Rc::<PoolEndpoint>::clone(&self.0);
         let idle_time = match &state {
             IdleState::Exclusive(lifetime) => lifetime.idle_time(self.0.idle_timeout()),
             IdleState::Multiplexed(_) => self.0.idle_timeout(),
@@ -605,7 +605,7 @@ impl PoolState {
     #[cold]
     fn close_oldest(&self) {
         let endpoints = self.endpoints.borrow();
-        let oldest_serial = |endpoint: &Rc<Endpoint>| {
+        let oldest_serial = |endpoint: &Rc<PoolEndpoint>| {
             endpoint
                 .idle
                 .borrow()
@@ -632,7 +632,7 @@ impl PoolState {
     }
 }
 
-impl Endpoint {
+impl PoolEndpoint {
     /// Processes the bytes that an idle connection has received. Returns the connection if they
     /// were for TLS alone, such as a session ticket.
     fn receive_idle(parked: ParkedTransport, socket: Socket, cause: Cause) -> Option<Transport> {
@@ -646,7 +646,7 @@ impl Endpoint {
     }
 }
 
-impl Resume for Endpoint {
+impl Resume for PoolEndpoint {
     /// Closes an HTTP/1.1 connection after FIN, an error, an unsolicited byte or the idle timeout.
     /// An HTTP/2 connection may receive bytes at any time.
     fn resume(self: Rc<Self>, socket: Socket, tag: u64, cause: Cause) {
@@ -666,8 +666,8 @@ impl Resume for Endpoint {
             }
         };
         let is_lost = !matches!(cause, Cause::Expired | Cause::Evicted);
-        if let Some(transport) = Endpoint::receive_idle(idle.parked, socket, cause) {
-            let resume: Rc<dyn Resume> = Rc::<Endpoint>::clone(&self);
+        if let Some(transport) = PoolEndpoint::receive_idle(idle.parked, socket, cause) {
+            let resume: Rc<dyn Resume> = Rc::<PoolEndpoint>::clone(&self);
             let idle_time = lifetime.idle_time(self.idle_timeout());
             let parked = transport.park(resume, tag, idle_time);
             let idle = IdleConnection {

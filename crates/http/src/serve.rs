@@ -63,7 +63,7 @@ struct Acceptor<S> {
     listener: Option<std::net::SocketAddr>,
     connections: RefCell<Slab<ConnectionEntry>>,
     free: FreeList<exclusive::ServerConn>,
-    multiplexed: Rc<multiplexed::Shared<multiplexed::Server>>,
+    multiplexed: Rc<multiplexed::Shared<multiplexed::ServerRole>>,
     /// Woken when the last connection ends.
     empty: RefCell<Option<Waker>>,
 }
@@ -92,7 +92,7 @@ enum ParkedState {
     /// A TLS session between requests, or during the handshake.
     Tls(ParkedTransport),
     /// The state of HTTP/2, including the TLS session if there is one.
-    Multiplexed(Rc<multiplexed::Conn<multiplexed::Server>>),
+    Multiplexed(Rc<multiplexed::Conn<multiplexed::ServerRole>>),
 }
 
 impl<S: Service> Acceptor<S> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use blitz_reactor::{Chunk, Parked, Resume, Slice, Socket};
 
 use crate::conn::Protocol;
-use crate::tls::{Tls, TlsError, TlsInfo};
+use crate::tls::{TlsError, TlsInfo, TlsStream};
 
 /// The transport of an open connection. Dropping it closes the socket at once.
 pub(crate) enum Transport {
@@ -28,7 +28,7 @@ pub(crate) enum ParkedTransport {
 
 /// A socket with TLS. It stays in one allocation, active or parked.
 pub(crate) struct TlsTransport {
-    tls: Tls,
+    tls: TlsStream,
     received_first: bool,
     socket: SocketState,
 }
@@ -42,7 +42,7 @@ enum SocketState {
 
 impl Transport {
     /// A new connection over TLS.
-    pub(crate) fn secure(socket: Socket, tls: Tls) -> Transport {
+    pub(crate) fn secure(socket: Socket, tls: TlsStream) -> Transport {
         let socket = SocketState::Active(socket);
         Transport::Tls(Box::new(TlsTransport {
             tls,
@@ -82,7 +82,7 @@ impl Transport {
     /// Whether there is unread decrypted content. It would not resume a parked socket.
     #[inline(always)]
     pub(crate) fn holds_content(&self) -> bool {
-        self.tls().is_some_and(Tls::holds_content)
+        self.tls().is_some_and(TlsStream::holds_content)
     }
 
     /// Queues bytes. The reactor sends the queue at the end of the turn.
@@ -212,13 +212,13 @@ impl Transport {
     /// Whether the connection ended without close_notify, as after an attack. In clear text
     /// truncation cannot be detected; over TLS the peer announces the end (RFC 8446, section 6.1).
     pub(crate) fn is_truncated(&self) -> bool {
-        self.tls().is_some_and(Tls::is_truncated)
+        self.tls().is_some_and(TlsStream::is_truncated)
     }
 
     /// Whether TLS will receive nothing more, so that the connection must not be parked.
     #[inline(always)]
     pub(crate) fn has_ended(&self) -> bool {
-        self.tls().is_some_and(Tls::has_ended)
+        self.tls().is_some_and(TlsStream::has_ended)
     }
 
     /// Whether the connection has no unread and no queued bytes, and is still open (rule 11).
@@ -233,7 +233,7 @@ impl Transport {
 
     /// The TLS session, if there is one.
     #[inline(always)]
-    pub(crate) fn tls(&self) -> Option<&Tls> {
+    pub(crate) fn tls(&self) -> Option<&TlsStream> {
         match self {
             Transport::Plain(_) => None,
             Transport::Tls(secure) => Some(&secure.tls),
@@ -241,7 +241,7 @@ impl Transport {
     }
 
     /// The TLS session and its socket, to advance a handshake.
-    pub(crate) fn secure_parts(&mut self) -> Option<(&mut Tls, &Socket)> {
+    pub(crate) fn secure_parts(&mut self) -> Option<(&mut TlsStream, &Socket)> {
         match self {
             Transport::Plain(_) => None,
             Transport::Tls(secure) => Some(secure.parts()),
@@ -338,7 +338,7 @@ impl ParkedTransport {
 
 /// These functions are not inlined, so that TLS does not slow down clear text.
 impl TlsTransport {
-    fn parts(&mut self) -> (&mut Tls, &Socket) {
+    fn parts(&mut self) -> (&mut TlsStream, &Socket) {
         (&mut self.tls, self.socket.active())
     }
 

@@ -31,7 +31,7 @@ impl Waiters {
 
     /// Waits until `look` finds something. It looks at once, and each time that the task is woken.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
-        let mut waiting = Waiting {
+        let mut waiting = QueuedTask {
             waiters: self,
             key: None,
         };
@@ -47,13 +47,13 @@ impl Waiters {
 }
 
 /// A task's membership in the queue, which ends when this is dropped.
-struct Waiting<'a> {
+struct QueuedTask<'a> {
     waiters: &'a Waiters,
     /// The key of its entry. Waking the task removes the entry.
     key: Option<QueueKey>,
 }
 
-impl Waiting<'_> {
+impl QueuedTask<'_> {
     /// Joins the queue, unless the task is in it. A task that was woken in vain joins at the front.
     fn join(&mut self, cx: &Context<'_>) {
         let mut queue = self.waiters.0.borrow_mut();
@@ -69,7 +69,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedTask<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let was_woken = self.waiters.0.borrow_mut().remove(key).is_none();

@@ -3,7 +3,7 @@
 //!
 //! This module holds the rules that both versions share: the names ([`line_name`]), the fields that a
 //! message may have ([`policy`]), the conversion of a section to a head ([`receive`]) and the order in
-//! which it is sent ([`send`]). Specific to a version, and not here: the compression ([`Lines`] and
+//! which it is sent ([`send`]). Specific to a version, and not here: the compression ([`FieldLines`] and
 //! [`send::LineEncoder`] are its two directions) and the frames that carry a section.
 //!
 //! The comments quote RFC 9113. RFC 9114 says the same in these sections: 4.2 for names and values,
@@ -83,7 +83,7 @@ impl FieldSectionLimits {
 }
 
 /// The field lines of a section that is being decoded.
-pub(crate) trait Lines {
+pub(crate) trait FieldLines {
     /// The next line within the budget; its text is appended to `text`. The rest is decoded for the
     /// sake of the compression's table.
     fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed>;

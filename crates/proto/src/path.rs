@@ -105,7 +105,7 @@ enum SegmentKind {
 impl SegmentKind {
     fn of(segment: &str) -> SegmentKind {
         let mut rest = segment.as_bytes();
-        let mut part = Part::Dots(0);
+        let mut part = SegmentPart::Dots(0);
         let (mut has_separator, mut is_ambiguous) = (false, false);
         while let Some((&byte, after)) = rest.split_first() {
             let (byte, after) = match (byte, after) {
@@ -120,37 +120,37 @@ impl SegmentKind {
                 (b'/' | b'\\', _) => {
                     has_separator = true;
                     is_ambiguous |= part.is_dot_segment();
-                    part = Part::Dots(0);
+                    part = SegmentPart::Dots(0);
                 }
-                (b';', Part::Dots(_)) => {
+                (b';', SegmentPart::Dots(_)) => {
                     has_separator = true;
                     is_ambiguous |= part.is_dot_segment();
-                    part = Part::Other;
+                    part = SegmentPart::Other;
                 }
-                (b'.', Part::Dots(count @ 0..2)) => part = Part::Dots(count + 1),
-                _ => part = Part::Other,
+                (b'.', SegmentPart::Dots(count @ 0..2)) => part = SegmentPart::Dots(count + 1),
+                _ => part = SegmentPart::Other,
             }
         }
         match part {
             _ if is_ambiguous || (has_separator && part.is_dot_segment()) => SegmentKind::Ambiguous,
-            Part::Dots(1) => SegmentKind::Current,
-            Part::Dots(2) => SegmentKind::Parent,
-            Part::Dots(_) | Part::Other => SegmentKind::Other,
+            SegmentPart::Dots(1) => SegmentKind::Current,
+            SegmentPart::Dots(2) => SegmentKind::Parent,
+            SegmentPart::Dots(_) | SegmentPart::Other => SegmentKind::Other,
         }
     }
 }
 
 /// The bytes of the current part of a segment, so far.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum SegmentPart {
     /// Only this many dots, at most two.
     Dots(u8),
     Other,
 }
 
-impl Part {
+impl SegmentPart {
     fn is_dot_segment(self) -> bool {
-        matches!(self, Part::Dots(1 | 2))
+        matches!(self, SegmentPart::Dots(1 | 2))
     }
 }
 

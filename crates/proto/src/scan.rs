@@ -135,7 +135,7 @@ pub(crate) fn position(bytes: &[u8], byte: u8) -> Option<usize> {
 
 /// A pattern of sixteen bytes.
 #[derive(Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct BytePattern {
     /// The bytes in lower case; zero where any byte matches.
     pub(crate) lower: [u8; 16],
     /// All bits set where the byte is compared.
@@ -143,7 +143,7 @@ pub(crate) struct Pattern {
 }
 
 /// A pattern that no chunk matches.
-pub(crate) const NOTHING: Pattern = Pattern {
+pub(crate) const NOTHING: BytePattern = BytePattern {
     lower: [1; 16],
     mask: [0; 16],
 };
@@ -151,7 +151,7 @@ pub(crate) const NOTHING: Pattern = Pattern {
 /// Whether the chunk, in any case, matches the pattern. Exact only for a chunk without control
 /// characters.
 #[inline]
-pub(crate) fn matches(chunk: &[u8; 16], pattern: &Pattern) -> bool {
+pub(crate) fn matches(chunk: &[u8; 16], pattern: &BytePattern) -> bool {
     let text = (u8x16::new(*chunk) | u8x16::splat(0x20)) & u8x16::new(pattern.mask);
     text.simd_eq(u8x16::new(pattern.lower)).to_bitmask() == 0xffff
 }
@@ -194,7 +194,7 @@ mod tests {
         let chunk = *b"Content-Length: ";
         assert_eq!(equal(&chunk, b':'), 1 << 14);
         assert_eq!(equal(&chunk, b't'), 1 << 3 | 1 << 6 | 1 << 12);
-        let mut pattern = Pattern {
+        let mut pattern = BytePattern {
             lower: *b"content-length\0\0",
             mask: [0xff; 16],
         };

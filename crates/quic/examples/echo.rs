@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use blitz_quic::quinn_proto::crypto::ServerConfig;
 use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
-use blitz_quic::{Endpoint, Keys, Limits, Settings};
+use blitz_quic::{Endpoint, EndpointOptions, Keys, Limits};
 use blitz_reactor::{Config, DatagramSocket, block_on, sleep, spawn};
 
 fn main() {
@@ -30,7 +30,7 @@ fn main() {
 
 async fn run(address: SocketAddr) {
     let crypto = crypto();
-    let settings = Settings {
+    let settings = EndpointOptions {
         keys: Keys::new().unwrap(),
         cores: 1,
         limits: Limits {

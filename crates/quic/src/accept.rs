@@ -11,7 +11,7 @@ use quinn_proto::crypto::ServerConfig as Crypto;
 use quinn_proto::{Incoming, ServerConfig, TimeSource, TransportConfig, ValidationTokenConfig};
 
 use crate::connection::Connection;
-use crate::endpoint::{Endpoint, Parts, Protocol, Shared};
+use crate::endpoint::{Endpoint, EndpointInner, Parts, Protocol};
 use crate::handshakes::{Handshake, Handshakes};
 use crate::keys::Keys;
 use crate::limits::Limits;
@@ -24,7 +24,7 @@ const CLOSING_MIN: usize = 8;
 const INITIAL_BYTES_MAX: u64 = 16 * 1024;
 
 /// The parameters of [`Endpoint::new`].
-pub struct Settings {
+pub struct EndpointOptions {
     /// Secrets that all cores have in common.
     pub keys: Keys,
     /// The number of cores that have a socket of the address.
@@ -36,7 +36,7 @@ pub struct Settings {
 }
 
 /// The state that only endpoints of servers have.
-pub(crate) struct Server {
+pub(crate) struct ServerEndpoint {
     crypto: Rc<dyn Fn() -> Arc<dyn Crypto>>,
     /// The configuration of new connections, and the cryptography that it was made for.
     config: RefCell<Arc<ServerConfig>>,
@@ -47,8 +47,8 @@ pub(crate) struct Server {
 impl<P: Protocol> Endpoint<P> {
     /// An endpoint of the calling core for clients.
     #[must_use]
-    pub fn new(socket: DatagramSocket, protocol: P, settings: Settings) -> Endpoint<P> {
-        let Settings {
+    pub fn new(socket: DatagramSocket, protocol: P, settings: EndpointOptions) -> Endpoint<P> {
+        let EndpointOptions {
             keys,
             cores,
             limits,
@@ -56,7 +56,7 @@ impl<P: Protocol> Endpoint<P> {
         } = settings;
         let transport = limits.transport();
         let config = Arc::new(server_config(&keys, &limits, &transport, crypto()));
-        let server = Server {
+        let server = ServerEndpoint {
             crypto,
             config: RefCell::new(Arc::clone(&config)),
             handshakes: RefCell::default(),
@@ -81,14 +81,14 @@ impl<P: Protocol> Endpoint<P> {
     }
 }
 
-impl Server {
+impl ServerEndpoint {
     /// Forgets a handshake that is complete, or whose connection ends.
     pub(crate) fn forget_handshake(&self, connection: usize, handshake: Handshake) {
         self.handshakes.borrow_mut().remove(connection, handshake);
     }
 }
 
-impl<P: Protocol> Shared<P> {
+impl<P: Protocol> EndpointInner<P> {
     /// Accepts a connection, or demands a proof of the client's address first, or ignores the attempt.
     pub(crate) fn decide(
         self: &Rc<Self>,
@@ -174,7 +174,7 @@ impl<P: Protocol> Shared<P> {
     }
 
     /// The configuration of new connections.
-    fn config(&self, server: &Server) -> Arc<ServerConfig> {
+    fn config(&self, server: &ServerEndpoint) -> Arc<ServerConfig> {
         let mut config = server.config.borrow_mut();
         let crypto = (server.crypto)();
         if !Arc::ptr_eq(&config.crypto, &crypto) {
@@ -191,7 +191,7 @@ impl<P: Protocol> Shared<P> {
     /// At the limit of incomplete handshakes: ends one for a new client whose address is validated. False if all are
     /// too young.
     #[cold]
-    fn replace_handshake(&self, server: &Server, now: Instant) -> bool {
+    fn replace_handshake(&self, server: &ServerEndpoint, now: Instant) -> bool {
         let timeout = self.limits.handshake_timeout;
         let found = server.handshakes.borrow().replaceable(timeout, now);
         let Some(connection) = found.and_then(|handle| self.connection(handle)) else {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionError, ConnectionHandle, Transmit, VarInt};
 
 use crate::congestion;
-use crate::endpoint::{Protocol, Shared};
+use crate::endpoint::{EndpointInner, Protocol};
 use crate::handshakes::Handshake;
 use crate::migration::{AMPLIFICATION_MAX, Migration};
 use crate::packet_key::{self, StreamFrame};
@@ -35,7 +35,7 @@ const FRAMES_KEPT: usize = 64;
 pub struct Connection<P: Protocol> {
     pub(crate) quic: RefCell<quinn_proto::Connection>,
     pub(crate) handle: ConnectionHandle,
-    endpoint: Weak<Shared<P>>,
+    endpoint: Weak<EndpointInner<P>>,
     state: OnceCell<P::State>,
     /// It is in the endpoint's list of connections to drive.
     pub(crate) is_listed: Cell<bool>,
@@ -80,7 +80,7 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn of_client(
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
-        endpoint: &Rc<Shared<P>>,
+        endpoint: &Rc<EndpointInner<P>>,
         handshake: Handshake,
         unvalidated_room: Option<usize>,
     ) -> Rc<Connection<P>> {
@@ -91,7 +91,7 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn to_server(
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
-        endpoint: &Rc<Shared<P>>,
+        endpoint: &Rc<EndpointInner<P>>,
         due: Instant,
     ) -> Rc<Connection<P>> {
         let handshake = Handshake {
@@ -105,7 +105,7 @@ impl<P: Protocol> Connection<P> {
     fn new(
         quic: quinn_proto::Connection,
         handle: ConnectionHandle,
-        endpoint: &Rc<Shared<P>>,
+        endpoint: &Rc<EndpointInner<P>>,
         handshake: Handshake,
         unvalidated_room: Option<usize>,
         connecting: Option<Box<Connecting>>,
@@ -202,7 +202,7 @@ impl<P: Protocol> Connection<P> {
 
     /// Limits the bytes that are sent and not acknowledged to the least of: twice the bytes that the network takes, the
     /// connection's part of the bytes that all share, and the free rest of these.
-    pub(crate) fn limit_unacknowledged(&self, endpoint: &Shared<P>, bytes_max: u64) {
+    pub(crate) fn limit_unacknowledged(&self, endpoint: &EndpointInner<P>, bytes_max: u64) {
         let in_network = self.guard(|quic| quic.congestion_state().window());
         let wanted = in_network.unwrap_or_default().saturating_mul(2);
         let wanted = match self.is_active.get() {
@@ -229,7 +229,7 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    fn reserve(&self, endpoint: &Shared<P>, bytes: u64) {
+    fn reserve(&self, endpoint: &EndpointInner<P>, bytes: u64) {
         let before = self.reserved.replace(bytes);
         endpoint
             .reserved

@@ -18,7 +18,7 @@ use quinn_proto::{
     ServerConfig, StreamEvent, Transmit, TransportConfig, VarInt,
 };
 
-use crate::accept::Server;
+use crate::accept::ServerEndpoint;
 use crate::connection::Connection;
 use crate::counters::{CounterCells, Counters};
 use crate::ids::{Ids, core_of};
@@ -82,10 +82,10 @@ pub trait Protocol: Sized + 'static {
 }
 
 /// All connections on one UDP socket. Clones are handles to the same endpoint.
-pub struct Endpoint<P: Protocol>(pub(crate) Rc<Shared<P>>);
+pub struct Endpoint<P: Protocol>(pub(crate) Rc<EndpointInner<P>>);
 
 /// The state that the connections of an endpoint share.
-pub(crate) struct Shared<P: Protocol> {
+pub(crate) struct EndpointInner<P: Protocol> {
     pub(crate) protocol: P,
     socket: DatagramSocket,
     pub(crate) keys: Keys,
@@ -96,7 +96,7 @@ pub(crate) struct Shared<P: Protocol> {
     core: usize,
     quinn: RefCell<quinn_proto::Endpoint>,
     /// `None` at an endpoint that only connects to servers.
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<ServerEndpoint>,
     /// By their handles.
     connections: RefCell<Vec<Option<Rc<Connection<P>>>>>,
     pub(crate) open: Cell<usize>,
@@ -123,7 +123,7 @@ pub(crate) struct Parts {
     pub(crate) cores: usize,
     pub(crate) limits: Limits,
     pub(crate) transport: Arc<TransportConfig>,
-    pub(crate) server: Option<Server>,
+    pub(crate) server: Option<ServerEndpoint>,
     pub(crate) config: Option<Arc<ServerConfig>>,
 }
 
@@ -148,7 +148,7 @@ impl<P: Protocol> Endpoint<P> {
             .expect("it is long enough")
             .rng_seed(Some(keys.seed(number)));
         let quinn = quinn_proto::Endpoint::new(Arc::new(config), server_config, true, None);
-        Endpoint(Rc::new(Shared {
+        Endpoint(Rc::new(EndpointInner {
             protocol,
             socket,
             keys,
@@ -225,7 +225,7 @@ impl<P: Protocol> Clone for Endpoint<P> {
 /// The version of RFC 9000. Drafts, and version 2, are not offered.
 pub(crate) const VERSION_1: u32 = 1;
 
-impl<P: Protocol> Shared<P> {
+impl<P: Protocol> EndpointInner<P> {
     fn poll(self: &Rc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         *self.task.borrow_mut() = None;

@@ -22,7 +22,7 @@ mod migration;
 mod packet_key;
 mod timers;
 
-pub use accept::Settings;
+pub use accept::EndpointOptions;
 pub use connect::ConnectError;
 pub use connection::Connection;
 pub use counters::Counters;

@@ -124,13 +124,13 @@ impl<K: PacketKey> PacketKey for ReceivingKey<K> {
         let mut crypto_frames = 0;
         let is_copied = FRAMES.with_borrow_mut(|frames| {
             let len = read_frames(payload, |frame| match frame {
-                Frame::Stream(stream, content) => frames.push(PacketFrame {
+                TrackedFrame::Stream(stream, content) => frames.push(PacketFrame {
                     stream,
                     content,
                     packet_bytes: 0,
                     is_copied: false,
                 }),
-                Frame::Crypto => crypto_frames += 1,
+                TrackedFrame::Crypto => crypto_frames += 1,
             });
             let is_copied = crypto_frames > 0 || payload.len() - len >= PADDING_COPIED_MIN;
             payload.truncate(len);
@@ -171,7 +171,7 @@ pub(crate) fn short(bytes: usize) -> u16 {
 
 /// A frame whose content the machine may hold.
 #[derive(Debug, PartialEq, Eq)]
-enum Frame {
+enum TrackedFrame {
     /// The stream, and the offsets of the content in it.
     Stream(u64, Range<u64>),
     Crypto,
@@ -180,7 +180,7 @@ enum Frame {
 /// Calls `each` for each frame of a stream or of CRYPTO. Returns the length of the payload without the PADDING at its
 /// end. One PADDING frame stays, because a packet needs a frame. Malformed frames stay as they are: the machine rejects
 /// them.
-fn read_frames(payload: &[u8], mut each: impl FnMut(Frame)) -> usize {
+fn read_frames(payload: &[u8], mut each: impl FnMut(TrackedFrame)) -> usize {
     let mut rest = payload;
     loop {
         let len = payload.len() - rest.len();
@@ -201,7 +201,7 @@ fn read_frames(payload: &[u8], mut each: impl FnMut(Frame)) -> usize {
 
 /// A frame of a stream or of CRYPTO, if it is one. `None` if it is malformed or unknown (RFC 9000, section 19).
 #[inline]
-fn read_frame(rest: &mut &[u8]) -> Option<Option<Frame>> {
+fn read_frame(rest: &mut &[u8]) -> Option<Option<TrackedFrame>> {
     let kind = integer(rest)?;
     match kind {
         // PING, HANDSHAKE_DONE, and IMMEDIATE_ACK as `quinn` numbers it.
@@ -225,13 +225,13 @@ fn read_frame(rest: &mut &[u8]) -> Option<Option<Frame>> {
                 _ => integer(rest)?,
             };
             skip(rest, len)?;
-            return Some(Some(Frame::Stream(stream, offset..offset + len)));
+            return Some(Some(TrackedFrame::Stream(stream, offset..offset + len)));
         }
         // CRYPTO, and NEW_TOKEN.
         0x06 => {
             integer(rest)?;
             skip_counted(rest)?;
-            return Some(Some(Frame::Crypto));
+            return Some(Some(TrackedFrame::Crypto));
         }
         0x07 => skip_counted(rest)?,
         // RESET_STREAM; STOP_SENDING, MAX_STREAM_DATA and STREAM_DATA_BLOCKED; and those with one number.
@@ -393,7 +393,7 @@ mod tests {
         let expected = [(4, 10..13), (4, 13..13), (12, 0..5)];
         assert_eq!(
             found,
-            expected.map(|(id, content)| Frame::Stream(id, content))
+            expected.map(|(id, content)| TrackedFrame::Stream(id, content))
         );
     }
 

@@ -10,11 +10,11 @@ use std::time::Instant;
 pub(crate) struct Timers {
     /// At most one entry for each connection.
     entries: BTreeSet<(Instant, usize)>,
-    connections: Vec<Times>,
+    connections: Vec<DueTimes>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Times {
+struct DueTimes {
     /// The time of its entry.
     entry: Option<Instant>,
     due: Option<Instant>,
@@ -25,7 +25,7 @@ impl Timers {
     #[inline]
     pub(crate) fn set(&mut self, connection: usize, due: Option<Instant>) {
         if self.connections.len() <= connection {
-            self.connections.resize(connection + 1, Times::default());
+            self.connections.resize(connection + 1, DueTimes::default());
         }
         let times = &mut self.connections[connection];
         times.due = due;

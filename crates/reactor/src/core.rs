@@ -17,7 +17,7 @@ use crate::buffer::Pool;
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{Driver, DriverKind, IoChoice, RingHandle, Workers};
 use crate::executor::Tasks;
-use crate::load::{Group, Load};
+use crate::load::{CoreGroup, Load};
 use crate::mailbox::Mailbox;
 use crate::resources::CoreResources;
 use crate::socket::{Lingering, SocketTable, Sockets};
@@ -40,7 +40,7 @@ pub(crate) struct Core {
 }
 
 /// The parameters of [`Core::open`].
-pub(crate) struct Settings {
+pub(crate) struct CoreOptions {
     pub(crate) index: usize,
     pub(crate) io: IoChoice,
     pub(crate) sockets_max: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) seed: Option<u64>,
     pub(crate) counters: Arc<CounterCells>,
     /// The cores that are started together.
-    pub(crate) group: Arc<Group>,
+    pub(crate) group: Arc<CoreGroup>,
 }
 
 thread_local! {
@@ -76,14 +76,14 @@ pub(crate) fn try_with<R>(f: impl FnOnce(&Core) -> R) -> Option<R> {
 impl Core {
     /// Opens the driver and the pools. Must be called on the thread that will run the core,
     /// because a ring belongs to the thread that made it.
-    pub(crate) fn open(settings: Settings) -> io::Result<Core> {
+    pub(crate) fn open(settings: CoreOptions) -> io::Result<Core> {
         let io = settings.io;
         Core::open_with(settings, |pool, mailbox| Driver::open(io, pool, mailbox))
     }
 
     /// As [`Core::open`], with the driver that `open` returns.
     pub(crate) fn open_with(
-        settings: Settings,
+        settings: CoreOptions,
         open: impl FnOnce(&Rc<Pool>, &Arc<Mailbox>) -> io::Result<Driver>,
     ) -> io::Result<Core> {
         let pool = Rc::new(Pool::new()?);

@@ -38,7 +38,7 @@ macro_rules! counters {
 
         impl Counters {
             /// Names and values, in the order of declaration.
-            pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
         }

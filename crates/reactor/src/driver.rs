@@ -1,6 +1,6 @@
 //! The operations, and the drivers that execute them: one folder each, with the same file names.
 //!
-//! An operation is started with the socket's key and reports an [`Event`] in a later turn. Receiving
+//! An operation is started with the socket's key and reports a [`Completion`] in a later turn. Receiving
 //! and accepting may report several times (`more`). Every operation reports a last time, also when it
 //! was cancelled; only then are its memory and descriptor released.
 
@@ -30,7 +30,7 @@ use crate::socket::{Address, SocketKey};
 pub(crate) use self::handle::{Handle, OwnedHandle};
 pub(crate) use self::notify::{Notifier, RingHandle};
 pub(crate) use self::pending::Pending;
-pub(crate) use self::report::{Event, Received, ReceivedTrain};
+pub(crate) use self::report::{Completion, ReceiveOutcome, ReceivedTrain};
 
 pub(crate) use self::system::{
     Bound, BoundGroup, Destination, EVICTED, Keeper, Listening, Mapping, NO_BUFFERS, Reserved,
@@ -313,13 +313,13 @@ impl Driver {
         handle: Handle,
         limit: usize,
         pool: &Rc<Pool>,
-    ) -> Option<Received> {
+    ) -> Option<ReceiveOutcome> {
         if_simulated!(self, sim => sim.receive_now(handle, limit, pool));
         let received = system::receive_now(handle.fd(), limit, pool);
         let is_full = match &received {
-            Some(Received::Bytes(slice)) => slice.len() == limit,
+            Some(ReceiveOutcome::Bytes(slice)) => slice.len() == limit,
             // The socket may still be readable, which epoll does not report again.
-            Some(Received::NoBuffers | Received::Nothing) => return received,
+            Some(ReceiveOutcome::NoBuffers | ReceiveOutcome::Nothing) => return received,
             _ => false,
         };
         if let Driver::Epoll(epoll) = self {

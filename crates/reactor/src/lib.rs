@@ -69,10 +69,10 @@ pub use executor::{
     PoolFuture, PooledFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission,
     spawn, spawn_now, yield_now,
 };
-pub use memory::{charge, discharge, fair_share, is_memory_scarce};
+pub use memory::{charge, discharge, fair_share, is_memory_scarce, memory_available};
 pub use per_core::{
-    Config, Cores, Mailboxes, Pinning, block_on, core_index, counters, sockets_limit, sockets_open,
-    start,
+    Config, Cores, CoresHandle, Pinning, block_on, core_index, counters, sockets_limit,
+    sockets_open, start,
 };
 pub use signal::{Signal, Signals};
 pub use socket::{

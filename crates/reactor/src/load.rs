@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::driver::ThreadTime;
-use crate::mailbox::{Given, Mailbox, Message};
+use crate::mailbox::{CoreMessage, Given, Mailbox};
 
 /// The shortest measurement. The load of a core is that of its last one.
 const MEASUREMENT_MIN: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ const GIVEN_MAX: u32 = 64;
 const LOAD_MAX: u32 = 1_000;
 
 /// The cores that are started together.
-pub(crate) struct Group {
+pub(crate) struct CoreGroup {
     /// When the first load was published.
     start: OnceLock<Instant>,
     cores: Vec<Published>,
@@ -52,7 +52,7 @@ struct Published {
     load: AtomicU32,
     /// How many connections other cores may give until the next measurement.
     room: AtomicU32,
-    /// The end of the measurement, in milliseconds since [`Group::start`].
+    /// The end of the measurement, in milliseconds since [`CoreGroup::start`].
     measured_ms: AtomicU64,
     /// The core waits for its driver.
     waits: AtomicBool,
@@ -60,7 +60,7 @@ struct Published {
 
 /// The load of this core.
 pub(crate) struct Load {
-    group: Arc<Group>,
+    group: Arc<CoreGroup>,
     index: usize,
     /// `None` in a group that is not balanced, and without procfs.
     time: Option<ThreadTime>,
@@ -78,9 +78,9 @@ struct Sample {
     busy: Duration,
 }
 
-impl Group {
-    pub(crate) fn new(cores: usize) -> Arc<Group> {
-        Arc::new(Group {
+impl CoreGroup {
+    pub(crate) fn new(cores: usize) -> Arc<CoreGroup> {
+        Arc::new(CoreGroup {
             start: OnceLock::new(),
             cores: (0..cores).map(|_| Published::default()).collect(),
             is_balanced: cores > 1,
@@ -90,8 +90,8 @@ impl Group {
     /// Simulated cores, which only forward datagrams to each other: they share a thread, whose time would not be
     /// theirs.
     #[cfg(feature = "simulation")]
-    pub(crate) fn simulated(cores_max: usize) -> Arc<Group> {
-        Arc::new(Group {
+    pub(crate) fn simulated(cores_max: usize) -> Arc<CoreGroup> {
+        Arc::new(CoreGroup {
             start: OnceLock::new(),
             cores: (0..cores_max).map(|_| Published::default()).collect(),
             is_balanced: false,
@@ -125,8 +125,8 @@ impl Published {
         if reserved.is_err() {
             return Err(given);
         }
-        match mailbox.post_by_event(Message::Take(Box::new(given))) {
-            Err(Message::Take(given)) => Err(*given),
+        match mailbox.post_by_event(CoreMessage::Take(Box::new(given))) {
+            Err(CoreMessage::Take(given)) => Err(*given),
             _ => Ok(()),
         }
     }
@@ -139,7 +139,7 @@ impl Published {
 impl Load {
     /// Must be called on the thread of the core.
     pub(crate) fn new(
-        group: Arc<Group>,
+        group: Arc<CoreGroup>,
         index: usize,
         mailbox: &Arc<Mailbox>,
         now: Instant,
@@ -254,7 +254,7 @@ impl Load {
     #[cold]
     pub(crate) fn give_back(&self, given: Given) {
         if let Some(giver) = self.mailbox(given.giver) {
-            let _ = giver.post_by_event(Message::Take(Box::new(given)));
+            let _ = giver.post_by_event(CoreMessage::Take(Box::new(given)));
         }
     }
 

@@ -21,7 +21,7 @@ const TRAINS_MAX: usize = 256;
 const TRAINS_BYTES_MAX: usize = 1024 * 1024;
 
 /// A request to a core.
-pub(crate) enum Message {
+pub(crate) enum CoreMessage {
     Wake(TaskId),
     Run(Box<dyn FnOnce() + Send>),
     /// A connection that another core has accepted.
@@ -39,7 +39,7 @@ pub(crate) struct Given {
 
 /// The queue of messages to one core, and the means to wake it.
 pub(crate) struct Mailbox {
-    messages: ArrayQueue<Message>,
+    messages: ArrayQueue<CoreMessage>,
     /// Apart, so that a flood of datagrams loses no wake. Made for the first one.
     trains: OnceLock<ArrayQueue<Forwarded>>,
     /// Bytes of all batches in the queue.
@@ -122,7 +122,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// The message, if the queue is full.
-    pub(crate) fn post_by_event(&self, message: Message) -> Result<(), Message> {
+    pub(crate) fn post_by_event(&self, message: CoreMessage) -> Result<(), CoreMessage> {
         let wake = self.push(message)?;
         if wake == Wake::Needed {
             self.notifier.notify_by_event();
@@ -134,7 +134,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// The message, if the queue is full.
-    pub(crate) fn push(&self, message: Message) -> Result<Wake, Message> {
+    pub(crate) fn push(&self, message: CoreMessage) -> Result<Wake, CoreMessage> {
         self.messages.push(message)?;
         Ok(self.note_message())
     }
@@ -183,7 +183,7 @@ impl Mailbox {
     }
 
     /// The queued messages, at most as many as the queue holds.
-    pub(crate) fn take_messages(&self) -> impl Iterator<Item = Message> {
+    pub(crate) fn take_messages(&self) -> impl Iterator<Item = CoreMessage> {
         (0..MESSAGES_MAX).map_while(|_| self.messages.pop())
     }
 

@@ -14,6 +14,11 @@ pub fn is_memory_scarce() -> bool {
     core::with(|core| core.resources.pool.is_scarce())
 }
 
+/// Bytes that the calling core can receive before it reaches its limit of memory.
+pub fn memory_available() -> usize {
+    core::with(|core| core.resources.pool.available())
+}
+
 /// Counts bytes against the calling core's memory limit, as if they had been received.
 pub fn charge(bytes: usize) {
     core::with(|core| core.resources.pool.charge(bytes));

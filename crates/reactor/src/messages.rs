@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use crate::core;
 use crate::executor::TaskId;
-use crate::mailbox::{self, Mailbox, Message, Wake};
+use crate::mailbox::{self, CoreMessage, Mailbox, Wake};
 use crate::socket::{Forwarded, Train};
 
 /// Queues a message and wakes the core that reads this mailbox.
 ///
 /// # Errors
 /// The message, if the queue is full.
-pub(crate) fn post(mailbox: &Mailbox, message: Message) -> Result<(), Message> {
+pub(crate) fn post(mailbox: &Mailbox, message: CoreMessage) -> Result<(), CoreMessage> {
     let wake = mailbox.push(message)?;
     wake_core(mailbox, wake);
     Ok(())
@@ -23,7 +23,7 @@ pub(crate) fn post_wake(core: u16, id: TaskId) {
     let Some(mailbox) = mailbox::of_core(core) else {
         return;
     };
-    if post(mailbox, Message::Wake(id)).is_err() {
+    if post(mailbox, CoreMessage::Wake(id)).is_err() {
         wake_core(mailbox, mailbox.note_lost_wake());
     }
 }

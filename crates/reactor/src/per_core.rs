@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::core::{self, Core, Settings};
+use crate::core::{self, Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::{self, DriverKind, IoChoice};
-use crate::load::Group;
-use crate::mailbox::{Mailbox, Message};
+use crate::load::CoreGroup;
+use crate::mailbox::{CoreMessage, Mailbox};
 use crate::messages::post;
 use crate::signal;
 use crate::socket::Lingering;
@@ -78,13 +78,13 @@ impl Config {
         }
     }
 
-    fn settings(&self, index: usize, group: &Arc<Group>, cores: usize) -> Settings {
+    fn settings(&self, index: usize, group: &Arc<CoreGroup>, cores: usize) -> CoreOptions {
         let sockets_max = match self.sockets_max {
             0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
             max => max,
         };
         driver::enlarge_descriptor_table();
-        Settings {
+        CoreOptions {
             index,
             io: self.io,
             sockets_max: sockets_max.max(1),
@@ -104,42 +104,6 @@ pub struct Cores {
     driver: DriverKind,
     fallback: Option<String>,
     sockets_max: usize,
-}
-
-/// Mailboxes of cores: any thread can run jobs on the cores. Clones are handles to the same ones.
-#[derive(Clone)]
-pub struct Mailboxes(Arc<[Arc<Mailbox>]>);
-
-impl Mailboxes {
-    /// The number of cores, including those that have ended.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
-    /// As [`Cores::post_all`].
-    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
-        post_all(&self.0, job);
-    }
-}
-
-fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'static) {
-    let job = Arc::new(job);
-    for (index, mailbox) in mailboxes.iter().enumerate() {
-        if !mailbox.is_open() {
-            continue;
-        }
-        let job = Arc::clone(&job);
-        let mut message = Message::Run(Box::new(move || job(index)));
-        // A core empties a full mailbox within a turn, unless it has ended.
-        while let Err(back) = post(mailbox, message) {
-            if !mailbox.is_open() {
-                break;
-            }
-            message = back;
-            thread::yield_now();
-        }
-    }
 }
 
 /// The first message of a core's thread: its core is open, or the error.
@@ -196,7 +160,7 @@ where
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
-    let group = Group::new(count);
+    let group = CoreGroup::new(count);
     for index in 0..count {
         let settings = config.settings(index, &group, count);
         cores.counters.push(Arc::clone(&settings.counters));
@@ -264,16 +228,18 @@ impl Cores {
         driver::check_descriptors(self.count() + 1)
     }
 
-    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
-    /// panic.
-    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
-        post_all(&self.mailboxes, job);
+    /// A handle to these cores.
+    #[must_use]
+    pub fn handle(&self) -> CoresHandle {
+        CoresHandle {
+            mailboxes: self.mailboxes.clone(),
+            counters: self.counters.clone(),
+        }
     }
 
-    /// The mailboxes of the cores, for threads that do not own the cores.
-    #[must_use]
-    pub fn mailboxes(&self) -> Mailboxes {
-        Mailboxes(self.mailboxes.as_slice().into())
+    /// As [`CoresHandle::post_all`].
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.mailboxes, job);
     }
 
     /// The sums of all cores' counters.
@@ -306,6 +272,52 @@ impl Cores {
     }
 }
 
+/// Reaches running cores from any thread, as long as they run.
+#[derive(Clone)]
+pub struct CoresHandle {
+    mailboxes: Vec<Arc<Mailbox>>,
+    counters: Vec<Arc<CounterCells>>,
+}
+
+impl CoresHandle {
+    /// The number of cores.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Runs `job` once on every core in its next turn, with the core's index. The job must not block or
+    /// panic. Cores that have ended do not run it.
+    pub fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        post_all(&self.mailboxes, job);
+    }
+
+    /// The sums of all cores' counters.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        sum(&self.counters)
+    }
+}
+
+fn post_all(mailboxes: &[Arc<Mailbox>], job: impl Fn(usize) + Send + Sync + 'static) {
+    let job = Arc::new(job);
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        if !mailbox.is_open() {
+            continue;
+        }
+        let job = Arc::clone(&job);
+        let mut message = CoreMessage::Run(Box::new(move || job(index)));
+        // A core empties a full mailbox within a turn, unless it has ended.
+        while let Err(back) = post(mailbox, message) {
+            if !mailbox.is_open() {
+                break;
+            }
+            message = back;
+            thread::yield_now();
+        }
+    }
+}
+
 fn sum(counters: &[Arc<CounterCells>]) -> Counters {
     counters
         .iter()
@@ -318,7 +330,7 @@ fn sum(counters: &[Arc<CounterCells>]) -> Counters {
 /// # Errors
 /// If the driver cannot be opened or fails.
 pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> {
-    Core::open(config.settings(0, &Group::new(1), 1))?.run(future)
+    Core::open(config.settings(0, &CoreGroup::new(1), 1))?.run(future)
 }
 
 /// The index of the calling core among those that were started together.

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 
 use self::local::Locals;
 use self::peer::Peers;
-use crate::core::{Core, Settings};
+use crate::core::{Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
 use crate::driver::Driver;
-use crate::driver::sim::{Network, Shared, Sim};
+use crate::driver::sim::{Network, SharedNetwork, Sim};
 use crate::executor::main_waker;
-use crate::load::Group;
+use crate::load::CoreGroup;
 use crate::socket::Address;
 
 #[doc(hidden)]
@@ -48,22 +48,22 @@ const FORWARDING_CORES: usize = 8;
 /// One simulated machine. Cloning gives another handle to the same.
 #[derive(Clone)]
 pub struct World {
-    network: Shared,
+    network: SharedNetwork,
     peers: Peers,
     cores: Rc<RefCell<Vec<Stepped>>>,
-    group: Arc<Group>,
+    group: Arc<CoreGroup>,
 }
 
 /// A core that is stepped, and the future that it runs.
 struct Stepped {
     /// `None` once it has ended.
-    running: Option<Running>,
+    running: Option<RunningCore>,
     /// When it has something to do by itself.
     wake_at: Option<Duration>,
     counters: Arc<CounterCells>,
 }
 
-struct Running {
+struct RunningCore {
     core: Box<Core>,
     main: Pin<Box<dyn Future<Output = ()>>>,
     waker: Waker,
@@ -105,7 +105,7 @@ impl World {
             network,
             peers: Peers::default(),
             cores: Rc::default(),
-            group: Group::simulated(FORWARDING_CORES),
+            group: CoreGroup::simulated(FORWARDING_CORES),
         }
     }
 
@@ -120,7 +120,7 @@ impl World {
     ) -> io::Result<usize> {
         let mut cores = self.cores.borrow_mut();
         let counters = Arc::new(CounterCells::default());
-        let settings = Settings {
+        let settings = CoreOptions {
             index: cores.len(),
             io: crate::driver::IoChoice::Auto,
             sockets_max,
@@ -134,7 +134,7 @@ impl World {
         })?;
         let waker = main_waker(&core);
         cores.push(Stepped {
-            running: Some(Running {
+            running: Some(RunningCore {
                 core: Box::new(core),
                 main: Box::pin(main),
                 waker,
@@ -274,7 +274,7 @@ impl World {
             .running
             .take()
             .expect("only a running core is runnable");
-        let Running {
+        let RunningCore {
             core,
             main,
             waker,
@@ -297,7 +297,7 @@ impl World {
     /// ended.
     pub fn look<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut cores = self.cores.borrow_mut();
-        let Running { core, locals, .. } = cores[index].running.as_mut()?;
+        let RunningCore { core, locals, .. } = cores[index].running.as_mut()?;
         Some(locals.within(|| core.enter(f)))
     }
 
@@ -326,7 +326,7 @@ impl World {
     /// Calls `f` on a core, as a message from another thread would; `None` if the core has ended.
     pub fn on_core<R>(&self, index: usize, f: impl FnOnce() -> R) -> Option<R> {
         let mut running = self.cores.borrow_mut()[index].running.take()?;
-        let Running { core, locals, .. } = &mut running;
+        let RunningCore { core, locals, .. } = &mut running;
         let value = locals.within(|| core.enter(f));
         let now = self.now();
         let stepped = &mut self.cores.borrow_mut()[index];

@@ -35,7 +35,7 @@ use crate::core;
 
 pub use address::Address;
 pub use datagrams::{DatagramGroup, DatagramSocket};
-pub(crate) use entry::Action;
+pub(crate) use entry::SocketAction;
 pub(crate) use key::SocketKey;
 pub use lingering::Lingering;
 pub use listener::{Listener, Reservation};

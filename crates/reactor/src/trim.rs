@@ -10,7 +10,7 @@ use crate::buffer::{Pool, free_unused_buffers};
 use crate::driver::{Driver, trim_heap};
 use crate::executor::free_unused_blocks;
 
-/// A burst of [`Held::parts`] has at least this many at a time.
+/// A burst of [`CoreMemory::parts`] has at least this many at a time.
 const PARTS_MIN: usize = 512;
 
 /// A burst of copied bytes has at least this many at a time.
@@ -20,7 +20,7 @@ const COPIED_MIN: usize = 4 * 1024 * 1024;
 const QUIET_TIME: Duration = Duration::from_secs(2);
 
 /// The memory that a core holds.
-pub(crate) struct Held {
+pub(crate) struct CoreMemory {
     /// Tasks, sockets and filled buffers.
     pub(crate) parts: usize,
     /// Bytes outside the pool that count against its limit, most of them copies. A burst of them may end long
@@ -44,7 +44,7 @@ impl Trim {
 
     /// Returns the time until memory is given back, if a burst is ending.
     #[inline]
-    pub(crate) fn record(&self, held: &Held, now: Instant) -> Option<Duration> {
+    pub(crate) fn record(&self, held: &CoreMemory, now: Instant) -> Option<Duration> {
         let parts = self.parts.record(held.parts, now);
         let copied = self.copied.record(held.copied, now);
         parts.into_iter().chain(copied).min()
@@ -52,7 +52,7 @@ impl Trim {
 
     /// Gives memory back; false if the driver has completions that may refer to buffers.
     #[cold]
-    pub(crate) fn give_back(&self, held: &Held, driver: &mut Driver, pool: &Pool) -> bool {
+    pub(crate) fn give_back(&self, held: &CoreMemory, driver: &mut Driver, pool: &Pool) -> bool {
         if !driver.shrink(pool) {
             return false;
         }

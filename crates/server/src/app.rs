@@ -14,7 +14,7 @@ use crate::outcome::{IntoOutcome, Outcome};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::IntoResponse;
-use crate::run::{self, Settings};
+use crate::run::{self, AppSettings};
 use crate::service::Service;
 use crate::site::{DynHandler, DynMiddleware, Next};
 
@@ -39,16 +39,16 @@ const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// before the server accepts connections.
 #[must_use]
 pub struct App {
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) drafts: Vec<RouteDraft>,
     pub(crate) layers: Vec<DynMiddleware>,
     pub(crate) fallback: DynHandler,
     pub(crate) states: States,
     pub(crate) body_bytes_max: usize,
-    pub(crate) settings: Settings,
+    pub(crate) settings: AppSettings,
 }
 
 /// A route before the app is built.
-pub(crate) struct Draft {
+pub(crate) struct RouteDraft {
     /// `None` means every method without a route of its own.
     pub(crate) method: Option<Method>,
     pub(crate) pattern: String,
@@ -85,7 +85,7 @@ impl App {
             fallback: Box::new(|_| Outcome::Ready(Problem::new(Status::NOT_FOUND).into_response())),
             states: States::default(),
             body_bytes_max: BODY_BYTES_MAX,
-            settings: Settings::default(),
+            settings: AppSettings::default(),
         }
     }
 
@@ -283,7 +283,7 @@ impl App {
     fn draft<M, H: Handler<M>>(mut self, method: Option<Method>, pattern: &str, handler: H) -> App {
         let (check, layers) = (H::check as fn(&Setup<'_>) -> _, Vec::new());
         let (pattern, handler) = (pattern.to_owned(), erase(handler));
-        self.drafts.push(Draft {
+        self.drafts.push(RouteDraft {
             method,
             pattern,
             nested_root: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use blitz_http::{Method, Name, Status};
 
-use crate::app::{App, Draft};
+use crate::app::{App, RouteDraft};
 use crate::app_data::{AppData, RouteId, RoutePattern, States};
 use crate::error::{Error, Result};
 use crate::extract::Setup;
@@ -105,7 +105,7 @@ struct Routes {
 }
 
 impl Routes {
-    fn add(&mut self, draft: Draft, pattern: &Pattern) -> RouteId {
+    fn add(&mut self, draft: RouteDraft, pattern: &Pattern) -> RouteId {
         let mut layers = self.layers.clone();
         layers.extend(draft.layers);
         let pattern = RoutePattern {
@@ -189,7 +189,7 @@ fn refuse_method(allow: String) -> DynHandler {
 }
 
 /// Checks that the route and the app provide what the extractors of its handler need.
-fn check(draft: &Draft, pattern: &Pattern, states: &States) -> Result {
+fn check(draft: &RouteDraft, pattern: &Pattern, states: &States) -> Result {
     let setup = Setup {
         param_names: pattern.names(),
         states,
@@ -202,7 +202,7 @@ fn check(draft: &Draft, pattern: &Pattern, states: &States) -> Result {
     })
 }
 
-fn conflict(draft: &Draft, other: &str) -> Error {
+fn conflict(draft: &RouteDraft, other: &str) -> Error {
     let method = draft.method.map_or("any", Method::as_str);
     Error::new(format!(
         "`{}` and `{method} {other}` match the same paths",
@@ -211,7 +211,7 @@ fn conflict(draft: &Draft, other: &str) -> Error {
     .with_remedy("Remove one of the two, or restrict a parameter, for example `{id:u64}`.")
 }
 
-fn name(draft: &Draft) -> String {
+fn name(draft: &RouteDraft) -> String {
     format!(
         "{} {}",
         draft.method.map_or("any", Method::as_str),

@@ -34,11 +34,11 @@ pub(crate) enum Content {
     Whole(Chunk),
     /// Rendered when it is sent.
     Problem(Problem),
-    Stream(Stream),
+    Stream(StreamedContent),
 }
 
 /// Content that is produced while it is sent.
-pub(crate) struct Stream {
+pub(crate) struct StreamedContent {
     pub(crate) length: BodyLength,
     pub(crate) produce: Producer,
 }
@@ -245,7 +245,7 @@ impl Response {
             .head
             .fields
             .append(Name::ContentType, "application/octet-stream");
-        response.content = Content::Stream(Stream { length, produce });
+        response.content = Content::Stream(StreamedContent { length, produce });
         response
     }
 }

@@ -21,7 +21,7 @@ use crate::service::Service;
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
 /// The settings of a server; `None` and empty lists are filled in from the environment.
-pub(crate) struct Settings {
+pub(crate) struct AppSettings {
     pub(crate) listen: Vec<String>,
     pub(crate) listen_tls: Vec<(String, Certificates)>,
     pub(crate) cores: Option<usize>,
@@ -33,9 +33,9 @@ pub(crate) struct Settings {
     pub(crate) drain_timeout: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for AppSettings {
+    fn default() -> AppSettings {
+        AppSettings {
             listen: Vec::new(),
             listen_tls: Vec::new(),
             cores: None,
@@ -50,7 +50,7 @@ impl Default for Settings {
 }
 
 /// Serves until a signal ends the server.
-pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
+pub(crate) fn run(service: Service, mut settings: AppSettings) -> Result {
     let _log = log::to_stderr(LevelFilter::WARN).map_err(|error| cannot("log", &error))?;
     // First, because until then a signal ends the program by the default action.
     let signals = Signals::install().map_err(|error| cannot("wait for signals", &error))?;
@@ -79,7 +79,7 @@ pub(crate) fn run(service: Service, mut settings: Settings) -> Result {
         lingering: blitz_http::lingering(&settings.limits),
         ..Config::default()
     };
-    let Settings {
+    let AppSettings {
         limits,
         server_name,
         h2c_upgrade,
@@ -125,7 +125,7 @@ fn announce<'a>(listeners: impl Iterator<Item = &'a ListenerConfig>, cores: &Cor
 }
 
 /// Fills in settings that the program did not set from environment variables.
-fn apply_environment(settings: &mut Settings) -> Result {
+fn apply_environment(settings: &mut AppSettings) -> Result {
     if settings.listen.is_empty() && settings.listen_tls.is_empty() {
         let addresses = variable("BLITZ_LISTEN")?.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         settings.listen.extend(

@@ -12,6 +12,7 @@ use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, Drain, TlsSlot};
 use blitz_reactor::simulation::{Holdings, Stop, World};
 
+use crate::access_log;
 use crate::ledger::Ledger;
 use crate::plan::{Http3, LOSSY_WAIT, Plan, Reach};
 use crate::reload::Replica;
@@ -37,7 +38,7 @@ const SOCKETS_MAX: usize = 10_000;
 
 /// The result of a run without violations.
 #[derive(Debug, Clone, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// Requests that were sent.
     pub requests: usize,
     /// How often a core took another configuration.
@@ -50,7 +51,7 @@ pub struct Summary {
 
 /// The violations of a run, and the events before them if they were kept.
 #[derive(Debug)]
-pub struct Failure {
+pub struct RunFailure {
     /// The seed of the run.
     pub seed: u64,
     /// The violations, in order.
@@ -61,7 +62,7 @@ pub struct Failure {
     pub shrunk: Option<String>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RunFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {} failed:", self.seed)?;
         for violation in &self.violations {
@@ -74,25 +75,25 @@ impl fmt::Display for Failure {
 /// Runs one seed.
 ///
 /// # Errors
-/// [`Failure`].
-pub fn run(seed: u64, keeps_trace: bool) -> Result<Summary, Failure> {
+/// [`RunFailure`].
+pub fn run(seed: u64, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
     carry_out(&Plan::new(seed), keeps_trace)
 }
 
 /// As [`run`], and shrinks the plan of a failure: fewer clients, requests and faults.
 ///
 /// # Errors
-/// [`Failure`] of the smallest plan that was found, which it names.
-pub fn run_and_shrink(seed: u64) -> Result<Summary, Failure> {
+/// [`RunFailure`] of the smallest plan that was found, which it names.
+pub fn run_and_shrink(seed: u64) -> Result<RunSummary, RunFailure> {
     let plan = Plan::new(seed);
     carry_out(&plan, true).map_err(|failure| {
         let (plan, failure) = shrink(plan, failure);
         let shrunk = Some(format!("{plan:#?}"));
-        Failure { shrunk, ..failure }
+        RunFailure { shrunk, ..failure }
     })
 }
 
-pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failure> {
+pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<RunSummary, RunFailure> {
     let world = World::new(plan.seed, plan.conditions.clone());
     if keeps_trace {
         world.keep_trace();
@@ -110,13 +111,13 @@ pub(crate) fn carry_out(plan: &Plan, keeps_trace: bool) -> Result<Summary, Failu
     let reloads = ledger.observed.reloads();
     world.close();
     match violations.is_empty() {
-        true => Ok(Summary {
+        true => Ok(RunSummary {
             requests,
             reloads,
             time,
             trace,
         }),
-        false => Err(Failure {
+        false => Err(RunFailure {
             seed: plan.seed,
             violations,
             trace,
@@ -251,7 +252,8 @@ fn check_limits(world: &World, ledger: &Ledger, before: &[Option<Holdings>]) {
         // A task for every connection and for every stream of a client, and as many that are over
         // and will be dropped at their next turn.
         let streams = counters.connections as usize * limits.concurrent_streams_max as usize;
-        let tasks_max = before.tasks + 2 * (held.sockets + streams);
+        // One hands lines of the access log over.
+        let tasks_max = before.tasks + 2 * (held.sockets + streams) + 1;
         if held.tasks > tasks_max || held.sockets > SOCKETS_MAX {
             ledger.violate(format!(
                 "core {core} holds {held:?}; the limits are {tasks_max} tasks and {SOCKETS_MAX} sockets"
@@ -295,6 +297,7 @@ fn check_rest(
             ));
         }
     }
+    access_log::check(ledger);
     if world.open_sockets() > 0 {
         ledger.violate(format!(
             "{} sockets are open after all cores have ended",
@@ -330,6 +333,7 @@ fn gateway(
     client.stream_buffer_bytes_max = plan.limits.stream_buffer_bytes_max;
     client.stream_window_bytes = plan.limits.stream_buffer_bytes_max;
     client.pool_idle_max = plan.limits.pool_idle_max;
+    options.access_log = Some(ledger.logged.log());
     if plan.reloads.is_some() {
         options.record_hook = Some(ledger.observed.hook());
     }

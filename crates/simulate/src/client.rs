@@ -7,15 +7,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_http::Address;
-use http::{Request as HttpRequest, Response};
+use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 
-use crate::content::{ID, Receiving, Sending};
-use crate::io::{Io, Pauses, Tasks, within};
+use crate::content::{ID, IncomingContent, OutgoingContent};
+use crate::io::{HyperIo, Pauses, Tasks, within};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{Call, Client, Content, Fault, Request, Version};
+use crate::plan::{Call, ClientPlan, ContentPlan, Fault, RequestPlan, Version};
 use crate::raw::Broken;
 use crate::{http3, raw_client, raw_http2, tls, tunnel};
 
@@ -25,14 +25,14 @@ const SETTINGS_MAX: Duration = Duration::from_secs(1);
 /// The sender of requests on one connection.
 #[derive(Debug)]
 enum Sender {
-    Http1(hyper::client::conn::http1::SendRequest<Sending>),
-    Http2(hyper::client::conn::http2::SendRequest<Sending>),
+    Http1(hyper::client::conn::http1::SendRequest<OutgoingContent>),
+    Http2(hyper::client::conn::http2::SendRequest<OutgoingContent>),
 }
 
 type Answered = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>>>>;
 
 impl Sender {
-    fn send(&mut self, request: HttpRequest<Sending>) -> Answered {
+    fn send(&mut self, request: Request<OutgoingContent>) -> Answered {
         match self {
             Sender::Http1(sender) => Box::pin(sender.send_request(request)),
             Sender::Http2(sender) => Box::pin(sender.send_request(request)),
@@ -56,7 +56,7 @@ impl Sender {
 }
 
 /// Sends all requests of a client.
-pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, mut client: ClientPlan, gateway: Address) {
     match client.version {
         Version::Raw => return raw_client::run(ledger, client, gateway).await,
         Version::RawHttp2 => return raw_http2::run(ledger, client, gateway).await,
@@ -110,12 +110,12 @@ pub(crate) async fn run(ledger: Rc<Ledger>, mut client: Client, gateway: Address
 async fn connect(
     ledger: &Rc<Ledger>,
     gateway: &Address,
-    client: &Client,
+    client: &ClientPlan,
 ) -> io::Result<(Sender, Pulse)> {
     let stream = ledger.world.connect(gateway).await?;
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
-    let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let mut io = HyperIo::new(Rc::new(stream), move || moved.set(world.now()));
     if client.is_secure {
         io = io.secured(tls::client(client.version)).await?;
     }
@@ -145,9 +145,13 @@ async fn connect(
 }
 
 /// The request as hyper's clients and those of HTTP/3 send it.
-pub(crate) fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> HttpRequest<Sending> {
+pub(crate) fn message(
+    ledger: &Ledger,
+    request: &RequestPlan,
+    is_secure: bool,
+) -> Request<OutgoingContent> {
     let scheme = if is_secure { "https" } else { "http" };
-    let message = HttpRequest::builder()
+    let message = Request::builder()
         .method(request.method)
         .uri(format!(
             "{scheme}://gateway/{}/{}",
@@ -164,19 +168,27 @@ pub(crate) fn message(ledger: &Ledger, request: &Request, is_secure: bool) -> Ht
         Some(Call::WebText) => message.header("content-type", "application/grpc-web-text+proto"),
     };
     let message = match request.tunnel {
-        None => {
-            message.body(Sending::new(&request.request, &ledger.world, None).called(request.call))
-        }
+        None => message
+            .body(OutgoingContent::new(&request.request, &ledger.world, None).called(request.call)),
         Some(_) => message
             .method("CONNECT")
             .extension(Protocol::from_static("websocket"))
-            .body(Sending::new(&Content::none(), &ledger.world, None)),
+            .body(OutgoingContent::new(
+                &ContentPlan::none(),
+                &ledger.world,
+                None,
+            )),
     };
     message.expect("the plan has valid requests")
 }
 
 /// Carries out one request. Returns whether the connection can be reused.
-async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, pulse: Pulse) -> bool {
+async fn exchange(
+    ledger: Rc<Ledger>,
+    request: RequestPlan,
+    answered: Answered,
+    pulse: Pulse,
+) -> bool {
     let leaves = match request.fault {
         Some(Fault::ClientLeaves(after)) => Some(after),
         _ => None,
@@ -192,7 +204,7 @@ async fn exchange(ledger: Rc<Ledger>, request: Request, answered: Answered, puls
 }
 
 /// Compares a response with the plan.
-async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending {
+async fn judge(ledger: &Ledger, request: &RequestPlan, answered: Answered) -> Ending {
     let answer = match answered.await {
         Ok(answer) => answer,
         Err(error) if is_refusal(&error) => return Ending::RefusedStream,
@@ -216,7 +228,7 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
         return judge_tunnel(ledger, request, answer).await;
     }
     let mut body = pin!(answer.into_body());
-    let mut receiving = Receiving::new(&request.answer).called(request.call);
+    let mut receiving = IncomingContent::new(&request.answer).called(request.call);
     let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     loop {
         match poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -236,7 +248,11 @@ async fn judge(ledger: &Ledger, request: &Request, answered: Answered) -> Ending
     }
 }
 
-async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incoming>) -> Ending {
+async fn judge_tunnel(
+    ledger: &Ledger,
+    request: &RequestPlan,
+    answer: Response<Incoming>,
+) -> Ending {
     let mut stream = match hyper::upgrade::on(answer).await {
         Ok(stream) => stream,
         Err(error) => return Ending::Cut(format!("{error:?}")),
@@ -252,7 +268,7 @@ async fn judge_tunnel(ledger: &Ledger, request: &Request, answer: Response<Incom
 }
 
 /// The status of a response that the gateway generated; a gRPC status is a field.
-pub(crate) fn refused<B>(request: &Request, answer: &Response<B>) -> u16 {
+pub(crate) fn refused<B>(request: &RequestPlan, answer: &Response<B>) -> u16 {
     let status = answer.status().as_u16();
     match request.call {
         Some(_) if status == 200 => 502,

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 
-use crate::plan::{Call, Content};
+use crate::plan::{Call, ContentPlan};
 use crate::random::Random;
 
 /// Average number of pauses of one content.
@@ -52,12 +52,12 @@ fn part(seed: u64, range: Range<u64>) -> Bytes {
 }
 
 /// All of a content.
-pub(crate) fn whole(content: &Content) -> Bytes {
+pub(crate) fn whole(content: &ContentPlan) -> Bytes {
     part(content.seed, 0..content.bytes)
 }
 
 /// The trailers that follow a content.
-pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
+pub(crate) fn trailers(content: &ContentPlan) -> [(&'static str, String); 2] {
     [
         (GRPC_STATUS, "0".to_owned()),
         (TRAILER, content.seed.to_string()),
@@ -65,8 +65,8 @@ pub(crate) fn trailers(content: &Content) -> [(&'static str, String); 2] {
 }
 
 /// Content that is being sent.
-pub(crate) struct Sending {
-    content: Content,
+pub(crate) struct OutgoingContent {
+    content: ContentPlan,
     /// The encoded content, which is sent instead.
     encoded: Option<Vec<u8>>,
     at: u64,
@@ -96,9 +96,13 @@ impl From<Infallible> for GivenUp {
     }
 }
 
-impl Sending {
-    pub(crate) fn new(content: &Content, world: &World, fails_at: Option<u64>) -> Sending {
-        Sending {
+impl OutgoingContent {
+    pub(crate) fn new(
+        content: &ContentPlan,
+        world: &World,
+        fails_at: Option<u64>,
+    ) -> OutgoingContent {
+        OutgoingContent {
             content: content.clone(),
             encoded: None,
             at: 0,
@@ -111,7 +115,7 @@ impl Sending {
     }
 
     /// As the client of a call sends it.
-    pub(crate) fn called(mut self, call: Option<Call>) -> Sending {
+    pub(crate) fn called(mut self, call: Option<Call>) -> OutgoingContent {
         if call == Some(Call::WebText) {
             self.encoded = Some(BASE64_STANDARD.encode(whole(&self.content)).into_bytes());
         }
@@ -149,12 +153,12 @@ impl Sending {
     }
 }
 
-impl Body for Sending {
+impl Body for OutgoingContent {
     type Data = Bytes;
     type Error = GivenUp;
 
     fn poll_frame(
-        self: Pin<&mut Sending>,
+        self: Pin<&mut OutgoingContent>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, GivenUp>>> {
         let this = self.get_mut();
@@ -196,8 +200,8 @@ impl Body for Sending {
 }
 
 /// Content that is being received.
-pub(crate) struct Receiving<'a> {
-    content: &'a Content,
+pub(crate) struct IncomingContent<'a> {
+    content: &'a ContentPlan,
     at: u64,
     has_trailers: bool,
     /// A gRPC-Web response, which is compared when it is complete.
@@ -209,9 +213,9 @@ struct Web {
     received: Vec<u8>,
 }
 
-impl Receiving<'_> {
-    pub(crate) fn new(content: &Content) -> Receiving<'_> {
-        Receiving {
+impl IncomingContent<'_> {
+    pub(crate) fn new(content: &ContentPlan) -> IncomingContent<'_> {
+        IncomingContent {
             content,
             at: 0,
             has_trailers: false,
@@ -336,13 +340,13 @@ mod tests {
     /// Shrinking halves the bytes of a response down to none, and its fault may stay behind them.
     #[test]
     fn an_empty_content_may_pause_and_fail_later() {
-        let content = Content {
+        let content = ContentPlan {
             pause: Some(Duration::from_millis(1)),
-            ..Content::none()
+            ..ContentPlan::none()
         };
         let world = World::new(1, Conditions::calm());
         let sent = Rc::new(std::cell::Cell::new(None));
-        let mut sending = Sending::new(&content, &world, Some(3));
+        let mut sending = OutgoingContent::new(&content, &world, Some(3));
         let result = Rc::clone(&sent);
         world.spawn(async move {
             let mut bytes = 0;

@@ -5,9 +5,11 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_config::{Document, Environment, read};
+use blitz_gateway::access_log::{AccessLog, LogSettings, LogSink};
 use blitz_gateway::{Gateway, Options, Site, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
@@ -20,8 +22,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 
 use crate::http3::Counted;
-use crate::io::{Io, Tasks};
-use crate::raw::{Framing, Raw};
+use crate::io::{HyperIo, Tasks};
+use crate::raw::{BodyFraming, Raw};
 use crate::tls;
 
 /// Connections of HTTP/1.1 clients, or concurrent streams of the client of HTTP/2 or HTTP/3.
@@ -42,18 +44,20 @@ const LARGE: usize = 1 << 20;
 const SITES: usize = 100;
 
 /// A kind of request: its name, the versions on both sides, and the bytes of both bodies.
-struct Kind {
+struct RequestCase {
     name: &'static str,
-    client: Client,
-    upstream: Option<Upstream>,
+    client: ClientKind,
+    upstream: Option<UpstreamKind>,
     /// The upstream is that of a site in a file with many, and not that of a flag.
     is_of_file: bool,
+    /// The gateway has an access log.
+    is_logged: bool,
     request_bytes: usize,
     response_bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Client {
+enum ClientKind {
     Http1,
     Http2,
     Http3,
@@ -62,39 +66,51 @@ enum Client {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Upstream {
+enum UpstreamKind {
     Http1,
     Http2,
 }
 
-impl Kind {
-    const fn new(name: &'static str, client: Client, upstream: Option<Upstream>) -> Kind {
-        Kind {
+impl RequestCase {
+    const fn new(
+        name: &'static str,
+        client: ClientKind,
+        upstream: Option<UpstreamKind>,
+    ) -> RequestCase {
+        RequestCase {
             name,
             client,
             upstream,
             is_of_file: false,
+            is_logged: false,
             request_bytes: 0,
             response_bytes: HELLO.len(),
         }
     }
 
-    const fn of_file(self) -> Kind {
-        Kind {
+    const fn of_file(self) -> RequestCase {
+        RequestCase {
             is_of_file: true,
             ..self
         }
     }
 
-    const fn download(self) -> Kind {
-        Kind {
+    const fn logged(self) -> RequestCase {
+        RequestCase {
+            is_logged: true,
+            ..self
+        }
+    }
+
+    const fn download(self) -> RequestCase {
+        RequestCase {
             response_bytes: LARGE,
             ..self
         }
     }
 
-    const fn upload(self) -> Kind {
-        Kind {
+    const fn upload(self) -> RequestCase {
+        RequestCase {
             request_bytes: LARGE,
             ..self
         }
@@ -109,24 +125,60 @@ impl Kind {
     }
 }
 
-const KINDS: &[Kind] = &[
-    Kind::new("h1-hello", Client::Http1, None),
-    Kind::new("h1-to-h1", Client::Http1, Some(Upstream::Http1)),
-    Kind::new("h1-to-h1-sites", Client::Http1, Some(Upstream::Http1)).of_file(),
-    Kind::new("h2-hello", Client::Http2, None),
-    Kind::new("h2-to-h1", Client::Http2, Some(Upstream::Http1)),
-    Kind::new("h2-to-h1-sites", Client::Http2, Some(Upstream::Http1)).of_file(),
-    Kind::new("h2-to-h2", Client::Http2, Some(Upstream::Http2)),
-    Kind::new("h1-data-1MiB", Client::Http1, None).download(),
-    Kind::new("h1-to-h1-1MiB", Client::Http1, Some(Upstream::Http1)).download(),
-    Kind::new("h1-to-h1-1MiB-up", Client::Http1, Some(Upstream::Http1)).upload(),
-    Kind::new("h2-to-h1-1MiB", Client::Http2, Some(Upstream::Http1)).download(),
-    Kind::new("h2-to-h1-1MiB-up", Client::Http2, Some(Upstream::Http1)).upload(),
-    Kind::new("h3-hello", Client::Http3, None),
-    Kind::new("h3-to-h1", Client::Http3, Some(Upstream::Http1)),
-    Kind::new("h3-to-h1-sites", Client::Http3, Some(Upstream::Http1)).of_file(),
-    Kind::new("h3-data-1MiB", Client::Http3, None).download(),
-    Kind::new("h3-handshake", Client::Handshakes, None),
+const KINDS: &[RequestCase] = &[
+    RequestCase::new("h1-hello", ClientKind::Http1, None),
+    RequestCase::new("h1-to-h1", ClientKind::Http1, Some(UpstreamKind::Http1)),
+    RequestCase::new(
+        "h1-to-h1-sites",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .of_file(),
+    RequestCase::new("h1-to-h1-log", ClientKind::Http1, Some(UpstreamKind::Http1)).logged(),
+    RequestCase::new("h2-hello", ClientKind::Http2, None),
+    RequestCase::new("h2-to-h1", ClientKind::Http2, Some(UpstreamKind::Http1)),
+    RequestCase::new(
+        "h2-to-h1-sites",
+        ClientKind::Http2,
+        Some(UpstreamKind::Http1),
+    )
+    .of_file(),
+    RequestCase::new("h2-to-h2", ClientKind::Http2, Some(UpstreamKind::Http2)),
+    RequestCase::new("h1-data-1MiB", ClientKind::Http1, None).download(),
+    RequestCase::new(
+        "h1-to-h1-1MiB",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .download(),
+    RequestCase::new(
+        "h1-to-h1-1MiB-up",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .upload(),
+    RequestCase::new(
+        "h2-to-h1-1MiB",
+        ClientKind::Http2,
+        Some(UpstreamKind::Http1),
+    )
+    .download(),
+    RequestCase::new(
+        "h2-to-h1-1MiB-up",
+        ClientKind::Http2,
+        Some(UpstreamKind::Http1),
+    )
+    .upload(),
+    RequestCase::new("h3-hello", ClientKind::Http3, None),
+    RequestCase::new("h3-to-h1", ClientKind::Http3, Some(UpstreamKind::Http1)),
+    RequestCase::new(
+        "h3-to-h1-sites",
+        ClientKind::Http3,
+        Some(UpstreamKind::Http1),
+    )
+    .of_file(),
+    RequestCase::new("h3-data-1MiB", ClientKind::Http3, None).download(),
+    RequestCase::new("h3-handshake", ClientKind::Handshakes, None),
 ];
 
 /// The kinds of requests that can be counted.
@@ -145,17 +197,17 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     let socket = SocketAddr::from(([127, 0, 0, 1], 8080));
     let address = Address::Tcp(socket);
     let upstream = Address::Tcp(([127, 0, 0, 1], 9000).into());
-    let mut gateway = Gateway::new().options(Options::default());
+    let mut gateway = Gateway::new().options(options(kind));
     gateway = match kind.client {
-        Client::Http1 | Client::Http2 => gateway.listen(address.clone()),
-        Client::Http3 | Client::Handshakes => {
+        ClientKind::Http1 | ClientKind::Http2 => gateway.listen(address.clone()),
+        ClientKind::Http3 | ClientKind::Handshakes => {
             gateway.listen_tls(address.clone(), TlsSlot::new(tls::listener()))
         }
     };
     if let Some(version) = kind.upstream {
         let scheme = match version {
-            Upstream::Http1 => "http",
-            Upstream::Http2 => "h2c",
+            UpstreamKind::Http1 => "http",
+            UpstreamKind::Http2 => "h2c",
         };
         let target = format!("{scheme}://127.0.0.1:9000");
         gateway = match kind.is_of_file {
@@ -168,12 +220,14 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             loop {
                 let stream = Rc::new(acceptor.accept().await);
                 match version {
-                    Upstream::Http1 => {
+                    UpstreamKind::Http1 => {
                         let pulse = Rc::new(Cell::new(Duration::ZERO));
                         let raw = Raw::new(stream, &theirs, pulse);
                         theirs.spawn(answer_http1(raw, bytes));
                     }
-                    Upstream::Http2 => theirs.spawn(answer_http2(theirs.clone(), stream, bytes)),
+                    UpstreamKind::Http2 => {
+                        theirs.spawn(answer_http2(theirs.clone(), stream, bytes));
+                    }
                 }
             }
         });
@@ -206,6 +260,24 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
     }
 }
 
+fn options(kind: &RequestCase) -> Options {
+    let log = AccessLog::new(LogSettings::default(), Arc::new(Nowhere));
+    Options {
+        access_log: kind.is_logged.then(|| Arc::new(log)),
+        ..Options::default()
+    }
+}
+
+/// Takes the lines of a log, as a thread that writes them does.
+struct Nowhere;
+
+impl LogSink for Nowhere {
+    fn write(&self, mut lines: Vec<u8>) -> Vec<u8> {
+        lines.clear();
+        lines
+    }
+}
+
 /// The sites of a file, that of the clients among the others.
 fn sites(target: &str) -> Result<Vec<Site>, String> {
     let mut text = "[site]\n".to_owned();
@@ -228,20 +300,20 @@ fn sites(target: &str) -> Result<Vec<Site>, String> {
 /// Starts the clients, each with its part of the requests.
 fn start_clients(
     world: &World,
-    kind: &Kind,
+    kind: &RequestCase,
     requests: usize,
     gateway: SocketAddr,
     load: impl Fn(usize) -> Load,
 ) {
     match kind.client {
-        Client::Http2 => world.spawn(ask_http2(load(requests))),
-        Client::Http3 => world.spawn(ask_http3(load(requests), gateway)),
-        Client::Http1 => {
+        ClientKind::Http2 => world.spawn(ask_http2(load(requests))),
+        ClientKind::Http3 => world.spawn(ask_http3(load(requests), gateway)),
+        ClientKind::Http1 => {
             for client in 0..AT_ONCE {
                 world.spawn(ask_http1(load(share(requests, client))));
             }
         }
-        Client::Handshakes => {
+        ClientKind::Handshakes => {
             for client in 0..AT_ONCE {
                 world.spawn(shake_hands(load(share(requests, client)), gateway, client));
             }
@@ -292,7 +364,7 @@ async fn answer_http2(world: World, stream: Rc<Stream>, bytes: usize) {
     builder.auto_date_header(false);
     // The client notices an error.
     let _ = builder
-        .serve_connection(Io::new(stream, || ()), service)
+        .serve_connection(HyperIo::new(stream, || ()), service)
         .await;
 }
 
@@ -301,7 +373,7 @@ struct Load {
     world: World,
     gateway: Address,
     requests: usize,
-    kind: &'static Kind,
+    kind: &'static RequestCase,
     /// Complete responses of all connections.
     done: Rc<Cell<usize>>,
 }
@@ -318,7 +390,7 @@ async fn ask_http1(load: Load) {
     };
     let pulse = Rc::new(Cell::new(Duration::ZERO));
     let mut raw = Raw::new(stream, &load.world, pulse);
-    let expected = Framing::Length(load.kind.response_bytes as u64);
+    let expected = BodyFraming::Length(load.kind.response_bytes as u64);
     let path = load.kind.path();
     let request = match load.kind.request_bytes {
         0 => format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n"),
@@ -353,7 +425,7 @@ async fn ask_http2(load: Load) {
         done,
         ..
     } = load;
-    let io = Io::new(stream, || ());
+    let io = HyperIo::new(stream, || ());
     let shaken = hyper::client::conn::http2::handshake(Tasks(world.clone()), io).await;
     let Ok((sender, connection)) = shaken else {
         return;

@@ -17,7 +17,7 @@ use blitz_http::Address;
 use bytes::{Buf, Bytes};
 use h3::client::{RequestStream, SendRequest};
 use h3::error::{Code, StreamError};
-use http::{HeaderValue, Request as HttpRequest, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use quinn_proto::{ClientConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
 
@@ -25,10 +25,10 @@ use self::dynamic::Dynamic;
 use self::quic::Quic;
 use self::streams::{Receiver, Sender};
 use crate::client::{message, refused};
-use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger, Pulse};
-use crate::plan::{self, Client, FIRST_HOST, Fault, Request};
+use crate::plan::{self, ClientPlan, FIRST_HOST, Fault, RequestPlan};
 use crate::tls;
 
 pub(crate) use self::counted::Counted;
@@ -53,7 +53,7 @@ struct Connection {
 }
 
 /// Sends all requests of a client, at the same time.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
     let (Address::Tcp(gateway), Some(plan)) = (gateway, client.quic.clone()) else {
         return ledger.violate("a client of HTTP/3 has no plan for it".to_owned());
     };
@@ -98,7 +98,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     drop(sender);
 }
 
-fn config(client: &Client, plan: &plan::Quic) -> ClientConfig {
+fn config(client: &ClientPlan, plan: &plan::Quic) -> ClientConfig {
     let mut transport = TransportConfig::default();
     transport
         .stream_receive_window(client.windows.stream.into())
@@ -215,7 +215,7 @@ async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
 /// Carries out one request.
 async fn exchange(
     ledger: Rc<Ledger>,
-    request: Request,
+    request: RequestPlan,
     sender: SendRequest<Quic, Bytes>,
     quic: Quic,
 ) {
@@ -241,12 +241,12 @@ type Upload = Pin<Box<dyn Future<Output = ()>>>;
 /// Sends a request and compares its response with the plan. Returns also what is left of its content.
 async fn judge(
     ledger: &Rc<Ledger>,
-    request: &Request,
+    request: &RequestPlan,
     mut sender: SendRequest<Quic, Bytes>,
     quic: &Quic,
 ) -> (Ending, Option<Upload>) {
     let (head, content) = message(ledger, request, true).into_parts();
-    let head = HttpRequest::from_parts(head, ());
+    let head = Request::from_parts(head, ());
     // Its stream is opened at once: such clients have as many as they need.
     quic.dynamic(|dynamic| dynamic.expect(request.id));
     let stream = match sender.send_request(head).await {
@@ -269,7 +269,7 @@ async fn judge(
 }
 
 /// Sends content. Errors show in the response.
-async fn upload(mut send: RequestStream<Sender, Bytes>, content: Sending) {
+async fn upload(mut send: RequestStream<Sender, Bytes>, content: OutgoingContent) {
     let mut content = pin!(content);
     while let Some(frame) = poll_fn(|cx| content.as_mut().poll_frame(cx)).await {
         let Ok(frame) = frame else { return };
@@ -290,7 +290,7 @@ async fn upload(mut send: RequestStream<Sender, Bytes>, content: Sending) {
 
 async fn judge_response(
     ledger: &Ledger,
-    request: &Request,
+    request: &RequestPlan,
     mut receive: RequestStream<Receiver, Bytes>,
 ) -> Ending {
     let answer = loop {
@@ -306,7 +306,7 @@ async fn judge_response(
     if let Err(why) = compare_head(request, &answer) {
         return Ending::Wrong(why);
     }
-    let mut receiving = Receiving::new(&request.answer).called(request.call);
+    let mut receiving = IncomingContent::new(&request.answer).called(request.call);
     let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     loop {
         match receive.recv_data().await {
@@ -335,7 +335,7 @@ async fn judge_response(
     ended.map_or_else(Ending::Wrong, |()| Ending::Complete)
 }
 
-fn compare_head(request: &Request, answer: &Response<()>) -> Result<(), String> {
+fn compare_head(request: &RequestPlan, answer: &Response<()>) -> Result<(), String> {
     let id = answer.headers().get(ID);
     if id.is_none_or(|id| id != request.id.to_string().as_str()) {
         return Err(format!("the answer of request {id:?}"));

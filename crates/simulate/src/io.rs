@@ -28,7 +28,7 @@ const SETTINGS_ACK: [u8; 2] = [0x4, 0x1];
 
 /// A simulated stream with hyper's traits. Other owners may reset the same stream.
 #[derive(Clone)]
-pub(crate) struct Io {
+pub(crate) struct HyperIo {
     stream: Rc<Stream>,
     /// Called when bytes were read or written.
     moved: Rc<dyn Fn()>,
@@ -38,9 +38,9 @@ pub(crate) struct Io {
     buffer: Rc<RefCell<[u8; READ_BYTES]>>,
 }
 
-impl Io {
-    pub(crate) fn new(stream: Rc<Stream>, moved: impl Fn() + 'static) -> Io {
-        Io {
+impl HyperIo {
+    pub(crate) fn new(stream: Rc<Stream>, moved: impl Fn() + 'static) -> HyperIo {
+        HyperIo {
             stream,
             moved: Rc::new(moved),
             settings: None,
@@ -50,7 +50,7 @@ impl Io {
     }
 
     /// Shows what a server of HTTP/2 reads to `settings`.
-    pub(crate) fn watched_by(mut self, settings: Rc<SettingsWatch>) -> Io {
+    pub(crate) fn watched_by(mut self, settings: Rc<SettingsWatch>) -> HyperIo {
         self.settings = Some(settings);
         self
     }
@@ -59,14 +59,14 @@ impl Io {
     ///
     /// # Errors
     /// The handshake fails, or the stream ends before it is complete.
-    pub(crate) async fn secured(mut self, mut session: Session) -> io::Result<Io> {
+    pub(crate) async fn secured(mut self, mut session: Session) -> io::Result<HyperIo> {
         poll_fn(|cx| tls::poll_handshake(&mut session, &self, cx)).await?;
         self.session = Some(Rc::new(RefCell::new(session)));
         Ok(self)
     }
 }
 
-impl Carrier for Io {
+impl Carrier for HyperIo {
     fn poll_receive(&self, cx: &Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let read = self.stream.poll_read(cx, into);
         if matches!(read, Poll::Ready(Ok(1..))) {
@@ -131,9 +131,9 @@ impl SettingsWatch {
     }
 }
 
-impl Read for Io {
+impl Read for HyperIo {
     fn poll_read(
-        self: Pin<&mut Io>,
+        self: Pin<&mut HyperIo>,
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
@@ -154,9 +154,9 @@ impl Read for Io {
     }
 }
 
-impl Write for Io {
+impl Write for HyperIo {
     fn poll_write(
-        self: Pin<&mut Io>,
+        self: Pin<&mut HyperIo>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
@@ -166,14 +166,14 @@ impl Write for Io {
         }
     }
 
-    fn poll_flush(self: Pin<&mut Io>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut HyperIo>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.session {
             None => Poll::Ready(Ok(())),
             Some(session) => tls::poll_flush(&mut session.borrow_mut(), &*self, cx),
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Io>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut HyperIo>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(session) = &self.session {
             session.borrow_mut().close();
             ready!(tls::poll_flush(&mut session.borrow_mut(), &*self, cx))?;
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_is_found_wherever_reads_end() {
-        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        let mut sent = blitz_testing::h2::PREFACE.to_vec();
         // SETTINGS with one parameter, DATA that looks like an acknowledgement, and then the real one.
         sent.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 64, 0]);
         sent.extend([0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 1, 0, 0, 0, 0]);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::World;
 
-use crate::plan::{Client, Fault, Order, Plan, Reach, Request, Version};
+use crate::access_log::LoggedLines;
+use crate::plan::{ClientPlan, Fault, Plan, Reach, RequestPlan, ResponseOrder, Version};
 use crate::reload::{Observed, Replica};
 
 /// The time at which bytes were last sent or received on a connection.
@@ -32,7 +33,7 @@ const HALF_CLOSE_GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Ledger {
     pub(crate) world: World,
     pub(crate) plan: Plan,
-    entries: RefCell<BTreeMap<u64, Entry>>,
+    entries: RefCell<BTreeMap<u64, RequestEntry>>,
     violations: RefCell<Vec<String>>,
     /// Requests that have ended.
     ended: Cell<usize>,
@@ -41,6 +42,8 @@ pub(crate) struct Ledger {
     /// The requests and contents that each upstream carries.
     carried: Vec<Cell<Carried>>,
     pub(crate) observed: Observed,
+    /// The access log of the gateway.
+    pub(crate) logged: LoggedLines,
 }
 
 /// Requests that have arrived at an upstream and not ended for their clients.
@@ -53,18 +56,19 @@ struct Carried {
 
 /// One request.
 #[derive(Default)]
-struct Entry {
+struct RequestEntry {
     /// The connections that carry it.
     pulses: Vec<Pulse>,
     began: Option<Duration>,
     ended: bool,
+    ending: Option<Ending>,
     /// How often it has arrived at an upstream.
     arrivals: usize,
     /// Its content has arrived there completely.
     has_arrived_whole: bool,
 }
 
-impl Entry {
+impl RequestEntry {
     /// When a byte moved last on its connections.
     fn last_pulse(&self) -> Option<Duration> {
         self.pulses.iter().map(|pulse| pulse.get()).max()
@@ -72,7 +76,7 @@ impl Entry {
 }
 
 /// How a request ended for its client.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[expect(dead_code, reason = "the reasons are shown by `Debug`")]
 pub(crate) enum Ending {
     /// The client cancelled it as planned.
@@ -97,7 +101,7 @@ impl Ledger {
     pub(crate) fn new(world: &World, plan: &Plan) -> Ledger {
         let entries = plan
             .requests()
-            .map(|request| (request.id, Entry::default()));
+            .map(|request| (request.id, RequestEntry::default()));
         Ledger {
             world: world.clone(),
             plan: plan.clone(),
@@ -107,6 +111,7 @@ impl Ledger {
             is_draining: Cell::new(false),
             carried: vec![Cell::default(); plan.upstreams.len()],
             observed: Observed::default(),
+            logged: LoggedLines::default(),
         }
     }
 
@@ -114,7 +119,7 @@ impl Ledger {
         Rc::new(Cell::new(self.world.now()))
     }
 
-    pub(crate) fn find(&self, id: u64) -> Option<Request> {
+    pub(crate) fn find(&self, id: u64) -> Option<RequestPlan> {
         self.plan
             .requests()
             .find(|request| request.id == id)
@@ -146,7 +151,7 @@ impl Ledger {
     }
 
     /// A client sends a request on a connection.
-    pub(crate) fn begin(&self, request: &Request, pulse: &Pulse) {
+    pub(crate) fn begin(&self, request: &RequestPlan, pulse: &Pulse) {
         let now = self.world.now();
         self.world.note(|| format!("request {} begins", request.id));
         self.observed.begin();
@@ -158,12 +163,12 @@ impl Ledger {
     }
 
     /// A client has lost the connection of a request that was not processed, and will send it on another.
-    pub(crate) fn withdraw(&self, request: &Request) {
+    pub(crate) fn withdraw(&self, request: &RequestPlan) {
         self.entry(request.id, |entry| entry.began = None);
     }
 
     /// A request has arrived at a server of an upstream.
-    pub(crate) fn arrive(&self, request: &Request, server: Replica, pulse: &Pulse) {
+    pub(crate) fn arrive(&self, request: &RequestPlan, server: Replica, pulse: &Pulse) {
         self.world
             .note(|| format!("request {} arrives at {server:?}", request.id));
         if self.plan.reloads.is_some() {
@@ -207,13 +212,14 @@ impl Ledger {
     }
 
     /// A request has ended for its client.
-    pub(crate) fn end(&self, request: &Request, ending: &Ending) {
+    pub(crate) fn end(&self, request: &RequestPlan, ending: &Ending) {
         let now = self.world.now();
         self.ended.set(self.ended() + 1);
         self.world
             .note(|| format!("request {} ends: {ending:?}", request.id));
         let (took, arrivals, whole) = self.entry(request.id, |entry| {
             entry.ended = true;
+            entry.ending = Some(ending.clone());
             let took = now - entry.began.unwrap_or(now);
             (took, entry.arrivals, entry.has_arrived_whole)
         });
@@ -233,7 +239,7 @@ impl Ledger {
                 took.as_secs_f64()
             ));
         } else if matches!(ending, Ending::Complete)
-            && request.order == Order::After
+            && request.order == ResponseOrder::After
             && request.fault.is_none()
             && !whole
         {
@@ -247,7 +253,7 @@ impl Ledger {
     /// Whether a request may end like this.
     fn is_right(
         &self,
-        request: &Request,
+        request: &RequestPlan,
         ending: &Ending,
         took: Duration,
         arrivals: usize,
@@ -284,7 +290,7 @@ impl Ledger {
                 request.request.bytes > DISCARDED_MAX
             }
             (Ending::Cut(_), None | Some(Fault::UpstreamCloses)) => {
-                request.order == Order::Meanwhile && request.request.bytes > DISCARDED_MAX
+                request.order == ResponseOrder::Meanwhile && request.request.bytes > DISCARDED_MAX
             }
             (Ending::Cut(_), Some(Fault::ClientLeaves(_))) => false,
             // A client that has sent FIN counts as gone after a second without a response.
@@ -303,7 +309,7 @@ impl Ledger {
             && self.world.now() - none_since > SILENCE_MAX
     }
 
-    fn client_of(&self, id: u64) -> Option<&Client> {
+    fn client_of(&self, id: u64) -> Option<&ClientPlan> {
         let mut clients = self.plan.clients.iter();
         clients.find(|client| client.requests.iter().any(|known| known.id == id))
     }
@@ -395,7 +401,11 @@ impl Ledger {
 
     /// The requests that this one may wait for, because it is pipelined behind them, or because they have
     /// all streams that its client may open. They may wait for an upstream connection, or be slow.
-    fn awaited_by<'e>(&self, id: u64, entries: &'e BTreeMap<u64, Entry>) -> Vec<&'e Entry> {
+    fn awaited_by<'e>(
+        &self,
+        id: u64,
+        entries: &'e BTreeMap<u64, RequestEntry>,
+    ) -> Vec<&'e RequestEntry> {
         let Some(client) = self.client_of(id) else {
             return Vec::new();
         };
@@ -408,7 +418,7 @@ impl Ledger {
             Version::Http2 | Version::Http3 => {
                 let others = ids.filter(|other| *other != id);
                 let others = others.filter_map(|id| entries.get(&id));
-                let open: Vec<&Entry> = others
+                let open: Vec<&RequestEntry> = others
                     .filter(|entry| entry.began.is_some() && !entry.ended)
                     .collect();
                 match open.len() >= self.plan.limits.concurrent_streams_max as usize {
@@ -420,8 +430,18 @@ impl Ledger {
         }
     }
 
-    fn entry<R>(&self, id: u64, f: impl FnOnce(&mut Entry) -> R) -> R {
+    fn entry<R>(&self, id: u64, f: impl FnOnce(&mut RequestEntry) -> R) -> R {
         f(self.entries.borrow_mut().entry(id).or_default())
+    }
+
+    /// All requests that have ended: the id, how often it has arrived at an upstream, and how it ended.
+    pub(crate) fn endings(&self) -> Vec<(u64, usize, Ending)> {
+        let entries = self.entries.borrow();
+        let ended = entries.iter().filter_map(|(id, entry)| {
+            let ending = entry.ending.clone()?;
+            Some((*id, entry.arrivals, ending))
+        });
+        ended.collect()
     }
 
     /// Requests that have ended.

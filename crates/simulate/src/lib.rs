@@ -5,6 +5,7 @@
 //! and faults. Every request carries a number and content that follow from the
 //! plan; the peers compare both byte by byte.
 
+mod access_log;
 mod check;
 mod client;
 mod content;
@@ -24,5 +25,5 @@ mod tls;
 mod tunnel;
 mod upstream;
 
-pub use check::{Failure, Summary, run, run_and_shrink};
+pub use check::{RunFailure, RunSummary, run, run_and_shrink};
 pub use count::{kinds, serve};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_simulate::{Failure, Summary, run, run_and_shrink};
+use blitz_simulate::{RunFailure, RunSummary, run, run_and_shrink};
 use clap::Parser;
 
 /// Checks whole gateways on a simulated machine
@@ -199,7 +199,7 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, ran: &Result<Summary, Failure>, began: Instant) {
+    fn add(&mut self, ran: &Result<RunSummary, RunFailure>, began: Instant) {
         self.runs += 1;
         match ran {
             Ok(summary) => {

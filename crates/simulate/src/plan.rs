@@ -11,7 +11,7 @@ use blitz_reactor::simulation::Conditions;
 use crate::random::Random;
 
 pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, Quic};
-pub(crate) use reload::{Configuration, Reloads};
+pub(crate) use reload::{ConfigurationPlan, Reloads};
 
 /// Largest content of a message in bytes.
 const CONTENT_MAX: u64 = 300_000;
@@ -41,18 +41,18 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) cores: usize,
     pub(crate) conditions: Conditions,
-    pub(crate) limits: Limits,
+    pub(crate) limits: GatewayLimits,
     /// `None` without clients of HTTP/3.
     pub(crate) http3: Option<Http3>,
     /// `None` without reloads.
     pub(crate) reloads: Option<Reloads>,
-    pub(crate) upstreams: Vec<Upstream>,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) upstreams: Vec<UpstreamPlan>,
+    pub(crate) clients: Vec<ClientPlan>,
 }
 
 /// The servers of one target of the gateway.
 #[derive(Debug, Clone)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamPlan {
     pub(crate) version: Version,
     pub(crate) reach: Reach,
     pub(crate) windows: Windows,
@@ -106,7 +106,7 @@ pub(crate) struct Windows {
 
 /// The limits of the gateway that vary between runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct GatewayLimits {
     pub(crate) upstream_connections_max: usize,
     pub(crate) concurrent_streams_max: u32,
     pub(crate) stream_buffer_bytes_max: usize,
@@ -127,7 +127,7 @@ pub(crate) enum Version {
 
 /// A connection and its requests: one after the other over HTTP/1.1, concurrent over HTTP/2 and HTTP/3.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct ClientPlan {
     pub(crate) version: Version,
     pub(crate) begins: Duration,
     /// Hand-written clients only: the client sends FIN after the last request.
@@ -137,20 +137,20 @@ pub(crate) struct Client {
     pub(crate) is_secure: bool,
     /// Over HTTP/3 only.
     pub(crate) quic: Option<Quic>,
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Vec<RequestPlan>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct RequestPlan {
     pub(crate) id: u64,
     /// Wait before it is sent, from the end of the previous request or from the connect.
     pub(crate) wait: Duration,
     pub(crate) method: &'static str,
     pub(crate) upstream: usize,
-    pub(crate) request: Content,
-    pub(crate) answer: Content,
+    pub(crate) request: ContentPlan,
+    pub(crate) answer: ContentPlan,
     pub(crate) status: u16,
-    pub(crate) order: Order,
+    pub(crate) order: ResponseOrder,
     pub(crate) fault: Option<Fault>,
     pub(crate) odd: Option<Odd>,
     /// It opens a WebSocket; both contents are sent after the handshake.
@@ -184,7 +184,7 @@ pub(crate) enum Call {
 
 /// Content of a message.
 #[derive(Debug, Clone)]
-pub(crate) struct Content {
+pub(crate) struct ContentPlan {
     pub(crate) seed: u64,
     pub(crate) bytes: u64,
     /// The head declares its length.
@@ -198,7 +198,7 @@ pub(crate) struct Content {
 
 /// When the upstream sends its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ResponseOrder {
     /// After the request is complete.
     After,
     /// At once; both contents are sent at the same time.
@@ -240,13 +240,13 @@ pub(crate) enum Fault {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Plan {
         let mut random = Random::new(seed);
-        let mut upstreams: Vec<Upstream> = (0..random.within(1..=3))
-            .map(|_| Upstream::new(&mut random))
+        let mut upstreams: Vec<UpstreamPlan> = (0..random.within(1..=3))
+            .map(|_| UpstreamPlan::new(&mut random))
             .collect();
-        let mut limits = Limits::new(&mut random);
+        let mut limits = GatewayLimits::new(&mut random);
         let mut conditions = conditions(&mut random);
         // Surplus must arrive together with the response, so the network must not separate them.
-        let is_raw = |upstream: &Upstream| upstream.version == Version::Raw;
+        let is_raw = |upstream: &UpstreamPlan| upstream.version == Version::Raw;
         let has_surplus = upstreams.iter().any(is_raw) && random.chance(300);
         if has_surplus {
             let calm = Conditions::calm();
@@ -256,12 +256,12 @@ impl Plan {
                 ..calm
             };
         }
-        let mut requests = Requests {
+        let mut requests = RequestPlanner {
             next_id: 0,
             has_surplus,
         };
-        let mut clients: Vec<Client> = (0..random.within(1..=12))
-            .map(|_| Client::new(&mut random, &mut requests, &upstreams))
+        let mut clients: Vec<ClientPlan> = (0..random.within(1..=12))
+            .map(|_| ClientPlan::new(&mut random, &mut requests, &upstreams))
             .collect();
         if clients.iter().any(|client| client.half_closes) {
             // The gateway cancels a request that waits for an upstream connection after its client sent FIN.
@@ -269,8 +269,12 @@ impl Plan {
         }
         let shared = upstreams.len();
         if random.chance(200) {
-            upstreams.push(Upstream::direct(Version::Raw));
-            clients.push(Client::with_pauses(&mut random, &mut requests, &upstreams));
+            upstreams.push(UpstreamPlan::direct(Version::Raw));
+            clients.push(ClientPlan::with_pauses(
+                &mut random,
+                &mut requests,
+                &upstreams,
+            ));
         }
         choose_tls(seed, &mut upstreams, &mut clients);
         choose_trailers(seed, &mut upstreams);
@@ -318,7 +322,7 @@ impl Plan {
     }
 
     /// How long a request of this client may additionally be silent.
-    pub(crate) fn silence_of(&self, client: &Client) -> Duration {
+    pub(crate) fn silence_of(&self, client: &ClientPlan) -> Duration {
         match (client.version, &self.http3) {
             (Version::Http3, Some(http3)) => http3::silence_max(http3, &self.conditions),
             _ => Duration::ZERO,
@@ -326,7 +330,7 @@ impl Plan {
     }
 
     /// Whether a draining gateway may reject a request of this client, which has not learnt of it when it sends.
-    pub(crate) fn may_reject(&self, client: &Client) -> bool {
+    pub(crate) fn may_reject(&self, client: &ClientPlan) -> bool {
         let moves = client
             .quic
             .as_ref()
@@ -346,21 +350,21 @@ impl Plan {
     }
 
     /// The content of a request as its upstream gets it.
-    pub(crate) fn forwarded(&self, request: &Request) -> Content {
+    pub(crate) fn forwarded(&self, request: &RequestPlan) -> ContentPlan {
         let gets_trailers = self.upstreams[request.upstream].gets_trailers;
-        Content {
+        ContentPlan {
             has_trailers: request.request.has_trailers && gets_trailers,
             ..request.request.clone()
         }
     }
 
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestPlan> {
         self.clients.iter().flat_map(|client| &client.requests)
     }
 }
 
 /// Gives some peers TLS. The seed's other choices do not depend on it.
-fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [Client]) {
+fn choose_tls(seed: u64, upstreams: &mut [UpstreamPlan], clients: &mut [ClientPlan]) {
     let mut random = Random::new(!seed);
     if !random.chance(TLS_PER_MILLE) {
         return;
@@ -374,16 +378,16 @@ fn choose_tls(seed: u64, upstreams: &mut [Upstream], clients: &mut [Client]) {
 }
 
 /// Lets half of the upstreams have the trailers of requests. The seed's other choices do not depend on it.
-fn choose_trailers(seed: u64, upstreams: &mut [Upstream]) {
+fn choose_trailers(seed: u64, upstreams: &mut [UpstreamPlan]) {
     let mut random = Random::new(seed.rotate_left(32));
     for upstream in upstreams {
         upstream.gets_trailers = random.chance(500);
     }
 }
 
-impl Limits {
-    fn new(random: &mut Random) -> Limits {
-        Limits {
+impl GatewayLimits {
+    fn new(random: &mut Random) -> GatewayLimits {
+        GatewayLimits {
             upstream_connections_max: random.one_of(&[2, 8, 8_192, 8_192, 8_192, 8_192]),
             concurrent_streams_max: random.one_of(&[3, 100]),
             stream_buffer_bytes_max: random.one_of(&[16 * 1024, 64 * 1024, 256 * 1024]),
@@ -392,8 +396,8 @@ impl Limits {
     }
 }
 
-impl Upstream {
-    fn new(random: &mut Random) -> Upstream {
+impl UpstreamPlan {
+    fn new(random: &mut Random) -> UpstreamPlan {
         let reach = match random.within(0..=19) {
             0 => Reach::SecondAfterRefusal,
             1 => Reach::SecondAfterSilence,
@@ -407,7 +411,7 @@ impl Upstream {
             1 => Some(Quits::GoesAway(random.within(0..=20) as u32)),
             _ => None,
         };
-        Upstream {
+        UpstreamPlan {
             version,
             reach,
             windows: Windows::new(random),
@@ -417,8 +421,8 @@ impl Upstream {
         }
     }
 
-    fn direct(version: Version) -> Upstream {
-        Upstream {
+    fn direct(version: Version) -> UpstreamPlan {
+        UpstreamPlan {
             version,
             reach: Reach::Direct,
             windows: Windows::DEFAULT,
@@ -468,12 +472,16 @@ impl Windows {
     }
 }
 
-impl Client {
-    fn new(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+impl ClientPlan {
+    fn new(
+        random: &mut Random,
+        requests: &mut RequestPlanner,
+        upstreams: &[UpstreamPlan],
+    ) -> ClientPlan {
         let version = random.one_of(&VERSIONS);
         let half_closes = version == Version::Raw && random.chance(300);
         let count = random.within(1..=20);
-        let mut all: Vec<Request> = (0..count)
+        let mut all: Vec<RequestPlan> = (0..count)
             .map(|_| requests.next(random, upstreams, version))
             .collect();
         // Behind a tunnel a connection of HTTP/1.1 carries nothing.
@@ -484,7 +492,7 @@ impl Client {
             last.into_iter()
                 .for_each(|request| request.ask_for_tunnel(random, upstreams, version));
         }
-        Client {
+        ClientPlan {
             version,
             begins: Duration::from_micros(random.within(0..=200_000)),
             half_closes,
@@ -496,7 +504,11 @@ impl Client {
     }
 
     /// The only client of the last upstream, whose connections are in the pool when it leaves them.
-    fn with_pauses(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+    fn with_pauses(
+        random: &mut Random,
+        requests: &mut RequestPlanner,
+        upstreams: &[UpstreamPlan],
+    ) -> ClientPlan {
         let count = random.within(2..=6);
         let all = (0..count).map(|_| {
             let mut request = requests.next(random, upstreams, Version::Http1);
@@ -509,7 +521,7 @@ impl Client {
             }
             request.upstream = upstreams.len() - 1;
             request.wait = Duration::from_millis(500);
-            request.order = Order::After;
+            request.order = ResponseOrder::After;
             request.fault = None;
             request.call = None;
             request.odd = random.chance(600).then_some(Odd::Parting(parting, after));
@@ -517,7 +529,7 @@ impl Client {
             request.answer.has_trailers = false;
             request
         });
-        Client {
+        ClientPlan {
             version: Version::Http1,
             begins: Duration::ZERO,
             half_closes: false,
@@ -530,15 +542,21 @@ impl Client {
 }
 
 /// Draws requests.
-struct Requests {
+struct RequestPlanner {
     next_id: u64,
     has_surplus: bool,
 }
 
-impl Requests {
-    fn next(&mut self, random: &mut Random, upstreams: &[Upstream], client: Version) -> Request {
+impl RequestPlanner {
+    fn next(
+        &mut self,
+        random: &mut Random,
+        upstreams: &[UpstreamPlan],
+        client: Version,
+    ) -> RequestPlan {
         self.next_id += 1;
-        let mut request = Request::new(self.next_id, random, upstreams, client, self.has_surplus);
+        let mut request =
+            RequestPlan::new(self.next_id, random, upstreams, client, self.has_surplus);
         let upstream = upstreams[request.upstream].version;
         let may_call = matches!(client, Version::Http1 | Version::Http2 | Version::Http3);
         if client == Version::Http2 && upstream != Version::RawHttp2 && random.chance(60) {
@@ -561,19 +579,19 @@ impl Requests {
     }
 }
 
-impl Request {
+impl RequestPlan {
     fn new(
         id: u64,
         random: &mut Random,
-        upstreams: &[Upstream],
+        upstreams: &[UpstreamPlan],
         client: Version,
         has_surplus: bool,
-    ) -> Request {
+    ) -> RequestPlan {
         let upstream = random.within(0..=upstreams.len() as u64 - 1) as usize;
         let method = random.one_of(&["GET", "GET", "POST", "PUT", "HEAD", "DELETE"]);
         let mut request = match method {
-            "GET" | "HEAD" => Content::none(),
-            _ => Content::new(random),
+            "GET" | "HEAD" => ContentPlan::none(),
+            _ => ContentPlan::new(random),
         };
         if client == Version::Raw {
             request.bytes = request.bytes.min(PIPELINED_MAX);
@@ -581,8 +599,8 @@ impl Request {
         let status = random.one_of(&[200, 200, 200, 200, 204, 304, 404, 500]);
         let is_empty = method == "HEAD" || matches!(status, 204 | 304);
         let answer = match is_empty {
-            true => Content::none(),
-            false => Content::new(random),
+            true => ContentPlan::none(),
+            false => ContentPlan::new(random),
         };
         let odd = random.chance(400).then(|| match random.within(0..=2) {
             0 if has_surplus => Some(Odd::Surplus),
@@ -604,7 +622,7 @@ impl Request {
             _ => Fault::UpstreamCloses,
         });
         let reads_slowly = client != Version::Raw && random.chance(100);
-        Request {
+        RequestPlan {
             id,
             wait: Duration::from_micros(random.one_of(&[0, 0, 100, 50_000])),
             method,
@@ -612,7 +630,11 @@ impl Request {
             request,
             answer,
             status,
-            order: random.one_of(&[Order::After, Order::After, Order::Meanwhile]),
+            order: random.one_of(&[
+                ResponseOrder::After,
+                ResponseOrder::After,
+                ResponseOrder::Meanwhile,
+            ]),
             fault,
             odd,
             tunnel: None,
@@ -629,7 +651,7 @@ impl Request {
         }
     }
 
-    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[Upstream], client: Version) {
+    fn ask_for_tunnel(&mut self, random: &mut Random, upstreams: &[UpstreamPlan], client: Version) {
         let tunnels = [Tunnel::Both, Tunnel::ClientFirst, Tunnel::UpstreamFirst];
         let is_refused = match upstreams[self.upstream].version {
             Version::Http1 => true,
@@ -648,17 +670,17 @@ impl Request {
             self.fault = None;
         }
         self.order = match tunnel {
-            Tunnel::ClientFirst => Order::After,
-            _ => Order::Meanwhile,
+            Tunnel::ClientFirst => ResponseOrder::After,
+            _ => ResponseOrder::Meanwhile,
         };
-        self.answer = Content::new(random);
+        self.answer = ContentPlan::new(random);
         (self.request, self.status) = match tunnel {
-            Tunnel::Refused => (Content::none(), random.one_of(&[403, 404, 500])),
+            Tunnel::Refused => (ContentPlan::none(), random.one_of(&[403, 404, 500])),
             // Bytes on a stream after the upstream's end are discarded.
             Tunnel::Both | Tunnel::UpstreamFirst if client == Version::Http2 => {
-                (Content::none(), 200)
+                (ContentPlan::none(), 200)
             }
-            _ => (Content::new(random), 200),
+            _ => (ContentPlan::new(random), 200),
         };
     }
 
@@ -676,16 +698,16 @@ impl Request {
         self.fault = self
             .fault
             .filter(|fault| matches!(fault, Fault::ClientLeaves(_)));
-        self.request = Content::new(random);
-        self.answer = Content {
+        self.request = ContentPlan::new(random);
+        self.answer = ContentPlan {
             is_sized: false,
             has_trailers: true,
-            ..Content::new(random)
+            ..ContentPlan::new(random)
         };
     }
 
     fn add_trailers(&mut self, random: &mut Random) {
-        let has_content = |content: &Content| content.bytes > 0;
+        let has_content = |content: &ContentPlan| content.bytes > 0;
         self.request.has_trailers = has_content(&self.request) && random.chance(200);
         self.answer.has_trailers |= has_content(&self.answer) && random.chance(200);
     }
@@ -706,9 +728,9 @@ impl Request {
     }
 }
 
-impl Content {
-    pub(crate) fn none() -> Content {
-        Content {
+impl ContentPlan {
+    pub(crate) fn none() -> ContentPlan {
+        ContentPlan {
             seed: 0,
             bytes: 0,
             is_sized: true,
@@ -718,9 +740,9 @@ impl Content {
         }
     }
 
-    fn new(random: &mut Random) -> Content {
+    fn new(random: &mut Random) -> ContentPlan {
         let pauses = random.chance(200);
-        Content {
+        ContentPlan {
             seed: random.next(),
             bytes: random.length(CONTENT_MAX),
             is_sized: random.chance(500),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::{Stream, World};
 
-use crate::content::Receiving;
-use crate::io::Io;
+use crate::content::IncomingContent;
+use crate::io::HyperIo;
 use crate::ledger::Pulse;
-use crate::plan::Request;
+use crate::plan::RequestPlan;
 use crate::random::Random;
 
 /// One end of a connection.
@@ -32,7 +32,7 @@ pub(crate) struct Head {
 
 /// The framing of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum BodyFraming {
     None,
     Length(u64),
     Chunked,
@@ -63,17 +63,17 @@ impl Head {
     }
 
     /// How the content of this message ends, if that of a response may end with the connection.
-    pub(crate) fn framing(&self, is_response: bool) -> Result<Framing, Broken> {
+    pub(crate) fn framing(&self, is_response: bool) -> Result<BodyFraming, Broken> {
         if self.get("transfer-encoding") == Some("chunked") {
-            return Ok(Framing::Chunked);
+            return Ok(BodyFraming::Chunked);
         }
         match self.get("content-length") {
             Some(length) => match length.parse() {
-                Ok(length) => Ok(Framing::Length(length)),
+                Ok(length) => Ok(BodyFraming::Length(length)),
                 Err(_) => Err(Broken::Wrong(format!("Content-Length: {length}"))),
             },
-            None if is_response => Ok(Framing::Close),
-            None => Ok(Framing::None),
+            None if is_response => Ok(BodyFraming::Close),
+            None => Ok(BodyFraming::None),
         }
     }
 
@@ -159,13 +159,13 @@ impl Raw {
     /// Reads content, and compares it if an expected content is given.
     pub(crate) async fn content(
         &mut self,
-        framing: Framing,
-        mut compared: Option<&mut Receiving<'_>>,
+        framing: BodyFraming,
+        mut compared: Option<&mut IncomingContent<'_>>,
     ) -> Result<(), Broken> {
         match framing {
-            Framing::None => {}
-            Framing::Length(length) => self.bytes(length, &mut compared).await?,
-            Framing::Chunked => loop {
+            BodyFraming::None => {}
+            BodyFraming::Length(length) => self.bytes(length, &mut compared).await?,
+            BodyFraming::Chunked => loop {
                 let size = self.line().await?;
                 let size = u64::from_str_radix(&size, 16)
                     .map_err(|_| Broken::Wrong(format!("chunk size {size:?}")))?;
@@ -177,7 +177,7 @@ impl Raw {
                 self.bytes(size, &mut compared).await?;
                 self.line().await?;
             },
-            Framing::Close => loop {
+            BodyFraming::Close => loop {
                 let all = self.buffer.len() as u64;
                 self.bytes(all, &mut compared).await?;
                 if !self.fill().await? {
@@ -194,7 +194,7 @@ impl Raw {
     async fn bytes(
         &mut self,
         length: u64,
-        compared: &mut Option<&mut Receiving<'_>>,
+        compared: &mut Option<&mut IncomingContent<'_>>,
     ) -> Result<(), Broken> {
         let mut left = length;
         while left > 0 {
@@ -220,11 +220,11 @@ impl Raw {
     /// Runs the planned tunnel.
     pub(crate) async fn tunnel(
         &mut self,
-        request: &Request,
-        end: impl AsyncFnOnce(Io, &[u8], &Request, &World) -> Result<(), Broken>,
+        request: &RequestPlan,
+        end: impl AsyncFnOnce(HyperIo, &[u8], &RequestPlan, &World) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
         let (world, pulse) = (self.world.clone(), Rc::clone(&self.pulse));
-        let io = Io::new(Rc::clone(&self.stream), move || pulse.set(world.now()));
+        let io = HyperIo::new(Rc::clone(&self.stream), move || pulse.set(world.now()));
         let early = std::mem::take(&mut self.buffer);
         end(io, &early, request, &self.world).await
     }

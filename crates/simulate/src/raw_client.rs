@@ -7,17 +7,17 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use blitz_http::{Address, WebSocketKey};
 
-use crate::content::{ID, Receiving, whole};
+use crate::content::{ID, IncomingContent, whole};
 use crate::ledger::{Ending, Ledger};
-use crate::plan::{Client, Fault, Request};
+use crate::plan::{ClientPlan, Fault, RequestPlan};
 use crate::random::Random;
-use crate::raw::{Broken, Framing, Head, Raw, write_pieces};
+use crate::raw::{BodyFraming, Broken, Head, Raw, write_pieces};
 use crate::tunnel;
 
 /// Sends all requests of a client; unanswered requests are sent again on another connection.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
     ledger.world.sleep(client.begins).await;
-    let mut left: VecDeque<Request> = client.requests.into();
+    let mut left: VecDeque<RequestPlan> = client.requests.into();
     let mut connections = 0;
     while !left.is_empty() {
         connections += 1;
@@ -79,7 +79,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
 }
 
 /// Reads a response. Returns whether the connection can be reused; `None` if it became a tunnel.
-async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, bool)>, Broken> {
+async fn receive(raw: &mut Raw, request: &RequestPlan) -> Result<Option<(Ending, bool)>, Broken> {
     raw.touch(false);
     let head = loop {
         let Some(head) = raw.head().await? else {
@@ -96,10 +96,10 @@ async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, boo
     }
     let is_empty = request.method == "HEAD" || matches!(status, 204 | 304);
     let framing = match is_empty {
-        true => Framing::None,
+        true => BodyFraming::None,
         false => head.framing(true)?,
     };
-    let goes_on = head.get("connection") != Some("close") && framing != Framing::Close;
+    let goes_on = head.get("connection") != Some("close") && framing != BodyFraming::Close;
     let Some(id) = head.get(ID) else {
         raw.content(framing, None).await?;
         return Ok(Some((Ending::Refused(status), goes_on)));
@@ -110,13 +110,13 @@ async fn receive(raw: &mut Raw, request: &Request) -> Result<Option<(Ending, boo
     if status != request.status {
         return Err(Broken::Wrong(format!("status {status}")));
     }
-    let mut receiving = Receiving::new(&request.answer);
+    let mut receiving = IncomingContent::new(&request.answer);
     raw.content(framing, Some(&mut receiving)).await?;
     Ok(Some((Ending::Complete, goes_on)))
 }
 
 /// Compares the head of a 101.
-fn switched(head: &Head, request: &Request) -> Result<(), Broken> {
+fn switched(head: &Head, request: &RequestPlan) -> Result<(), Broken> {
     let is_wanted = request.is_tunnel();
     if !is_wanted || head.get("upgrade") != Some("websocket") {
         return Err(Broken::Wrong(head.line.clone()));
@@ -131,13 +131,13 @@ fn switched(head: &Head, request: &Request) -> Result<(), Broken> {
 }
 
 /// The key of a handshake (RFC 6455, section 4.1).
-fn key(request: &Request) -> WebSocketKey {
+fn key(request: &RequestPlan) -> WebSocketKey {
     let nonce = u128::from(request.id).to_be_bytes();
     let key = WebSocketKey::parse(BASE64_STANDARD.encode(nonce).as_bytes());
     key.expect("16 bytes in base64 are a key")
 }
 
-fn message(request: &Request) -> Vec<u8> {
+fn message(request: &RequestPlan) -> Vec<u8> {
     let content = whole(&request.request);
     let mut head = format!(
         "{} /{}/{} HTTP/1.1\r\nhost: gateway\r\n{ID}: {}\r\n",

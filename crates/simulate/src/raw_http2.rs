@@ -2,7 +2,6 @@
 //! account of what the gateway may send.
 
 mod client;
-mod frame;
 mod receive;
 mod server;
 
@@ -15,17 +14,16 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use blitz_reactor::simulation::Stream;
+use blitz_testing::h2::flag::{END_HEADERS, END_STREAM, PADDED};
+use blitz_testing::h2::{PREFACE, frame, kind, literals, settings};
 use http_body::Body;
 
-use self::frame::{END_HEADERS, END_STREAM, PADDED};
-use crate::content::{Sending, TRAILER};
+use crate::content::{OutgoingContent, TRAILER};
 use crate::ledger::{Ledger, Pulse};
 use crate::random::Random;
 
 pub(crate) use client::run;
-pub(crate) use server::{Shared, serve};
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) use server::{UpstreamState, serve};
 
 /// Window of a connection, and of streams unless SETTINGS say otherwise (RFC 9113, section 6.9.2).
 const WINDOW_DEFAULT: i64 = 65_535;
@@ -41,6 +39,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Changes of the initial window of one connection.
 const SETTINGS_CHANGES_MAX: u32 = 4;
+
+/// An unknown type of frames.
+const UNKNOWN: u8 = 0xbb;
+
+/// Settings (RFC 9113, section 6.5.2).
+const MAX_CONCURRENT_STREAMS: u16 = 0x3;
+const INITIAL_WINDOW_SIZE: u16 = 0x4;
 
 pub(super) const REFUSED_STREAM: u32 = 0x7;
 pub(super) const CANCEL: u32 = 0x8;
@@ -127,11 +132,11 @@ impl Connection {
         } else {
             Vec::new()
         };
-        let mut settings = vec![(frame::INITIAL_WINDOW_SIZE, initial)];
+        let mut own = vec![(INITIAL_WINDOW_SIZE, initial)];
         if !is_client {
-            settings.push((frame::MAX_CONCURRENT_STREAMS, streams_max));
+            own.push((MAX_CONCURRENT_STREAMS, streams_max));
         }
-        frame::write_settings(&settings, &mut out);
+        out.extend(settings(&own));
         let state = PeerState {
             random,
             is_client,
@@ -230,7 +235,7 @@ impl Connection {
     /// Processes no requests after the stream `last`.
     fn go_away(&self, last: u32) {
         let payload = [last.to_be_bytes(), [0; 4]].concat();
-        self.state.borrow_mut().write(frame::GOAWAY, 0, 0, &payload);
+        self.state.borrow_mut().write(kind::GOAWAY, 0, 0, &payload);
     }
 
     /// Ignores a stream after GOAWAY.
@@ -244,14 +249,14 @@ impl Connection {
             && stream.is_open()
         {
             stream.reset = Some(code);
-            state.write(frame::RST_STREAM, 0, id, &code.to_be_bytes());
+            state.write(kind::RST_STREAM, 0, id, &code.to_be_bytes());
         }
         state.streams.remove(&id);
         state.wake();
     }
 
     /// Sends content and its end as far as windows allow.
-    async fn send_content(&self, id: u32, mut content: Sending) -> Result<(), Lost> {
+    async fn send_content(&self, id: u32, mut content: OutgoingContent) -> Result<(), Lost> {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
             let frame = frame.map_err(|_| Lost::GivenUp)?;
             if let Some(fields) = frame.trailers_ref() {
@@ -279,7 +284,7 @@ impl Connection {
             Some(field) => state.send_head(id, &[field], true),
             None => {
                 state.end(id);
-                state.write(frame::DATA, END_STREAM, id, &[]);
+                state.write(kind::DATA, END_STREAM, id, &[]);
             }
         }
         Ok(())
@@ -405,7 +410,7 @@ impl PeerState {
     }
 
     fn write(&mut self, kind: u8, flags: u8, id: u32, payload: &[u8]) {
-        frame::write(kind, flags, id, payload, &mut self.out);
+        self.out.extend(frame(kind, flags, id, payload));
         self.make_noise();
         self.wake();
     }
@@ -418,9 +423,11 @@ impl PeerState {
         let payload = self.random.next().to_be_bytes();
         let id = self.next_id.saturating_sub(2) | 1;
         match self.random.within(0..=3) {
-            0 => frame::write(frame::PING, 0, 0, &payload, &mut self.out),
-            1 => frame::write(frame::PRIORITY, 0, id, &[0, 0, 0, 0, 7], &mut self.out),
-            2 => frame::write(frame::UNKNOWN, payload[0], id, &payload, &mut self.out),
+            0 => self.out.extend(frame(kind::PING, 0, 0, payload)),
+            1 => self
+                .out
+                .extend(frame(kind::PRIORITY, 0, id, [0, 0, 0, 0, 7])),
+            2 => self.out.extend(frame(UNKNOWN, payload[0], id, payload)),
             _ => self.change_window(),
         }
     }
@@ -430,7 +437,7 @@ impl PeerState {
         if has_ended {
             self.end(id);
         }
-        let block = frame::block(fields);
+        let block = literals(fields.iter().map(|(name, value)| (*name, value.as_str())));
         let cut = match self.random.chance(300) {
             true => self.random.within(0..=block.len() as u64) as usize,
             false => block.len(),
@@ -447,12 +454,12 @@ impl PeerState {
         if rest.is_empty() {
             flags |= END_HEADERS;
         }
-        frame::write(frame::HEADERS, flags, id, &payload, &mut self.out);
+        self.out.extend(frame(kind::HEADERS, flags, id, payload));
         while !rest.is_empty() {
             let cut = self.random.within(1..=rest.len() as u64) as usize;
             let (now, later) = rest.split_at(cut);
             let flags = if later.is_empty() { END_HEADERS } else { 0 };
-            frame::write(frame::CONTINUATION, flags, id, now, &mut self.out);
+            self.out.extend(frame(kind::CONTINUATION, flags, id, now));
             rest = later;
         }
         self.make_noise();
@@ -494,7 +501,7 @@ impl PeerState {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.send_window -= payload.len() as i64;
         }
-        self.write(frame::DATA, flags, id, &payload);
+        self.write(kind::DATA, flags, id, &payload);
         Some(Ok(n))
     }
 }

@@ -8,10 +8,10 @@ use blitz_http::WebSocketKey;
 use blitz_reactor::simulation::Stream;
 use http_body::{Body, Frame};
 
-use crate::content::{ID, Receiving, Sending};
+use crate::content::{ID, IncomingContent, OutgoingContent};
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Order, Parting, Request};
-use crate::raw::{Broken, Framing, Head, Raw};
+use crate::plan::{Fault, Odd, Parting, RequestPlan, ResponseOrder};
+use crate::raw::{BodyFraming, Broken, Head, Raw};
 use crate::reload::Replica;
 use crate::tunnel;
 
@@ -59,11 +59,11 @@ pub(crate) async fn serve(ledger: Rc<Ledger>, stream: Stream, server: Replica) {
 async fn exchange(
     ledger: &Ledger,
     raw: &mut Raw,
-    planned: &Request,
+    planned: &RequestPlan,
     head: &Head,
 ) -> Result<bool, Broken> {
     let is_tunnel = planned.is_tunnel();
-    if planned.order == Order::After && !is_tunnel {
+    if planned.order == ResponseOrder::After && !is_tunnel {
         receive(ledger, raw, planned, head).await?;
     }
     if planned.fault == Some(Fault::UpstreamCloses) {
@@ -76,11 +76,11 @@ async fn exchange(
     }
     let framing = answer_framing(planned);
     answer(ledger, raw, planned, framing).await?;
-    if planned.order == Order::Meanwhile {
+    if planned.order == ResponseOrder::Meanwhile {
         receive(ledger, raw, planned, head).await?;
     }
     if let Some(Odd::Parting(parting, after)) = planned.odd
-        && framing != Framing::Close
+        && framing != BodyFraming::Close
     {
         ledger.world.sleep(after).await;
         ledger.world.note(|| format!("{parting:?} of the upstream"));
@@ -90,11 +90,11 @@ async fn exchange(
             Parting::Reset => return Err(Broken::Cut("on purpose".to_owned())),
         }
     }
-    Ok(framing != Framing::Close)
+    Ok(framing != BodyFraming::Close)
 }
 
 /// Accepts a WebSocket and runs its end.
-async fn switch(raw: &mut Raw, planned: &Request, head: &Head) -> Result<(), Broken> {
+async fn switch(raw: &mut Raw, planned: &RequestPlan, head: &Head) -> Result<(), Broken> {
     let key = head.get("sec-websocket-key").unwrap_or_default();
     let Some(key) = WebSocketKey::parse(key.as_bytes()) else {
         return Err(Broken::Wrong(format!("Sec-WebSocket-Key: {key}")));
@@ -115,31 +115,31 @@ async fn switch(raw: &mut Raw, planned: &Request, head: &Head) -> Result<(), Bro
 async fn receive(
     ledger: &Ledger,
     raw: &mut Raw,
-    planned: &Request,
+    planned: &RequestPlan,
     head: &Head,
 ) -> Result<(), Broken> {
-    let mut receiving = Receiving::new(&planned.request);
+    let mut receiving = IncomingContent::new(&planned.request);
     raw.content(head.framing(false)?, Some(&mut receiving))
         .await?;
     ledger.note_arrived_whole(planned.id);
     Ok(())
 }
 
-fn answer_framing(planned: &Request) -> Framing {
+fn answer_framing(planned: &RequestPlan) -> BodyFraming {
     let is_empty = planned.method == "HEAD" || matches!(planned.status, 204 | 304);
     match planned.answer.is_sized {
-        _ if is_empty => Framing::None,
-        true => Framing::Length(planned.answer.bytes),
-        false if planned.answer.seed.is_multiple_of(2) => Framing::Chunked,
-        false => Framing::Close,
+        _ if is_empty => BodyFraming::None,
+        true => BodyFraming::Length(planned.answer.bytes),
+        false if planned.answer.seed.is_multiple_of(2) => BodyFraming::Chunked,
+        false => BodyFraming::Close,
     }
 }
 
 async fn answer(
     ledger: &Ledger,
     raw: &Raw,
-    planned: &Request,
-    framing: Framing,
+    planned: &RequestPlan,
+    framing: BodyFraming,
 ) -> Result<(), Broken> {
     let mut head = String::new();
     if planned.odd == Some(Odd::Interim) {
@@ -154,21 +154,21 @@ async fn answer(
         head += "connection: close\r\n";
     }
     head += &match framing {
-        Framing::None if planned.odd == Some(Odd::LateContent) => {
+        BodyFraming::None if planned.odd == Some(Odd::LateContent) => {
             format!("content-length: {}\r\n\r\n{SURPLUS}", SURPLUS.len())
         }
-        Framing::None => "\r\n".to_owned(),
-        Framing::Length(length) => format!("content-length: {length}\r\n\r\n"),
-        Framing::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
-        Framing::Close => "connection: close\r\n\r\n".to_owned(),
+        BodyFraming::None => "\r\n".to_owned(),
+        BodyFraming::Length(length) => format!("content-length: {length}\r\n\r\n"),
+        BodyFraming::Chunked => "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        BodyFraming::Close => "connection: close\r\n\r\n".to_owned(),
     };
     // After content that ends with the connection, surplus would be content.
-    let has_surplus = planned.odd == Some(Odd::Surplus) && framing != Framing::Close;
+    let has_surplus = planned.odd == Some(Odd::Surplus) && framing != BodyFraming::Close;
     let fails_at = match planned.fault {
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
     };
-    let mut sending = Sending::new(&planned.answer, &ledger.world, fails_at);
+    let mut sending = OutgoingContent::new(&planned.answer, &ledger.world, fails_at);
     let mut out = head.into_bytes();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut sending).poll_frame(cx)).await {
         let Ok(Ok(data)) = frame.map(Frame::into_data) else {
@@ -176,7 +176,7 @@ async fn answer(
             return Err(Broken::Cut("on purpose".to_owned()));
         };
         match framing {
-            Framing::Chunked => {
+            BodyFraming::Chunked => {
                 out.extend(format!("{:x}\r\n", data.len()).into_bytes());
                 out.extend_from_slice(&data);
                 out.extend(b"\r\n");
@@ -188,7 +188,7 @@ async fn answer(
             out.clear();
         }
     }
-    if framing == Framing::Chunked {
+    if framing == BodyFraming::Chunked {
         out.extend(b"0\r\n\r\n");
     }
     if has_surplus {

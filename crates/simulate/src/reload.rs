@@ -12,7 +12,7 @@ use blitz_gateway::{Record, RecordHook, RouteName, Site, SteppedReloads, Target,
 use blitz_reactor::simulation::World;
 
 use crate::ledger::Ledger;
-use crate::plan::{Configuration, Plan, Reach, Reloads};
+use crate::plan::{ConfigurationPlan, Plan, Reach, Reloads};
 use crate::random::Random;
 
 /// The port of the first server. Those of the second replicas begin `REPLICA_PORTS` above.
@@ -95,7 +95,7 @@ pub(crate) fn targets(plan: &Plan) -> Vec<Target> {
 }
 
 /// The sites of a configuration, as its file has them.
-fn sites(plan: &Plan, configuration: &Configuration) -> Vec<Site> {
+fn sites(plan: &Plan, configuration: &ConfigurationPlan) -> Vec<Site> {
     let host = if configuration.is_of_host { HOST } else { "*" };
     let mut text = format!("[site.\"{host}\"]\n");
     for (index, url) in urls(plan, Some(&configuration.replicas)).iter().enumerate() {

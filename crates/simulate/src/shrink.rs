@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use crate::check::{Failure, carry_out};
-use crate::plan::{Configuration, Content, Plan, Quic, Reloads};
+use crate::check::{RunFailure, carry_out};
+use crate::plan::{ConfigurationPlan, ContentPlan, Plan, Quic, Reloads};
 
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
 
-struct Search {
+struct Shrinking {
     plan: Plan,
-    failure: Failure,
+    failure: RunFailure,
     runs: usize,
 }
 
 /// Shrinks a failing plan until no change is left with which it still fails. The failure may change.
-pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
-    let mut search = Search {
+pub(crate) fn shrink(plan: Plan, failure: RunFailure) -> (Plan, RunFailure) {
+    let mut search = Shrinking {
         plan,
         failure,
         runs: 0,
@@ -37,7 +37,7 @@ pub(crate) fn shrink(plan: Plan, failure: Failure) -> (Plan, Failure) {
     }
 }
 
-impl Search {
+impl Shrinking {
     fn is_over(&self) -> bool {
         self.runs >= RUNS_MAX
     }
@@ -94,7 +94,7 @@ impl Search {
             self.attempt(|plan| each_reload(plan, |reloads| drop(reloads.then.remove(at))));
         }
         for at in 0..reloads(&self.plan) {
-            let mut change = |f: fn(&mut Configuration)| {
+            let mut change = |f: fn(&mut ConfigurationPlan)| {
                 self.attempt(|plan| each_reload(plan, |reloads| f(&mut reloads.then[at])));
             };
             change(|configuration| configuration.within = Duration::ZERO);
@@ -105,7 +105,7 @@ impl Search {
     fn simplify_requests(&mut self) {
         for client in 0..self.plan.clients.len() {
             for request in 0..self.plan.clients[client].requests.len() {
-                let mut change = |f: fn(&mut crate::plan::Request)| {
+                let mut change = |f: fn(&mut crate::plan::RequestPlan)| {
                     self.attempt(|plan| f(&mut plan.clients[client].requests[request]));
                 };
                 change(|request| request.fault = None);
@@ -113,9 +113,9 @@ impl Search {
                 change(|request| request.answer.pause = None);
                 change(|request| {
                     let has_trailers = request.answer.has_trailers;
-                    request.answer = Content {
+                    request.answer = ContentPlan {
                         has_trailers,
-                        ..Content::none()
+                        ..ContentPlan::none()
                     };
                     request.limit_fault();
                 });
@@ -160,7 +160,7 @@ impl Search {
 }
 
 /// The parts of a plan that only clients of HTTP/3 have.
-impl Search {
+impl Shrinking {
     fn simplify_http3(&mut self, calm: &Conditions) {
         if self.plan.http3.is_none() {
             return;

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http_body::Body;
 use hyper::rt::{Read, ReadBuf, Write};
 
-use crate::content::{Receiving, Sending};
-use crate::plan::{Content, Fault, Request, Tunnel};
+use crate::content::{IncomingContent, OutgoingContent};
+use crate::plan::{ContentPlan, Fault, RequestPlan, Tunnel};
 use crate::raw::Broken;
 
 /// Bytes of one read.
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 8 * 1024;
 pub(crate) async fn as_client(
     stream: impl Read + Write + Unpin,
     early: &[u8],
-    request: &Request,
+    request: &RequestPlan,
     world: &World,
 ) -> Result<(), Broken> {
     let waits = request.tunnel == Some(Tunnel::UpstreamFirst);
@@ -33,7 +33,7 @@ pub(crate) async fn as_client(
 pub(crate) async fn as_upstream(
     stream: impl Read + Write + Unpin,
     early: &[u8],
-    request: &Request,
+    request: &RequestPlan,
     world: &World,
 ) -> Result<(), Broken> {
     let waits = request.tunnel == Some(Tunnel::ClientFirst);
@@ -49,16 +49,16 @@ pub(crate) async fn as_upstream(
 async fn relay(
     stream: impl Read + Write + Unpin,
     early: &[u8],
-    [sent, received]: [&Content; 2],
+    [sent, received]: [&ContentPlan; 2],
     waits: bool,
     is_reset: bool,
     world: &World,
 ) -> Result<(), Broken> {
-    let mut receiving = Receiving::new(received);
+    let mut receiving = IncomingContent::new(received);
     receiving.take(early).map_err(Broken::Wrong)?;
-    let mut end = End {
+    let mut end = TunnelEnd {
         stream,
-        sending: Sending::new(sent, world, None),
+        sending: OutgoingContent::new(sent, world, None),
         piece: Bytes::new(),
         has_sent_fin: false,
         has_received_fin: false,
@@ -68,9 +68,9 @@ async fn relay(
     poll_fn(|cx| end.poll(cx, &mut receiving)).await
 }
 
-struct End<S> {
+struct TunnelEnd<S> {
     stream: S,
-    sending: Sending,
+    sending: OutgoingContent,
     /// The part of the content that is written next.
     piece: Bytes,
     has_sent_fin: bool,
@@ -81,11 +81,11 @@ struct End<S> {
     is_reset: bool,
 }
 
-impl<S: Read + Write + Unpin> End<S> {
+impl<S: Read + Write + Unpin> TunnelEnd<S> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        receiving: &mut Receiving<'_>,
+        receiving: &mut IncomingContent<'_>,
     ) -> Poll<Result<(), Broken>> {
         let received = self.poll_receive(cx, receiving)?;
         if self.waits {
@@ -122,7 +122,7 @@ impl<S: Read + Write + Unpin> End<S> {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        receiving: &mut Receiving<'_>,
+        receiving: &mut IncomingContent<'_>,
     ) -> Poll<Result<(), Broken>> {
         while !self.has_received_fin {
             let mut bytes = [0; READ_BYTES];

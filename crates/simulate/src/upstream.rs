@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_reactor::simulation::{Acceptor, Stream};
-use http::{Request as HttpRequest, Response};
+use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::service::service_fn;
 use rustls::{ServerConfig, ServerConnection};
 
-use crate::content::{DYNAMIC, GivenUp, ID, Receiving, Sending};
-use crate::io::{Io, Pauses, SettingsWatch, Tasks};
+use crate::content::{DYNAMIC, GivenUp, ID, IncomingContent, OutgoingContent};
+use crate::io::{HyperIo, Pauses, SettingsWatch, Tasks};
 use crate::ledger::{Ledger, Pulse};
-use crate::plan::{Content, Fault, Order, Request, Upstream, Version};
+use crate::plan::{ContentPlan, Fault, RequestPlan, ResponseOrder, UpstreamPlan, Version};
 use crate::raw::Broken;
 use crate::reload::Replica;
 use crate::{raw_http2, raw_upstream, tls, tunnel};
@@ -31,10 +31,10 @@ const SETTINGS_LOOK_EVERY: Duration = Duration::from_millis(1);
 pub(crate) async fn serve(
     ledger: Rc<Ledger>,
     acceptor: Acceptor,
-    upstream: Upstream,
+    upstream: UpstreamPlan,
     server: Replica,
 ) {
-    let shared = Rc::new(raw_http2::Shared::new(upstream.quits));
+    let shared = Rc::new(raw_http2::UpstreamState::new(upstream.quits));
     let tls = upstream.is_secure.then(|| tls::server(upstream.version));
     let mut connections = 0;
     loop {
@@ -64,12 +64,12 @@ async fn serve_connection(
     ledger: Rc<Ledger>,
     stream: Stream,
     server: Replica,
-    upstream: Upstream,
+    upstream: UpstreamPlan,
     tls: Option<Arc<ServerConfig>>,
 ) {
     let pulse = ledger.pulse();
     let (world, moved) = (ledger.world.clone(), Rc::clone(&pulse));
-    let mut io = Io::new(Rc::new(stream), move || moved.set(world.now()));
+    let mut io = HyperIo::new(Rc::new(stream), move || moved.set(world.now()));
     if let Some(tls) = tls {
         let session = ServerConnection::new(tls).expect("the settings are valid");
         // The gateway notices a handshake that fails.
@@ -120,8 +120,8 @@ async fn answer(
     ledger: Rc<Ledger>,
     server: Replica,
     pulse: Pulse,
-    mut request: HttpRequest<Incoming>,
-) -> Result<Response<Sending>, GivenUp> {
+    mut request: Request<Incoming>,
+) -> Result<Response<OutgoingContent>, GivenUp> {
     let id = request.headers().get(ID);
     let id = id.and_then(|id| id.to_str().ok()?.parse().ok());
     let Some(planned) = id.and_then(|id| ledger.find(id)) else {
@@ -151,7 +151,7 @@ async fn answer(
     }
     let is_tunnel = planned.is_tunnel();
     if planned.fault == Some(Fault::UpstreamCloses) {
-        if planned.order == Order::After && !is_tunnel {
+        if planned.order == ResponseOrder::After && !is_tunnel {
             receive(&ledger, &planned, request.into_body()).await;
         }
         return Err(GivenUp);
@@ -161,14 +161,14 @@ async fn answer(
         ledger
             .world
             .spawn(tunnel(Rc::clone(&ledger), planned.clone(), upgraded));
-        return Ok(head(&planned)
-            .body(Sending::new(&Content::none(), &ledger.world, None))
-            .expect("the plan has valid statuses"));
+        let content = OutgoingContent::new(&ContentPlan::none(), &ledger.world, None);
+        let answer = head(&planned).body(content);
+        return Ok(answer.expect("the plan has valid statuses"));
     }
     let body = request.into_body();
     match planned.order {
-        Order::After => receive(&ledger, &planned, body).await,
-        Order::Meanwhile => {
+        ResponseOrder::After => receive(&ledger, &planned, body).await,
+        ResponseOrder::Meanwhile => {
             let (theirs, planned) = (Rc::clone(&ledger), planned.clone());
             ledger
                 .world
@@ -179,11 +179,12 @@ async fn answer(
         Some(Fault::UpstreamResets(at)) => Some(at),
         _ => None,
     };
-    let answer = head(&planned).body(Sending::new(&planned.answer, &ledger.world, fails_at));
+    let content = OutgoingContent::new(&planned.answer, &ledger.world, fails_at);
+    let answer = head(&planned).body(content);
     Ok(answer.expect("the plan has valid statuses"))
 }
 
-fn head(planned: &Request) -> http::response::Builder {
+fn head(planned: &RequestPlan) -> http::response::Builder {
     let head = Response::builder()
         .status(planned.status)
         .header(ID, planned.id);
@@ -194,7 +195,7 @@ fn head(planned: &Request) -> http::response::Builder {
 }
 
 /// The end of a tunnel.
-async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::OnUpgrade) {
+async fn tunnel(ledger: Rc<Ledger>, planned: RequestPlan, upgraded: hyper::upgrade::OnUpgrade) {
     // The client reports a tunnel that is not opened or is aborted.
     let Ok(stream) = upgraded.await else { return };
     match tunnel::as_upstream(stream, &[], &planned, &ledger.world).await {
@@ -207,10 +208,10 @@ async fn tunnel(ledger: Rc<Ledger>, planned: Request, upgraded: hyper::upgrade::
 }
 
 /// Compares the content of a request with what was sent.
-async fn receive(ledger: &Ledger, planned: &Request, body: Incoming) {
+async fn receive(ledger: &Ledger, planned: &RequestPlan, body: Incoming) {
     let mut body = pin!(body);
     let content = ledger.plan.forwarded(planned);
-    let mut receiving = Receiving::new(&content);
+    let mut receiving = IncomingContent::new(&content);
     let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     loop {
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;

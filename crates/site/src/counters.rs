@@ -40,6 +40,8 @@ pub struct Counters {
     pub tunnels_half_closed: u64,
     /// Configurations on this core: the newest one, and older ones that requests still use.
     pub snapshots: u64,
+    /// Requests now, from their record's beginning to its end.
+    pub in_flight: u64,
 }
 
 impl Counters {
@@ -59,6 +61,7 @@ impl Counters {
         tunnels: 0,
         tunnels_half_closed: 0,
         snapshots: 0,
+        in_flight: 0,
     };
 
     /// Requests that failed in this way.
@@ -85,6 +88,7 @@ impl Counters {
         self.tunnels += other.tunnels;
         self.tunnels_half_closed += other.tunnels_half_closed;
         self.snapshots += other.snapshots;
+        self.in_flight += other.in_flight;
         let responses = self.responses.iter_mut().zip(other.responses);
         let failures = self.failures.iter_mut().zip(other.failures);
         let rejections = self.rejections.iter_mut().zip(other.rejections);

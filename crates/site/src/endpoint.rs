@@ -8,8 +8,9 @@ use std::sync::Arc;
 use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 
 use crate::edit::Edit;
+use crate::emit::{emit, emit_unobserved};
 use crate::pages::RequestPages;
-use crate::record::{Record, emit, emit_unobserved};
+use crate::record::Record;
 use crate::responder::Responder;
 
 /// Answers requests on one core.
@@ -82,8 +83,8 @@ impl<'a> HandedOver<'a> {
             told: None,
             received: None,
         };
-        if handed.record.observe(head) {
-            handed.told = Some(head.reduced());
+        handed.told = handed.record.observe(head);
+        if handed.told.is_some() {
             handed.received = Some(Rc::default());
         }
         handed

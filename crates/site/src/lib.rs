@@ -4,12 +4,15 @@
 //! Each response is sent through the [`Responder`], which makes the site's changes of the head and fills the [`Record`]
 //! of the request.
 
+pub mod access_log;
 mod counters;
 mod edit;
+mod emit;
 mod endpoint;
 mod error_page;
 mod failure;
 pub mod matcher;
+pub mod metrics;
 mod pages;
 mod record;
 mod rejection;
@@ -17,12 +20,13 @@ mod responder;
 
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, apply, apply_to_request};
+pub use emit::{emit, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
-    Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient, emit, emit_refused,
+    CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,
 };
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};

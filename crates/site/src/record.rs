@@ -1,9 +1,10 @@
-//! The record of a request. Counters are derived from it; access logs, metrics and traces can be.
+//! The record of a request. Counters and metrics are derived from it; access logs and traces can be.
 //!
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
 
-mod log;
+pub(crate) mod log;
+pub(crate) mod measure;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,16 +13,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RefusedRequest,
-    RequestHead, Status, Upstream, Version,
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Name, Peer, Pooled, RequestHead,
+    Status, Upstream, Version,
 };
 
-use crate::counters::{Counters, count};
+use crate::access_log::{AccessLog, CoreLog, Noted};
+use crate::counters::count;
 use crate::failure::Failure;
+use crate::metrics::RouteLabel;
 use crate::rejection::Rejection;
 
 /// The record of a request, complete when the request ends.
-#[derive(Clone)]
 pub struct Record<'a> {
     /// Time of the turn in which the gateway received the request.
     pub started: Instant,
@@ -61,7 +63,9 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
-    observers: &'a Observers,
+    pub(crate) observers: &'a Observers,
+    /// The parts of the head that the access log needs; `None` if the request has no line in it.
+    pub(crate) noted: Option<Noted>,
 }
 
 /// The response to a client, and its end.
@@ -92,11 +96,17 @@ pub trait RouteName {
     fn name(&self) -> &str;
     /// The URL of its upstream; `None` if it has none.
     fn upstream(&self) -> Option<String>;
+    /// Whether its requests have lines in the access log.
+    fn is_logged(&self) -> bool {
+        true
+    }
+    /// The number of its texts in metrics.
+    fn label(&self) -> RouteLabel;
 }
 
 /// The receivers of the records of a gateway, on all cores.
 pub struct Observers {
-    hook: Option<RecordHook>,
+    pub(crate) hook: Option<RecordHook>,
     told_client: ToldClient,
     dropped_lines: fn() -> u64,
     /// The limit of lines about failures.
@@ -121,10 +131,56 @@ impl Observers {
         }
     }
 
+    /// Whether somebody is told of every request, beside the access log.
+    #[inline]
+    pub(crate) fn see_all(&self) -> bool {
+        self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+    }
+}
+
+/// The observers on one core, with its access log.
+pub struct CoreObservers {
+    shared: Arc<Observers>,
+    log: Option<Rc<CoreLog>>,
+}
+
+impl CoreObservers {
+    /// The observers of a core. With the access log that the core had `before` it continues.
+    #[must_use]
+    pub fn new(
+        shared: &Arc<Observers>,
+        log: Option<&Arc<AccessLog>>,
+        before: Option<&CoreObservers>,
+    ) -> CoreObservers {
+        let before = before.and_then(|before| before.log.as_ref());
+        let log = log.map(|log| match before.filter(|before| before.is(log)) {
+            Some(same) => Rc::clone(same),
+            None => CoreLog::new(log),
+        });
+        CoreObservers {
+            shared: Arc::clone(shared),
+            log,
+        }
+    }
+
+    /// The observers without a core.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Observers> {
+        &self.shared
+    }
+
     /// Whether somebody is told of every request.
     #[inline]
+    #[must_use]
     pub fn see_all(&self) -> bool {
-        self.hook.is_some() || tracing::enabled!(tracing::Level::DEBUG)
+        self.log.is_some() || self.shared.see_all()
+    }
+
+    /// The log that has a line for a request of this route.
+    #[inline]
+    fn log(&self, route: Option<&dyn RouteName>) -> Option<&Rc<CoreLog>> {
+        let log = self.log.as_ref()?;
+        route.is_none_or(RouteName::is_logged).then_some(log)
     }
 }
 
@@ -186,9 +242,9 @@ impl Ended {
 /// request's head: the path is the client's, or `/` if it was too long to be kept. Of a request that was refused before
 /// its request line was complete, method and path are empty.
 #[derive(Clone)]
-pub struct RecordHook(Arc<Hook>);
+pub struct RecordHook(pub(crate) Arc<Hook>);
 
-type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
+pub(crate) type Hook = dyn Fn(&Record<'_>, &RequestHead) + Send + Sync;
 
 impl RecordHook {
     /// Calls this function for each record.
@@ -211,9 +267,10 @@ impl<'a> Record<'a> {
         client: Rc<Peer>,
         site: Option<&'a str>,
         route: Option<&'a dyn RouteName>,
-        observers: &'a Observers,
+        observers: &'a CoreObservers,
     ) -> Record<'a> {
-        Record {
+        count(|counters| counters.in_flight += 1);
+        let mut record = Record {
             started: blitz_http::now(),
             connected: None,
             responded: None,
@@ -232,18 +289,32 @@ impl<'a> Record<'a> {
             response: ResponseRecord::new(head.method == Method::Head),
             rule: None,
             grpc_status: None,
-            observers,
+            observers: &observers.shared,
+            noted: None,
+        };
+        if let Some(log) = observers.log(route) {
+            record.note(log, head);
         }
+        record
     }
 
-    /// Whether somebody wants to know all of the request when it has ended, without its head.
+    /// Notes the head for the access log.
+    #[inline(never)]
+    fn note(&mut self, log: &Rc<CoreLog>, head: &RequestHead) {
+        self.response.is_observed = true;
+        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
+        self.noted = Some(Noted::new(log, head));
+    }
+
+    /// The part of this head that observers want when the request has ended; `None` if there are none.
     #[inline]
-    pub(crate) fn observe(&mut self, head: &RequestHead) -> bool {
+    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> Option<Pooled<RequestHead>> {
         if self.observers.see_all() {
             self.response.is_observed = true;
             self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
+            return Some(head.reduced());
         }
-        self.response.is_observed
+        self.noted.as_ref().map(|_| with_id(head))
     }
 
     /// Time since the start. Records are seen when their requests end.
@@ -331,101 +402,24 @@ impl ResponseRecord {
         }
     }
 
-    /// Whether all content of a response of known length was sent.
-    fn has_all_content(&self) -> bool {
-        matches!(self.length, BodyLength::Known(length) if length == self.bytes)
+    /// Whether all content was sent of a response of known length, or of one that has none.
+    #[must_use]
+    pub fn has_all_content(&self) -> bool {
+        let has_none = self.has_no_content || self.status.is_some_and(Status::forbids_content);
+        has_none
+            || match self.length {
+                BodyLength::Known(length) => length == self.bytes,
+                BodyLength::Empty | BodyLength::NothingButTrailers => true,
+                BodyLength::Unknown => false,
+            }
     }
 }
 
-/// Emits the record of a request that has ended. The caller emits no record twice.
-#[inline]
-pub fn emit(record: &Record<'_>, head: &RequestHead) {
-    let is_plain = record.connect_failures == 0 && !record.is_retried;
-    let is_ordinary = is_plain && matches!(record.response.ended, Ended::Complete);
-    count(|counters| add(counters, record, is_ordinary));
-    if !is_ordinary {
-        log::log_failure(record, head);
+/// A head that has only the id of this one.
+fn with_id(head: &RequestHead) -> Pooled<RequestHead> {
+    let mut id = Pooled::<RequestHead>::take();
+    if let Some(value) = head.fields.get(Name::XRequestId) {
+        id.fields.append(Name::XRequestId, value);
     }
-    if record.observers.see_all() {
-        observe(record, head);
-    }
-}
-
-/// The same if nobody observes records. An app has logged its failures.
-#[inline]
-pub(crate) fn emit_unobserved(record: &Record<'_>) {
-    let is_ordinary = matches!(record.response.ended, Ended::Complete);
-    count(|counters| add(counters, record, is_ordinary));
-}
-
-/// Emits the record of a request that the server has refused, and has counted and logged, if anybody sees it. The site is
-/// that of its host, if it is known.
-#[cold]
-pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers: &Observers) {
-    if !observers.see_all() {
-        return;
-    }
-    let mut unknown = Pooled::<RequestHead>::take();
-    unknown.method = Method::Other;
-    let head = refused.head.unwrap_or(&unknown);
-    let mut record = Record::new(head, Rc::clone(refused.peer), site, None, observers);
-    record.version = refused.version;
-    if let Some(status) = refused.status {
-        record.response.sent(status, refused.content_bytes);
-    }
-    record.response.ended = Ended::Refused(refused.refusal.rule);
-    emit(&record, head);
-}
-
-#[cold]
-fn observe(record: &Record<'_>, head: &RequestHead) {
-    // The server has logged its refusals.
-    if !matches!(record.response.ended, Ended::Refused(_)) {
-        log::log_end(record, head);
-    }
-    if let Some(RecordHook(hook)) = &record.observers.hook {
-        hook(record, head);
-    }
-}
-
-#[inline]
-fn add(counters: &mut Counters, record: &Record<'_>, is_ordinary: bool) {
-    let response = &record.response;
-    if record.route.is_some() {
-        counters.routed += 1;
-    } else if !matches!(response.ended, Ended::Rejected(_) | Ended::Refused(_)) {
-        counters.unrouted += 1;
-    }
-    if let (true, false, Some(status)) = (response.is_relayed, response.is_tunnel, response.status)
-    {
-        let class = usize::from(status.code() / 100).clamp(1, 5);
-        counters.responses[class - 1] += 1;
-    }
-    if !is_ordinary {
-        add_rare(counters, record);
-    }
-}
-
-#[cold]
-fn add_rare(counters: &mut Counters, record: &Record<'_>) {
-    counters.connect_failures += u64::from(record.connect_failures);
-    counters.retries += u64::from(record.is_retried);
-    let ended = &record.response.ended;
-    if let Ended::Failed(failure) = *ended {
-        counters.failures[failure as usize] += 1;
-    }
-    if record.response.is_relayed {
-        counters.cut_off += u64::from(!matches!(ended, Ended::Complete));
-        return;
-    }
-    match *ended {
-        Ended::Rejected(rejection) => counters.rejections[rejection as usize] += 1,
-        Ended::RequestContent(_) => counters.client_faults += 1,
-        Ended::Complete
-        | Ended::Refused(_)
-        | Ended::Failed(_)
-        | Ended::CutOff(_)
-        | Ended::Aborted
-        | Ended::ClientGone => {}
-    }
+    id
 }

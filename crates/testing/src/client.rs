@@ -1,14 +1,14 @@
 //! A client that sends bytes unchanged and reads one response at a time.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use crate::IO_TIMEOUT;
+use crate::peer::Peer;
 
 /// One connection.
 #[derive(Debug)]
 pub struct Client {
-    reader: BufReader<TcpStream>,
+    peer: Peer,
 }
 
 /// A complete response.
@@ -29,15 +29,8 @@ impl Client {
     /// When the connection is not accepted.
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect_timeout(&address, IO_TIMEOUT).expect("a server listens");
-        stream
-            .set_read_timeout(Some(IO_TIMEOUT))
-            .expect("a timeout can be set");
-        stream
-            .set_write_timeout(Some(IO_TIMEOUT))
-            .expect("a timeout can be set");
-        stream.set_nodelay(true).expect("nodelay can be set");
         Client {
-            reader: BufReader::new(stream),
+            peer: Peer::new(stream),
         }
     }
 
@@ -46,10 +39,7 @@ impl Client {
     /// # Panics
     /// When they cannot be sent.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.reader
-            .get_mut()
-            .write_all(bytes.as_ref())
-            .expect("the bytes can be sent");
+        assert!(self.peer.send(bytes), "the bytes can be sent");
     }
 
     /// Sends FIN; the response can still be read.
@@ -57,10 +47,7 @@ impl Client {
     /// # Panics
     /// When the connection is closed already.
     pub fn finish(&mut self) {
-        self.reader
-            .get_ref()
-            .shutdown(Shutdown::Write)
-            .expect("the connection is open");
+        self.peer.finish();
     }
 
     /// Sends a GET request for `path` and reads the response.
@@ -74,15 +61,17 @@ impl Client {
     /// # Panics
     /// When the response is malformed or incomplete.
     pub fn response(&mut self) -> Response {
-        let first = self.line();
+        let first = self.peer.line().expect("a line arrives");
         let status = first
             .strip_prefix("HTTP/1.1 ")
             .and_then(|rest| rest.get(..3));
         let status = status.and_then(|code| code.parse().ok());
         let status = status.unwrap_or_else(|| panic!("not a status line: {first:?}"));
+        let fields = self.peer.fields().expect("the head is complete");
+        let trimmed = |(name, value): (String, String)| (name, value.trim().to_owned());
         let mut response = Response {
             status,
-            fields: self.fields(),
+            fields: fields.into_iter().map(trimmed).collect(),
             body: Vec::new(),
         };
         response.body = self.body(&response);
@@ -91,10 +80,7 @@ impl Client {
 
     /// Reads until the peer closes or resets the connection.
     pub fn rest(&mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        // An error is a reset; the bytes before it were received.
-        let _ = self.reader.read_to_end(&mut bytes);
-        bytes
+        self.peer.rest().0
     }
 
     fn body(&mut self, response: &Response) -> Vec<u8> {
@@ -102,54 +88,15 @@ impl Client {
             return Vec::new();
         }
         if response.field("transfer-encoding") == Some("chunked") {
-            return self.chunks();
+            return self.peer.chunks().expect("the chunks are complete");
         }
-        match response.field("content-length") {
-            Some(length) => self.exactly(length.parse().expect("a length is a number")),
-            None => self.rest(),
-        }
-    }
-
-    fn chunks(&mut self) -> Vec<u8> {
-        let mut body = Vec::new();
-        loop {
-            let line = self.line();
-            let size = usize::from_str_radix(&line, 16).expect("a chunk begins with its size");
-            if size == 0 {
-                self.fields();
-                return body;
-            }
-            body.extend(self.exactly(size));
-            assert_eq!(self.line(), "", "a chunk ends with CRLF");
-        }
-    }
-
-    fn exactly(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        self.reader
-            .read_exact(&mut bytes)
-            .expect("the body has the declared length");
-        bytes
-    }
-
-    fn fields(&mut self) -> Vec<(String, String)> {
-        let mut fields = Vec::new();
-        loop {
-            let line = self.line();
-            if line.is_empty() {
-                return fields;
-            }
-            let (name, value) = line.split_once(':').expect("a field has a colon");
-            fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).expect("a line arrives");
-        assert!(line.ends_with("\r\n"), "a line ends with CRLF: {line:?}");
-        line.truncate(line.len() - 2);
-        line
+        let Some(length) = response.field("content-length") else {
+            return self.rest();
+        };
+        let content = self
+            .peer
+            .exactly(length.parse().expect("a length is a number"));
+        content.expect("the body has the declared length")
     }
 }
 

@@ -1,5 +1,6 @@
-//! Shared by the tests of Blitz: an HTTP/1.1 client and an upstream on blocking sockets, which use no code of
-//! Blitz, so that they cannot have its errors; frames of HTTP/2 and HTTP/3 as bytes; and tables of raw messages with
+//! Shared by the tests of Blitz, without code of Blitz, so that they cannot have its errors: peers of HTTP/1.1 on
+//! blocking sockets, from exact bytes ([`Raw`]) to whole messages ([`Client`], [`Upstream`]); frames of HTTP/2 and
+//! HTTP/3 as bytes; with the feature `quic`, clients of HTTP/3 that send exact bytes; and tables of raw messages with
 //! the expected results.
 //!
 //! The peers panic on unexpected input, and every wait is bounded.
@@ -8,9 +9,14 @@
 
 mod alone;
 mod client;
+pub mod field_compression;
 pub mod h2;
 pub mod h3;
 mod log_lines;
+mod peer;
+#[cfg(feature = "quic")]
+pub mod quic;
+mod raw;
 mod refusing;
 mod requests;
 mod responses;
@@ -22,6 +28,8 @@ use std::time::Duration;
 pub use alone::is_alone;
 pub use client::{Client, Response};
 pub use log_lines::{keep_log_lines, log_lines};
+pub use peer::{Head, Peer, PeerStream};
+pub use raw::{Raw, read, read_head};
 pub use refusing::{LateListener, refusing_address};
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};

@@ -1,11 +1,10 @@
 //! An upstream with responses of the test, and a thread per connection.
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use crate::IO_TIMEOUT;
+use crate::peer::Peer;
 
 /// A listening upstream; it accepts until the test process ends.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl Upstream {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let answer = Arc::clone(&answer);
-                thread::spawn(move || serve(&stream, answer.as_ref()));
+                thread::spawn(move || serve(stream, answer.as_ref()));
             }
         });
         Upstream { address }
@@ -63,46 +62,28 @@ impl Request {
     }
 }
 
-fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
-    stream
-        .set_write_timeout(Some(IO_TIMEOUT))
-        .expect("a timeout can be set");
-    let mut reader = BufReader::new(stream);
-    let mut writer = stream;
-    while let Some(request) = read_request(&mut reader) {
-        if writer.write_all(&answer(&request)).is_err() {
+fn serve(stream: TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
+    let mut peer = Peer::new(stream);
+    peer.wait_forever();
+    while let Some(request) = read_request(&mut peer) {
+        if !peer.send(answer(&request)) {
             return;
         }
     }
 }
 
 /// The next request, or `None` when the peer has closed.
-fn read_request(reader: &mut impl BufRead) -> Option<Request> {
-    let line = read_line(reader)?;
+fn read_request(peer: &mut Peer) -> Option<Request> {
+    let head = peer.head()?;
+    let trimmed = |(name, value): (String, String)| (name, value.trim().to_owned());
     let mut request = Request {
-        line,
-        fields: Vec::new(),
+        line: head.line,
+        fields: head.fields.into_iter().map(trimmed).collect(),
         body: Vec::new(),
     };
-    loop {
-        let line = read_line(reader)?;
-        let Some((name, value)) = line.split_once(':') else {
-            break;
-        };
-        request
-            .fields
-            .push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
     let length = request
         .field("content-length")
         .and_then(|length| length.parse().ok());
-    request.body.resize(length.unwrap_or(0), 0);
-    reader.read_exact(&mut request.body).ok()?;
+    request.body = peer.exactly(length.unwrap_or(0))?;
     Some(request)
-}
-
-fn read_line(reader: &mut impl BufRead) -> Option<String> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok()?;
-    line.strip_suffix("\r\n").map(str::to_owned)
 }

@@ -26,11 +26,29 @@ const INCREASE_MAX: f64 = 0.02;
 /// The same for all counts of two revisions on one machine.
 const AGAINST_INCREASE_MAX: f64 = 0.01;
 
-/// Kinds with this end go through a file with many sites, and their other halves to the target of a flag.
-const OF_SITES: &str = "-sites";
+/// Kinds that differ from another one in one thing.
+struct Extra {
+    /// The end of their names, without which they have the name of the other one.
+    suffix: &'static str,
+    /// Largest increase of their instructions over those of the other one.
+    increase_max: f64,
+    /// The other one, for people.
+    other: &'static str,
+}
 
-/// Largest increase of their instructions over those of the other half.
-const SITES_INCREASE_MAX: f64 = 0.02;
+const EXTRAS: [Extra; 2] = [
+    // They go through a file with many sites.
+    Extra {
+        suffix: "-sites",
+        increase_max: 0.02,
+        other: "a flag",
+    },
+    Extra {
+        suffix: "-log",
+        increase_max: 0.05,
+        other: "the same without an access log",
+    },
+];
 
 /// With a part of the reference below this it is not the same that is counted, or the reference is old.
 const PART_MIN: f64 = 0.8;
@@ -99,12 +117,12 @@ fn wanted(known: &[String], named: &[String]) -> Result<Vec<String>, String> {
 fn write_all(checker: &Checker, kinds: &[String], file: &Path) -> Result<bool, String> {
     print_header();
     let mut text = String::new();
-    for kind in kinds {
-        let each = checker.cost_each(kind)?;
+    checker.costs(kinds, |kind, each| {
         println!("{kind:<18}{}", columns(each));
         let counts = each[1..].iter().map(|count| format!(" {count:.3}"));
         text += &format!("{kind} {:.0}{}\n", each[0], counts.collect::<String>());
-    }
+        Ok(())
+    })?;
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(true)
 }
@@ -112,42 +130,47 @@ fn write_all(checker: &Checker, kinds: &[String], file: &Path) -> Result<bool, S
 fn compare_all(
     checker: &Checker,
     kinds: &[String],
-    gate: &dyn Fn(Cost, Cost) -> Verdict,
+    gate: &dyn Fn(Cost, Cost) -> CostChange,
     before: impl Fn(&str) -> Result<Option<Cost>, String>,
 ) -> Result<bool, String> {
     print_header();
     let mut is_good = true;
     let mut counted = Vec::new();
-    for kind in kinds {
-        let each = checker.cost_each(kind)?;
-        counted.push((kind.as_str(), each[0]));
+    checker.costs(kinds, |kind, each| {
+        counted.push((kind.to_owned(), each[0]));
         let Some(before) = before(kind)? else {
             println!("{kind:<18}{}  {FILE} has no reference", columns(each));
             is_good = false;
-            continue;
+            return Ok(());
         };
         let verdict = gate(each, before);
         let changes = changes(each, before);
         println!("{kind:<18}{}  {changes}{}", columns(each), verdict.text());
-        is_good &= verdict == Verdict::Near;
-    }
-    for (kind, increase) in increases_of_sites(&counted) {
-        let is_high = increase > SITES_INCREASE_MAX;
-        let verdict = if is_high { "  TOO HIGH" } else { "" };
-        println!("{kind} above a flag: {:.1} %{verdict}", increase * 100.0);
-        is_good &= !is_high;
+        is_good &= verdict == CostChange::Near;
+        Ok(())
+    })?;
+    for extra in &EXTRAS {
+        for (kind, increase) in extra.increases(&counted) {
+            let is_high = increase > extra.increase_max;
+            let verdict = if is_high { "  TOO HIGH" } else { "" };
+            let percent = increase * 100.0;
+            println!("{kind} above {}: {percent:.1} %{verdict}", extra.other);
+            is_good &= !is_high;
+        }
     }
     Ok(is_good)
 }
 
-/// By which part the requests through many sites have more instructions than those to the target of a flag.
-fn increases_of_sites<'k>(counted: &[(&'k str, f64)]) -> Vec<(&'k str, f64)> {
-    let increase = |&(kind, each): &(&'k str, f64)| {
-        let other = kind.strip_suffix(OF_SITES)?;
-        let (_, other) = counted.iter().find(|(kind, _)| *kind == other)?;
-        Some((kind, each / other - 1.0))
-    };
-    counted.iter().filter_map(increase).collect()
+impl Extra {
+    /// By which part these kinds have more instructions than the others.
+    fn increases<'k>(&self, counted: &'k [(String, f64)]) -> Vec<(&'k str, f64)> {
+        let increase = |(kind, each): &'k (String, f64)| {
+            let other = kind.strip_suffix(self.suffix)?;
+            let (_, other) = counted.iter().find(|(kind, _)| kind == other)?;
+            Some((kind.as_str(), each / other - 1.0))
+        };
+        counted.iter().filter_map(increase).collect()
+    }
 }
 
 fn print_header() {
@@ -171,24 +194,24 @@ fn reference(line: &str, kind: &str) -> Option<Cost> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CostChange {
     Near,
     TooHigh,
     FarBelow,
 }
 
-impl Verdict {
+impl CostChange {
     fn text(self) -> &'static str {
         match self {
-            Verdict::Near => "",
-            Verdict::TooHigh => "  TOO HIGH",
-            Verdict::FarBelow => "  FAR BELOW: see what is counted, then write the reference",
+            CostChange::Near => "",
+            CostChange::TooHigh => "  TOO HIGH",
+            CostChange::FarBelow => "  FAR BELOW: see what is counted, then write the reference",
         }
     }
 }
 
 /// Compares with the file.
-fn file_gate(each: Cost, before: Cost) -> Verdict {
+fn file_gate(each: Cost, before: Cost) -> CostChange {
     let is_above = (each.iter().zip(before).enumerate()).any(|(place, (each, before))| {
         let increase_max = match place {
             0 => INSTRUCTIONS_INCREASE_MAX,
@@ -197,18 +220,18 @@ fn file_gate(each: Cost, before: Cost) -> Verdict {
         *each > before * (1.0 + increase_max)
     });
     match (is_above, each[0] < before[0] * PART_MIN) {
-        (true, _) => Verdict::TooHigh,
-        (false, true) => Verdict::FarBelow,
-        (false, false) => Verdict::Near,
+        (true, _) => CostChange::TooHigh,
+        (false, true) => CostChange::FarBelow,
+        (false, false) => CostChange::Near,
     }
 }
 
 /// Compares with another revision. Less is always fine.
-fn against_gate(each: Cost, before: Cost) -> Verdict {
+fn against_gate(each: Cost, before: Cost) -> CostChange {
     let is_above = |(each, before): (&f64, f64)| *each > before * (1.0 + AGAINST_INCREASE_MAX);
     match each.iter().zip(before).any(is_above) {
-        true => Verdict::TooHigh,
-        false => Verdict::Near,
+        true => CostChange::TooHigh,
+        false => CostChange::Near,
     }
 }
 
@@ -242,23 +265,26 @@ mod tests {
             each[place] = count;
             each
         };
-        assert_eq!(file_gate(before, before), Verdict::Near);
+        assert_eq!(file_gate(before, before), CostChange::Near);
         let (most, more) = (
             [6_239.0, 3.05, 1.019, 2.549, 0.0, 0.0],
             [6_241.0, 3.07, 1.021, 2.551, 0.001, 0.001],
         );
         for place in 0..before.len() {
-            assert_eq!(file_gate(with(place, most[place]), before), Verdict::Near);
+            assert_eq!(
+                file_gate(with(place, most[place]), before),
+                CostChange::Near
+            );
             assert_eq!(
                 file_gate(with(place, more[place]), before),
-                Verdict::TooHigh
+                CostChange::TooHigh
             );
         }
         assert_eq!(
             file_gate([4_801.0, 0.1, 0.1, 0.1, 0.0, 0.0], before),
-            Verdict::Near
+            CostChange::Near
         );
-        assert_eq!(file_gate(with(0, 4_799.0), before), Verdict::FarBelow);
+        assert_eq!(file_gate(with(0, 4_799.0), before), CostChange::FarBelow);
         assert_eq!(reference("h1-1MiB 6000 1 1 1 1 1", "h1"), None);
         // A reference without the other counts gates nothing, so it is none.
         assert_eq!(reference("h1 6000 1", "h1"), None);
@@ -268,9 +294,9 @@ mod tests {
     fn an_increase_of_one_percent_counts_on_the_same_machine() {
         let before = [6_000.0, 3.0, 1.0, 2.5, 0.0, 0.0];
         let each = |instructions| [instructions, 3.0, 1.0, 2.5, 0.0, 0.0];
-        assert_eq!(against_gate(each(6_059.0), before), Verdict::Near);
-        assert_eq!(against_gate(each(6_061.0), before), Verdict::TooHigh);
-        assert_eq!(against_gate(each(3_000.0), before), Verdict::Near);
+        assert_eq!(against_gate(each(6_059.0), before), CostChange::Near);
+        assert_eq!(against_gate(each(6_061.0), before), CostChange::TooHigh);
+        assert_eq!(against_gate(each(3_000.0), before), CostChange::Near);
     }
 
     #[test]
@@ -286,9 +312,10 @@ mod tests {
     }
 
     #[test]
-    fn sites_are_compared_with_the_same_requests_to_a_flag() {
+    fn kinds_are_compared_with_the_same_requests_without_their_extra() {
         let counted = [("h1", 1_000.0), ("h1-sites", 1_030.0), ("h2-sites", 1.0)];
-        let increases = increases_of_sites(&counted);
+        let counted = counted.map(|(kind, each)| (kind.to_owned(), each));
+        let increases = EXTRAS[0].increases(&counted);
         assert_eq!(increases.len(), 1);
         assert_eq!(increases[0].0, "h1-sites");
         assert!((increases[0].1 - 0.03).abs() < 1e-9);

@@ -106,10 +106,10 @@ fn words_of(call: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     fn lines(path: &str, content: &str) -> Vec<usize> {
-        let text = Text {
+        let text = TextFile {
             path: path.into(),
             content: content.into(),
         };

@@ -159,7 +159,7 @@ fn way<'a>(graph: &Graph<'a>, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     const ROOT: (&str, &str) = (
         "lib.rs",
@@ -170,7 +170,7 @@ mod tests {
     fn findings(files: &[(&str, &str)], exceptions: &str) -> Vec<String> {
         let parse = |(path, content): &(&str, &str)| {
             let (path, content) = (format!("crates/x/src/{path}"), (*content).to_owned());
-            Source::parse(&Text { path, content }).unwrap()
+            Source::parse(&TextFile { path, content }).unwrap()
         };
         let sources: Vec<Source> = files.iter().map(parse).collect();
         let mut exceptions = Exceptions::parse(exceptions).unwrap();

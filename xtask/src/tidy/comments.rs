@@ -34,10 +34,10 @@ fn first_word(sentence: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     fn lines_of_findings(content: &str) -> Vec<usize> {
-        let text = Text {
+        let text = TextFile {
             path: "crates/x/src/lib.rs".into(),
             content: content.into(),
         };

@@ -1,7 +1,7 @@
 //! The lengths of documents and of their lines, and the index of the pages with decisions.
 
 use super::Finding;
-use super::text::Text;
+use super::text::TextFile;
 
 /// The map of the repository.
 const MAP: &str = "ARCHITECTURE.md";
@@ -21,7 +21,7 @@ pub(super) fn is_of_map(path: &str) -> bool {
 }
 
 /// Compares the documents with their limits, and the pages with the index.
-pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
+pub(crate) fn check(texts: &[TextFile], findings: &mut Vec<Finding>) {
     for text in texts {
         check_length(text, findings);
         if is_of_map(&text.path) {
@@ -31,7 +31,7 @@ pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
     check_index(texts, findings);
 }
 
-fn check_length(text: &Text, findings: &mut Vec<Finding>) {
+fn check_length(text: &TextFile, findings: &mut Vec<Finding>) {
     let limit = LINES_MAX.iter().find(|(path, _)| text.path == *path);
     let lines = text.content.lines().count();
     if let Some((_, allowed)) = limit.filter(|(_, allowed)| lines > *allowed) {
@@ -42,7 +42,7 @@ fn check_length(text: &Text, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_lines(text: &Text, findings: &mut Vec<Finding>) {
+fn check_lines(text: &TextFile, findings: &mut Vec<Finding>) {
     for (index, line) in text.content.lines().enumerate() {
         let length = line.chars().count();
         // A row of a table cannot be wrapped.
@@ -53,7 +53,7 @@ fn check_lines(text: &Text, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_index(texts: &[Text], findings: &mut Vec<Finding>) {
+fn check_index(texts: &[TextFile], findings: &mut Vec<Finding>) {
     let map = texts.iter().find(|text| text.path == MAP);
     let index = map.map_or("", |text| text.content.as_str());
     let pages = texts.iter().filter(|text| text.path.starts_with(DECISIONS));
@@ -68,11 +68,11 @@ mod tests {
     use super::*;
 
     fn messages(texts: &[(&str, &str)]) -> Vec<String> {
-        let of = |(path, content): &(&str, &str)| Text {
+        let of = |(path, content): &(&str, &str)| TextFile {
             path: (*path).into(),
             content: (*content).into(),
         };
-        let texts: Vec<Text> = texts.iter().map(of).collect();
+        let texts: Vec<TextFile> = texts.iter().map(of).collect();
         let mut findings = Vec::new();
         check(&texts, &mut findings);
         findings

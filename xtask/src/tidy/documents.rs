@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 use super::Finding;
 use super::document_sizes::is_of_map;
 use super::source::Source;
-use super::text::Text;
+use super::text::TextFile;
 
 /// Checks each Markdown file against the tree and the sources.
-pub(crate) fn check(texts: &[Text], sources: &[Source], findings: &mut Vec<Finding>) {
+pub(crate) fn check(texts: &[TextFile], sources: &[Source], findings: &mut Vec<Finding>) {
     let root = super::repository_root();
     for text in texts.iter().filter(|text| text.path.ends_with(".md")) {
         for (index, line) in text.content.lines().enumerate() {
@@ -43,7 +43,7 @@ fn link_targets(line: &str) -> Vec<&str> {
 }
 
 /// Whether the file exists and, in a Markdown file, the heading that the fragment names.
-fn target_exists(root: &Path, texts: &[Text], document: &Text, target: &str) -> bool {
+fn target_exists(root: &Path, texts: &[TextFile], document: &TextFile, target: &str) -> bool {
     let (file, fragment) = match target.split_once('#') {
         Some((file, fragment)) => (file, Some(fragment)),
         None => (target, None),
@@ -115,9 +115,9 @@ fn named_paths(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn path_exists(root: &Path, texts: &[Text], path: &str) -> bool {
+fn path_exists(root: &Path, texts: &[TextFile], path: &str) -> bool {
     let whole = format!("/{path}");
-    let names = |text: &Text| {
+    let names = |text: &TextFile| {
         let of_text = format!("/{}", text.path);
         match path.ends_with('/') {
             true => of_text.contains(&whole),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn messages(line: &str) -> Vec<String> {
-        let of = |path: &str, content: &str| Text {
+        let of = |path: &str, content: &str| TextFile {
             path: path.into(),
             content: content.into(),
         };

@@ -45,13 +45,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "blitz-host",
             "blitz-http",
             "blitz-reactor",
+            TESTS_ONLY,
         ],
     ),
     ("blitz-testing", &[]),
     ("xtask", &["blitz-config"]),
 ];
 
-/// A crate that tests may use, and products may not.
+/// A crate that tests and the simulation may use, and products may not.
 const TESTS_ONLY: &str = "blitz-testing";
 
 /// Edges for tests and examples only: HTTP/2 test peers use the protocol machine, and an example times the parser of

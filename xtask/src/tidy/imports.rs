@@ -137,12 +137,12 @@ fn complaint(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     const PATH: &str = "crates/x/src/a.rs";
 
     fn findings(content: &str, exceptions: &str) -> Vec<(usize, String)> {
-        let text = Text {
+        let text = TextFile {
             path: PATH.into(),
             content: content.into(),
         };

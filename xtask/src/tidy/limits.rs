@@ -47,7 +47,7 @@ fn reads(source: &Source, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     const LIMITS: &str = "pub struct Limits {\n    /// Bytes.\n    pub head_max: usize,\n\
                           \x20   pub rate_min: u64,\n}\nimpl Default for Limits {}\n";
@@ -58,7 +58,7 @@ mod tests {
         let sources: Vec<Source> = declared
             .iter()
             .chain(files)
-            .map(|(path, content)| Text {
+            .map(|(path, content)| TextFile {
                 path: (*path).into(),
                 content: (*content).into(),
             })

@@ -14,10 +14,10 @@ pub(crate) fn check(source: &Source, findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     fn messages(path: &str) -> Vec<String> {
-        let text = Text {
+        let text = TextFile {
             path: path.into(),
             content: "//! Docs.\n".into(),
         };

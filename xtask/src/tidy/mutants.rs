@@ -1,10 +1,10 @@
 //! The planted bugs of the simulation: each patch must apply to the sources as they are.
 
 use super::Finding;
-use super::text::{PATCH_ENDING, Text};
+use super::text::{PATCH_ENDING, TextFile};
 
 /// Finds hunks whose old lines are nowhere in the file that they change.
-pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
+pub(crate) fn check(texts: &[TextFile], findings: &mut Vec<Finding>) {
     for patch in texts
         .iter()
         .filter(|text| text.path.ends_with(PATCH_ENDING))
@@ -78,7 +78,7 @@ diff --git a/src/b.rs b/src/b.rs
 ";
 
     fn findings(a: &str, b: &str) -> Vec<usize> {
-        let text = |path: &str, content: &str| Text {
+        let text = |path: &str, content: &str| TextFile {
             path: path.into(),
             content: content.into(),
         };

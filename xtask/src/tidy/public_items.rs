@@ -262,7 +262,7 @@ fn is_hidden(attrs: &[syn::Attribute]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     /// The findings for a library `crates/x` with this file, and another crate.
     fn findings(content: &str, other: &str, exceptions: &str) -> Vec<String> {
@@ -277,7 +277,7 @@ mod tests {
         ];
         let parse = |(path, content): (&str, &str)| {
             let (path, content) = (path.to_owned(), content.to_owned());
-            Source::parse(&Text { path, content }).unwrap()
+            Source::parse(&TextFile { path, content }).unwrap()
         };
         let sources = files.map(parse);
         let mut exceptions = Exceptions::parse(exceptions).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::ExitCode;
 
-use super::text::Text;
+use super::text::TextFile;
 use super::{Finding, repository_root};
 
 /// The page, relative to the root of the repository.
@@ -24,7 +24,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Compares the page with the table.
-pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
+pub(crate) fn check(texts: &[TextFile], findings: &mut Vec<Finding>) {
     let page = texts.iter().find(|text| text.path == PAGE);
     let content = page.map_or("", |text| &text.content);
     let expected = blitz_config::reference();
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn lines(content: Option<&str>) -> Vec<usize> {
-        let texts = content.map(|content| Text {
+        let texts = content.map(|content| TextFile {
             path: PAGE.into(),
             content: content.into(),
         });

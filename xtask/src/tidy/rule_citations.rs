@@ -1,7 +1,7 @@
 //! Citations of the rules in RULES.md: each has the form `rule 12` and names a rule that exists.
 
 use super::Finding;
-use super::text::Text;
+use super::text::TextFile;
 
 /// The document that holds the rules, each under the heading `### Rule 12`.
 const RULES: &str = "RULES.md";
@@ -10,7 +10,7 @@ const RULES: &str = "RULES.md";
 const THIS_FILE: &str = "xtask/src/tidy/rule_citations.rs";
 
 /// Compares the citations of all files with the headings of RULES.md.
-pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
+pub(crate) fn check(texts: &[TextFile], findings: &mut Vec<Finding>) {
     let rules = texts.iter().find(|text| text.path == RULES);
     let defined: Vec<u32> = rules.map_or_else(Vec::new, |text| headings(&text.content));
     for text in texts.iter().filter(|text| text.path != THIS_FILE) {
@@ -18,7 +18,7 @@ pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_text(text: &Text, defined: &[u32], findings: &mut Vec<Finding>) {
+fn check_text(text: &TextFile, defined: &[u32], findings: &mut Vec<Finding>) {
     let lines: Vec<&str> = text.content.lines().collect();
     for (index, line) in lines.iter().enumerate() {
         if text.path == RULES && line.starts_with('#') {
@@ -117,7 +117,7 @@ mod tests {
     const DOCUMENT: &str = "# Rules\n\n### Rule 1\n\nText.\n\n### Rule 12\n\nText (rule 1).\n";
 
     fn messages(path: &str, content: &str) -> Vec<String> {
-        let text = |path: &str, content: &str| Text {
+        let text = |path: &str, content: &str| TextFile {
             path: path.into(),
             content: content.into(),
         };

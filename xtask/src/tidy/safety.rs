@@ -54,10 +54,10 @@ fn check_absence(source: &Source, findings: &mut Vec<Finding>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     fn count(path: &str, content: &str) -> usize {
-        let text = Text {
+        let text = TextFile {
             path: path.into(),
             content: content.into(),
         };

@@ -44,10 +44,10 @@ pub(crate) fn check(source: &Source, exceptions: &mut Exceptions, findings: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     fn messages(content: String, exceptions: &str) -> Vec<String> {
-        let source = Source::parse(&Text {
+        let source = Source::parse(&TextFile {
             path: "crates/x/src/a.rs".into(),
             content,
         })

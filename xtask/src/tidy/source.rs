@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::text::Text;
+use super::text::TextFile;
 
 /// A Rust file: its functions, its tokens, and which of its lines are tests.
 pub(crate) struct Source {
@@ -44,7 +44,7 @@ pub(crate) fn spells<W: AsRef<str>>(tokens: &[Token], words: &[W]) -> bool {
 }
 
 impl Source {
-    pub(crate) fn parse(text: &Text) -> Result<Source, String> {
+    pub(crate) fn parse(text: &TextFile) -> Result<Source, String> {
         let place = |error: &dyn std::fmt::Display| format!("{}: {error}", text.path);
         let stream: TokenStream = text.content.parse().map_err(|e| place(&e))?;
         let mut tokens = Vec::new();

@@ -2,7 +2,7 @@
 //! longer than it declares.
 
 use super::Finding;
-use super::text::Text;
+use super::text::TextFile;
 
 /// The file that declares the stages.
 const RUN: &str = ".ci/run";
@@ -11,7 +11,7 @@ const RUN: &str = ".ci/run";
 const MINUTES_MAX: u32 = 45;
 
 /// Adds up the minutes of the plain stages. Of two stages that run side by side the longer one counts.
-pub(crate) fn check(texts: &[Text], findings: &mut Vec<Finding>) {
+pub(crate) fn check(texts: &[TextFile], findings: &mut Vec<Finding>) {
     let Some(run) = texts.iter().find(|text| text.path == RUN) else {
         findings.push(Finding::new(RUN, 0, "is missing"));
         return;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn messages(content: &str) -> Vec<String> {
-        let text = Text {
+        let text = TextFile {
             path: RUN.into(),
             content: content.into(),
         };

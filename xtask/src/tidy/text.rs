@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Finding;
 
 /// A text file.
-pub(crate) struct Text {
+pub(crate) struct TextFile {
     /// Path relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) content: String,
@@ -53,7 +53,7 @@ const FOLDERS_OF_SCRIPTS: &[&str] = &[".ci/"];
 const LOCAL_PATHS: &[&str] = &["/home/", "/root/", "/Users/", "/work/"];
 
 /// Reads every text file below `root`, in order of path.
-pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
+pub(crate) fn read_all(root: &Path) -> Result<Vec<TextFile>, String> {
     let mut texts = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -86,7 +86,7 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
                     .any(|folder| relative.starts_with(folder));
             if ours {
                 let content = fs::read_to_string(&path).map_err(|e| format!("{relative}: {e}"))?;
-                texts.push(Text {
+                texts.push(TextFile {
                     path: relative,
                     content,
                 });
@@ -98,7 +98,7 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Text>, String> {
 }
 
 /// Finds trailing white space, a missing last newline, and paths of one machine.
-pub(crate) fn check(text: &Text, findings: &mut Vec<Finding>) {
+pub(crate) fn check(text: &TextFile, findings: &mut Vec<Finding>) {
     for (index, line) in text.content.lines().enumerate() {
         // A patch has a space before each unchanged line, also before an empty one.
         let is_patch = text.path.ends_with(PATCH_ENDING);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn findings_of(content: &str) -> usize {
-        let text = Text {
+        let text = TextFile {
             path: "README.md".into(),
             content: content.into(),
         };

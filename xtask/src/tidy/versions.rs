@@ -62,10 +62,10 @@ fn words_of(name: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::text::Text;
+    use crate::tidy::text::TextFile;
 
     fn lines(path: &str, content: &str, exceptions: &str) -> Vec<usize> {
-        let text = Text {
+        let text = TextFile {
             path: path.into(),
             content: content.into(),
         };

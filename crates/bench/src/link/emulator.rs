@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::LinkCounters;
 use super::device::Device;
-use super::model::Direction;
+use super::model::LinkDirection;
 use super::moves::Moves;
 
 /// Packets of one direction that are delivered before the other direction has its turn, and that are read before the thread
@@ -32,8 +32,8 @@ const BUFFER_BYTES: usize = 65_536;
 pub(super) struct Emulator {
     server: Device,
     client: Device,
-    down: Direction,
-    up: Direction,
+    down: LinkDirection,
+    up: LinkDirection,
     moves: Moves,
     /// Its writer is dropped to end the thread.
     stop: PipeReader,
@@ -47,7 +47,7 @@ pub(super) struct Emulator {
 
 /// How an emulator has done its work.
 #[derive(Debug)]
-pub(super) struct Summary {
+pub(super) struct LinkSummary {
     pub(super) elapsed: Duration,
     pub(super) cpu_time: Duration,
     pub(super) lateness_p99: Duration,
@@ -61,7 +61,7 @@ impl Emulator {
     /// `down` has the packets of the server, `up` those of the client.
     pub(super) fn new(
         [server, client]: [Device; 2],
-        [down, up]: [Direction; 2],
+        [down, up]: [LinkDirection; 2],
         moves: Moves,
         stop: PipeReader,
         counters: Arc<Mutex<LinkCounters>>,
@@ -82,7 +82,7 @@ impl Emulator {
     }
 
     /// Works until the writer of `stop` is dropped, or a device fails.
-    pub(super) fn run(mut self) -> Summary {
+    pub(super) fn run(mut self) -> LinkSummary {
         // A real network does not wait for a processor either.
         let is_real_time = set_real_time().is_ok();
         // By default the kernel delays wakeups by up to 50 µs.
@@ -90,7 +90,7 @@ impl Emulator {
         let failure = self.work().err();
         self.publish();
         let cpu_time = clock_gettime(ClockId::ThreadCPUTime);
-        Summary {
+        LinkSummary {
             elapsed: self.clock.now(),
             cpu_time: cpu_time.try_into().unwrap_or_default(),
             lateness_p99: self.lateness.p99(),
@@ -118,7 +118,7 @@ impl Emulator {
     }
 
     /// Reads a packet of each device that is ready; one without a packet is so no longer.
-    fn receive(&mut self, ready: &mut Ready) -> io::Result<()> {
+    fn receive(&mut self, ready: &mut ReadyWork) -> io::Result<()> {
         let Emulator { clock, moves, .. } = self;
         let buffer = &mut self.buffer;
         let leave = |now, packet: &mut [u8]| moves.leave(now, packet);
@@ -141,7 +141,7 @@ impl Emulator {
     }
 
     /// Waits until a device has a packet, a packet is nearly due, or the link is stopped.
-    fn wait(&mut self) -> io::Result<Ready> {
+    fn wait(&mut self) -> io::Result<ReadyWork> {
         let deadlines = [self.down.next_deadline(), self.up.next_deadline()];
         let now = self.clock.now();
         let time = deadlines
@@ -164,7 +164,7 @@ impl Emulator {
             Err(errno) => return Err(errno.into()),
         }
         let [server, client, stop] = polled.map(|polled| !polled.revents().is_empty());
-        Ok(Ready {
+        Ok(ReadyWork {
             server,
             client,
             stop,
@@ -182,7 +182,7 @@ impl Emulator {
 }
 
 /// The work that is ready.
-struct Ready {
+struct ReadyWork {
     server: bool,
     client: bool,
     stop: bool,
@@ -191,7 +191,7 @@ struct Ready {
 /// Gives a packet of a device to the model, after it was changed; whether there was one.
 fn receive(
     device: &Device,
-    model: &mut Direction,
+    model: &mut LinkDirection,
     clock: Clock,
     buffer: &mut [u8],
     change: impl Fn(Duration, &mut [u8]),
@@ -207,7 +207,7 @@ fn receive(
 
 /// Gives packets that are due to the other device, unless it refuses them.
 fn deliver(
-    model: &mut Direction,
+    model: &mut LinkDirection,
     device: &Device,
     clock: Clock,
     lateness: &mut Lateness,

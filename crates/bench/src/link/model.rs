@@ -36,7 +36,7 @@ const DUPLICATES: u64 = 4;
 
 /// The machine of one direction.
 #[derive(Debug)]
-pub(super) struct Direction {
+pub(super) struct LinkDirection {
     spec: DirectionSpec,
     transmitter: Transmitter,
     loss: LossProcess,
@@ -46,7 +46,7 @@ pub(super) struct Direction {
     /// In the order of their deliveries.
     in_flight: VecDeque<InFlight>,
     /// Packets that were due, and are held back until others have overtaken them.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldPacket>,
     /// The bytes of both.
     in_flight_bytes: u64,
     last_due: Duration,
@@ -61,10 +61,10 @@ pub(super) struct Delivery {
     pub(super) due: Duration,
 }
 
-impl Direction {
+impl LinkDirection {
     /// The same seed and packets give the same deliveries.
-    pub(super) fn new(spec: DirectionSpec, seed: u64) -> Direction {
-        Direction {
+    pub(super) fn new(spec: DirectionSpec, seed: u64) -> LinkDirection {
+        LinkDirection {
             transmitter: Transmitter::new(spec.bottleneck),
             loss: LossProcess::new(spec.loss, Random::new(seed, LOSS)),
             jitter: Jitter::new(spec.jitter, Random::new(seed, JITTER)),
@@ -112,7 +112,7 @@ impl Direction {
             }
             let next = pop_if(&mut self.in_flight, |next| next.due <= now)?;
             if next.is_overtaken {
-                self.held.push_back(Held {
+                self.held.push_back(HeldPacket {
                     due: next.due + HOLD_MAX,
                     packet: next.packet,
                     overtaken_by: 0,
@@ -190,7 +190,7 @@ struct InFlight {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPacket {
     due: Duration,
     packet: Packet,
     /// How many packets have overtaken it.
@@ -258,9 +258,9 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    fn direction(text: &str, seed: u64) -> Direction {
+    fn direction(text: &str, seed: u64) -> LinkDirection {
         let spec: LinkSpec = text.parse().unwrap();
-        Direction::new(spec.down, seed)
+        LinkDirection::new(spec.down, seed)
     }
 
     /// A packet of this length with a number in its first bytes.
@@ -272,7 +272,7 @@ mod tests {
 
     /// Sends packets of `length` bytes, one each `step`. Returns the number and the time of each delivery.
     fn run(
-        direction: &mut Direction,
+        direction: &mut LinkDirection,
         count: u32,
         length: usize,
         step: Duration,
@@ -289,7 +289,7 @@ mod tests {
 
     /// Moves the clock from deadline to deadline.
     fn deliver_until(
-        direction: &mut Direction,
+        direction: &mut LinkDirection,
         end: Duration,
         deliveries: &mut Vec<(u32, Duration)>,
     ) {

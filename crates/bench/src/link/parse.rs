@@ -127,9 +127,12 @@ fn parse(text: &str) -> Result<LinkSpec, Invalid> {
         Some(profile) => {
             items.next();
             let spec = profile.spec();
-            [Draft::from(spec.down), Draft::from(spec.up)]
+            [
+                DirectionDraft::from(spec.down),
+                DirectionDraft::from(spec.up),
+            ]
         }
-        None => [Draft::default(), Draft::default()],
+        None => [DirectionDraft::default(), DirectionDraft::default()],
     };
     let mut move_every = None;
     for item in items {
@@ -163,7 +166,7 @@ fn known_profiles() -> String {
 }
 
 /// Applies one setting to both directions, or to that of its prefix.
-fn apply(drafts: &mut [Draft; 2], item: &str) -> Result<(), Invalid> {
+fn apply(drafts: &mut [DirectionDraft; 2], item: &str) -> Result<(), Invalid> {
     let Some((name, value)) = item.split_once('=') else {
         let fix = match Profile::find(item) {
             Some(profile) => format!("write {} first", profile.name),
@@ -207,16 +210,16 @@ fn known_keys() -> String {
 
 /// One direction, before it is known whether its settings fit together.
 #[derive(Debug, Clone, Default)]
-struct Draft {
+struct DirectionDraft {
     rate_bits: Option<NonZeroU64>,
     queue: Option<QueueLimit>,
     /// Everything but the bottleneck.
     spec: DirectionSpec,
 }
 
-impl From<DirectionSpec> for Draft {
-    fn from(spec: DirectionSpec) -> Draft {
-        Draft {
+impl From<DirectionSpec> for DirectionDraft {
+    fn from(spec: DirectionSpec) -> DirectionDraft {
+        DirectionDraft {
             rate_bits: spec.bottleneck.map(|bottleneck| bottleneck.rate_bits),
             queue: spec.bottleneck.map(|bottleneck| bottleneck.queue),
             spec,
@@ -224,7 +227,7 @@ impl From<DirectionSpec> for Draft {
     }
 }
 
-impl Draft {
+impl DirectionDraft {
     fn set(&mut self, key: &str, value: &str) -> Result<(), Invalid> {
         match key {
             "delay" => self.spec.delay = duration(key, value)?,

@@ -194,8 +194,8 @@ pub struct LoadArguments {
     pub(super) seed: Option<u64>,
 
     /// I/O driver
-    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = Io::Auto, help_heading = LOAD)]
-    pub(super) io: Io,
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = IoArgument::Auto, help_heading = LOAD)]
+    pub(super) io: IoArgument,
 
     /// Percentiles are always printed: for scripts written for wrk
     #[arg(long, hide = true)]
@@ -267,7 +267,7 @@ pub(super) enum Check {
 
 /// The I/O driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Io {
+pub(super) enum IoArgument {
     /// io_uring if the kernel allows it
     Auto,
     Uring,

@@ -17,8 +17,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(5);
 const RETRIES_DOUBLED_MAX: u32 = 7;
 
 /// A slot for a connection, and the streams that wait for it.
-pub(super) struct Line {
-    state: RefCell<LineState>,
+pub(super) struct ConnectionSlot {
+    state: RefCell<SlotState>,
     waiting: RefCell<Vec<Waker>>,
     /// Streams that wait until the server allows a request.
     turns: Turns,
@@ -39,7 +39,7 @@ pub(super) enum Attempt {
     Over,
 }
 
-enum LineState {
+enum SlotState {
     Closed,
     Connecting,
     Open(ClientConnection),
@@ -54,10 +54,10 @@ enum ConnectionStep {
     },
 }
 
-impl Line {
-    pub(super) fn new() -> Line {
-        Line {
-            state: RefCell::new(LineState::Closed),
+impl ConnectionSlot {
+    pub(super) fn new() -> ConnectionSlot {
+        ConnectionSlot {
+            state: RefCell::new(SlotState::Closed),
             waiting: RefCell::default(),
             turns: Turns::default(),
             failures: Cell::new(0),
@@ -112,7 +112,7 @@ impl Line {
 
     /// Closes the connection; the next request has another one.
     pub(super) fn close(&self, worker: &Worker) {
-        if let LineState::Open(connection) = self.state.replace(LineState::Closed) {
+        if let SlotState::Open(connection) = self.state.replace(SlotState::Closed) {
             Progress::subtract(&worker.progress().connections, 1);
             connection.close();
         }
@@ -123,15 +123,15 @@ impl Line {
         poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
             match &*state {
-                LineState::Open(connection) if connection.is_open() => {
+                SlotState::Open(connection) if connection.is_open() => {
                     Poll::Ready(ConnectionStep::Use(connection.clone()))
                 }
-                LineState::Open(_) | LineState::Closed => {
-                    let before = std::mem::replace(&mut *state, LineState::Connecting);
-                    let has_ended = matches!(before, LineState::Open(_));
+                SlotState::Open(_) | SlotState::Closed => {
+                    let before = std::mem::replace(&mut *state, SlotState::Connecting);
+                    let has_ended = matches!(before, SlotState::Open(_));
                     Poll::Ready(ConnectionStep::Connect { has_ended })
                 }
-                LineState::Connecting => {
+                SlotState::Connecting => {
                     *has_waited = true;
                     self.waiting.borrow_mut().push(cx.waker().clone());
                     Poll::Pending
@@ -149,7 +149,7 @@ impl Line {
             Ok(connection) => {
                 self.failures.set(0);
                 worker.connected(&ConnectTimes::of(&connection));
-                LineState::Open(connection)
+                SlotState::Open(connection)
             }
             Err(error) => {
                 worker.failed_to_connect(error.to_string());
@@ -157,10 +157,10 @@ impl Line {
                 self.failures.set(failures + 1);
                 let doubled = failures.min(RETRIES_DOUBLED_MAX);
                 sleep(RETRY_FIRST * 2_u32.pow(doubled)).await;
-                LineState::Closed
+                SlotState::Closed
             }
         };
-        let is_open = matches!(state, LineState::Open(_));
+        let is_open = matches!(state, SlotState::Open(_));
         self.state.replace(state);
         for waiting in self.waiting.take() {
             waiting.wake();

@@ -12,7 +12,7 @@ const NEVER: u64 = u64::MAX;
 
 /// Leads the cores: when the measured time begins and ends, and whether to stop before. All times are
 /// nanoseconds since the start of the run. Cores only read it, so that it costs them nothing.
-pub(super) struct Control {
+pub(super) struct RunControl {
     start: Instant,
     measure_from: AtomicU64,
     measure_until: AtomicU64,
@@ -37,10 +37,10 @@ pub(super) struct Progress {
     pub(super) latency: LiveLatency,
 }
 
-impl Control {
+impl RunControl {
     /// `start` may lie ahead: the cores wait for it.
-    pub(super) fn new(cores: usize, start: Instant, is_watched: bool) -> Control {
-        Control {
+    pub(super) fn new(cores: usize, start: Instant, is_watched: bool) -> RunControl {
+        RunControl {
             start,
             measure_from: AtomicU64::new(NEVER),
             measure_until: AtomicU64::new(NEVER),
@@ -61,7 +61,7 @@ impl Control {
         at.saturating_duration_since(self.start).as_nanos() as u64
     }
 
-    /// Begins the measured time, which ends after `length` or with [`Control::stop`].
+    /// Begins the measured time, which ends after `length` or with [`RunControl::stop`].
     pub(super) fn measure(&self, from: Instant, length: Option<Duration>) {
         let from = self.since_start(from);
         let until = length.map_or(NEVER, |length| from + length.as_nanos() as u64);

@@ -23,7 +23,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 const EVIDENCE_WITHIN: Duration = Duration::from_millis(200);
 
 /// A correct response.
-pub(super) struct Received {
+pub(super) struct CorrectResponse {
     pub(super) status: u16,
     /// When its head was there.
     pub(super) head_at: Instant,
@@ -34,7 +34,7 @@ pub(super) struct Received {
 }
 
 /// Why there is no correct response.
-pub(super) enum Failure {
+pub(super) enum ExchangeFailure {
     /// The response came and is wrong.
     Wrong { wrong: Wrong, evidence: Evidence },
     /// There is no response.
@@ -43,12 +43,12 @@ pub(super) enum Failure {
     Content(BodyError),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ExchangeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Wrong { wrong, .. } => f.write_str(wrong.name()),
-            Failure::Request(error) => error.fmt(f),
-            Failure::Content(error) => write!(f, "content: {error}"),
+            ExchangeFailure::Wrong { wrong, .. } => f.write_str(wrong.name()),
+            ExchangeFailure::Request(error) => error.fmt(f),
+            ExchangeFailure::Content(error) => write!(f, "content: {error}"),
         }
     }
 }
@@ -59,10 +59,10 @@ pub(super) async fn run(
     mut response: ResponseStream,
     content: ContentToSend,
     expected: &Expected,
-) -> Result<Received, Failure> {
+) -> Result<CorrectResponse, ExchangeFailure> {
     let mut upload = Upload::new(body, content);
     let response = upload.response(&mut response).await;
-    let mut response = response.map_err(Failure::Request)?;
+    let mut response = response.map_err(ExchangeFailure::Request)?;
     let head_at = Instant::now();
     let mut check = ContentCheck::new(expected);
     let length = response.body.length();
@@ -84,7 +84,7 @@ pub(super) async fn run(
     while let Some(part) = upload
         .next(&mut response.body)
         .await
-        .map_err(Failure::Content)?
+        .map_err(ExchangeFailure::Content)?
     {
         if let Part::Data(slice) = part {
             check.receive(&slice, expected);
@@ -184,8 +184,8 @@ fn received(
     (head_at, end): (Instant, Instant),
     check: &ContentCheck,
     sent_bytes: u64,
-) -> Received {
-    Received {
+) -> CorrectResponse {
+    CorrectResponse {
         status: response.head.status.code(),
         head_at,
         end,
@@ -233,7 +233,7 @@ async fn evidence(
     (wrong, expected): (Wrong, &Expected),
     check: &ContentCheck,
     content: Option<&[u8]>,
-) -> Failure {
+) -> ExchangeFailure {
     let mut evidence = Evidence::new(
         (wrong, expected),
         (&response.head, response.body.length()),
@@ -254,5 +254,5 @@ async fn evidence(
             let _ = timeout(EVIDENCE_WITHIN, read).await;
         }
     }
-    Failure::Wrong { wrong, evidence }
+    ExchangeFailure::Wrong { wrong, evidence }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use terminal_size::{Width, terminal_size_of};
 
-use super::control::Control;
+use super::control::RunControl;
 use super::live_latency::Steps;
 use crate::number;
 
@@ -59,7 +59,7 @@ impl LiveView {
     }
 
     /// Shows the state, if enough time has passed. `done` is the share of the phase that is over, if it is known.
-    pub(super) fn show(&mut self, control: &Control, phase: &str, done: Option<f64>) {
+    pub(super) fn show(&mut self, control: &RunControl, phase: &str, done: Option<f64>) {
         let is_due = self
             .looks
             .back()
@@ -107,7 +107,7 @@ impl LiveView {
             .and_then(|()| stderr().flush());
     }
 
-    fn draw(&self, control: &Control, phase: &str, done: Option<f64>) -> Vec<String> {
+    fn draw(&self, control: &RunControl, phase: &str, done: Option<f64>) -> Vec<String> {
         let (Some(oldest), Some(last)) = (self.looks.front(), self.looks.back()) else {
             return Vec::new();
         };
@@ -131,7 +131,7 @@ impl LiveView {
 }
 
 impl Look {
-    fn now(control: &Control) -> Look {
+    fn now(control: &RunControl) -> Look {
         Look {
             at: Instant::now(),
             completed: control.total(|core| &core.completed),
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_view_shows_rate_latency_content_and_errors() {
-        let control = Control::new(1, Instant::now(), true);
+        let control = RunControl::new(1, Instant::now(), true);
         let mut view = LiveView::new(true);
         view.looks.push_back(Look {
             at: Instant::now() - Duration::from_secs(1),

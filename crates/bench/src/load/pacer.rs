@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{precise_sleep_until, sleep, yield_now};
 
-use super::control::Control;
+use super::control::RunControl;
 use super::rate::Arrivals;
 
 /// Planned requests that wait for a connection. A server that is so far behind its rate will not catch up.
@@ -26,7 +26,7 @@ pub(super) enum Pacer {
     /// Each stream sends its next request when it has the response to the last one.
     Closed(Closed),
     /// Requests have planned times, whatever the server does.
-    Open(Rc<Queue>),
+    Open(Rc<RequestQueue>),
 }
 
 pub(super) struct Closed {
@@ -35,7 +35,7 @@ pub(super) struct Closed {
 }
 
 /// Planned requests that no stream has taken yet, and streams that have nothing to do.
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     planned: RefCell<VecDeque<Instant>>,
     /// The stream that has waited longest is the next one, so that all connections are used alike.
     idle: RefCell<VecDeque<Waker>>,
@@ -50,7 +50,7 @@ impl Pacer {
         })
     }
 
-    pub(super) fn open(queue: &Rc<Queue>) -> Pacer {
+    pub(super) fn open(queue: &Rc<RequestQueue>) -> Pacer {
         Pacer::Open(Rc::clone(queue))
     }
 
@@ -58,7 +58,7 @@ impl Pacer {
     /// `previous`, the end of the stream's previous request.
     pub(super) async fn next(
         &self,
-        control: &Control,
+        control: &RunControl,
         previous: Option<Instant>,
     ) -> Option<Instant> {
         match self {
@@ -69,7 +69,7 @@ impl Pacer {
 }
 
 impl Closed {
-    fn next(&self, control: &Control, previous: Option<Instant>) -> Option<Instant> {
+    fn next(&self, control: &RunControl, previous: Option<Instant>) -> Option<Instant> {
         if let Some(left) = self.left.get() {
             self.left.set(Some(left.checked_sub(1)?));
         }
@@ -78,9 +78,9 @@ impl Closed {
     }
 }
 
-impl Queue {
-    pub(super) fn new() -> Rc<Queue> {
-        Rc::new(Queue {
+impl RequestQueue {
+    pub(super) fn new() -> Rc<RequestQueue> {
+        Rc::new(RequestQueue {
             planned: RefCell::default(),
             idle: RefCell::default(),
             is_closed: Cell::new(false),
@@ -88,7 +88,7 @@ impl Queue {
         })
     }
 
-    fn poll_next(&self, control: &Control, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
+    fn poll_next(&self, control: &RunControl, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
         if control.is_stopped() {
             return Poll::Ready(None);
         }
@@ -107,7 +107,7 @@ impl Queue {
         &self,
         arrivals: Arrivals,
         start: Instant,
-        control: &Control,
+        control: &RunControl,
         mut lag: impl FnMut(Instant, Duration),
     ) {
         let mut at_once = 0;

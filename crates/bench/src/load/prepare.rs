@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use blitz_http::{Address, CaSet, ClientTls, ClientTlsSlot, IoChoice, Protocol, UpstreamTls};
 
 use super::LookUp;
-use super::arguments::{Check, Io, LoadArguments, WarmUpArgument};
+use super::arguments::{Check, IoArgument, LoadArguments, WarmUpArgument};
 use super::check::Expected;
 use super::plan::{Least, LoadPlan, WarmUp};
 use super::probe::{self, Probed, Wanted};
-use super::request::{Content, RequestSpec};
+use super::request::{RequestContent, RequestSpec};
 use super::request_file;
-use super::target::Origin;
+use super::target::OriginUrl;
 use super::windows;
 use crate::descriptors;
 
@@ -56,7 +56,7 @@ impl From<String> for PrepareError {
 }
 
 /// A plan before the first requests.
-struct Draft {
+struct PlanDraft {
     plan: LoadPlan,
     /// In the order in which they are tried.
     addresses: Vec<Address>,
@@ -73,7 +73,7 @@ pub(super) fn prepare(
     arguments: &LoadArguments,
     look_up: LookUp<'_>,
 ) -> Result<(LoadPlan, Probed), PrepareError> {
-    let Draft {
+    let PlanDraft {
         mut plan,
         addresses,
         protocols,
@@ -93,8 +93,8 @@ pub(super) fn prepare(
     Ok((plan, probed))
 }
 
-fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, PrepareError> {
-    let origin = Origin::parse(&arguments.url)?;
+fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<PlanDraft, PrepareError> {
+    let origin = OriginUrl::parse(&arguments.url)?;
     let requests = requests(arguments, &origin)?;
     for request in &requests {
         request.check()?;
@@ -130,9 +130,9 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
         streams: arguments.streams as usize,
         cores: cores.min(connections),
         io: match arguments.io {
-            Io::Auto => IoChoice::Auto,
-            Io::Uring => IoChoice::Uring,
-            Io::Epoll => IoChoice::Epoll,
+            IoArgument::Auto => IoChoice::Auto,
+            IoArgument::Uring => IoChoice::Uring,
+            IoArgument::Epoll => IoChoice::Epoll,
         },
         new_connections: arguments.new_connections,
         rate: arguments
@@ -151,7 +151,7 @@ fn draft(arguments: &LoadArguments, look_up: LookUp<'_>) -> Result<Draft, Prepar
         }),
         seed: arguments.seed.unwrap_or_else(seed),
     };
-    Ok(Draft {
+    Ok(PlanDraft {
         plan,
         addresses,
         protocols,
@@ -239,7 +239,7 @@ fn wanted(arguments: &LoadArguments) -> Result<Wanted, String> {
 }
 
 /// In the order in which they are tried.
-fn protocols(arguments: &LoadArguments, origin: &Origin) -> Vec<Protocol> {
+fn protocols(arguments: &LoadArguments, origin: &OriginUrl) -> Vec<Protocol> {
     match arguments.http {
         Some(version) => vec![version.protocol()],
         None if origin.is_https => vec![Protocol::Http2, Protocol::Http1],
@@ -247,7 +247,7 @@ fn protocols(arguments: &LoadArguments, origin: &Origin) -> Vec<Protocol> {
     }
 }
 
-fn tls(arguments: &LoadArguments, origin: &Origin) -> Result<Option<UpstreamTls>, String> {
+fn tls(arguments: &LoadArguments, origin: &OriginUrl) -> Result<Option<UpstreamTls>, String> {
     if !origin.is_https {
         return Ok(None);
     }
@@ -263,7 +263,7 @@ fn tls(arguments: &LoadArguments, origin: &Origin) -> Result<Option<UpstreamTls>
     tls.map(Some).map_err(|error| error.to_string())
 }
 
-fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpec>, String> {
+fn requests(arguments: &LoadArguments, origin: &OriginUrl) -> Result<Vec<RequestSpec>, String> {
     let mut requests = match &arguments.requests_file {
         Some(file) => request_file::read(file, &origin.base)?,
         None => vec![request(arguments, origin)?],
@@ -287,7 +287,7 @@ fn requests(arguments: &LoadArguments, origin: &Origin) -> Result<Vec<RequestSpe
 }
 
 /// The request of the command line.
-fn request(arguments: &LoadArguments, origin: &Origin) -> Result<RequestSpec, String> {
+fn request(arguments: &LoadArguments, origin: &OriginUrl) -> Result<RequestSpec, String> {
     let rest = match origin.rest.as_str() {
         "" => "/",
         rest => rest,
@@ -296,15 +296,15 @@ fn request(arguments: &LoadArguments, origin: &Origin) -> Result<RequestSpec, St
     let content = match (&arguments.body, arguments.upload) {
         (Some(text), _) => match text.strip_prefix('@') {
             Some(file) => {
-                Content::Bytes(fs::read(file).map_err(|error| format!("{file}: {error}"))?)
+                RequestContent::Bytes(fs::read(file).map_err(|error| format!("{file}: {error}"))?)
             }
-            None => Content::Text(text.clone()),
+            None => RequestContent::Text(text.clone()),
         },
-        (None, Some(length)) => Content::Zeros(length),
-        (None, None) => Content::None,
+        (None, Some(length)) => RequestContent::Zeros(length),
+        (None, None) => RequestContent::None,
     };
     let default = match content {
-        Content::None => "GET",
+        RequestContent::None => "GET",
         _ => "POST",
     };
     Ok(RequestSpec {

@@ -11,10 +11,10 @@ use crate::random::Random;
 /// Planned requests per second over time: segments one after the other. Written `2000`, `100..5000` for a ramp, or
 /// `1000:10s,2000:10s` for steps; segments without a duration share what is left of the run.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct RateProfile(Vec<Segment>);
+pub(super) struct RateProfile(Vec<RateSegment>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Segment {
+struct RateSegment {
     /// Requests per second at the start and at the end.
     from: f64,
     to: f64,
@@ -50,7 +50,7 @@ impl RateProfile {
     #[must_use]
     pub(super) fn constant(&self) -> Option<f64> {
         match self.0[..] {
-            [Segment { from, to, .. }] if from == to => Some(from),
+            [RateSegment { from, to, .. }] if from == to => Some(from),
             _ => None,
         }
     }
@@ -58,7 +58,7 @@ impl RateProfile {
     /// The rate of the warm-up: that of the start; `None` if it starts with no requests.
     pub(super) fn warm_up(&self) -> Option<RateProfile> {
         let from = self.0.first()?.from;
-        let segment = Segment {
+        let segment = RateSegment {
             from,
             to: from,
             length: None,
@@ -148,7 +148,7 @@ impl FromStr for RateProfile {
     }
 }
 
-fn segment(text: &str) -> Result<Segment, String> {
+fn segment(text: &str) -> Result<RateSegment, String> {
     let (rates, length) = match text.split_once(':') {
         Some((rates, length)) => {
             let length = blitz_config::parse_duration_sum(length)
@@ -166,7 +166,7 @@ fn segment(text: &str) -> Result<Segment, String> {
     if from + to == 0.0 {
         return Err(format!("`{text}` plans no requests; write a rate above 0"));
     }
-    Ok(Segment { from, to, length })
+    Ok(RateSegment { from, to, length })
 }
 
 /// `2000`, `2.5k` or `1m` requests per second.

@@ -18,14 +18,14 @@ pub(super) struct RequestSpec {
     pub(super) literal_fields: Vec<(String, String)>,
     /// Fields with placeholders.
     pub(super) fields: Vec<(String, String)>,
-    pub(super) content: Content,
+    pub(super) content: RequestContent,
     /// How often it is sent, compared with the others of a random mix.
     pub(super) weight: u32,
 }
 
 /// The content of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum RequestContent {
     None,
     /// The same bytes in each request.
     Bytes(Vec<u8>),
@@ -89,7 +89,7 @@ impl RequestSpec {
             has_placeholders: true,
             literal_fields: Vec::new(),
             fields: Vec::new(),
-            content: Content::None,
+            content: RequestContent::None,
             weight: 1,
         }
     }
@@ -102,7 +102,7 @@ impl RequestSpec {
         for values in Values::examples() {
             self.check_head(&values)?;
         }
-        if let Content::Text(text) = &self.content {
+        if let RequestContent::Text(text) = &self.content {
             Template::parse(text)?;
         }
         Ok(())
@@ -168,15 +168,15 @@ impl RequestSpec {
         let [values, _] = Values::examples();
         templates.fill(&values, &mut head);
         let content = match &self.content {
-            Content::None => PreparedContent::None,
-            Content::Bytes(bytes) => PreparedContent::Bytes(Bytes::from(bytes.clone())),
-            Content::Text(text) => match Template::parse(text)? {
+            RequestContent::None => PreparedContent::None,
+            RequestContent::Bytes(bytes) => PreparedContent::Bytes(Bytes::from(bytes.clone())),
+            RequestContent::Text(text) => match Template::parse(text)? {
                 template if template.is_constant() => {
                     PreparedContent::Bytes(Bytes::from(text.clone()))
                 }
                 template => PreparedContent::Template(template),
             },
-            Content::Zeros(length) => PreparedContent::Zeros(*length),
+            RequestContent::Zeros(length) => PreparedContent::Zeros(*length),
         };
         Ok(PreparedRequest {
             head,
@@ -233,7 +233,7 @@ fn is_host(name: &str) -> bool {
 }
 
 /// The order in which the requests of a mix are sent.
-pub(super) struct Order {
+pub(super) struct MixOrder {
     /// The sums of the weights up to each request; empty if the requests are sent in turn.
     sums: Vec<u64>,
     count: usize,
@@ -241,9 +241,9 @@ pub(super) struct Order {
     random: Random,
 }
 
-impl Order {
+impl MixOrder {
     /// In turn if all weights are equal, at random otherwise.
-    pub(super) fn new(requests: &[RequestSpec], seed: u64) -> Order {
+    pub(super) fn new(requests: &[RequestSpec], seed: u64) -> MixOrder {
         let is_equal = requests
             .windows(2)
             .all(|pair| pair[0].weight == pair[1].weight);
@@ -252,7 +252,7 @@ impl Order {
             sum += u64::from(request.weight);
             sum
         });
-        Order {
+        MixOrder {
             sums: if is_equal { Vec::new() } else { sums.collect() },
             count: requests.len(),
             next: 0,
@@ -290,7 +290,7 @@ mod tests {
                 ("X-Id".to_owned(), "a-{{n}}".to_owned()),
                 ("Host".to_owned(), "b.example".to_owned()),
             ],
-            content: Content::Text("{\"n\":{{n}}}".to_owned()),
+            content: RequestContent::Text("{\"n\":{{n}}}".to_owned()),
             ..RequestSpec::get("http://a.example/{{n}}?id={{random}}")
         };
         let mut prepared = spec.prepare().unwrap();
@@ -338,10 +338,10 @@ mod tests {
 
     #[test]
     fn weights_decide_how_often_a_request_is_sent() {
-        let mut order = Order::new(&[weighted(1), weighted(3)], 5);
+        let mut order = MixOrder::new(&[weighted(1), weighted(3)], 5);
         let second = (0..4_000).filter(|_| order.next() == 1).count();
         assert!((2_850..3_150).contains(&second), "{second}");
-        let mut order = Order::new(&[weighted(2), weighted(2)], 5);
+        let mut order = MixOrder::new(&[weighted(2), weighted(2)], 5);
         assert_eq!([order.next(), order.next(), order.next()], [0, 1, 0]);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::request::{Content, RequestSpec};
+use super::request::{RequestContent, RequestSpec};
 
 /// Reads the requests of a file. Paths without a host belong to `base`.
 ///
@@ -44,7 +44,7 @@ fn parse_list(text: &str, base: &str, folder: &Path) -> Result<Vec<RequestSpec>,
         if let Some(file) = line.strip_prefix('@') {
             let content = fs::read(folder.join(file));
             let content = content.map_err(|error| at(format!("{file}: {error}")))?;
-            request.content = Content::Bytes(content);
+            request.content = RequestContent::Bytes(content);
         } else if let Some((name, value)) = line.split_once(':') {
             let field = (name.trim().to_owned(), value.trim().to_owned());
             request.fields.push(field);
@@ -159,8 +159,8 @@ fn parse_archive(text: &str, base: &str) -> Result<Vec<RequestSpec>, String> {
             literal_fields: fields(&request.headers),
             has_placeholders: false,
             content: match request.post_data {
-                Some(content) => Content::Bytes(content.text.into_bytes()),
-                None => Content::None,
+                Some(content) => RequestContent::Bytes(content.text.into_bytes()),
+                None => RequestContent::None,
             },
             method: request.method,
             ..RequestSpec::get(&request.url)
@@ -236,7 +236,7 @@ mod tests {
             requests[0].literal_fields,
             [("Accept".to_owned(), "*/*".to_owned())]
         );
-        assert_eq!(requests[1].content, Content::Bytes(b"hi".to_vec()));
+        assert_eq!(requests[1].content, RequestContent::Bytes(b"hi".to_vec()));
         assert!(parse_archive("{}", BASE).unwrap_err().contains("log"));
     }
 

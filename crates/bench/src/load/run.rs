@@ -8,7 +8,7 @@ use blitz_http::{Config, Cores, Pinning, Signal, Signals, precise_sleep_until, s
 
 use super::by_request::RequestFigures;
 use super::check::{Evidence, Expected};
-use super::control::Control;
+use super::control::RunControl;
 use super::live_view::LiveView;
 use super::machine_time::{Usage, UsageSince};
 use super::plan::{Least, LoadPlan, STEADY_WITHIN, WarmUp};
@@ -42,7 +42,7 @@ const INTERRUPTED_TWICE: i32 = 130;
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// How a run has ended.
-pub(super) struct Ended {
+pub(super) struct RunEnd {
     pub(super) result: LoadResult,
     /// The first wrong response, if it has ended the run.
     pub(super) evidence: Option<Evidence>,
@@ -51,7 +51,7 @@ pub(super) struct Ended {
 /// The thread that leads the cores.
 struct Leader {
     plan: Arc<LoadPlan>,
-    control: Arc<Control>,
+    control: Arc<RunControl>,
     results: Receiver<CoreResult>,
     signals: Signals,
     view: LiveView,
@@ -70,10 +70,10 @@ pub(super) fn run(
     probed: &Probed,
     command: String,
     is_quiet: bool,
-) -> Result<Ended, String> {
+) -> Result<RunEnd, String> {
     let plan = Arc::new(plan);
     let is_watched = LiveView::is_possible(is_quiet);
-    let control = Control::new(plan.cores, Instant::now() + OPENING, is_watched);
+    let control = RunControl::new(plan.cores, Instant::now() + OPENING, is_watched);
     let control = Arc::new(control);
     let signals = Signals::install().map_err(|error| format!("signals: {error}"))?;
     let (cores, results) = start_cores(&plan, &control)?;
@@ -115,7 +115,7 @@ pub(super) fn run(
         least: plan.least,
     };
     result.problems = problems::of(&result, &course);
-    Ok(Ended {
+    Ok(RunEnd {
         result,
         evidence: control.take_evidence(),
     })
@@ -123,7 +123,7 @@ pub(super) fn run(
 
 fn start_cores(
     plan: &Arc<LoadPlan>,
-    control: &Arc<Control>,
+    control: &Arc<RunControl>,
 ) -> Result<(Cores, Receiver<CoreResult>), String> {
     let (sender, results) = mpsc::channel();
     let config = Config {

@@ -8,7 +8,7 @@ use super::LookUp;
 
 /// The server that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct OriginUrl {
     pub(super) is_https: bool,
     /// Without brackets.
     pub(super) host: String,
@@ -19,10 +19,10 @@ pub(super) struct Origin {
     pub(super) rest: String,
 }
 
-impl Origin {
+impl OriginUrl {
     /// # Errors
     /// The fault of the URL, and the text to write.
-    pub(super) fn parse(url: &str) -> Result<Origin, String> {
+    pub(super) fn parse(url: &str) -> Result<OriginUrl, String> {
         let wrong = || format!("`{url}` is no URL; write http://HOST:PORT/PATH or https://…");
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
         let is_https = match scheme.to_ascii_lowercase().as_str() {
@@ -45,7 +45,7 @@ impl Origin {
         };
         match host.is_empty() || authority.contains('@') {
             true => Err(wrong()),
-            false => Ok(Origin {
+            false => Ok(OriginUrl {
                 is_https,
                 host: host.to_owned(),
                 port,
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn urls_have_scheme_host_and_port() {
-        let origin = Origin::parse("https://a.example/x?y=http://b:1/").unwrap();
+        let origin = OriginUrl::parse("https://a.example/x?y=http://b:1/").unwrap();
         assert!(origin.is_https);
         assert_eq!((origin.host.as_str(), origin.port), ("a.example", 443));
         assert_eq!(origin.base, "https://a.example");
         for zone in ["%lo", "%25lo"] {
-            let origin = Origin::parse(&format!("http://[fe80::1{zone}]:8080/a?b")).unwrap();
+            let origin = OriginUrl::parse(&format!("http://[fe80::1{zone}]:8080/a?b")).unwrap();
             assert_eq!(origin.base, "http://[fe80::1]:8080");
             assert_eq!(origin.rest, "/a?b");
             let Ok(Location::Addresses(found)) = origin.location(None) else {
@@ -166,11 +166,11 @@ mod tests {
             };
             assert!(address.scope_id() > 0);
         }
-        let missing = Origin::parse("http://[fe80::1%none0]/")
+        let missing = OriginUrl::parse("http://[fe80::1%none0]/")
             .unwrap()
             .location(None);
         assert!(missing.unwrap_err().contains("no interface \"none0\""));
-        let origin = Origin::parse("http://[::1]:8080").unwrap();
+        let origin = OriginUrl::parse("http://[::1]:8080").unwrap();
         assert_eq!((origin.host.as_str(), origin.port), ("::1", 8080));
         assert_eq!(origin.base, "http://[::1]:8080");
         for url in [
@@ -181,7 +181,7 @@ mod tests {
             "http://u@a/",
         ] {
             assert!(
-                Origin::parse(url).unwrap_err().contains("write http"),
+                OriginUrl::parse(url).unwrap_err().contains("write http"),
                 "{url}"
             );
         }
@@ -189,7 +189,7 @@ mod tests {
 
     /// The addresses of the host, if names have those of `look_up`.
     fn addresses(url: &str, look_up: LookUp<'_>) -> Result<Vec<String>, String> {
-        let location = Origin::parse(url).unwrap().location(None)?;
+        let location = OriginUrl::parse(url).unwrap().location(None)?;
         let addresses = location.resolve(look_up)?;
         Ok(addresses.iter().map(ToString::to_string).collect())
     }
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_given_address_replaces_the_host() {
-        let origin = Origin::parse("http://a.example/").unwrap();
+        let origin = OriginUrl::parse("http://a.example/").unwrap();
         for given in ["[::1]:8080", "unix:/run/a.sock"] {
             let location = origin.location(Some(given)).unwrap();
             let addresses = location.resolve(&|_, _| panic!("it is looked up"));

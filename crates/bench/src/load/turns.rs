@@ -9,10 +9,10 @@ use std::task::{Poll, Waker};
 /// The first to come is served first: without an order, a stream whose response ends would send its next request before
 /// all that wait.
 #[derive(Default)]
-pub(super) struct Turns(RefCell<VecDeque<Rc<Place>>>);
+pub(super) struct Turns(RefCell<VecDeque<Rc<QueuedStream>>>);
 
 #[derive(Default)]
-struct Place {
+struct QueuedStream {
     has_turn: Cell<bool>,
     waker: Cell<Option<Waker>>,
 }
@@ -20,7 +20,7 @@ struct Place {
 /// The turn of a stream, which keeps its position in the queue until this is dropped.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    place: Rc<Place>,
+    queued: Rc<QueuedStream>,
 }
 
 impl Turns {
@@ -32,15 +32,18 @@ impl Turns {
 
     /// Waits behind all that came before.
     pub(super) async fn take(&self) -> Turn<'_> {
-        let place = Rc::<Place>::default();
-        self.0.borrow_mut().push_back(Rc::clone(&place));
-        let turn = Turn { turns: self, place };
+        let queued = Rc::<QueuedStream>::default();
+        self.0.borrow_mut().push_back(Rc::clone(&queued));
+        let turn = Turn {
+            turns: self,
+            queued,
+        };
         self.give(1);
         poll_fn(|cx| {
-            if turn.place.has_turn.get() {
+            if turn.queued.has_turn.get() {
                 return Poll::Ready(());
             }
-            turn.place.waker.set(Some(cx.waker().clone()));
+            turn.queued.waker.set(Some(cx.waker().clone()));
             Poll::Pending
         })
         .await;
@@ -49,9 +52,9 @@ impl Turns {
 
     /// It is the turn of so many: one after the other would take a turn of the core for each.
     pub(super) fn give(&self, count: usize) {
-        for place in self.0.borrow().iter().take(count) {
-            place.has_turn.set(true);
-            if let Some(waker) = place.waker.take() {
+        for queued in self.0.borrow().iter().take(count) {
+            queued.has_turn.set(true);
+            if let Some(waker) = queued.waker.take() {
                 waker.wake();
             }
         }
@@ -60,12 +63,12 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut places = self.turns.0.borrow_mut();
-        let own = places
+        let mut queue = self.turns.0.borrow_mut();
+        let own = queue
             .iter()
-            .position(|place| Rc::ptr_eq(place, &self.place));
-        own.and_then(|own| places.remove(own));
-        drop(places);
+            .position(|queued| Rc::ptr_eq(queued, &self.queued));
+        own.and_then(|own| queue.remove(own));
+        drop(queue);
         // The first in the queue tests whether a request is allowed.
         self.turns.give(1);
     }

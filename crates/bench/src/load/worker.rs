@@ -9,13 +9,13 @@ use blitz_http::{ClientConnection, ClientError, ConnectOptions, Protocol, counte
 
 use super::by_request::ByRequest;
 use super::check::{Evidence, Wrong};
-use super::connection::{Attempt, Line};
-use super::control::{Control, Progress};
-use super::exchange::{self, Failure, Received};
-use super::pacer::{Pacer, Queue};
+use super::connection::{Attempt, ConnectionSlot};
+use super::control::{Progress, RunControl};
+use super::exchange::{self, CorrectResponse, ExchangeFailure};
+use super::pacer::{Pacer, RequestQueue};
 use super::plan::LoadPlan;
 use super::recorder::{ConnectTimes, CoreRecorder, CoreResult, RequestTimes};
-use super::request::{Order, PreparedRequest};
+use super::request::{MixOrder, PreparedRequest};
 use super::template::Values;
 use crate::random::Random;
 
@@ -34,12 +34,12 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Everything that the streams of a core share.
 pub(super) struct Worker {
     pub(super) plan: Arc<LoadPlan>,
-    pub(super) control: Arc<Control>,
+    pub(super) control: Arc<RunControl>,
     pub(super) connect_options: ConnectOptions,
     index: usize,
     pacer: Pacer,
     requests: RefCell<Vec<PreparedRequest>>,
-    order: RefCell<Order>,
+    order: RefCell<MixOrder>,
     random: RefCell<Random>,
     /// Requests that were chosen.
     chosen: Cell<u64>,
@@ -57,25 +57,25 @@ pub(super) struct Worker {
 ///
 /// # Panics
 /// If the plan was not checked.
-pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize) -> CoreResult {
-    let queue = Queue::new();
+pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: usize) -> CoreResult {
+    let queue = RequestQueue::new();
     let pacer = match &plan.rate {
         None => Pacer::closed(plan.requests_of(index)),
         Some(_) => Pacer::open(&queue),
     };
     let worker = Rc::new(Worker::new(plan, control, index, pacer));
     let plan = &worker.plan;
-    let mut lines = Vec::new();
+    let mut slots = Vec::new();
     for _ in (index..plan.connections).step_by(plan.cores) {
-        let line = Rc::new(Line::new());
+        let slot = Rc::new(ConnectionSlot::new());
         for _ in 0..plan.streams {
             let stream = worker.running.get();
             worker.running.set(stream + 1);
             worker.outstanding.borrow_mut().push(None);
-            spawn(run_stream(Rc::clone(&worker), Rc::clone(&line), stream));
+            spawn(run_stream(Rc::clone(&worker), Rc::clone(&slot), stream));
         }
         // A connection is closed with the last stream that uses it.
-        lines.push(Rc::downgrade(&line));
+        slots.push(Rc::downgrade(&slot));
     }
     if plan.rate.is_some() {
         worker.arrivals(&queue).await;
@@ -92,8 +92,8 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
     let result = worker.finish(&queue);
     if plan.protocol == Protocol::Http3 {
         // The kernel closes those of TCP. A server would keep these until they time out.
-        for line in lines.iter().filter_map(Weak::upgrade) {
-            line.close(&worker);
+        for slot in slots.iter().filter_map(Weak::upgrade) {
+            slot.close(&worker);
         }
         sleep(LOOK_EVERY).await;
     }
@@ -101,14 +101,14 @@ pub(super) async fn run(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize
 }
 
 impl Worker {
-    fn new(plan: Arc<LoadPlan>, control: Arc<Control>, index: usize, pacer: Pacer) -> Worker {
+    fn new(plan: Arc<LoadPlan>, control: Arc<RunControl>, index: usize, pacer: Pacer) -> Worker {
         let seed = plan.seed ^ (index as u64 + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         let prepared = plan.requests.iter();
         let prepared = prepared.map(|(spec, _)| spec.prepare().expect("the plan was checked"));
         let specs: Vec<_> = plan.requests.iter().map(|(spec, _)| spec.clone()).collect();
         Worker {
             requests: RefCell::new(prepared.collect()),
-            order: RefCell::new(Order::new(&specs, seed)),
+            order: RefCell::new(MixOrder::new(&specs, seed)),
             random: RefCell::new(Random::new(seed)),
             recorder: RefCell::new(CoreRecorder::new(plan.interval, plan.duration)),
             by_request: RefCell::new(ByRequest::new(plan.requests.len())),
@@ -138,7 +138,7 @@ impl Worker {
     }
 
     /// Plans the arrivals of the warm-up, then those of the measured time.
-    async fn arrivals(&self, queue: &Queue) {
+    async fn arrivals(&self, queue: &RequestQueue) {
         let Some((rate, spacing)) = &self.plan.rate else {
             return;
         };
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    fn finish(&self, queue: &Queue) -> CoreResult {
+    fn finish(&self, queue: &RequestQueue) -> CoreResult {
         let from = self.control.measured_from().unwrap_or_default();
         let now = self.control.since_start(Instant::now());
         let until = self.control.measured_until().unwrap_or(now).min(now);
@@ -210,7 +210,11 @@ impl Worker {
     /// Requests without a response, if it is known which, and how long they have waited. In an open loop these are all that were planned for the measured
     /// time. In a closed loop each stream has one in flight at the end; those count that have waited for much longer than
     /// all others took.
-    fn unfinished(&self, result: &CoreResult, queue: &Queue) -> Vec<(Option<usize>, Duration)> {
+    fn unfinished(
+        &self,
+        result: &CoreResult,
+        queue: &RequestQueue,
+    ) -> Vec<(Option<usize>, Duration)> {
         let outstanding = self.outstanding.borrow();
         let mut outstanding: Vec<Outstanding> = outstanding.iter().copied().flatten().collect();
         let now = Instant::now();
@@ -339,7 +343,7 @@ struct Chosen {
 }
 
 /// Sends requests on one stream of a connection until there are no more.
-async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
+async fn run_stream(worker: Rc<Worker>, slot: Rc<ConnectionSlot>, stream: usize) {
     let is_new = worker.plan.new_connections;
     let mut previous = None;
     'requests: while let Some(planned) = worker.pacer.next(&worker.control, previous).await {
@@ -347,7 +351,7 @@ async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
         let mut chosen = None;
         let mut repeats = 0;
         previous = loop {
-            let (connection, has_waited) = match line.connection(&worker).await {
+            let (connection, has_waited) = match slot.connection(&worker).await {
                 Attempt::Ready {
                     connection,
                     has_waited,
@@ -368,7 +372,7 @@ async fn run_stream(worker: Rc<Worker>, line: Rc<Line>, stream: usize) {
             };
             let ended = send_request(&worker, &connection, request, (planned, sent)).await;
             if is_new {
-                line.close(&worker);
+                slot.close(&worker);
             }
             match ended {
                 Err(Refused) if repeats < REPEATS_MAX => worker.repeated(planned),
@@ -407,7 +411,7 @@ async fn send_request(
     };
     let outcome = match started {
         Ok((body, response, content)) => exchange::run(body, response, content, expected).await,
-        Err(error) => Err(Failure::Request(error)),
+        Err(error) => Err(ExchangeFailure::Request(error)),
     };
     let end = match &outcome {
         Ok(received) => received.end,
@@ -415,11 +419,11 @@ async fn send_request(
     };
     match outcome {
         Ok(received) => record(worker, index, &received, (planned, sent, end)),
-        Err(Failure::Wrong { wrong, evidence }) => {
+        Err(ExchangeFailure::Wrong { wrong, evidence }) => {
             let name = worker.plan.requests[index].0.name();
             worker.wrong(index, (wrong, evidence.of_request(&name)), planned);
         }
-        Err(Failure::Request(ClientError::Unprocessed)) => return Err(Refused),
+        Err(ExchangeFailure::Request(ClientError::Unprocessed)) => return Err(Refused),
         Err(failure) => worker.failed(Some(index), failure.to_string(), planned),
     }
     Ok(end)
@@ -428,7 +432,7 @@ async fn send_request(
 fn record(
     worker: &Worker,
     request: usize,
-    received: &Received,
+    received: &CorrectResponse,
     (planned, sent, end): (Instant, Instant, Instant),
 ) {
     let progress = worker.progress();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LoadRun, Summary};
+use super::{LoadRun, LoadSummary};
 use crate::group::ClientProtocol;
 use crate::process::LOAD_CORE;
 use crate::tls_files::HOST;
@@ -16,7 +16,11 @@ const VARIED_TARGETS: u32 = 10_000;
 
 /// Runs h2load on the load core and reads its summary. With `varied`, each request of a connection
 /// has a new query.
-pub(crate) fn run(load_run: &LoadRun<'_>, varied: bool, folder: &Path) -> Result<Summary, String> {
+pub(crate) fn run(
+    load_run: &LoadRun<'_>,
+    varied: bool,
+    folder: &Path,
+) -> Result<LoadSummary, String> {
     let mut command = Command::new("taskset");
     command
         .args(["-c", LOAD_CORE, "h2load", "-t1"])
@@ -78,7 +82,7 @@ fn varied_targets(target: &str, address: SocketAddr, folder: &Path) -> Result<Pa
 
 /// Requests in flight at the end are started and not done; they do not count, although their statuses may
 /// be among those of the summary.
-fn parse(text: &str, duration_us: u64) -> Option<Summary> {
+fn parse(text: &str, duration_us: u64) -> Option<LoadSummary> {
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let number = |line: &str, word: &str| {
         let parts = line.split(',');
@@ -94,7 +98,7 @@ fn parse(text: &str, duration_us: u64) -> Option<Summary> {
     let good = number(codes, "2xx")?;
     let others = number(codes, "3xx")? + number(codes, "4xx")? + number(codes, "5xx")?;
     let data = line("traffic: ")?.rsplit_once('(')?.1;
-    Some(Summary {
+    Some(LoadSummary {
         requests: succeeded,
         bytes: data.split_once(')')?.0.parse().ok()?,
         duration_us,

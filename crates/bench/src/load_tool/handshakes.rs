@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::{LoadRun, Summary};
+use super::{LoadRun, LoadSummary};
 use crate::group::ClientProtocol;
 use crate::process::LOAD_CORE;
 use crate::tls_files::HOST;
@@ -13,7 +13,7 @@ use crate::tls_files::HOST;
 pub(crate) const CLIENTS: u32 = 8;
 
 /// Runs the clients on the load core and adds up their counts.
-pub(crate) fn run(load_run: &LoadRun<'_>) -> Result<Summary, String> {
+pub(crate) fn run(load_run: &LoadRun<'_>) -> Result<LoadSummary, String> {
     let Some(tls) = load_run
         .tls
         .filter(|_| load_run.protocol == ClientProtocol::Tls)
@@ -41,7 +41,7 @@ pub(crate) fn run(load_run: &LoadRun<'_>) -> Result<Summary, String> {
             .spawn()
     };
     let clients: Result<Vec<Child>, _> = (0..CLIENTS).map(|_| start()).collect();
-    let mut all = Summary {
+    let mut all = LoadSummary {
         requests: 0,
         bytes: 0,
         duration_us: 0,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::handshakes::CLIENTS;
-use super::{LoadRun, Summary, last_json};
+use super::{LoadRun, LoadSummary, last_json};
 use crate::group::Requests;
 use crate::process::LOAD_CORE;
 use crate::tls_files::{HOST, TlsFiles};
@@ -15,7 +15,7 @@ pub(crate) fn run_on(
     program: &Path,
     load_run: &LoadRun<'_>,
     requests: Requests,
-) -> Result<Summary, String> {
+) -> Result<LoadSummary, String> {
     let mut command = Command::new("taskset");
     command.args(["-c", core]).arg(program);
     add_target(&mut command, load_run)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LoadRun, Summary};
+use super::{LoadRun, LoadSummary};
 use crate::group::ClientProtocol;
 use crate::tls_files::HOST;
 
@@ -40,7 +40,7 @@ impl Wrk {
     }
 
     /// Runs wrk on a core and reads its summary.
-    pub(crate) fn run_on(&self, core: &str, load_run: &LoadRun<'_>) -> Result<Summary, String> {
+    pub(crate) fn run_on(&self, core: &str, load_run: &LoadRun<'_>) -> Result<LoadSummary, String> {
         let LoadRun { address, path, .. } = load_run;
         let url = match load_run.protocol {
             ClientProtocol::Tls => format!("https://{HOST}:{}{path}", address.port()),
@@ -74,7 +74,7 @@ impl Wrk {
     }
 }
 
-fn parse(text: &str) -> Option<Summary> {
+fn parse(text: &str) -> Option<LoadSummary> {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("summary "))?;

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{CONTENT_BYTES, CONTENT_FOLDER, CONTENT_PATH, StartOptions, write};
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::programs::locate;
 
 /// Caddy with as many threads that run Go code as there are cores for it, that is, one.
@@ -51,7 +51,7 @@ pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Comma
     Ok(command)
 }
 
-fn routes(role: ServerRole, options: &StartOptions<'_>) -> Result<Value, String> {
+fn routes(role: ServerWork, options: &StartOptions<'_>) -> Result<Value, String> {
     if let Some(response) = role.fixed_response() {
         return Ok(json!([{
             "match": [{ "path": [response.path] }],
@@ -63,14 +63,14 @@ fn routes(role: ServerRole, options: &StartOptions<'_>) -> Result<Value, String>
         }]));
     }
     Ok(match role {
-        ServerRole::SendContent => json!([{
+        ServerWork::SendContent => json!([{
             "match": [{ "path": [CONTENT_PATH] }],
             "handle": [
                 { "handler": "rewrite", "uri": format!("/data-{CONTENT_BYTES}") },
                 { "handler": "file_server", "root": options.folder.join(CONTENT_FOLDER) },
             ],
         }]),
-        ServerRole::ProxyToH2c => {
+        ServerWork::ProxyToH2c => {
             return Err("Caddy is not configured for HTTP/2 to upstreams".to_owned());
         }
         _ => json!([{

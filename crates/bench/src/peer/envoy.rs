@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     CONTENT_BYTES, CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write,
 };
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::programs::locate;
 use crate::tls_files::TlsFiles;
 
@@ -20,7 +20,7 @@ const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 /// Envoy with one worker.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
     let program = locate("envoy")?;
-    let responds = group.role.fixed_response().is_some() || group.role == ServerRole::SendContent;
+    let responds = group.role.fixed_response().is_some() || group.role == ServerWork::SendContent;
     let mut listeners = vec![listener(group, options, Transport::Tcp)?];
     if is_http3(group) {
         listeners.push(listener(group, options, Transport::Quic)?);
@@ -109,7 +109,7 @@ fn routes(group: &Group, options: &StartOptions<'_>) -> Value {
         return respond("/", json!({ "inline_string": response.body }));
     }
     match group.role {
-        ServerRole::SendContent => {
+        ServerWork::SendContent => {
             let file = options.folder.join(content_file());
             respond(CONTENT_PATH, json!({ "filename": file }))
         }
@@ -149,15 +149,15 @@ fn tls_socket(tls: &TlsFiles, transport: Transport) -> Value {
 fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
     // The limit that backends announce: Envoy would open more streams before it knows the limit.
     let (protocol, protocol_options) = match group.role {
-        ServerRole::ProxyToH2c => (
+        ServerWork::ProxyToH2c => (
             "http2_protocol_options",
             json!({ "max_concurrent_streams": BACKEND_STREAMS_MAX }),
         ),
-        ServerRole::Respond
-        | ServerRole::RespondHealth
-        | ServerRole::SendContent
-        | ServerRole::ProxyToHttp1
-        | ServerRole::ProxyContentToHttp1 => ("http_protocol_options", json!({})),
+        ServerWork::Respond
+        | ServerWork::RespondHealth
+        | ServerWork::SendContent
+        | ServerWork::ProxyToHttp1
+        | ServerWork::ProxyContentToHttp1 => ("http_protocol_options", json!({})),
     };
     json!({
         "name": "backend",

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{CONTENT_PATH, STREAMS_MAX, StartOptions, content_file, is_http3, write};
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::programs::locate;
 
 /// Longer than any run, in the units of the settings.
@@ -61,7 +61,7 @@ hosts:
     Ok(command)
 }
 
-fn paths(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> {
+fn paths(role: ServerWork, options: &StartOptions<'_>) -> Result<String, String> {
     if let Some(response) = role.fixed_response() {
         // The extension says what the content is.
         let extension = match response.content_type {
@@ -78,14 +78,14 @@ fn paths(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String>
         ));
     }
     match role {
-        ServerRole::SendContent => {
+        ServerWork::SendContent => {
             let content = options.folder.join(content_file());
             Ok(format!(
                 "{CONTENT_PATH}:\n        file.file: {}",
                 content.display()
             ))
         }
-        ServerRole::ProxyToH2c => Err("this H2O does not support HTTP/2 to upstreams".to_owned()),
+        ServerWork::ProxyToH2c => Err("this H2O does not support HTTP/2 to upstreams".to_owned()),
         _ => Ok(format!(
             "/:\n        proxy.reverse.url: http://{}/\n        proxy.timeout.keepalive: {LONG_MS}",
             options.backend

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{SMALL_PATH, StartOptions, is_http3, write};
 use crate::fixed_response::FixedResponse;
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::process::Workers;
 use crate::programs::locate;
 
@@ -30,7 +30,7 @@ pub(crate) fn command(
     }
     let work = work(group.role, options)?;
     let splice = match group.role {
-        ServerRole::ProxyContentToHttp1 => "option splice-auto",
+        ServerWork::ProxyContentToHttp1 => "option splice-auto",
         _ => "",
     };
     let bind = bind(group.protocol, options)?;
@@ -68,7 +68,7 @@ frontend front
 }
 
 /// The rules of the frontend, and the backends after it.
-fn work(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> {
+fn work(role: ServerWork, options: &StartOptions<'_>) -> Result<String, String> {
     let backend = options.backend;
     if let Some(response) = role.fixed_response() {
         let FixedResponse {
@@ -79,10 +79,10 @@ fn work(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> 
         ));
     }
     Ok(match role {
-        ServerRole::ProxyToH2c => {
+        ServerWork::ProxyToH2c => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend} proto h2")
         }
-        ServerRole::ProxyContentToHttp1 => {
+        ServerWork::ProxyContentToHttp1 => {
             let small = options.small_backend.map(|small| {
                 (
                     format!("use_backend small if {{ path {SMALL_PATH} }}\n  "),
@@ -94,8 +94,8 @@ fn work(role: ServerRole, options: &StartOptions<'_>) -> Result<String, String> 
                 "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
             )
         }
-        ServerRole::SendContent => return Err("HAProxy does not serve files".to_owned()),
-        ServerRole::ProxyToHttp1 | ServerRole::Respond | ServerRole::RespondHealth => {
+        ServerWork::SendContent => return Err("HAProxy does not serve files".to_owned()),
+        ServerWork::ProxyToHttp1 | ServerWork::Respond | ServerWork::RespondHealth => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend}")
         }
     })

@@ -8,7 +8,7 @@ use super::{
     CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, is_http3,
     write,
 };
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::process::Workers;
 use crate::programs::locate;
 
@@ -88,7 +88,7 @@ fn files(options: &StartOptions<'_>) -> String {
 }
 
 /// The upstream block, and the directives of the location.
-fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, String), String> {
+fn location(role: ServerWork, options: &StartOptions<'_>) -> Result<(String, String), String> {
     let backend = options.backend;
     if let Some(response) = role.fixed_response() {
         let (kind, body) = (response.content_type, response.body);
@@ -96,12 +96,12 @@ fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, Str
         return Ok((String::new(), directives));
     }
     match role {
-        ServerRole::SendContent => Ok((String::new(), files(options) + " sendfile off;")),
-        ServerRole::ProxyToHttp1 | ServerRole::Respond | ServerRole::RespondHealth => Ok((
+        ServerWork::SendContent => Ok((String::new(), files(options) + " sendfile off;")),
+        ServerWork::ProxyToHttp1 | ServerWork::Respond | ServerWork::RespondHealth => Ok((
             upstream("backend", backend, options),
             format!("proxy_pass http://backend; {PROXY}"),
         )),
-        ServerRole::ProxyContentToHttp1 => {
+        ServerWork::ProxyContentToHttp1 => {
             let mut upstreams = upstream("backend", backend, options);
             if let Some(small) = options.small_backend {
                 upstreams += &upstream("small", small, options);
@@ -109,7 +109,7 @@ fn location(role: ServerRole, options: &StartOptions<'_>) -> Result<(String, Str
             let location = format!("proxy_pass http://backend; {PROXY} {PROXY_CONTENT}");
             Ok((upstreams, location))
         }
-        ServerRole::ProxyToH2c => Err("nginx does not support HTTP/2 to upstreams".to_owned()),
+        ServerWork::ProxyToH2c => Err("nginx does not support HTTP/2 to upstreams".to_owned()),
     }
 }
 

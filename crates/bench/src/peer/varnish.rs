@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{StartOptions, write};
 use crate::fixed_response::FixedResponse;
-use crate::group::{ClientProtocol, Group, ServerRole};
+use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::programs::locate;
 
 /// Longer than any run.
@@ -34,8 +34,8 @@ pub(crate) fn command(
     }
     let rules = match (group.role.fixed_response(), group.role) {
         (Some(response), _) => synthetic(&response),
-        (None, ServerRole::SendContent) => return Err("Varnish does not serve files".to_owned()),
-        (None, ServerRole::ProxyToH2c) => {
+        (None, ServerWork::SendContent) => return Err("Varnish does not serve files".to_owned()),
+        (None, ServerWork::ProxyToH2c) => {
             return Err("Varnish does not support HTTP/2 to upstreams".to_owned());
         }
         (None, _) => proxy(options.backend, storage),

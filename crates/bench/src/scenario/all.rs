@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use blitz_http::Signal;
 use clap::{Args, Command};
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::number;
 use crate::output;
 use crate::supervised::EndSignals;
 use process::Starter;
-use state::{Ended, Key, State};
+use state::{EndedStep, RunKey, RunState};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +57,7 @@ pub(crate) struct AllArguments {
 
 /// One benchmark.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Step {
+struct BenchmarkRun {
     name: String,
     /// Its arguments, without paths.
     words: Vec<String>,
@@ -68,10 +68,11 @@ struct Step {
 struct Interrupted(Signal);
 
 /// Runs a step, and shows this line meanwhile. An error ends the run.
-type RunStep<'a> = &'a mut dyn FnMut(&Step, &str) -> Result<Result<Ended, Interrupted>, String>;
+type RunStep<'a> =
+    &'a mut dyn FnMut(&BenchmarkRun, &str) -> Result<Result<EndedStep, Interrupted>, String>;
 
 /// The benchmarks among the subcommands of `blitz bench`: those that measure.
-fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Step>, String> {
+fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<BenchmarkRun>, String> {
     const OTHERS: [&str; 3] = ["all", "regression", "help"];
     let measures =
         |command: &&Command| !command.is_hide_set() && !OTHERS.contains(&command.get_name());
@@ -91,7 +92,7 @@ fn steps(bench: &Command, arguments: &AllArguments) -> Result<Vec<Step>, String>
     let step = |command: &&Command| {
         let name = command.get_name().to_owned();
         let flag = arguments.quick.then(|| quick_flag(command)).flatten();
-        Step {
+        BenchmarkRun {
             words: [name.clone()]
                 .into_iter()
                 .chain(flag.map(str::to_owned))
@@ -119,12 +120,12 @@ pub(crate) fn run(
     arguments: &AllArguments,
     bench: &Command,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     let steps = match steps(bench, arguments) {
         Ok(steps) => steps,
         Err(message) => {
             output::message(&format!("blitz bench: {message}"));
-            return Ok(Outcome::Unusable);
+            return Ok(BenchOutcome::Unusable);
         }
     };
     let folder = invocation
@@ -135,7 +136,7 @@ pub(crate) fn run(
         .step_program
         .as_deref()
         .unwrap_or(invocation.programs.blitz());
-    let key = Key {
+    let key = RunKey {
         revision: invocation.revision.clone(),
         binary: state::fingerprint(program),
         steps: steps.iter().map(|step| step.words.join(" ")).collect(),
@@ -146,7 +147,7 @@ pub(crate) fn run(
         true => "state.json".to_owned(),
         false => format!("state-{}.json", names.join("-")),
     });
-    let mut state = State::open(&file, (key, &names), arguments.restart)?;
+    let mut state = RunState::open(&file, (key, &names), arguments.restart)?;
     if let count @ 1.. = state.ended().len() {
         output::message(&format!(
             "continuing: {count} of {} benchmarks have ended (--restart begins anew)",
@@ -165,7 +166,7 @@ pub(crate) fn run(
     })?;
     if let Err(Interrupted(signal)) = ended {
         output::message("blitz bench: interrupted; the same command continues");
-        return Ok(Outcome::Interrupted(signal));
+        return Ok(BenchOutcome::Interrupted(signal));
     }
     let outcome = summary::outcome(state.ended());
     summary::finish(&state, &folder, !arguments.quick, invocation)?;
@@ -175,8 +176,8 @@ pub(crate) fn run(
 
 /// Runs the steps that have not ended, and records each one.
 fn run_steps(
-    steps: &[Step],
-    state: &mut State,
+    steps: &[BenchmarkRun],
+    state: &mut RunState,
     run: RunStep<'_>,
 ) -> Result<Result<(), Interrupted>, String> {
     let begun = Instant::now();
@@ -237,35 +238,35 @@ mod tests {
     use super::*;
     use crate::run_folder::TestFolder;
 
-    fn named(names: &[&str]) -> Vec<Step> {
-        let step = |name: &&str| Step {
+    fn named(names: &[&str]) -> Vec<BenchmarkRun> {
+        let step = |name: &&str| BenchmarkRun {
             name: (*name).to_owned(),
             words: vec![(*name).to_owned()],
         };
         names.iter().map(step).collect()
     }
 
-    fn key(revision: &str) -> Key {
-        Key {
+    fn key(revision: &str) -> RunKey {
+        RunKey {
             revision: revision.to_owned(),
             binary: String::new(),
             steps: ["a", "b", "c"].map(str::to_owned).to_vec(),
         }
     }
 
-    fn open(file: &Path, revision: &str, restart: bool) -> Result<State, String> {
-        State::open(file, (key(revision), &["a", "b", "c"]), restart)
+    fn open(file: &Path, revision: &str, restart: bool) -> Result<RunState, String> {
+        RunState::open(file, (key(revision), &["a", "b", "c"]), restart)
     }
 
     /// Runs three steps and is interrupted at one of them; the steps that were run.
-    fn run_until(interrupt: &str, state: &mut State) -> Vec<String> {
+    fn run_until(interrupt: &str, state: &mut RunState) -> Vec<String> {
         let mut run = Vec::new();
         let result = run_steps(&named(&["a", "b", "c"]), state, &mut |step, _| {
             if step.name == interrupt {
                 return Ok(Err(Interrupted(Signal::Interrupt)));
             }
             run.push(step.name.clone());
-            Ok(Ok(Ended {
+            Ok(Ok(EndedStep {
                 name: step.name.clone(),
                 outcome: if step.name == "a" {
                     StepOutcome::Failed
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(run_until("b", &mut open("2", true)), ["a"]);
         let mut state = open("2", false);
         assert_eq!(run_until("", &mut state), ["b", "c"]);
-        assert_eq!(summary::outcome(state.ended()), Outcome::Missed);
+        assert_eq!(summary::outcome(state.ended()), BenchOutcome::Missed);
         state.close().unwrap();
         assert_eq!(
             run_until("", &mut open("2", false)),
@@ -319,7 +320,7 @@ mod tests {
         let file = folder.path().join("state.json");
         let mut state = open(&file, "1", false).unwrap();
         for (name, seconds) in [("a", 1.0), ("b", 1e308), ("other", 1.0)] {
-            let ended = Ended {
+            let ended = EndedStep {
                 name: name.to_owned(),
                 outcome: StepOutcome::Met,
                 seconds,

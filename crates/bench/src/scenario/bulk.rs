@@ -12,7 +12,7 @@ mod size;
 mod transfer;
 mod verdicts;
 
-use crate::goals::{Outcome, settled};
+use crate::goals::{BenchOutcome, settled};
 use crate::group::ClientProtocol;
 use crate::invocation::Invocation;
 use crate::load_tool;
@@ -31,7 +31,10 @@ use results::Results;
 pub(crate) use plan::BulkArguments;
 
 /// Measures every size, one after the other, and prints the tables.
-pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &BulkArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let programs = &invocation.programs;
     let plan = BulkPlan::new(arguments, programs)?;
@@ -85,7 +88,7 @@ pub(crate) fn run(arguments: &BulkArguments, invocation: &Invocation) -> Result<
         save(&invocation.out, date, "bulk", &results, &markdown)?;
     }
     printed?;
-    Ok(Outcome::of(&results.void, &results.verdicts))
+    Ok(BenchOutcome::of(&results.void, &results.verdicts))
 }
 
 /// The machine, and the versions of peers and load tools; curl sends the requests before and after a run.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::number;
 use crate::output;
@@ -69,7 +69,7 @@ fn word(word: &str) -> Result<String, String> {
 pub(crate) fn run(
     arguments: &CompareArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let folder = RunFolder::create()?;
     let tls = TlsFiles::create(folder.path(), &invocation.programs)?;

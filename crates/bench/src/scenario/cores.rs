@@ -1,9 +1,9 @@
 //! A server with two workers, against two servers with one worker each.
 
 use super::{EPOLL, Scenario, URING, goal, workers};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::process::Workers::{Two, TwoServers};
-use crate::system::Kind;
+use crate::system::SystemKind;
 
 pub(crate) static CORES: Scenario = Scenario {
     name: "cores",
@@ -16,49 +16,64 @@ pub(crate) static CORES: Scenario = Scenario {
             TwoServers,
             "apart",
             FIXED_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
-        workers(Two, "together", FIXED_ON_CORES, Kind::Blitz { io: URING }),
+        workers(
+            Two,
+            "together",
+            FIXED_ON_CORES,
+            SystemKind::Blitz { io: URING },
+        ),
         workers(
             TwoServers,
             "apart-epoll",
             FIXED_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
         workers(
             Two,
             "together-epoll",
             FIXED_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
-        workers(TwoServers, "nginx-apart", FIXED_ON_CORES, Kind::Nginx),
-        workers(Two, "nginx-together", FIXED_ON_CORES, Kind::Nginx),
+        workers(TwoServers, "nginx-apart", FIXED_ON_CORES, SystemKind::Nginx),
+        workers(Two, "nginx-together", FIXED_ON_CORES, SystemKind::Nginx),
         workers(
             TwoServers,
             "apart-proxy",
             PROXY_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
         workers(
             Two,
             "together-proxy",
             PROXY_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
         workers(
             TwoServers,
             "apart-proxy-epoll",
             PROXY_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
         workers(
             Two,
             "together-proxy-epoll",
             PROXY_ON_CORES,
-            Kind::Blitz { io: EPOLL },
+            SystemKind::Blitz { io: EPOLL },
         ),
-        workers(TwoServers, "nginx-apart-proxy", PROXY_ON_CORES, Kind::Nginx),
-        workers(Two, "nginx-together-proxy", PROXY_ON_CORES, Kind::Nginx),
+        workers(
+            TwoServers,
+            "nginx-apart-proxy",
+            PROXY_ON_CORES,
+            SystemKind::Nginx,
+        ),
+        workers(
+            Two,
+            "nginx-together-proxy",
+            PROXY_ON_CORES,
+            SystemKind::Nginx,
+        ),
     ],
     goals: &[
         goal("together", "apart", 1.03),
@@ -73,7 +88,7 @@ const FIXED_ON_CORES: &Group = &Group {
     name: "cores-fixed",
     title: "HTTP/1.1, fixed response, two workers",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &["apart", "apart-epoll", "nginx-apart"],
     plausible: None,
@@ -83,7 +98,7 @@ const PROXY_ON_CORES: &Group = &Group {
     name: "cores-proxy",
     title: "HTTP/1.1, proxy to one backend, two workers",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::ProxyToHttp1,
+    role: ServerWork::ProxyToHttp1,
     load_tool: LoadTool::Wrk,
     bases: &["apart-proxy", "apart-proxy-epoll", "nginx-apart-proxy"],
     plausible: None,

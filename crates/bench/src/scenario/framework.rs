@@ -12,19 +12,19 @@ use clap::Args;
 
 use super::{EPOLL, URING, h1, system};
 use crate::fixed_response::PATH;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
-use crate::process::{SERVER_CORE, Server, free_address};
+use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Example, Programs, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{Generator, Length, Load, Requests, Subject, Version, Watch, Watched, finish};
-use crate::system::{Kind, System, substitutes};
-use cases::{Group, Work};
-use connections::Limits;
+use crate::system::{System, SystemKind, substitutes};
+use cases::{CaseGroup, Work};
+use connections::DescriptorLimits;
 use findings::Findings;
 
 /// Flags of `blitz bench framework`.
@@ -38,7 +38,7 @@ pub(crate) struct FrameworkArguments {
     seconds: u64,
     /// Only these parts, separated by commas
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<Group>,
+    only: Vec<CaseGroup>,
     /// Six short rounds of one load for each part; not saved
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
@@ -56,23 +56,23 @@ const LIMIT: &str = "limit";
 
 /// In the order of the tables. All have one worker.
 static SYSTEMS: &[System] = &[
-    system(BLITZ_URING, h1::FIXED, Kind::HelloWorld { io: URING }),
-    system(BLITZ_EPOLL, h1::FIXED, Kind::HelloWorld { io: EPOLL }),
-    system(AXUM, h1::FIXED, Kind::Framework(Example::AxumHello)),
-    system(ACTIX, h1::FIXED, Kind::Framework(Example::ActixHello)),
-    system(LIMIT, h1::FIXED, Kind::LimitResponder { io: URING }),
+    system(BLITZ_URING, h1::FIXED, SystemKind::HelloWorld { io: URING }),
+    system(BLITZ_EPOLL, h1::FIXED, SystemKind::HelloWorld { io: EPOLL }),
+    system(AXUM, h1::FIXED, SystemKind::Framework(Example::AxumHello)),
+    system(ACTIX, h1::FIXED, SystemKind::Framework(Example::ActixHello)),
+    system(LIMIT, h1::FIXED, SystemKind::LimitResponder { io: URING }),
 ];
 
 /// Measures and reports.
 pub(crate) fn run(
     arguments: &FrameworkArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
     let folder = RunFolder::create()?;
     let programs = &invocation.programs;
-    let limits = Limits::raise(arguments.quick);
+    let limits = DescriptorLimits::raise(arguments.quick);
     let stage = Stage::start(programs, &folder)?;
     let generator = Generator {
         programs,
@@ -86,9 +86,9 @@ pub(crate) fn run(
         let case = case.run(&generator, arguments.rounds(), arguments.seed)?;
         measured.push((group, case));
     }
-    let in_process = arguments.has(Group::Parser);
+    let in_process = arguments.has(CaseGroup::Parser);
     let in_process = in_process.then(|| in_process::measure(programs, arguments.rounds()));
-    let connections = arguments.has(Group::Descriptors);
+    let connections = arguments.has(CaseGroup::Descriptors);
     let connections = connections.then(|| limits.measure(&stage.running));
     let cases = measured.iter().map(|(_, case)| case);
     let surroundings = watch.finish(&invocation.revision, [], cases);
@@ -110,12 +110,12 @@ impl FrameworkArguments {
         if self.quick { 6 } else { self.rounds }
     }
 
-    fn has(&self, group: Group) -> bool {
+    fn has(&self, group: CaseGroup) -> bool {
         self.only.is_empty() || self.only.contains(&group)
     }
 
     /// The loads, in the order in which they run.
-    fn works(&self) -> Vec<(Group, Work)> {
+    fn works(&self) -> Vec<(CaseGroup, Work)> {
         let length = match self.quick {
             true => Length::quick(150),
             false => Length::Time {
@@ -123,7 +123,7 @@ impl FrameworkArguments {
                 warm_up: Duration::from_millis(500),
             },
         };
-        let groups = Group::ALL.into_iter().filter(|&group| self.has(group));
+        let groups = CaseGroup::ALL.into_iter().filter(|&group| self.has(group));
         let works = groups.flat_map(|group| {
             let works = group.works(length, self.quick).into_iter();
             works.map(move |work| (group, work))
@@ -134,7 +134,7 @@ impl FrameworkArguments {
 
 /// The servers that are there.
 struct Stage {
-    running: Vec<(&'static System, Server)>,
+    running: Vec<(&'static System, ServerProcess)>,
     not_run: Vec<NotRun>,
 }
 
@@ -146,7 +146,7 @@ impl Stage {
             |system| system.name.to_owned(),
             |system| system.missing_program(programs),
         );
-        let mut running: Vec<(&'static System, Server)> = Vec::new();
+        let mut running: Vec<(&'static System, ServerProcess)> = Vec::new();
         // The limit responds with the bytes of the first server.
         let response = folder.path().join("response");
         for system in systems {
@@ -163,7 +163,7 @@ impl Stage {
                 folder: folder.path(),
             };
             let command = system.command(&options)?;
-            let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
+            let server = ServerProcess::start_pinned(system.name, SERVER_CORE, &command, listen)?;
             let bytes = probe::request(listen).map_err(|e| format!("{}: {e}", system.name))?;
             if running.is_empty() {
                 fs::write(&response, bytes).map_err(|e| format!("{}: {e}", response.display()))?;

@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::system;
 use crate::fixed_response::HEALTH;
-use crate::goals::Outcome;
-use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
+use crate::goals::BenchOutcome;
+use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::invocation::Invocation;
 use crate::output;
 use crate::programs::locate;
@@ -18,7 +18,7 @@ use crate::run_folder::RunFolder;
 use crate::study::{
     self, Case, Contender, Length, Load, Measured, Stage, Subject, Version, Watch, finish,
 };
-use crate::system::Kind;
+use crate::system::SystemKind;
 use crate::tls_files::TlsFiles;
 use findings::Findings;
 
@@ -43,7 +43,7 @@ pub(crate) struct GatewayArguments {
 }
 
 /// The loads of one protocol.
-struct Protocol {
+struct ProtocolLoads {
     name: &'static str,
     title: &'static str,
     version: Version,
@@ -59,15 +59,15 @@ const fn group(name: &'static str, protocol: ClientProtocol, load_tool: LoadTool
         name,
         title: "",
         protocol,
-        role: ServerRole::RespondHealth,
+        role: ServerWork::RespondHealth,
         load_tool,
         bases: &[],
         plausible: None,
     }
 }
 
-static PROTOCOLS: [Protocol; 3] = [
-    Protocol {
+static PROTOCOLS: [ProtocolLoads; 3] = [
+    ProtocolLoads {
         name: "h1",
         title: "HTTP/1.1",
         version: Version::Http1,
@@ -76,7 +76,7 @@ static PROTOCOLS: [Protocol; 3] = [
         streams: 1,
         connections: [100, 500, 1_000],
     },
-    Protocol {
+    ProtocolLoads {
         name: "h2c",
         title: "HTTP/2 without TLS",
         version: Version::Http2,
@@ -89,7 +89,7 @@ static PROTOCOLS: [Protocol; 3] = [
         streams: 100,
         connections: [10, 50, 100],
     },
-    Protocol {
+    ProtocolLoads {
         name: "h3",
         title: "HTTP/3",
         version: Version::Http3,
@@ -103,13 +103,13 @@ static PROTOCOLS: [Protocol; 3] = [
 /// The system that the others are compared with.
 const BLITZ: &str = "blitz";
 
-const SYSTEMS: [(&str, Kind); 6] = [
-    (BLITZ, Kind::Blitz { io: "auto" }),
-    ("nginx", Kind::Nginx),
-    ("haproxy", Kind::Haproxy),
-    ("h2o", Kind::H2o),
-    ("caddy", Kind::Caddy),
-    ("envoy", Kind::Envoy),
+const SYSTEMS: [(&str, SystemKind); 6] = [
+    (BLITZ, SystemKind::Blitz { io: "auto" }),
+    ("nginx", SystemKind::Nginx),
+    ("haproxy", SystemKind::Haproxy),
+    ("h2o", SystemKind::H2o),
+    ("caddy", SystemKind::Caddy),
+    ("envoy", SystemKind::Envoy),
 ];
 
 /// A value of `--only`.
@@ -127,7 +127,7 @@ fn word(word: &str) -> Result<String, String> {
 
 /// The loads of one protocol with their runs.
 struct OnProtocol {
-    protocol: &'static Protocol,
+    protocol: &'static ProtocolLoads,
     cases: Vec<Measured>,
     systems: Vec<report::System>,
 }
@@ -136,7 +136,7 @@ struct OnProtocol {
 pub(crate) fn run(
     arguments: &GatewayArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let folder = RunFolder::create()?;
     let tls = TlsFiles::create(folder.path(), &invocation.programs)?;
@@ -188,7 +188,7 @@ impl GatewayArguments {
 fn measure(
     arguments: &GatewayArguments,
     invocation: &Invocation,
-    protocol: &'static Protocol,
+    protocol: &'static ProtocolLoads,
     (folder, tls): (&RunFolder, &TlsFiles),
 ) -> Result<OnProtocol, String> {
     let connections = match arguments.quick {
@@ -228,7 +228,7 @@ fn measure(
 
 fn case(
     arguments: &GatewayArguments,
-    protocol: &Protocol,
+    protocol: &ProtocolLoads,
     connections: u32,
     stage: &Stage<'_>,
 ) -> Case {

@@ -8,14 +8,14 @@ use clap::Args;
 use super::h1::FIXED;
 use super::h2::H2C;
 use crate::fixed_response::PATH;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::group::{Group, LoadTool};
 use crate::invocation::Invocation;
 use crate::load_tool;
 use crate::not_run::NotRun;
 use crate::number;
 use crate::output;
-use crate::process::{SERVER_CORE, Server, free_address};
+use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Example, locate};
 use crate::report::{Conclusion, ConclusionKind, Report, Section, System};
 use crate::run_folder::RunFolder;
@@ -49,7 +49,7 @@ const BLITZ: &str = "blitz load";
 const GO: &str = "quic-go";
 
 /// One load, and the generators that can send it.
-struct Work {
+struct LoadCase {
     title: &'static str,
     path: &'static str,
     version: Version,
@@ -65,10 +65,10 @@ struct Work {
 /// Another generator.
 struct Other {
     name: &'static str,
-    client: Client,
+    client: GeneratorProgram,
 }
 
-enum Client {
+enum GeneratorProgram {
     Tool(LoadTool),
     Go,
     Oha,
@@ -82,25 +82,25 @@ const H3: Other = tool(
 );
 const QUIC_GO: Other = Other {
     name: GO,
-    client: Client::Go,
+    client: GeneratorProgram::Go,
 };
 const OHA: Other = Other {
     name: "oha",
-    client: Client::Oha,
+    client: GeneratorProgram::Oha,
 };
 
 const fn tool(name: &'static str, tool: LoadTool) -> Other {
     Other {
         name,
-        client: Client::Tool(tool),
+        client: GeneratorProgram::Tool(tool),
     }
 }
 
 /// A response of the server takes so long, so that no generator bounds the rate.
 const SLOW: &str = "/delay?ms=5";
 
-const WORKS: [Work; 6] = [
-    Work {
+const WORKS: [LoadCase; 6] = [
+    LoadCase {
         title: "HTTP/1.1, 100 connections",
         path: PATH,
         version: Version::Http1,
@@ -109,7 +109,7 @@ const WORKS: [Work; 6] = [
         others: &[WRK, OHA],
         at_most: Some(0.8),
     },
-    Work {
+    LoadCase {
         title: "HTTP/2 over TLS, 32 connections with 32 streams",
         path: PATH,
         version: Version::Http2,
@@ -118,7 +118,7 @@ const WORKS: [Work; 6] = [
         others: &[H2LOAD, OHA],
         at_most: Some(0.8),
     },
-    Work {
+    LoadCase {
         title: "HTTP/2 without TLS, 32 connections with 32 streams",
         path: PATH,
         version: Version::Http2,
@@ -127,7 +127,7 @@ const WORKS: [Work; 6] = [
         others: &[H2LOAD],
         at_most: Some(0.8),
     },
-    Work {
+    LoadCase {
         title: "HTTP/3, 32 connections with 32 streams",
         path: PATH,
         version: Version::Http3,
@@ -137,7 +137,7 @@ const WORKS: [Work; 6] = [
         // At least twice as many requests for the same time.
         at_most: Some(0.5),
     },
-    Work {
+    LoadCase {
         title: "HTTP/1.1, 20 connections, responses after 5 ms",
         path: SLOW,
         version: Version::Http1,
@@ -146,7 +146,7 @@ const WORKS: [Work; 6] = [
         others: &[WRK, OHA],
         at_most: None,
     },
-    Work {
+    LoadCase {
         title: "HTTP/2 over TLS, 2 connections with 10 streams, responses after 5 ms",
         path: SLOW,
         version: Version::Http2,
@@ -161,7 +161,7 @@ const WORKS: [Work; 6] = [
 pub(crate) fn run(
     arguments: &GeneratorArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let folder = RunFolder::create()?;
     let tls = TlsFiles::create(folder.path(), &invocation.programs)?;
@@ -190,7 +190,7 @@ pub(crate) fn run(
     surroundings.describe(&mut report);
     let date = &surroundings.facts.date;
     match finish(&report, "generator", date, !arguments.quick, invocation)? {
-        Outcome::Met if is_missed => Ok(Outcome::Missed),
+        BenchOutcome::Met if is_missed => Ok(BenchOutcome::Missed),
         outcome => Ok(outcome),
     }
 }
@@ -214,22 +214,22 @@ fn start(
     invocation: &Invocation,
     tls: &TlsFiles,
     [clear, secure]: [std::net::SocketAddr; 2],
-) -> Result<Server, String> {
+) -> Result<ServerProcess, String> {
     let mut command = std::process::Command::new(invocation.programs.blitz());
     command.args(["run", "--cores", "1", "--log", "error"]);
     command.args(["--listen", &clear.to_string()]);
     command.args(["--listen-tls", &secure.to_string()]);
     command.arg("--cert").arg(&tls.certificate);
     command.arg("--key").arg(&tls.key);
-    Server::start_pinned("blitz", SERVER_CORE, &command, secure)
+    ServerProcess::start_pinned("blitz", SERVER_CORE, &command, secure)
 }
 
-impl Work {
+impl LoadCase {
     fn case(
         &self,
         base: &str,
         length: Length,
-        (server, tls, invocation): (&Server, &TlsFiles, &Invocation),
+        (server, tls, invocation): (&ServerProcess, &TlsFiles, &Invocation),
     ) -> Case {
         let (connections, streams) = self.load;
         let path = Requests::Path(self.path.to_owned());
@@ -290,19 +290,19 @@ impl Other {
     /// The program; the error is the reason why it cannot run.
     fn program(
         &self,
-        work: &Work,
+        work: &LoadCase,
         tls: &TlsFiles,
         invocation: &Invocation,
     ) -> Result<Program, String> {
         let programs = &invocation.programs;
         match self.client {
-            Client::Go => programs.example(Example::GoLoad).map(Program::Go),
-            Client::Oha => locate("oha").map(Program::Oha),
-            Client::Tool(tool @ LoadTool::Http3(_)) => {
+            GeneratorProgram::Go => programs.example(Example::GoLoad).map(Program::Go),
+            GeneratorProgram::Oha => locate("oha").map(Program::Oha),
+            GeneratorProgram::Tool(tool @ LoadTool::Http3(_)) => {
                 programs.example(Example::Http3Load)?;
                 Ok(Program::Tool(tool, tls.clone()))
             }
-            Client::Tool(tool) => match load_tool::missing_tool(work.group(), programs) {
+            GeneratorProgram::Tool(tool) => match load_tool::missing_tool(work.group(), programs) {
                 Some(reason) => Err(reason),
                 None => Ok(Program::Tool(tool, tls.clone())),
             },
@@ -346,7 +346,7 @@ fn report(measured: &[Measured], invocation: &Invocation) -> Report {
     report
 }
 
-fn section_of(work: &Work, case: &Measured, systems: &[System]) -> Section {
+fn section_of(work: &LoadCase, case: &Measured, systems: &[System]) -> Section {
     let figures: &[Figure] = match work.at_most {
         Some(_) => &[CLIENT_US],
         None => &[REQUESTS_PER_SECOND, P50],

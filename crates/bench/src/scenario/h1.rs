@@ -1,8 +1,8 @@
 //! HTTP/1.1: a fixed response and a proxy, beside the limit programs.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, PlausibleRatio, ServerRole};
-use crate::system::Kind;
+use crate::group::{ClientProtocol, Group, LoadTool, PlausibleRatio, ServerWork};
+use crate::system::SystemKind;
 
 pub(crate) static H1: Scenario = Scenario {
     name: "h1",
@@ -11,17 +11,21 @@ pub(crate) static H1: Scenario = Scenario {
     streams: 1,
     groups: &[FIXED, PROXY],
     systems: &[
-        system("limit", FIXED, Kind::LimitResponder { io: URING }),
-        extra("limit-epoll", FIXED, Kind::LimitResponder { io: EPOLL }),
-        system("blitz-uring", FIXED, Kind::HelloWorld { io: URING }),
-        system("blitz-epoll", FIXED, Kind::HelloWorld { io: EPOLL }),
-        system("nginx", FIXED, Kind::Nginx),
-        system("haproxy", FIXED, Kind::Haproxy),
-        system("relay", PROXY, Kind::LimitRelay),
-        system("blitz-proxy-uring", PROXY, Kind::Blitz { io: URING }),
-        system("blitz-proxy-epoll", PROXY, Kind::Blitz { io: EPOLL }),
-        system("nginx-proxy", PROXY, Kind::Nginx),
-        system("haproxy-proxy", PROXY, Kind::Haproxy),
+        system("limit", FIXED, SystemKind::LimitResponder { io: URING }),
+        extra(
+            "limit-epoll",
+            FIXED,
+            SystemKind::LimitResponder { io: EPOLL },
+        ),
+        system("blitz-uring", FIXED, SystemKind::HelloWorld { io: URING }),
+        system("blitz-epoll", FIXED, SystemKind::HelloWorld { io: EPOLL }),
+        system("nginx", FIXED, SystemKind::Nginx),
+        system("haproxy", FIXED, SystemKind::Haproxy),
+        system("relay", PROXY, SystemKind::LimitRelay),
+        system("blitz-proxy-uring", PROXY, SystemKind::Blitz { io: URING }),
+        system("blitz-proxy-epoll", PROXY, SystemKind::Blitz { io: EPOLL }),
+        system("nginx-proxy", PROXY, SystemKind::Nginx),
+        system("haproxy-proxy", PROXY, SystemKind::Haproxy),
     ],
     goals: &[
         goal("blitz-uring", "limit", 1.08),
@@ -38,7 +42,7 @@ pub(crate) const FIXED: &Group = &Group {
     name: "fixed",
     title: "HTTP/1.1, fixed response",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &["limit", "nginx"],
     plausible: Some(PlausibleRatio {
@@ -52,7 +56,7 @@ pub(crate) const PROXY: &Group = &Group {
     name: "proxy",
     title: "HTTP/1.1, proxy to one backend",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::ProxyToHttp1,
+    role: ServerWork::ProxyToHttp1,
     load_tool: LoadTool::Wrk,
     bases: &["relay", "nginx-proxy"],
     plausible: Some(PlausibleRatio {

@@ -1,8 +1,8 @@
 //! HTTP/2 with a fixed response, with TLS and without.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
-use crate::system::Kind;
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
+use crate::system::SystemKind;
 
 pub(crate) static H2_FIXED: Scenario = Scenario {
     name: "h2",
@@ -11,21 +11,29 @@ pub(crate) static H2_FIXED: Scenario = Scenario {
     streams: 32,
     groups: &[H2, H2_VARIED, H2C, H2C_VARIED],
     systems: &[
-        system("blitz-h2", H2, Kind::Blitz { io: URING }),
-        extra("blitz-h2-epoll", H2, Kind::Blitz { io: EPOLL }),
-        system("h2o-h2", H2, Kind::H2o),
-        system("nginx-h2", H2, Kind::Nginx),
-        system("haproxy-h2", H2, Kind::Haproxy),
-        system("blitz-h2-varied", H2_VARIED, Kind::Blitz { io: URING }),
-        system("h2o-h2-varied", H2_VARIED, Kind::H2o),
-        extra("nginx-h2-varied", H2_VARIED, Kind::Nginx),
-        extra("haproxy-h2-varied", H2_VARIED, Kind::Haproxy),
-        system("blitz-h2c", H2C, Kind::Blitz { io: URING }),
-        system("h2o-h2c", H2C, Kind::H2o),
-        extra("nginx-h2c", H2C, Kind::Nginx),
-        extra("haproxy-h2c", H2C, Kind::Haproxy),
-        system("blitz-h2c-varied", H2C_VARIED, Kind::Blitz { io: URING }),
-        system("h2o-h2c-varied", H2C_VARIED, Kind::H2o),
+        system("blitz-h2", H2, SystemKind::Blitz { io: URING }),
+        extra("blitz-h2-epoll", H2, SystemKind::Blitz { io: EPOLL }),
+        system("h2o-h2", H2, SystemKind::H2o),
+        system("nginx-h2", H2, SystemKind::Nginx),
+        system("haproxy-h2", H2, SystemKind::Haproxy),
+        system(
+            "blitz-h2-varied",
+            H2_VARIED,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("h2o-h2-varied", H2_VARIED, SystemKind::H2o),
+        extra("nginx-h2-varied", H2_VARIED, SystemKind::Nginx),
+        extra("haproxy-h2-varied", H2_VARIED, SystemKind::Haproxy),
+        system("blitz-h2c", H2C, SystemKind::Blitz { io: URING }),
+        system("h2o-h2c", H2C, SystemKind::H2o),
+        extra("nginx-h2c", H2C, SystemKind::Nginx),
+        extra("haproxy-h2c", H2C, SystemKind::Haproxy),
+        system(
+            "blitz-h2c-varied",
+            H2C_VARIED,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("h2o-h2c-varied", H2C_VARIED, SystemKind::H2o),
     ],
     goals: &[
         goal("blitz-h2", "h2o-h2", 1.0),
@@ -40,7 +48,7 @@ const H2: &Group = &Group {
     name: "tls-same",
     title: "HTTP/2 over TLS, fixed response, one head repeated",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-h2", "nginx-h2"],
     plausible: None,
@@ -50,7 +58,7 @@ const H2_VARIED: &Group = &Group {
     name: "tls-varied",
     title: "HTTP/2 over TLS, fixed response, varied heads",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: true },
     bases: &["h2o-h2-varied"],
     plausible: None,
@@ -60,7 +68,7 @@ pub(crate) const H2C: &Group = &Group {
     name: "h2c-same",
     title: "HTTP/2 without TLS, fixed response, one head repeated",
     protocol: ClientProtocol::H2c,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: false },
     bases: &["h2o-h2c"],
     plausible: None,
@@ -70,7 +78,7 @@ const H2C_VARIED: &Group = &Group {
     name: "h2c-varied",
     title: "HTTP/2 without TLS, fixed response, varied heads",
     protocol: ClientProtocol::H2c,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: true },
     bases: &["h2o-h2c-varied"],
     plausible: None,

@@ -1,9 +1,9 @@
 //! HTTP/3, beside HTTP/2 over TLS of the same server.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system, workers};
-use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::process::Workers::{Two, TwoServers};
-use crate::system::Kind;
+use crate::system::SystemKind;
 
 pub(crate) static H3: Scenario = Scenario {
     name: "h3",
@@ -20,37 +20,50 @@ pub(crate) static H3: Scenario = Scenario {
         H3_ON_CORES,
     ],
     systems: &[
-        system("blitz-h2-beside", H2_BESIDE_H3, Kind::Blitz { io: URING }),
-        system("blitz-h3", H3_SAME, Kind::Blitz { io: URING }),
-        extra("blitz-h3-epoll", H3_SAME, Kind::Blitz { io: EPOLL }),
-        system("caddy-h3", H3_SAME, Kind::Caddy),
-        system("envoy-h3", H3_SAME, Kind::Envoy),
+        system(
+            "blitz-h2-beside",
+            H2_BESIDE_H3,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("blitz-h3", H3_SAME, SystemKind::Blitz { io: URING }),
+        extra("blitz-h3-epoll", H3_SAME, SystemKind::Blitz { io: EPOLL }),
+        system("caddy-h3", H3_SAME, SystemKind::Caddy),
+        system("envoy-h3", H3_SAME, SystemKind::Envoy),
         system(
             "blitz-h2-varied-beside",
             H2_BESIDE_H3_VARIED,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
-        system("blitz-h3-varied", H3_VARIED, Kind::Blitz { io: URING }),
-        system("caddy-h3-varied", H3_VARIED, Kind::Caddy),
-        system("envoy-h3-varied", H3_VARIED, Kind::Envoy),
+        system(
+            "blitz-h3-varied",
+            H3_VARIED,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("caddy-h3-varied", H3_VARIED, SystemKind::Caddy),
+        system("envoy-h3-varied", H3_VARIED, SystemKind::Envoy),
         system(
             "blitz-tcp-handshakes",
             HANDSHAKES_BESIDE_H3,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
         system(
             "blitz-h3-handshakes",
             H3_HANDSHAKES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
-        system("caddy-h3-handshakes", H3_HANDSHAKES, Kind::Caddy),
+        system("caddy-h3-handshakes", H3_HANDSHAKES, SystemKind::Caddy),
         workers(
             TwoServers,
             "h3-apart",
             H3_ON_CORES,
-            Kind::Blitz { io: URING },
+            SystemKind::Blitz { io: URING },
         ),
-        workers(Two, "h3-together", H3_ON_CORES, Kind::Blitz { io: URING }),
+        workers(
+            Two,
+            "h3-together",
+            H3_ON_CORES,
+            SystemKind::Blitz { io: URING },
+        ),
     ],
     goals: &[
         goal("blitz-h3", "blitz-h2-beside", 2.5),
@@ -72,7 +85,7 @@ const OVER_TLS: Group = Group {
     name: "",
     title: "",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::H2load { varied: false },
     bases: &[],
     plausible: None,

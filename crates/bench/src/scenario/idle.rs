@@ -10,14 +10,14 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::descriptors;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
-use crate::process::{SERVER_CORE, Server, free_address};
+use crate::process::{SERVER_CORE, ServerProcess, free_address};
 use crate::programs::{Programs, locate};
 use crate::results::{self, verdict_text};
 use crate::run_folder::RunFolder;
@@ -66,7 +66,10 @@ impl Row {
 }
 
 /// Measures one system after the other, each in a new process.
-pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &IdleArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     descriptors::allow(u64::from(arguments.connections) + DESCRIPTORS_SPARE)?;
     let mut systems = chosen(&arguments.only)?;
@@ -92,7 +95,7 @@ pub(crate) fn run(arguments: &IdleArguments, invocation: &Invocation) -> Result<
     let table = table(&rows, &not_run, note.as_deref(), arguments.connections);
     // The results are saved even if nobody can read the text.
     let printed = output::print(&format!("\n{table}\n"));
-    let outcome = Outcome::of_rows(rows.iter().map(Row::met));
+    let outcome = BenchOutcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
         return printed.map(|()| outcome);
     }
@@ -140,7 +143,7 @@ fn measure(
         folder: folder.path(),
     };
     let command = system.command(&options)?;
-    let server = Server::start_pinned(system.name, SERVER_CORE, &command, listen)?;
+    let server = ServerProcess::start_pinned(system.name, SERVER_CORE, &command, listen)?;
     let mut clients = Vec::new();
     let failed = |error: String| format!("{}: {error}", system.name);
     open_until(&mut clients, CONNECTIONS_BEFORE, listen).map_err(failed)?;

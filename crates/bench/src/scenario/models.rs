@@ -7,18 +7,18 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{EPOLL, URING, h1, system, workers};
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
-use crate::process::{LOAD_CORE, Server, Workers, free_address};
+use crate::process::{LOAD_CORE, ServerProcess, Workers, free_address};
 use crate::programs::{Programs, locate};
 use crate::run_folder::RunFolder;
 use crate::study::{
     Case, Generator, Length, Load, Measured, Requests, Subject, Version, Watch, Watched, finish,
 };
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 
 /// Flags of `blitz bench models`.
 #[derive(Debug, Args)]
@@ -57,56 +57,63 @@ const REACTORS_EPOLL: &str = "reactor per core, epoll";
 const REACTORS_URING: &str = "reactor per core, io_uring";
 const NGINX: &str = "nginx";
 
-static BACKEND: System = system("backend", h1::FIXED, Kind::Blitz { io: EPOLL });
+static BACKEND: System = system("backend", h1::FIXED, SystemKind::Blitz { io: EPOLL });
 
 /// In the order of the tables.
 static PROXIES: &[System] = &[
-    system(BLOCKING, h1::PROXY, Kind::BlockingProxy { threads: 1 }),
+    system(
+        BLOCKING,
+        h1::PROXY,
+        SystemKind::BlockingProxy { threads: 1 },
+    ),
     system(
         POOL,
         h1::PROXY,
-        Kind::BlockingProxy {
+        SystemKind::BlockingProxy {
             threads: POOL_THREADS,
         },
     ),
-    system(EVENT_LOOP, h1::PROXY, Kind::Blitz { io: EPOLL }),
+    system(EVENT_LOOP, h1::PROXY, SystemKind::Blitz { io: EPOLL }),
     workers(
         Workers::Two,
         REACTORS_EPOLL,
         h1::PROXY,
-        Kind::Blitz { io: EPOLL },
+        SystemKind::Blitz { io: EPOLL },
     ),
     workers(
         Workers::Two,
         REACTORS_URING,
         h1::PROXY,
-        Kind::Blitz { io: URING },
+        SystemKind::Blitz { io: URING },
     ),
-    system(NGINX, h1::PROXY, Kind::Nginx),
+    system(NGINX, h1::PROXY, SystemKind::Nginx),
 ];
 
 /// How the clients use their connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Client {
+enum ConnectionReuse {
     /// A new connection for each request.
     Ab,
     /// The connection is kept, if the server keeps it.
     Wrk,
 }
 
-impl Client {
-    const ALL: [Client; 2] = [Client::Ab, Client::Wrk];
+impl ConnectionReuse {
+    const ALL: [ConnectionReuse; 2] = [ConnectionReuse::Ab, ConnectionReuse::Wrk];
 
     fn name(self) -> &'static str {
         match self {
-            Client::Ab => "new connections",
-            Client::Wrk => "keep-alive",
+            ConnectionReuse::Ab => "new connections",
+            ConnectionReuse::Wrk => "keep-alive",
         }
     }
 }
 
 /// Measures and reports.
-pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &ModelsArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
     let folder = RunFolder::create()?;
@@ -117,7 +124,7 @@ pub(crate) fn run(arguments: &ModelsArguments, invocation: &Invocation) -> Resul
         folder: &folder,
         link: None,
     };
-    let mut measured: Vec<(Client, u32, Measured)> = Vec::new();
+    let mut measured: Vec<(ConnectionReuse, u32, Measured)> = Vec::new();
     for (client, count) in arguments.loads() {
         let case = stage.case(client, count, arguments.length());
         output::message(&format!("{} …", case.title));
@@ -150,11 +157,11 @@ impl ModelsArguments {
     }
 
     /// The cases, in the order in which they run.
-    fn loads(&self) -> Vec<(Client, u32)> {
+    fn loads(&self) -> Vec<(ConnectionReuse, u32)> {
         if self.quick {
-            return vec![(Client::Ab, 10), (Client::Wrk, 50)];
+            return vec![(ConnectionReuse::Ab, 10), (ConnectionReuse::Wrk, 50)];
         }
-        let loads = Client::ALL.into_iter().flat_map(|client| {
+        let loads = ConnectionReuse::ALL.into_iter().flat_map(|client| {
             let counts = self.clients.iter();
             counts.map(move |&count| (client, count))
         });
@@ -172,14 +179,14 @@ impl ModelsArguments {
 
 /// The backend and the proxies that are there.
 struct Stage {
-    backend: Server,
-    running: Vec<(&'static System, Server)>,
+    backend: ServerProcess,
+    running: Vec<(&'static System, ServerProcess)>,
     not_run: Vec<NotRun>,
 }
 
 impl Stage {
     fn start(programs: &Programs, folder: &RunFolder, clients_max: u32) -> Result<Stage, String> {
-        let start = |system: &System, cores: &str, backend: Option<&Server>| {
+        let start = |system: &System, cores: &str, backend: Option<&ServerProcess>| {
             let listen = free_address()?;
             let options = StartOptions {
                 listen,
@@ -193,7 +200,7 @@ impl Stage {
                 folder: folder.path(),
             };
             let command = system.command(&options)?;
-            Server::start_pinned(system.name, cores, &command, listen)
+            ServerProcess::start_pinned(system.name, cores, &command, listen)
         };
         let backend = start(&BACKEND, LOAD_CORE, None)?;
         let mut proxies: Vec<&'static System> = PROXIES.iter().collect();
@@ -214,15 +221,15 @@ impl Stage {
         })
     }
 
-    fn case(&self, client: Client, count: u32, length: Length) -> Case {
+    fn case(&self, client: ConnectionReuse, count: u32, length: Length) -> Case {
         let path = format!("/data?size={PAGE_BYTES}");
-        let subject = |name: &str, server: &Server, beside: Vec<u32>| {
+        let subject = |name: &str, server: &ServerProcess, beside: Vec<u32>| {
             let base = format!("http://{}", server.address);
             let requests = Requests::Path(path.clone());
             let mut load = Load::new(base, requests, Version::Http1, length).with(count, 1);
             load.flags
                 .extend([TIMEOUT.to_owned(), "--keep-going".to_owned()]);
-            if client == Client::Ab {
+            if client == ConnectionReuse::Ab {
                 load.flags.push("--new-connections".to_owned());
             }
             Subject {
@@ -242,8 +249,8 @@ impl Stage {
                 .map(|(system, server)| subject(system.name, server, vec![self.backend.process()])),
         );
         let connections = match client {
-            Client::Ab => "a new connection for each request",
-            Client::Wrk => "each on a connection that it keeps if the server does",
+            ConnectionReuse::Ab => "a new connection for each request",
+            ConnectionReuse::Wrk => "each on a connection that it keeps if the server does",
         };
         Case {
             title: format!("{count} clients, {}", client.name()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::link::Link;
 use crate::output;
@@ -72,7 +72,7 @@ fn workload(name: &str) -> Result<Workload, String> {
 pub(crate) fn run(
     arguments: &ProtocolsArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let watch = Watch::start();
     let name = match arguments.link.is_empty() {

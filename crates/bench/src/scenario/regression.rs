@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::output;
@@ -51,7 +51,7 @@ pub(crate) struct RegressionArguments {
     #[arg(long)]
     binaries: bool,
     #[command(flatten)]
-    plan: binaries::Plan,
+    plan: binaries::ComparisonPlan,
 }
 
 /// `5%` or `5`, as a share.
@@ -68,7 +68,7 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(
     arguments: &RegressionArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     if arguments.binaries {
         return binaries::run(arguments, invocation);
     }
@@ -77,7 +77,7 @@ pub(crate) fn run(
         (Ok(base), Ok(new)) => (base, new),
         (Err(message), _) | (_, Err(message)) => {
             output::message(&format!("blitz bench: {message}"));
-            return Ok(Outcome::Unusable);
+            return Ok(BenchOutcome::Unusable);
         }
     };
     let findings = Findings::new(&base, &new, Rounds::Apart, arguments.at_most);
@@ -101,10 +101,10 @@ fn command(arguments: &RegressionArguments, invocation: &Invocation) -> String {
 }
 
 /// A void comparison has no verdict, and one whose figures all have none is void.
-fn with_regression(outcome: Outcome, findings: &Findings<'_>) -> Outcome {
+fn with_regression(outcome: BenchOutcome, findings: &Findings<'_>) -> BenchOutcome {
     match outcome {
-        Outcome::Met if findings.has_regression() => Outcome::Missed,
-        Outcome::Met if !findings.comparison.has_verdict() => Outcome::Void,
+        BenchOutcome::Met if findings.has_regression() => BenchOutcome::Missed,
+        BenchOutcome::Met if !findings.comparison.has_verdict() => BenchOutcome::Void,
         outcome => outcome,
     }
 }
@@ -131,10 +131,10 @@ mod tests {
             let mut new = judge::tests::saved(&[("cpu", Direction::Lower, 20.0)]);
             new.series[0].values.truncate(rounds);
             let findings = Findings::new(&base, &new, Rounds::Apart, 0.05);
-            with_regression(Outcome::Met, &findings)
+            with_regression(BenchOutcome::Met, &findings)
         };
-        assert_eq!(outcome(1), Outcome::Void);
-        assert_eq!(outcome(15), Outcome::Missed);
+        assert_eq!(outcome(1), BenchOutcome::Void);
+        assert_eq!(outcome(15), BenchOutcome::Missed);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::load_result::LoadResult;
 use crate::output;
 use crate::report::{Report, Terminal};
@@ -35,13 +35,13 @@ pub(crate) struct ReportArguments {
 }
 
 /// Reads the report and writes its forms; without one, prints it.
-pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, String> {
+pub(crate) fn run(arguments: &ReportArguments) -> Result<BenchOutcome, String> {
     let report = match read(&arguments.file) {
         Ok(report) => report,
         Err(error) => {
             let file = arguments.file.display();
             output::message(&format!("blitz bench: {file}: {error}"));
-            return Ok(Outcome::Unusable);
+            return Ok(BenchOutcome::Unusable);
         }
     };
     type Form = fn(&Report) -> String;
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, String> {
     if !is_written {
         output::print(&report.text(&Terminal::of_stdout()))?;
     }
-    Ok(Outcome::Met)
+    Ok(BenchOutcome::Met)
 }
 
 fn write(file: &Path, text: &str) -> Result<(), String> {
@@ -117,7 +117,7 @@ mod tests {
                 html: Some(html.clone()),
                 markdown: Some(markdown.clone()),
             };
-            assert_eq!(run(&arguments), Ok(Outcome::Met));
+            assert_eq!(run(&arguments), Ok(BenchOutcome::Met));
             let text = |file: &Path| fs::read_to_string(file).unwrap();
             assert_eq!(text(&html), report.html());
             assert_eq!(text(&markdown), report.markdown());
@@ -154,7 +154,7 @@ mod tests {
                 html: None,
                 markdown: None,
             };
-            assert_eq!(run(&arguments), Ok(Outcome::Unusable), "{file}");
+            assert_eq!(run(&arguments), Ok(BenchOutcome::Unusable), "{file}");
         }
     }
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::not_run::{self, NotRun};
 use crate::output;
 use crate::peer::StartOptions;
 use crate::probe;
-use crate::process::{Server, free_address};
+use crate::process::{ServerProcess, free_address};
 use crate::programs::Programs;
 use crate::results::{self, verdict_text};
 use crate::run_folder::RunFolder;
@@ -53,7 +53,10 @@ impl Row {
 }
 
 /// Starts every system several times, in turn.
-pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result<Outcome, String> {
+pub(crate) fn run(
+    arguments: &StartArguments,
+    invocation: &Invocation,
+) -> Result<BenchOutcome, String> {
     let programs = &invocation.programs;
     let systems = NAMES.iter().filter_map(|name| super::find(name));
     let mut systems: Vec<&'static System> = systems.collect();
@@ -84,7 +87,7 @@ pub(crate) fn run(arguments: &StartArguments, invocation: &Invocation) -> Result
     let table = table(&rows, &not_run, note.as_deref(), arguments.starts);
     // The results are saved even if nobody can read the text.
     let printed = output::print(&format!("\n{table}\n"));
-    let outcome = Outcome::of_rows(rows.iter().map(Row::met));
+    let outcome = BenchOutcome::of_rows(rows.iter().map(Row::met));
     if arguments.no_save {
         return printed.map(|()| outcome);
     }
@@ -125,7 +128,7 @@ fn start_once(
     };
     let command = system.command(&options)?;
     let begun = Instant::now();
-    let server = Server::start(system.name, command, listen)?;
+    let server = ServerProcess::start(system.name, command, listen)?;
     loop {
         // The connection is refused until the server listens.
         let response = probe::request(listen);

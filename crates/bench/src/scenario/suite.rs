@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::load_result::{Affects, Problem};
 use crate::number;
@@ -101,7 +101,7 @@ struct ConstantRate {
 }
 
 /// The steps of a run of the suite.
-struct Plan {
+struct SuitePlan {
     name: &'static str,
     rows: &'static [Row],
     rounds: u32,
@@ -118,11 +118,11 @@ struct Plan {
 pub(crate) fn run_local(
     arguments: &LocalArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     // Six rounds are the least with an interval of the median.
     let (rounds, milliseconds) = if arguments.quick { (5, 300) } else { (6, 400) };
     run(
-        &Plan {
+        &SuitePlan {
             name: "local",
             rows: LOCAL,
             rounds,
@@ -142,7 +142,7 @@ pub(crate) fn run_local(
 pub(crate) fn run_production(
     arguments: &ProductionArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     let quick = arguments.quick;
     let seconds = |seconds| match quick {
         true => Length::quick(250),
@@ -150,7 +150,7 @@ pub(crate) fn run_production(
     };
     let share = f64::from(arguments.load) / 100.0;
     run(
-        &Plan {
+        &SuitePlan {
             name: "production",
             rows: PRODUCTION,
             rounds: if quick { 6 } else { arguments.rounds },
@@ -178,7 +178,7 @@ fn length(measured: Duration) -> Length {
     }
 }
 
-fn run(plan: &Plan, invocation: &Invocation) -> Result<Outcome, String> {
+fn run(plan: &SuitePlan, invocation: &Invocation) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let tuning = Tuning::read(Path::new("/"));
     let mut machine = MachineFacts::read(&tuning);
@@ -235,7 +235,7 @@ fn problems_of(tuned: &Tuned) -> Vec<Problem> {
 
 /// A closed loop for each row.
 fn measure_capacity(
-    plan: &Plan,
+    plan: &SuitePlan,
     stage: &Stage,
     generator: &Generator<'_>,
 ) -> Result<Vec<Measured>, String> {
@@ -249,7 +249,7 @@ fn measure_capacity(
 
 /// An open loop for each row that has one, at a share of the capacity of its slowest server.
 fn measure_latency(
-    plan: &Plan,
+    plan: &SuitePlan,
     stage: &Stage,
     generator: &Generator<'_>,
     capacity: &[Measured],

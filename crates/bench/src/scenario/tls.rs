@@ -1,8 +1,8 @@
 //! HTTPS with HTTP/1.1, and full handshakes.
 
 use super::{EPOLL, Scenario, URING, extra, goal, system};
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
-use crate::system::Kind;
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
+use crate::system::SystemKind;
 
 pub(crate) static TLS: Scenario = Scenario {
     name: "tls",
@@ -11,15 +11,19 @@ pub(crate) static TLS: Scenario = Scenario {
     streams: 1,
     groups: &[HTTPS, HANDSHAKES],
     systems: &[
-        system("blitz-https", HTTPS, Kind::Blitz { io: URING }),
-        extra("blitz-https-epoll", HTTPS, Kind::Blitz { io: EPOLL }),
-        system("nginx-https", HTTPS, Kind::Nginx),
-        system("haproxy-https", HTTPS, Kind::Haproxy),
-        extra("h2o-https", HTTPS, Kind::H2o),
-        system("blitz-handshakes", HANDSHAKES, Kind::Blitz { io: URING }),
-        system("nginx-handshakes", HANDSHAKES, Kind::Nginx),
-        system("haproxy-handshakes", HANDSHAKES, Kind::Haproxy),
-        extra("h2o-handshakes", HANDSHAKES, Kind::H2o),
+        system("blitz-https", HTTPS, SystemKind::Blitz { io: URING }),
+        extra("blitz-https-epoll", HTTPS, SystemKind::Blitz { io: EPOLL }),
+        system("nginx-https", HTTPS, SystemKind::Nginx),
+        system("haproxy-https", HTTPS, SystemKind::Haproxy),
+        extra("h2o-https", HTTPS, SystemKind::H2o),
+        system(
+            "blitz-handshakes",
+            HANDSHAKES,
+            SystemKind::Blitz { io: URING },
+        ),
+        system("nginx-handshakes", HANDSHAKES, SystemKind::Nginx),
+        system("haproxy-handshakes", HANDSHAKES, SystemKind::Haproxy),
+        extra("h2o-handshakes", HANDSHAKES, SystemKind::H2o),
     ],
     goals: &[
         goal("blitz-https", "nginx-https", 0.85),
@@ -33,7 +37,7 @@ const HTTPS: &Group = &Group {
     name: "https",
     title: "HTTP/1.1 over TLS, fixed response",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &["nginx-https"],
     plausible: None,
@@ -43,7 +47,7 @@ const HANDSHAKES: &Group = &Group {
     name: "handshakes",
     title: "Full TLS handshakes, one request each",
     protocol: ClientProtocol::Tls,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Handshakes,
     bases: &["nginx-handshakes"],
     plausible: None,

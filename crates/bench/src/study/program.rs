@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::case::{Length, Load, Requests, Version};
 use crate::group::{ClientProtocol, LoadTool};
 use crate::load_result::{Counts, LoadResult, TargetFacts};
-use crate::load_tool::{LoadRun, LoadTools, Summary, TIMEOUT, last_json};
+use crate::load_tool::{LoadRun, LoadSummary, LoadTools, TIMEOUT, last_json};
 use crate::process::output_within;
 use crate::programs::Programs;
 use crate::tls_files::TlsFiles;
@@ -98,7 +98,7 @@ pub(super) fn run_go(program: &Path, load: &Load) -> Result<Reported, String> {
     command.arg(format!("{}{path}", load.base));
     let output = output_within(&mut command, load.length.planned() + super::run::SPARE)?;
     let text = String::from_utf8_lossy(&output.stdout);
-    match last_json::<Summary>(&text) {
+    match last_json::<LoadSummary>(&text) {
         Some(summary) if output.status.success() => reported(load, &summary),
         _ => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
     }
@@ -149,7 +149,7 @@ pub(super) fn run_oha(program: &Path, load: &Load) -> Result<Reported, String> {
     let of_status = |status: &str| result.status_code_distribution.get(status).copied();
     let requests = of_status("200").unwrap_or_default();
     let all: u64 = result.status_code_distribution.values().sum();
-    let summary = Summary {
+    let summary = LoadSummary {
         requests,
         bytes: result.summary.total_data,
         duration_us: (result.summary.total * 1e6) as u64,
@@ -161,7 +161,7 @@ pub(super) fn run_oha(program: &Path, load: &Load) -> Result<Reported, String> {
     reported(load, &summary)
 }
 
-fn reported(load: &Load, summary: &Summary) -> Result<Reported, String> {
+fn reported(load: &Load, summary: &LoadSummary) -> Result<Reported, String> {
     if summary.errors > 0 || summary.requests == 0 {
         return Err(format!(
             "{} requests, {} errors",

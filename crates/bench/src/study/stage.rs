@@ -8,11 +8,11 @@ use super::run::{Generator, Watched};
 use crate::machine;
 use crate::not_run::NotRun;
 use crate::peer::StartOptions;
-use crate::process::{LOAD_CORE, SERVER_CORE, Server, free_address};
+use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, free_address};
 use crate::programs::Programs;
 use crate::report::{self, Configuration};
 use crate::run_folder::RunFolder;
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 
 /// Extensions of configuration files; certificates and keys have others.
@@ -31,16 +31,16 @@ pub(crate) struct Stage<'a> {
     programs: &'a Programs,
     folder: &'a RunFolder,
     tls: &'a TlsFiles,
-    backend: Option<Server>,
-    running: Vec<Running>,
+    backend: Option<ServerProcess>,
+    running: Vec<RunningServer>,
     not_run: Vec<NotRun>,
     /// Of all, also those that do not run.
     described: Vec<report::System>,
 }
 
-struct Running {
+struct RunningServer {
     name: &'static str,
-    server: Server,
+    server: ServerProcess,
 }
 
 impl<'a> Stage<'a> {
@@ -65,11 +65,11 @@ impl<'a> Stage<'a> {
     pub(crate) fn start_backend(&mut self, backend: &System, requests: u32) -> Result<(), String> {
         let listen = free_address()?;
         let mut command = backend.command(&self.options(listen, (requests, requests)))?;
-        if matches!(backend.kind, Kind::LimitResponder { .. }) {
+        if matches!(backend.kind, SystemKind::LimitResponder { .. }) {
             // One request at a time: a backend that waits for several would add its wait to every proxy.
             command.args(["--wait", "1"]);
         }
-        let server = Server::start_pinned("the backend", LOAD_CORE, &command, listen)?;
+        let server = ServerProcess::start_pinned("the backend", LOAD_CORE, &command, listen)?;
         self.backend = Some(server);
         Ok(())
     }
@@ -90,13 +90,13 @@ impl<'a> Stage<'a> {
             None => system.command(&self.options(listen, load)),
         };
         let started = command.and_then(|command| {
-            let server = Server::start_pinned(name, SERVER_CORE, &command, listen)?;
+            let server = ServerProcess::start_pinned(name, SERVER_CORE, &command, listen)?;
             Ok((command, server))
         });
         let (command, server) = match started {
             Ok(started) => started,
             // Blitz itself has to start.
-            Err(reason) if matches!(system.kind, Kind::Blitz { .. }) => return Err(reason),
+            Err(reason) if matches!(system.kind, SystemKind::Blitz { .. }) => return Err(reason),
             Err(reason) => {
                 let described = report::System::not_run(name, protocol, &reason);
                 self.described.push(described);
@@ -113,7 +113,7 @@ impl<'a> Stage<'a> {
             configuration: configuration(&command, self.folder.path()),
             ..report::System::run(name, protocol, &version)
         });
-        self.running.push(Running { name, server });
+        self.running.push(RunningServer { name, server });
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl<'a> Stage<'a> {
             let base = format!("{scheme}://{}", running.server.address);
             let watched = Watched {
                 servers: vec![running.server.process()],
-                beside: self.backend.iter().map(Server::process).collect(),
+                beside: self.backend.iter().map(ServerProcess::process).collect(),
             };
             (running.name, base, watched)
         })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::case::Measured;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::load_result::{Affects, Problem};
 use crate::machine::{FOREIGN_SHARE_MAX, Facts, current_foreign_share, warn_of_foreign_share};
@@ -157,7 +157,7 @@ pub(crate) fn finish(
     date: &str,
     is_saved: bool,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     let files = is_saved.then(|| ReportFiles::new(name, invocation));
     finish_files(report, date, files)
 }
@@ -167,7 +167,7 @@ pub(crate) fn finish_files(
     report: &Report,
     date: &str,
     files: Option<ReportFiles<'_>>,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     let report = &report.clone().settled();
     // The results are saved even if nobody can read the text.
     let printed = output::print(&report.text(&Terminal::of_stdout()));
@@ -178,8 +178,8 @@ pub(crate) fn finish_files(
     }
     printed?;
     match report.problems.is_empty() {
-        true => Ok(Outcome::Met),
-        false => Ok(Outcome::Void),
+        true => Ok(BenchOutcome::Met),
+        false => Ok(BenchOutcome::Void),
     }
 }
 

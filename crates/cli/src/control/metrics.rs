@@ -8,16 +8,7 @@ use blitz::extract::{Headers, State};
 use blitz::{Response, Status, blocking};
 
 use super::negotiation::{Format, metrics_format};
-use super::state::{ControlState, Observed};
-
-/// Reads the metrics of all cores.
-pub(crate) trait MetricsSource: Send + Sync {
-    /// In the text of OpenMetrics 1.0.
-    fn open_metrics(&self) -> String;
-
-    /// Messages `io.prometheus.client.MetricFamily`, each behind its length.
-    fn protobuf(&self) -> Vec<u8>;
-}
+use super::state::ControlState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,13 +19,11 @@ pub(super) async fn metrics(State(state): State<Arc<ControlState>>, headers: Hea
     let format = metrics_format(headers.get_str("Accept"));
     let state = Arc::clone(&state);
     let read = move || {
-        let source = state
-            .observed()
-            .and_then(|Observed { metrics, .. }| metrics.as_deref())?;
+        let metrics = state.observed()?.metrics.read();
         Some(match format {
-            Format::OpenMetrics => source.open_metrics().into_bytes(),
-            Format::Text => classic_text(&source.open_metrics()).into_bytes(),
-            Format::Protobuf => source.protobuf(),
+            Format::OpenMetrics => metrics.open_metrics().into_bytes(),
+            Format::Text => classic_text(&metrics.open_metrics()).into_bytes(),
+            Format::Protobuf => metrics.protobuf(),
         })
     };
     let Some(content) = blocking(read).await else {

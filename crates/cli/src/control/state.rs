@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use blitz_gateway::StateReader;
+use blitz_gateway::{MetricsReader, StateReader};
 use blitz_http::TlsSlot;
 
 use super::health::Readiness;
 use super::log_level::LogLevel;
-use super::metrics::MetricsSource;
 use super::waiting::Waiting;
 use crate::in_use::InUse;
 
@@ -25,8 +24,7 @@ pub(crate) struct ControlState {
 /// Readers of a running gateway.
 pub(crate) struct Observed {
     pub(crate) gateway: StateReader,
-    /// `None` if nothing is measured.
-    pub(crate) metrics: Option<Box<dyn MetricsSource>>,
+    pub(crate) metrics: MetricsReader,
 }
 
 impl ControlState {
@@ -53,7 +51,7 @@ impl ControlState {
         *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
     }
 
-    pub(super) fn tls(&self) -> Option<TlsSlot> {
+    pub(crate) fn tls(&self) -> Option<TlsSlot> {
         let tls = self.tls.lock();
         tls.unwrap_or_else(PoisonError::into_inner).clone()
     }

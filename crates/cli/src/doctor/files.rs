@@ -199,7 +199,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::Verdict::{self, Ok, Slow, Stop, Unknown};
+    use super::super::CheckResult::{self, Ok, Slow, Stop, Unknown};
     use super::*;
 
     /// A tree in the temporary folder with one file, removed when dropped.
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    fn verdict(check: fn(&Path) -> Check, file: &str, content: &str) -> Verdict {
+    fn verdict(check: fn(&Path) -> Check, file: &str, content: &str) -> CheckResult {
         let tree = Tree::with(file, content);
         let check = check(&tree.0);
         assert!(

@@ -125,16 +125,16 @@ pub(super) fn steering() -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::CheckResult;
     use super::*;
 
     #[test]
     fn a_udp_buffer_that_the_kernel_limits_is_slow() {
         let judged = |bytes| buffer("UDP receive buffer", "rmem_max", bytes, 2 << 20);
-        assert_eq!(judged(4 << 20).verdict, Verdict::Ok);
-        assert_eq!(judged(2 << 20).verdict, Verdict::Ok);
+        assert_eq!(judged(4 << 20).verdict, CheckResult::Ok);
+        assert_eq!(judged(2 << 20).verdict, CheckResult::Ok);
         let check = judged(212_992);
-        assert_eq!(check.verdict, Verdict::Slow);
+        assert_eq!(check.verdict, CheckResult::Slow);
         assert!(check.found.starts_with("208 KiB instead of 2048 KiB"));
         assert!(check.advice.contains("net.core.rmem_max=2097152"));
     }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn probes_of_udp_have_a_remedy_if_they_fail() {
         for check in [udp_gso(), udp_gro(), steering()] {
-            let is_ok = check.verdict == Verdict::Ok;
+            let is_ok = check.verdict == CheckResult::Ok;
             assert_eq!(is_ok, check.advice.is_empty(), "{check:?}");
         }
     }

@@ -132,6 +132,7 @@ fn folder_with_pages() -> Folder {
         fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
         fs::write(path, format!("page {page}")).unwrap();
     }
+    fs::create_dir_all(folder.file("var")).unwrap();
     folder
 }
 
@@ -139,7 +140,10 @@ fn folder_with_pages() -> Folder {
 fn in_folder(text: &str, folder: &Folder) -> String {
     let etc = format!("\"{}", folder.file("etc/"));
     let srv = format!("\"{}", folder.file("srv/"));
-    text.replace("\"/etc/blitz/", &etc).replace("\"/srv/", &srv)
+    let log = format!("\"{}", folder.file("var/"));
+    text.replace("\"/etc/blitz/", &etc)
+        .replace("\"/srv/", &srv)
+        .replace("\"/var/log/blitz/", &log)
 }
 
 /// Starts an example and compares its answers. Returns their number.

@@ -161,6 +161,10 @@ impl Running {
         }
     }
 
+    pub(crate) fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log_file).unwrap()
     }

@@ -46,9 +46,12 @@ impl Running {
         }
     }
 
-    /// Sends TERM.
     fn terminate(&self) {
-        let kill = format!("kill -TERM {}", self.child.id());
+        self.signal("TERM");
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
         assert!(sent.success());
     }
@@ -214,18 +217,31 @@ fn a_drain_that_cuts_requests_off_says_so() {
     client.send("GET /delay?ms=60000 HTTP/1.1\r\nHost: a\r\n\r\n");
     // The request has arrived once a later one on another connection has its response.
     assert_eq!(Client::connect(running.address).get("/hello").status, 200);
-    let kill = format!("kill -TERM {}", running.child.id());
-    assert!(
-        Command::new("sh")
-            .args(["-c", &kill])
-            .status()
-            .unwrap()
-            .success()
-    );
+    running.terminate();
     line_with(&lines, "draining: running requests have 100ms to end");
     let line = line_with(&lines, "cut off at the end of the drain");
     assert!(
         line.contains("WARN") && line.contains("connections=1"),
         "{line}"
     );
+}
+
+#[test]
+fn usr1_ends_nothing_also_during_a_drain() {
+    let mut running = Running::start(&[]);
+    let lines = lines_of(running.stderr());
+    let mut client = Client::connect(running.address);
+    running.signal("USR1");
+    line_with(&lines, "nothing to reopen: no log is written to a file");
+    assert_eq!(client.get("/hello").status, 200);
+    client.send("GET /delay?ms=2000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    // The request has arrived once a later one on another connection has its response.
+    assert_eq!(Client::connect(running.address).get("/hello").status, 200);
+    running.terminate();
+    line_with(&lines, "draining");
+    running.signal("USR1");
+    line_with(&lines, "nothing to reopen");
+    assert_eq!(client.response().status, 200);
+    let status = running.child.wait().unwrap();
+    assert_eq!(status.code(), Some(0));
 }

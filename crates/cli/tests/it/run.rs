@@ -1,10 +1,10 @@
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, IO_TIMEOUT, Upstream};
+use blitz_testing::{Client, IO_TIMEOUT, Peer, Upstream};
 
 use crate::{blitz, stderr};
 
@@ -172,13 +172,10 @@ fn a_listener_for_http2_only_does_not_answer_others() {
     let command = format!("curl http://{}/hello", running.address());
     assert!(all.ends_with(&command), "{all}");
     assert_eq!(running.connect().get("/hello").text(), "Hello, World!");
-    let mut stream = std::net::TcpStream::connect(only).unwrap();
-    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
-    stream
-        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        .unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
+    let mut peer = Peer::new(TcpStream::connect(only).unwrap());
+    peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (answer, has_fin) = peer.rest();
+    assert!(has_fin, "{answer:?}");
     let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     assert!(answer.ends_with(&go_away), "{answer:?}");
 }

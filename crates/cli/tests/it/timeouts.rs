@@ -1,11 +1,11 @@
 //! The timeouts of the command line arrive where they apply.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{IO_TIMEOUT, LateListener, silent_address};
+use blitz_testing::{IO_TIMEOUT, LateListener, Peer, silent_address};
 
 use crate::run::Running;
 
@@ -21,12 +21,10 @@ fn falling_silent(response: &'static str) -> String {
     url
 }
 
-fn fall_silent(mut stream: TcpStream, response: &str) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    while let Some(Ok(line)) = lines.next() {
-        if line.is_empty() {
-            stream.write_all(response.as_bytes()).unwrap();
-        }
+fn fall_silent(stream: TcpStream, response: &str) {
+    let mut peer = Peer::new(stream);
+    while peer.request().is_some() {
+        peer.send(response);
     }
 }
 
@@ -98,22 +96,17 @@ fn upstream_idle_limits_idle_connections() {
     let running = Running::start(&["--to", &target, "--upstream-idle", "200ms"]);
     let mut client = running.connect();
     client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
-    let mut stream = answer_one(&listener);
+    let mut upstream = answer_one(&listener);
     assert_eq!(client.response().status, 204);
-    let mut rest = Vec::new();
-    stream.read_to_end(&mut rest).unwrap();
-    assert!(rest.is_empty());
+    assert_eq!(upstream.rest(), (Vec::new(), true));
 }
 
 /// Accepts a connection, and answers its first request.
-fn answer_one(listener: &TcpListener) -> TcpStream {
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
-    let response = b"HTTP/1.1 204 No Content\r\n\r\n";
-    stream.write_all(response).unwrap();
-    stream
+fn answer_one(listener: &TcpListener) -> Peer {
+    let mut peer = Peer::new(listener.accept().unwrap().0);
+    peer.request().expect("a request comes");
+    assert!(peer.send("HTTP/1.1 204 No Content\r\n\r\n"));
+    peer
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The lines of the result.
 
-use super::comments::Lines;
-use super::outline::{Outline, Section, Statement};
+use super::comments::CommentLines;
+use super::outline::{Outline, Statement, TableSection};
 use super::text;
-use super::value::{Line, Writer};
+use super::value::{FormattedLine, Writer};
 
 /// The whole text.
 pub(super) fn arranged(outline: &Outline<'_>) -> String {
@@ -19,7 +19,11 @@ pub(super) fn arranged(outline: &Outline<'_>) -> String {
     written(&lines)
 }
 
-fn arrange<'a>(section: &'a Section<'a>, writer: Writer<'a>, lines: &mut Vec<Line<'a>>) {
+fn arrange<'a>(
+    section: &'a TableSection<'a>,
+    writer: Writer<'a>,
+    lines: &mut Vec<FormattedLine<'a>>,
+) {
     let is_top = section.path.is_empty();
     if is_top && section.statements.is_empty() {
         return;
@@ -28,7 +32,7 @@ fn arrange<'a>(section: &'a Section<'a>, writer: Writer<'a>, lines: &mut Vec<Lin
     if !is_top {
         before(&section.before, lines);
         let keys = text::dotted(&[], &section.path);
-        let mut header = Line::new(match section.is_item {
+        let mut header = FormattedLine::new(match section.is_item {
             true => format!("[[{keys}]]"),
             false => format!("[{keys}]"),
         });
@@ -54,7 +58,7 @@ fn arrange_statement<'a>(
     statement: &'a Statement<'a>,
     path: &[&'a str],
     writer: Writer<'a>,
-    lines: &mut Vec<Line<'a>>,
+    lines: &mut Vec<FormattedLine<'a>>,
 ) {
     before(&statement.before, lines);
     let name = format!("{} = ", text::dotted(path, &statement.keys));
@@ -66,22 +70,22 @@ fn arrange_statement<'a>(
     comments(&statement.footer, lines);
 }
 
-fn comments<'a>(found: &Lines<'a>, lines: &mut Vec<Line<'a>>) {
-    lines.extend(found.trimmed().iter().copied().map(Line::new));
+fn comments<'a>(found: &CommentLines<'a>, lines: &mut Vec<FormattedLine<'a>>) {
+    lines.extend(found.trimmed().iter().copied().map(FormattedLine::new));
 }
 
 /// Comments above a statement or a header. An empty line below them stays.
-fn before<'a>(found: &Lines<'a>, lines: &mut Vec<Line<'a>>) {
+fn before<'a>(found: &CommentLines<'a>, lines: &mut Vec<FormattedLine<'a>>) {
     comments(found, lines);
     if !found.is_empty() && found.0.last().is_some_and(|line| line.is_empty()) {
-        lines.push(Line::new(""));
+        lines.push(FormattedLine::new(""));
     }
 }
 
 /// An empty line, but not at the beginning.
-fn part(lines: &mut Vec<Line<'_>>) {
+fn part(lines: &mut Vec<FormattedLine<'_>>) {
     if lines.last().is_some_and(|last| !last.text.is_empty()) {
-        lines.push(Line::new(""));
+        lines.push(FormattedLine::new(""));
     }
 }
 
@@ -89,7 +93,7 @@ fn part(lines: &mut Vec<Line<'_>>) {
 const COLUMN_MAX: usize = 60;
 
 /// The text, with the comments of adjacent lines in one column.
-fn written(lines: &[Line<'_>]) -> String {
+fn written(lines: &[FormattedLine<'_>]) -> String {
     let mut text = String::new();
     let mut column = 0;
     for (at, line) in lines.iter().enumerate() {
@@ -109,7 +113,7 @@ fn written(lines: &[Line<'_>]) -> String {
 }
 
 /// The columns of a line that shares the column of its comment with others; headers do not.
-fn width_before_comment(line: &Line<'_>) -> Option<usize> {
+fn width_before_comment(line: &FormattedLine<'_>) -> Option<usize> {
     line.comment?;
     (!line.text.starts_with('[')).then(|| line.text.chars().count())
 }

@@ -2,18 +2,18 @@
 
 /// Lines between statements: comments, and empty lines, which are `""`. No two empty lines follow each other.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Lines<'a>(pub(super) Vec<&'a str>);
+pub(super) struct CommentLines<'a>(pub(super) Vec<&'a str>);
 
-impl<'a> Lines<'a> {
+impl<'a> CommentLines<'a> {
     /// Those of a text that has nothing but white space and comments.
-    pub(super) fn new(text: &'a str) -> Lines<'a> {
+    pub(super) fn new(text: &'a str) -> CommentLines<'a> {
         let mut lines: Vec<&str> = text.split('\n').map(str::trim).collect();
         // Behind the last line break the statement begins, or the file ends.
         if lines.last().is_some_and(|line| line.is_empty()) {
             lines.pop();
         }
         lines.dedup_by(|a, b| a.is_empty() && b.is_empty());
-        Lines(lines)
+        CommentLines(lines)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -21,23 +21,23 @@ impl<'a> Lines<'a> {
     }
 
     /// Takes the comments that belong to what is before: those up to the first empty line, if there is one.
-    pub(super) fn take_footer(&mut self, is_last: bool) -> Lines<'a> {
+    pub(super) fn take_footer(&mut self, is_last: bool) -> CommentLines<'a> {
         let end = self.0.iter().position(|line| line.is_empty());
         let end = match is_last {
             true => end.unwrap_or(self.0.len()),
             false => end.unwrap_or(0),
         };
         let rest = self.0.split_off(end);
-        Lines(std::mem::replace(&mut self.0, rest))
+        CommentLines(std::mem::replace(&mut self.0, rest))
     }
 
     /// Takes the comments that belong to the file: those before the last empty line, and directives for editors.
-    pub(super) fn take_head(&mut self) -> Lines<'a> {
+    pub(super) fn take_head(&mut self) -> CommentLines<'a> {
         let directives = self.0.iter().take_while(|line| line.starts_with("#:"));
         let end = self.0.iter().rposition(|line| line.is_empty());
         let end = end.map_or(0, |end| end + 1).max(directives.count());
         let rest = self.0.split_off(end);
-        Lines(std::mem::replace(&mut self.0, rest))
+        CommentLines(std::mem::replace(&mut self.0, rest))
     }
 
     /// Without empty lines at its ends.
@@ -114,15 +114,15 @@ mod tests {
 
     #[test]
     fn paragraphs_belong_to_what_they_touch() {
-        let mut lines = Lines::new("# a\n# b\n\n\n# c\n\n# d\n");
+        let mut lines = CommentLines::new("# a\n# b\n\n\n# c\n\n# d\n");
         assert_eq!(lines.take_footer(false).0, ["# a", "# b"]);
         assert_eq!(lines.trimmed(), ["# c", "", "# d"]);
-        let mut lines = Lines::new("# a\n");
+        let mut lines = CommentLines::new("# a\n");
         assert!(lines.take_footer(false).is_empty());
         assert_eq!(lines.take_footer(true).0, ["# a"]);
-        let mut lines = Lines::new("#:schema x\n# a\n\n# b\n");
+        let mut lines = CommentLines::new("#:schema x\n# a\n\n# b\n");
         assert_eq!(lines.take_head().0, ["#:schema x", "# a", ""]);
-        let mut lines = Lines::new("#:schema x\n# a\n");
+        let mut lines = CommentLines::new("#:schema x\n# a\n");
         assert_eq!(lines.take_head().0, ["#:schema x"]);
         assert_eq!(lines.trimmed(), ["# a"]);
     }

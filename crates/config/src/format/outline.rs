@@ -2,44 +2,44 @@
 
 use toml_edit::{Document, Item, Key, Table, Value};
 
-use super::comments::Lines;
+use super::comments::CommentLines;
 use super::value::{Writer, sorted};
 
 /// A file.
 pub(super) struct Outline<'a> {
     pub(super) writer: Writer<'a>,
     /// Comments of the file as a whole, at its beginning.
-    pub(super) head: Lines<'a>,
+    pub(super) head: CommentLines<'a>,
     /// The part before all headers, followed by the tables in the canonical order.
-    pub(super) sections: Vec<Section<'a>>,
+    pub(super) sections: Vec<TableSection<'a>>,
     /// Comments at the end.
-    pub(super) end: Lines<'a>,
+    pub(super) end: CommentLines<'a>,
 }
 
 /// A header and the lines below it, until the next header.
-pub(super) struct Section<'a> {
+pub(super) struct TableSection<'a> {
     /// The keys of its header; none is the top of the file.
     pub(super) path: Vec<&'a str>,
     /// One of a list: `[[…]]`.
     pub(super) is_item: bool,
-    pub(super) before: Lines<'a>,
+    pub(super) before: CommentLines<'a>,
     /// In the line of the header.
     pub(super) comment: Option<&'a str>,
     pub(super) statements: Vec<Statement<'a>>,
     /// Comments below all statements.
-    pub(super) footer: Lines<'a>,
+    pub(super) footer: CommentLines<'a>,
     /// Where it begins in the file.
     start: usize,
 }
 
 /// A key with a value.
 pub(super) struct Statement<'a> {
-    pub(super) before: Lines<'a>,
+    pub(super) before: CommentLines<'a>,
     pub(super) keys: Vec<&'a str>,
     pub(super) value: &'a Value,
     pub(super) comment: Option<&'a str>,
     /// Comments below it that an empty line parts from the next one.
-    pub(super) footer: Lines<'a>,
+    pub(super) footer: CommentLines<'a>,
 }
 
 impl<'a> Outline<'a> {
@@ -52,9 +52,9 @@ impl<'a> Outline<'a> {
         collector.top(document.as_table());
         let mut outline = Outline {
             writer,
-            head: Lines::default(),
+            head: CommentLines::default(),
             sections: collector.sections,
-            end: Lines::new(writer.raw(Some(document.trailing()))),
+            end: CommentLines::new(writer.raw(Some(document.trailing()))),
         };
         outline.share_comments();
         outline.sections[0]
@@ -89,7 +89,7 @@ impl<'a> Outline<'a> {
 /// Collects tables in the canonical order.
 struct Collector<'a> {
     writer: Writer<'a>,
-    sections: Vec<Section<'a>>,
+    sections: Vec<TableSection<'a>>,
 }
 
 impl<'a> Collector<'a> {
@@ -149,7 +149,7 @@ impl<'a> Collector<'a> {
         for (keys, value) in sorted(table.get_values()) {
             let decor = keys.last().map(|key| key.leaf_decor());
             let before = decor.and_then(|decor| decor.prefix());
-            let mut before = Lines::new(self.writer.raw(before));
+            let mut before = CommentLines::new(self.writer.raw(before));
             if let Some(last) = statements.last_mut() {
                 last.footer = before.take_footer(false);
             }
@@ -158,17 +158,17 @@ impl<'a> Collector<'a> {
                 keys: keys.into_iter().map(Key::get).collect(),
                 value,
                 comment: comment(self.writer.suffix(value)),
-                footer: Lines::default(),
+                footer: CommentLines::default(),
             });
         }
         let decor = table.decor();
-        self.sections.push(Section {
+        self.sections.push(TableSection {
             path: path.to_vec(),
             is_item,
-            before: Lines::new(self.writer.raw(decor.prefix())),
+            before: CommentLines::new(self.writer.raw(decor.prefix())),
             comment: comment(self.writer.raw(decor.suffix())),
             statements,
-            footer: Lines::default(),
+            footer: CommentLines::default(),
             start: start_of(table).unwrap_or_default(),
         });
     }
@@ -207,7 +207,7 @@ fn start_of(table: &Table) -> Option<usize> {
 }
 
 /// Names of the top of a file in the canonical order; others stand in the place of `OTHER`.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "config_version",
     "include",
     "listen",
@@ -219,6 +219,7 @@ const ORDER: [&str; 17] = [
     "server",
     "log",
     "limits",
+    "metrics",
     "control",
     "tracing",
     "acme",

@@ -11,14 +11,14 @@ const INDENT: &str = "  ";
 
 /// A line of the result.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct FormattedLine<'a> {
     pub(super) text: String,
     pub(super) comment: Option<&'a str>,
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn new(text: impl Into<String>) -> Line<'a> {
-        Line {
+impl<'a> FormattedLine<'a> {
+    pub(super) fn new(text: impl Into<String>) -> FormattedLine<'a> {
+        FormattedLine {
             text: text.into(),
             comment: None,
         }
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
         path: &mut Vec<&'a str>,
         value: &'a Value,
         behind: &str,
-        lines: &mut Vec<Line<'a>>,
+        lines: &mut Vec<FormattedLine<'a>>,
     ) {
         let indent = &before[..before.len() - before.trim_start().len()];
         let inline = self.inline(path, value);
@@ -52,12 +52,12 @@ impl<'a> Writer<'a> {
         let mut found = Vec::new();
         self.comments(value, &mut found);
         let found = found.into_iter();
-        lines.extend(found.map(|comment| Line::new(format!("{indent}{comment}"))));
+        lines.extend(found.map(|comment| FormattedLine::new(format!("{indent}{comment}"))));
         let text = match value {
             Value::String(string) => self.string(string, false),
             _ => inline,
         };
-        lines.push(Line::new(format!("{before}{text}{behind}")));
+        lines.push(FormattedLine::new(format!("{before}{text}{behind}")));
     }
 
     /// Whether a list has comments, or its author has begun it with a line break.
@@ -76,9 +76,9 @@ impl<'a> Writer<'a> {
         path: &mut Vec<&'a str>,
         array: &'a Array,
         behind: &str,
-        lines: &mut Vec<Line<'a>>,
+        lines: &mut Vec<FormattedLine<'a>>,
     ) {
-        lines.push(Line::new(format!("{before}[")));
+        lines.push(FormattedLine::new(format!("{before}[")));
         let start = lines.len();
         let inner = format!("{indent}{INDENT}");
         let mut behind_last = None;
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
         if lines.last().is_some_and(|line| line.text.is_empty()) {
             lines.pop();
         }
-        lines.push(Line::new(format!("{indent}]{behind}")));
+        lines.push(FormattedLine::new(format!("{indent}]{behind}")));
     }
 
     /// A value in one line, without its comments.
@@ -207,7 +207,7 @@ fn gap<'a>(
     between: [&'a str; 2],
     has_item: bool,
     start: usize,
-    lines: &mut Vec<Line<'a>>,
+    lines: &mut Vec<FormattedLine<'a>>,
 ) {
     let mut is_in_line = has_item;
     for part in between {
@@ -220,9 +220,11 @@ fn gap<'a>(
                 Some(last) if is_in_line && !piece.is_empty() && last.comment.is_none() => {
                     last.comment = Some(piece);
                 }
-                _ if !piece.is_empty() => lines.push(Line::new(format!("{indent}{piece}"))),
+                _ if !piece.is_empty() => {
+                    lines.push(FormattedLine::new(format!("{indent}{piece}")));
+                }
                 Some(last) if is_blank_line && has_lines && !last.text.is_empty() => {
-                    lines.push(Line::new(""));
+                    lines.push(FormattedLine::new(""));
                 }
                 _ => {}
             }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::method::Method;
+use crate::route_key::RouteKey;
 
 /// The paths of at most three segments; no pattern below tells longer ones from these.
 fn paths() -> Vec<String> {

@@ -6,14 +6,14 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::settings::without_double_slash;
-use super::template::Place;
-use super::value::Text;
+use super::template::TemplateKind;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Placed, Span};
 use crate::pattern::PathPattern;
 use crate::settings::{FieldRules, Redirect, RedirectOrigin, Respond, RespondBody};
-use crate::template::{Part, Placeholder, PlainText, Template};
+use crate::span::{Placed, Span};
+use crate::template::{Placeholder, PlainText, Template, TemplatePart};
 
 /// Statuses with a `Location` that clients follow (RFC 9110, section 15.4).
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
@@ -60,11 +60,11 @@ impl Reader<'_> {
             return None;
         }
         let part = text.behind(target_start);
-        let template = self.template(&part, pattern, Place::Url)?;
+        let template = self.template(&part, pattern, TemplateKind::Url)?;
         self.check_url_text(&text, &template)?;
         let (origin, template) = self.origin(&text, &template)?;
         let has_query = template.parts().iter().any(
-            |part| matches!(part, Part::Text(text) if text.split('#').next().is_some_and(|text| text.contains('?'))),
+            |part| matches!(part, TemplatePart::Text(text) if text.split('#').next().is_some_and(|text| text.contains('?'))),
         );
         let redirect = Redirect {
             status,
@@ -76,10 +76,12 @@ impl Reader<'_> {
     }
 
     /// Characters that a URL cannot have (RFC 3986, section 2).
-    fn check_url_text(&mut self, text: &Text, template: &Template) -> Option<()> {
+    fn check_url_text(&mut self, text: &StringValue, template: &Template) -> Option<()> {
         let is_invalid = |c: char| !c.is_ascii_graphic() || "\"<>\\^`{|}".contains(c);
         for part in template.parts() {
-            let Part::Text(plain) = part else { continue };
+            let TemplatePart::Text(plain) = part else {
+                continue;
+            };
             if let Some(bad) = plain.chars().find(|&c| is_invalid(c)) {
                 let message = format!("the target has {bad:?}, which is invalid in a URL");
                 let label = "write it percent-encoded";
@@ -93,14 +95,14 @@ impl Reader<'_> {
     /// Scheme and host of a target, and the rest of it.
     fn origin(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         template: &Template,
     ) -> Option<(Option<RedirectOrigin>, Template)> {
         let parts = template.parts();
-        let Some(Part::Text(first)) = parts.first() else {
+        let Some(TemplatePart::Text(first)) = parts.first() else {
             // The host would be that of a placeholder.
             let has_scheme =
-                matches!(parts.get(1), Some(Part::Text(text)) if text.starts_with(':'));
+                matches!(parts.get(1), Some(TemplatePart::Text(text)) if text.starts_with(':'));
             return match has_scheme {
                 true => self.placeholder_in_origin(text),
                 false => Some((None, template.clone())),
@@ -125,8 +127,8 @@ impl Reader<'_> {
         let next = parts.get(1).filter(|_| end.is_none());
         // `https://a.example{path}`: a path begins with a slash, and others would be a part of the host.
         let is_after_host = match next {
-            None | Some(Part::Placeholder(Placeholder::Path)) => true,
-            Some(Part::Placeholder(Placeholder::Rest { bytes, .. })) => *bytes == 0,
+            None | Some(TemplatePart::Placeholder(Placeholder::Path)) => true,
+            Some(TemplatePart::Placeholder(Placeholder::Rest { bytes, .. })) => *bytes == 0,
             Some(_) => false,
         };
         if !is_after_host {
@@ -138,7 +140,7 @@ impl Reader<'_> {
         Some((Some(RedirectOrigin::Text(origin)), target))
     }
 
-    fn check_scheme(&mut self, scheme: &str, text: &Text) -> Option<()> {
+    fn check_scheme(&mut self, scheme: &str, text: &StringValue) -> Option<()> {
         let name = scheme.trim_end_matches("://");
         let is_scheme = name.starts_with(|first: char| first.is_ascii_alphabetic())
             && name
@@ -160,11 +162,12 @@ impl Reader<'_> {
     /// `https://{host}`, perhaps with a port.
     fn origin_of_request(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         scheme: &str,
-        parts: &[Part],
+        parts: &[TemplatePart],
     ) -> Option<(Option<RedirectOrigin>, Template)> {
-        let Some((Part::Placeholder(Placeholder::Host), parts)) = parts.split_first() else {
+        let Some((TemplatePart::Placeholder(Placeholder::Host), parts)) = parts.split_first()
+        else {
             return self.placeholder_in_origin(text);
         };
         let origin = |after: &str| RedirectOrigin::RequestHost {
@@ -173,9 +176,9 @@ impl Reader<'_> {
         };
         let (next, others) = match parts.split_first() {
             None => return Some((Some(origin("")), Template::new(Vec::new()))),
-            Some((Part::Text(next), others)) => (next, others),
+            Some((TemplatePart::Text(next), others)) => (next, others),
             Some((
-                Part::Placeholder(Placeholder::Path | Placeholder::Rest { bytes: 0, .. }),
+                TemplatePart::Placeholder(Placeholder::Path | Placeholder::Rest { bytes: 0, .. }),
                 _,
             )) => {
                 return Some((Some(origin("")), Template::new(parts.to_vec())));
@@ -190,7 +193,7 @@ impl Reader<'_> {
         let ends = end.is_some()
             || matches!(
                 others.first(),
-                None | Some(Part::Placeholder(
+                None | Some(TemplatePart::Placeholder(
                     Placeholder::Path | Placeholder::Rest { bytes: 0, .. }
                 ))
             );
@@ -200,7 +203,7 @@ impl Reader<'_> {
         Some((Some(origin(after)), tail(next, after.len(), others)))
     }
 
-    fn placeholder_in_origin<T>(&mut self, text: &Text) -> Option<T> {
+    fn placeholder_in_origin<T>(&mut self, text: &StringValue) -> Option<T> {
         self.error(
             "redirect-host",
             text.span.clone(),
@@ -229,7 +232,7 @@ impl Reader<'_> {
                 if !body.is_empty() {
                     let start = text.value.len() - body.len();
                     let part = text.behind(start);
-                    let template = self.template(&part, pattern, Place::Other)?;
+                    let template = self.template(&part, pattern, TemplateKind::Other)?;
                     respond.body = RespondBody::Text(template);
                 }
             }
@@ -287,7 +290,7 @@ impl Reader<'_> {
             "body" => {
                 let template = self
                     .text(value, "\"text\"")
-                    .and_then(|text| self.template(&text, pattern, Place::Other));
+                    .and_then(|text| self.template(&text, pattern, TemplateKind::Other));
                 template.map(RespondBody::Text)
             }
             _ => {
@@ -324,7 +327,7 @@ impl Reader<'_> {
         }
     }
 
-    fn status_text(&mut self, status: &str, text: &Text) -> Option<u16> {
+    fn status_text(&mut self, status: &str, text: &StringValue) -> Option<u16> {
         if status.is_empty() || !status.bytes().all(|byte| byte.is_ascii_digit()) {
             let message = "a response says its status";
             let label = "write for example \"503 text\"";
@@ -360,7 +363,7 @@ fn parse_status(digits: &str) -> Option<u16> {
 }
 
 /// The parts behind the first bytes of a text.
-fn tail(first: &PlainText, start: usize, others: &[Part]) -> Template {
-    let first = first.behind(start).map(Part::Text);
+fn tail(first: &PlainText, start: usize, others: &[TemplatePart]) -> Template {
+    let first = first.behind(start).map(TemplatePart::Text);
     Template::new(first.into_iter().chain(others.iter().cloned()).collect())
 }

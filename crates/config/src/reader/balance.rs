@@ -8,13 +8,14 @@ use toml::de::DeValue;
 
 use super::own::{LevelNumber, OwnSettings, OwnTarget};
 use super::template::is_token;
-use super::value::Text;
+use super::value::StringValue;
 use super::{Reader, entries};
 use crate::balance::{
-    Balance, ClientKey, Group, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, WEIGHT_MAX,
+    Balance, ClientKey, GroupServer, GroupTarget, STICKY_COOKIE, Sticky, TargetGroup, WEIGHT_MAX,
 };
-use crate::model::{Placed, Route, Span};
+use crate::model::Route;
 use crate::settings::{Action, Proxy};
+use crate::span::{Placed, Span};
 
 pub(super) const URL: &str = "\"http://127.0.0.1:3000\"";
 const STICKY: &str = "\"cookie\", \"cookie:NAME\", \"client\" or \"header:NAME\"";
@@ -26,7 +27,7 @@ const SERVERS_MAX: usize = 256;
 
 /// A URL or a name with its weight.
 pub(super) struct Weighted {
-    pub(super) text: Text,
+    pub(super) text: StringValue,
     pub(super) weight: u16,
 }
 
@@ -149,7 +150,10 @@ impl Reader<'_> {
             if let Some(sticky) = &own.sticky {
                 self.warn_of_sticky(sticky.span.clone());
             }
-            return OwnTarget::from(first);
+            return OwnTarget {
+                name: Some(name.into()),
+                ..OwnTarget::from(first)
+            };
         }
         let target = GroupTarget {
             name: name.to_owned(),
@@ -161,7 +165,8 @@ impl Reader<'_> {
         };
         OwnTarget {
             url: first,
-            group: Some(Arc::new(Group {
+            name: Some(name.into()),
+            group: Some(Arc::new(TargetGroup {
                 targets: vec![target],
                 sticky: None,
             })),
@@ -194,7 +199,7 @@ impl Reader<'_> {
     /// Targets with weights in one `to`.
     pub(super) fn group(
         &mut self,
-        targets: Vec<(Text, u16, OwnTarget)>,
+        targets: Vec<(StringValue, u16, OwnTarget)>,
         span: Span,
     ) -> Option<OwnTarget> {
         let (_, _, first) = targets.first()?;
@@ -221,7 +226,7 @@ impl Reader<'_> {
             self.error("targets-differ", text.span.clone(), message, label);
             return None;
         }
-        let target = |(text, weight, target): (Text, u16, OwnTarget)| match target.group {
+        let target = |(text, weight, target): (StringValue, u16, OwnTarget)| match target.group {
             Some(group) => GroupTarget {
                 weight,
                 ..group.targets[0].clone()
@@ -240,7 +245,8 @@ impl Reader<'_> {
         };
         Some(OwnTarget {
             url,
-            group: Some(Arc::new(Group {
+            name: None,
+            group: Some(Arc::new(TargetGroup {
                 targets: targets.into_iter().map(target).collect(),
                 sticky: None,
             })),
@@ -310,7 +316,7 @@ impl Reader<'_> {
 
     /// Several servers of one route must not set the cookie of those of another one: each would undo the other's choice.
     pub(super) fn shared_cookies(&mut self, routes: &[Route]) {
-        let mut known: BTreeMap<&str, (&Group, &Span)> = BTreeMap::new();
+        let mut known: BTreeMap<&str, (&TargetGroup, &Span)> = BTreeMap::new();
         let groups = routes
             .iter()
             .filter_map(|route| match &route.settings.action.value {

@@ -5,8 +5,8 @@ use toml::de::DeValue;
 
 use super::{Reader, entries};
 use crate::keys::{BUFFER_FILE_MAX, BUFFER_MAX, Scope};
-use crate::model::Placed;
 use crate::settings::RequestBuffer;
+use crate::span::Placed;
 use crate::units::{self, ValueError};
 
 impl Reader<'_> {

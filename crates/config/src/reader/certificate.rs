@@ -5,7 +5,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Reader, entries};
 use crate::keys::Scope;
-use crate::model::{CertificateFile, Placed};
+use crate::model::CertificateFile;
+use crate::span::Placed;
 
 const FILES: &str = "\"/etc/blitz/certs/*.pem\"";
 const FILE: &str = "\"/etc/blitz/certs/site.pem\"";

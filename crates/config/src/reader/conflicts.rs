@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::Reader;
 use super::own::{Own, OwnSettings};
-use super::tree::Tree;
+use super::tree::RouteTree;
 use crate::method::{Method, Methods};
-use crate::model::{Route, RouteKey};
+use crate::model::Route;
 use crate::pattern::{PathEnd, PathPattern};
+use crate::route_key::RouteKey;
 use crate::settings::{Action, Proxy};
 
 /// Whether a key is written, and whether it has a value.
@@ -134,7 +135,7 @@ impl Reader<'_> {
     }
 
     /// Routes that can take a request that a protected one matches, and that do not inherit its protection.
-    pub(super) fn access_gaps(&mut self, own: &[OwnSettings], tree: &Tree<'_>) {
+    pub(super) fn access_gaps(&mut self, own: &[OwnSettings], tree: &RouteTree<'_>) {
         for (name, check) in ACCESS {
             let mut found = HashSet::new();
             for (at, protected) in own.iter().enumerate() {
@@ -164,7 +165,12 @@ impl Reader<'_> {
     }
 
     /// Protected `/a/` or `=/a/` without `/a`, which many servers answer alike.
-    pub(super) fn slash_gaps(&mut self, own: &[OwnSettings], tree: &Tree<'_>, routes: &[Route]) {
+    pub(super) fn slash_gaps(
+        &mut self,
+        own: &[OwnSettings],
+        tree: &RouteTree<'_>,
+        routes: &[Route],
+    ) {
         let has_root = || {
             routes
                 .iter()
@@ -259,7 +265,7 @@ fn written<T: Clone>(own: &OwnSettings, key: fn(&OwnSettings) -> &Own<T>) -> (bo
 fn is_reached(
     route: &RouteKey,
     protected: &RouteKey,
-    tree: &Tree<'_>,
+    tree: &RouteTree<'_>,
     own: &[OwnSettings],
 ) -> bool {
     let Some(shared) = route.intersection(protected) else {

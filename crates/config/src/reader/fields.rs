@@ -6,13 +6,13 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::own::OwnMap;
-use super::template::{Place, is_token};
+use super::template::{TemplateKind, is_token};
 use super::{Entry, Reader, entries};
-use crate::model::Placed;
 use crate::pattern::PathPattern;
 use crate::settings::{FieldChange, FieldRule};
+use crate::span::Placed;
 use crate::suggestion;
-use crate::template::{Part, Template};
+use crate::template::{Template, TemplatePart};
 
 /// Fields that belong to the connection and to the framing of messages (RFC 9110, sections 7.6.1 and 10.1.1).
 const RESERVED: [&str; 8] = [
@@ -178,10 +178,9 @@ impl Reader<'_> {
         pattern: &PathPattern,
     ) -> Option<Template> {
         let text = self.text(value, "\"value\"")?;
-        let template = self.template(&text, pattern, Place::Other)?;
+        let template = self.template(&text, pattern, TemplateKind::Other)?;
         let is_control = |c: char| c.is_control() && c != '\t';
-        let has_control =
-            |part: &Part| matches!(part, Part::Text(text) if text.contains(is_control));
+        let has_control = |part: &TemplatePart| matches!(part, TemplatePart::Text(text) if text.contains(is_control));
         // RFC 9110, section 5.5.
         if template.parts().iter().any(has_control) {
             let message = "the value of a field has a control character";

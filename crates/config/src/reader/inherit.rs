@@ -5,21 +5,23 @@ use std::sync::Arc;
 
 use super::Reader;
 use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
-use super::tree::Tree;
-use crate::model::{Placed, Route, RouteKey};
+use super::tree::RouteTree;
+use crate::model::Route;
 use crate::network::Network;
+use crate::route_key::RouteKey;
 use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
+use crate::span::Placed;
 
 /// Values that routes share, by the levels that say them: 0 is `defaults`.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct InheritedValues {
     headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
     proxies: HashMap<[Option<usize>; 6], Arc<Proxy>>,
 }
 
-impl Shared {
+impl InheritedValues {
     /// Keeps the settings of `defaults` and presets alone.
     fn forget_site(&mut self) {
         let is_kept = |level: &usize| *level == 0 || *level >= PRESETS;
@@ -61,10 +63,10 @@ impl Reader<'_> {
     pub(super) fn inherit(
         &mut self,
         own: &[OwnSettings],
-        tree: &Tree<'_>,
+        tree: &RouteTree<'_>,
         defaults: &OwnSettings,
         is_whole: bool,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> (Vec<Route>, Unrouted) {
         let is_root = |other: &OwnSettings| other.key.value == RouteKey::everything();
         // Another route `/` stands for the site.
@@ -115,7 +117,11 @@ impl Reader<'_> {
         (routes, unrouted)
     }
 
-    pub(super) fn resolve(&mut self, levels: &Levels<'_>, shared: &mut Shared) -> Resolved {
+    pub(super) fn resolve(
+        &mut self,
+        levels: &Levels<'_>,
+        shared: &mut InheritedValues,
+    ) -> Resolved {
         let with_action = levels.iter().rposition(|(_, own)| own.action.is_some());
         let (Some(at), Some((_, own))) = (with_action, levels.last()) else {
             return Resolved::None;
@@ -162,7 +168,12 @@ pub(super) enum Resolved {
 
 /// The upstream of the level `at`, with its options: those of this level and of the levels below it, and before them
 /// those of levels above every action. Options between these levels belong to the action that is replaced.
-fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) -> Arc<Proxy> {
+fn proxy(
+    to: &OwnTarget,
+    at: usize,
+    levels: &Levels<'_>,
+    shared: &mut InheritedValues,
+) -> Arc<Proxy> {
     let first = levels.iter().position(|(_, own)| own.action.is_some());
     let above = &levels[..first.unwrap_or(at)];
     let options = || above.iter().chain(&levels[at..]);
@@ -181,6 +192,7 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
     let new = || {
         let mut proxy = Proxy {
             to: to.url.clone(),
+            name: to.name.clone(),
             group: None,
             path: None,
             host: None,
@@ -209,7 +221,7 @@ fn proxy(to: &OwnTarget, at: usize, levels: &Levels<'_>, shared: &mut Shared) ->
 pub(super) fn settings(
     action: Placed<Action>,
     levels: &Levels<'_>,
-    shared: &mut Shared,
+    shared: &mut InheritedValues,
 ) -> Settings {
     let mut settings = Settings {
         action,
@@ -225,6 +237,7 @@ pub(super) fn settings(
             &mut shared.request_headers,
         ),
         errors: merged(levels, |own| &own.errors, &mut shared.errors),
+        access_log: None,
         replace_errors: None,
         request_trailers: None,
         upgrade: None,
@@ -245,6 +258,7 @@ pub(super) fn settings(
         own.connect.apply(&mut settings.timeouts.connect);
         own.response.apply(&mut settings.timeouts.response);
         own.idle.apply(&mut settings.timeouts.idle);
+        own.access_log.apply(&mut settings.access_log);
         own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
         own.upgrade.apply(&mut settings.upgrade);

@@ -3,7 +3,7 @@
 use super::{Entry, Reader};
 use crate::diagnostic::{Diagnostic, Edit};
 use crate::keys::{self, Key, Renamed, Scope, Since};
-use crate::model::Span;
+use crate::span::Span;
 use crate::suggestion;
 
 /// The most keys of a table that a diagnostic lists.
@@ -101,15 +101,13 @@ impl Reader<'_> {
                 format!("`{name}` belongs to a site or a route"),
                 "write it below a header such as [site.\"app.example\"]",
             ),
-            Some(scope @ (Scope::Server | Scope::Log | Scope::Limits | Scope::Control)) => {
-                let table = keys::table_name(scope);
-                self.error(
-                    "key-of-other-table",
-                    span,
-                    format!("`{name}` belongs to `{table}`"),
-                    format!("write {table}.{name} at the top of the file"),
-                );
-            }
+            Some(
+                scope @ (Scope::Server
+                | Scope::Log
+                | Scope::Limits
+                | Scope::Metrics
+                | Scope::Control),
+            ) => self.of_process(scope, name, span),
             Some(Scope::Upstream) => self.error(
                 "key-of-other-table",
                 span,
@@ -117,23 +115,19 @@ impl Reader<'_> {
                 "write it below a header such as [upstream.app]",
             ),
             // Words such as `file` and `status` have other meanings elsewhere.
-            Some(
-                Scope::Timeout
-                | Scope::Respond
-                | Scope::Defaults
-                | Scope::Tls
-                | Scope::Certificate
-                | Scope::Preset
-                | Scope::When
-                | Scope::Listener
-                | Scope::Buffer
-                | Scope::SiteLimits
-                | Scope::UpstreamLimits,
-            )
-            | None => {
-                self.misspelt_key(scope, name, span);
-            }
+            Some(_) | None => self.misspelt_key(scope, name, span),
         }
+    }
+
+    /// A key of a table with settings of the process.
+    fn of_process(&mut self, scope: Scope, name: &str, span: Span) {
+        let table = keys::table_name(scope);
+        self.error(
+            "key-of-other-table",
+            span,
+            format!("`{name}` belongs to `{table}`"),
+            format!("write {table}.{name} at the top of the file"),
+        );
     }
 
     fn misspelt_key(&mut self, scope: Scope, name: &str, span: Span) {
@@ -184,6 +178,8 @@ fn place(scope: Scope) -> String {
         Scope::Route => "a route".to_owned(),
         Scope::Upstream => "an upstream".to_owned(),
         Scope::Preset => "a preset".to_owned(),
+        Scope::AccessLog => "`log.access`".to_owned(),
+        Scope::AccessLogWhen => "`when` of `log.access`".to_owned(),
         Scope::SiteLimits => "`limits` of a site".to_owned(),
         Scope::UpstreamLimits => "`limits` of an upstream".to_owned(),
         _ => format!("`{}`", keys::table_name(scope)),

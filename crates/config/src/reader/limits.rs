@@ -5,9 +5,10 @@ use toml::de::DeValue;
 
 use super::{Reader, entries};
 use crate::keys::{self, Scope};
-use crate::model::{Configuration, Placed, Span};
+use crate::model::Configuration;
 use crate::process::{Bytes, MessageLimits};
 use crate::settings::ResponseLimits;
+use crate::span::{Placed, Span};
 use crate::units;
 
 impl Reader<'_> {

@@ -3,10 +3,11 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::value::Text;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Configuration, Listener, Placed};
+use crate::model::{Configuration, Listener};
+use crate::span::Placed;
 
 const ADDRESS: &str = "\":80\"";
 
@@ -37,7 +38,7 @@ impl Reader<'_> {
             let label = "write for example [\":8080\"], or leave `listen` out for all addresses";
             self.error("no-listener", entry.key(), message, label);
         }
-        Some(texts.into_iter().map(Text::placed).collect())
+        Some(texts.into_iter().map(StringValue::placed).collect())
     }
 
     fn listener(&mut self, value: &Spanned<DeValue<'_>>, table: &DeTable<'_>) -> Option<Listener> {

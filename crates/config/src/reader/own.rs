@@ -3,16 +3,18 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::balance::{Group, Sticky};
+use crate::balance::{Sticky, TargetGroup};
 use crate::condition::Conditions;
 use crate::method::Methods;
-use crate::model::{Placed, RouteKey, Span};
 use crate::network::Network;
+use crate::route_key::RouteKey;
 use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
-    ResponseLimits, StatusPattern, TimeLimit,
+    ResponseLimits,
 };
+use crate::span::{Placed, Span};
 use crate::template::Template;
+use crate::units::{StatusPattern, TimeLimit};
 use crate::upgrade::Upgrades;
 
 /// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes
@@ -78,6 +80,7 @@ pub(super) struct OwnSettings {
     pub(super) priority: Option<Placed<u64>>,
     pub(super) methods: Own<Placed<Methods>>,
     pub(super) body_max: Own<Placed<u64>>,
+    pub(super) access_log: Own<Placed<bool>>,
     pub(super) replace_errors: Own<Placed<bool>>,
     pub(super) request_trailers: Own<Placed<bool>>,
     pub(super) upgrade: Own<Arc<Placed<Upgrades>>>,
@@ -90,7 +93,7 @@ pub(super) struct OwnSettings {
     /// Presets, which come before all of it.
     pub(super) presets: Vec<(LevelNumber, Rc<OwnSettings>)>,
     /// Blocks `when` in their order.
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<OwnBlock>,
     /// `when = false`: blocks of outer levels do not apply.
     pub(super) is_without_outer_blocks: bool,
     /// Those of `blocks`.
@@ -99,7 +102,7 @@ pub(super) struct OwnSettings {
 
 /// The settings of a block `when`, without its conditions.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct OwnBlock {
     pub(super) number: LevelNumber,
     pub(super) own: OwnSettings,
 }
@@ -119,8 +122,10 @@ pub(super) enum OwnAction {
 pub(super) struct OwnTarget {
     /// The URL of its server, or of the first of several.
     pub(super) url: Placed<String>,
+    /// The name of the upstream, if it has one.
+    pub(super) name: Option<Arc<str>>,
     /// All servers, if there are several.
-    pub(super) group: Option<Arc<Group>>,
+    pub(super) group: Option<Arc<TargetGroup>>,
     /// The place that is shown as the `to`.
     pub(super) span: Span,
     pub(super) proxy_protocol: Option<Placed<ProxyProtocol>>,
@@ -132,6 +137,7 @@ impl From<Placed<String>> for OwnTarget {
         OwnTarget {
             span: url.span.clone(),
             url,
+            name: None,
             group: None,
             proxy_protocol: None,
             limits: None,
@@ -179,6 +185,7 @@ impl OwnSettings {
             priority: None,
             methods: Own::default(),
             body_max: Own::default(),
+            access_log: Own::default(),
             replace_errors: Own::default(),
             request_trailers: Own::default(),
             upgrade: Own::default(),

@@ -10,8 +10,9 @@ use super::own::{LevelNumber, OwnSettings, PRESETS};
 use super::target::Upstreams;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Placed, RouteKey, Span};
 use crate::pattern::PathPattern;
+use crate::route_key::RouteKey;
+use crate::span::{Placed, Span};
 use crate::suggestion;
 
 /// The presets of a file.

@@ -7,18 +7,18 @@ use toml::de::DeValue;
 
 use super::{Entry, Reader, entries};
 use crate::keys::{Key, Kind, Scope};
-use crate::model::Placed;
-use crate::process::{Bytes, ControlAddress, Process, Slot, Socket, Table};
-use crate::settings::TimeLimit;
-use crate::units::{self, ValueError};
+use crate::process::{Bytes, ControlAddress, Process, SettingsTable, Slot, Socket};
+use crate::span::Placed;
+use crate::units::{self, TimeLimit, ValueError};
 
 impl Reader<'_> {
     /// Takes the settings of a table at the top of the file, if it is one of the process.
     pub(super) fn process(&mut self, entry: &Entry<'_, '_>, process: &mut Process) {
-        let (scope, table): (Scope, &mut dyn Table) = match entry.name {
+        let (scope, table): (Scope, &mut dyn SettingsTable) = match entry.name {
             "server" => (Scope::Server, &mut process.server),
             "log" => (Scope::Log, &mut process.log),
             "limits" => (Scope::Limits, &mut process.limits),
+            "metrics" => (Scope::Metrics, &mut process.metrics),
             "control" => (Scope::Control, &mut process.control),
             _ => return,
         };
@@ -50,7 +50,12 @@ impl Reader<'_> {
     }
 
     /// Reads a value, which stays as it is if the new one is wrong.
-    pub(super) fn fill(&mut self, table: &mut dyn Table, key: &Key, value: &Spanned<DeValue<'_>>) {
+    pub(super) fn fill(
+        &mut self,
+        table: &mut dyn SettingsTable,
+        key: &Key,
+        value: &Spanned<DeValue<'_>>,
+    ) {
         match table.slot(key.name) {
             Some(Slot::Switch(slot)) => put(slot, self.boolean(value), value),
             Some(Slot::Number(slot)) => put(slot, self.number(value, key), value),
@@ -58,6 +63,7 @@ impl Reader<'_> {
             Some(Slot::Duration(slot)) => put(slot, self.time(value, key), value),
             Some(Slot::Limit(slot)) => put(slot, self.limit(value), value),
             Some(Slot::Text(slot)) => put(slot, self.one_of(value, key), value),
+            Some(Slot::AccessLog(slot)) => put(slot, self.access_log(value), value),
             Some(Slot::Socket(slot)) => put(slot, self.socket(value), value),
             Some(Slot::Address(slot)) => put(slot, self.control_address(value), value),
             None => {}
@@ -132,7 +138,7 @@ impl Reader<'_> {
     }
 
     /// A text, of those that the key may have.
-    fn one_of(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<String> {
+    pub(super) fn one_of(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<String> {
         let Kind::OneOf(texts) = key.kind else {
             return Some(self.text(value, "\"edge-1\"")?.value);
         };

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use super::{Entry, Reader};
 use crate::method::{Method, Methods};
-use crate::model::{Placed, RouteKey, Span};
 use crate::path;
 use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
+use crate::route_key::RouteKey;
+use crate::span::{Placed, Span};
 use crate::suggestion;
 use crate::template;
 

@@ -7,17 +7,17 @@ use toml::de::DeValue;
 
 use super::own::{Own, OwnAction, OwnMap, OwnSettings};
 use super::target::Upstreams;
-use super::template::Place;
-use super::value::Text;
+use super::template::TemplateKind;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
 use crate::method::{Method, Methods};
-use crate::model::Placed;
 use crate::network::Network;
 use crate::path;
-use crate::settings::{ErrorPage, ForwardedHost, StatusPattern, TimeLimit};
-use crate::template::{Part, Placeholder, Template};
-use crate::units::{self, ValueError};
+use crate::settings::{ErrorPage, ForwardedHost};
+use crate::span::Placed;
+use crate::template::{Placeholder, Template, TemplatePart};
+use crate::units::{self, StatusPattern, TimeLimit, ValueError};
 use crate::upgrade::Upgrades;
 
 const NETWORK: &str = "\"10.0.0.0/8\"";
@@ -68,6 +68,7 @@ impl Reader<'_> {
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
             "methods" => own.methods = self.own(value, |reader| reader.methods(value)),
             "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
+            "access_log" => own.access_log = self.own_boolean(value),
             "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
             "upgrade" => own.upgrade = self.upgrades(value),
@@ -140,15 +141,15 @@ impl Reader<'_> {
         own: &OwnSettings,
     ) -> Option<Arc<Placed<Template>>> {
         let text = self.text(value, "\"/v2{rest}\"")?;
-        let template = self.template(&text, &own.key.value.path, Place::Url)?;
+        let template = self.template(&text, &own.key.value.path, TemplateKind::Url)?;
         self.check_path(&text, &template)?;
         let template = without_double_slash(&template);
         Some(Arc::new(Placed::new(template, text.span)))
     }
 
     /// The texts of a path are those of a normal path that begins with a slash.
-    fn check_path(&mut self, text: &Text, template: &Template) -> Option<()> {
-        if let Some(Part::Text(first)) = template.parts().first()
+    fn check_path(&mut self, text: &StringValue, template: &Template) -> Option<()> {
+        if let Some(TemplatePart::Text(first)) = template.parts().first()
             && !first.starts_with('/')
         {
             self.error(
@@ -160,7 +161,9 @@ impl Reader<'_> {
             return None;
         }
         for part in template.parts() {
-            let Part::Text(plain) = part else { continue };
+            let TemplatePart::Text(plain) = part else {
+                continue;
+            };
             let checked = plain.split('/').try_for_each(path::check_segment);
             if let Err((problem, remedy)) = checked {
                 let message = format!("the path {problem}");
@@ -216,7 +219,7 @@ impl Reader<'_> {
     }
 
     /// The methods of these names; HEAD is among them where GET is.
-    pub(super) fn methods_of(&mut self, texts: Vec<Text>) -> Option<Methods> {
+    pub(super) fn methods_of(&mut self, texts: Vec<StringValue>) -> Option<Methods> {
         let before = self.diagnostics.len();
         let mut methods = Methods::default();
         for text in texts {
@@ -327,7 +330,7 @@ impl Reader<'_> {
     /// The value of a text, or its error.
     pub(super) fn parsed<T>(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         parse: impl FnOnce(&str) -> Result<T, ValueError>,
     ) -> Option<T> {
         match parse(&text.value) {
@@ -384,7 +387,7 @@ impl Reader<'_> {
     }
 
     /// A host with or without a port, in lower case.
-    pub(super) fn check_authority(&mut self, name: &str, text: &Text) -> Option<()> {
+    pub(super) fn check_authority(&mut self, name: &str, text: &StringValue) -> Option<()> {
         let Some((label, message)) = super::site::authority_problem(name) else {
             return Some(());
         };
@@ -400,13 +403,13 @@ pub(super) fn without_double_slash(template: &Template) -> Template {
     while let Some(part) = rest.next() {
         let begins_with_slash = matches!(
             rest.peek(),
-            Some(Part::Placeholder(
+            Some(TemplatePart::Placeholder(
                 Placeholder::Path | Placeholder::Rest { bytes: 0, .. }
             ))
         );
         match part {
-            Part::Text(text) if begins_with_slash && text.ends_with('/') => {
-                parts.extend(text.without_last_slash().map(Part::Text));
+            TemplatePart::Text(text) if begins_with_slash && text.ends_with('/') => {
+                parts.extend(text.without_last_slash().map(TemplatePart::Text));
             }
             _ => parts.push(part.clone()),
         }

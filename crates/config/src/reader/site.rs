@@ -7,17 +7,19 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::conflicts::add_head;
-use super::inherit::Shared;
+use super::inherit::InheritedValues;
 use super::own::{OwnAction, OwnSettings};
 use super::route_key::is_path;
 use super::target::Upstreams;
 use super::top::Defaults;
-use super::tree::Tree;
+use super::tree::RouteTree;
 use super::{Entry, Reader, entries};
 use crate::keys::{self, Scope};
-use crate::model::{Host, Placed, Route, RouteKey, Site, Span};
+use crate::model::{Host, Route, Site};
 use crate::process::MessageLimits;
+use crate::route_key::RouteKey;
 use crate::settings::Unrouted;
+use crate::span::{Placed, Span};
 
 /// Bytes of a host name (RFC 1035, section 2.3.4), and of a label of it.
 const HOST_BYTES_MAX: usize = 253;
@@ -42,7 +44,7 @@ impl Reader<'_> {
         }
         let mut sites = Vec::new();
         let mut hosts: HashMap<Host, usize> = HashMap::new();
-        let mut shared = Shared::default();
+        let mut shared = InheritedValues::default();
         for entry in tables.into_iter().flat_map(entries) {
             if self.lacks_quotes(&entry) {
                 continue;
@@ -108,7 +110,7 @@ impl Reader<'_> {
         host: Option<Placed<Host>>,
         defaults: &Defaults,
         upstreams: &mut Upstreams,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> Option<Site> {
         let key = Placed::new(RouteKey::everything(), entry.key());
         let keys = match entry.value.get_ref() {
@@ -166,11 +168,11 @@ impl Reader<'_> {
         mut own: Vec<OwnSettings>,
         defaults: &OwnSettings,
         is_whole: bool,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> (Vec<Route>, Unrouted) {
         add_head(&mut own);
         self.same_routes(&own);
-        let tree = Tree::new(own.iter().map(|own| &own.key.value).collect());
+        let tree = RouteTree::new(own.iter().map(|own| &own.key.value).collect());
         let (routes, unrouted) = self.inherit(&own, &tree, defaults, is_whole, shared);
         self.slash_pairs(&routes);
         self.shared_cookies(&routes);

@@ -6,7 +6,7 @@ use toml::de::Error;
 
 use super::Reader;
 use crate::keys::{self, Scope};
-use crate::model::Span;
+use crate::span::Span;
 
 impl Reader<'_> {
     /// Breaks unless the text that starts there has the tables and keys that were meant.

@@ -7,20 +7,20 @@ use toml::de::DeValue;
 
 use super::balance::{OwnBalance, URL, Weighted};
 use super::own::OwnTarget;
-use super::value::Text;
+use super::value::StringValue;
 use super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::model::{Placed, Span};
 use crate::settings::ProxyProtocol;
+use crate::span::{Placed, Span};
 use crate::suggestion;
 
 /// The upstreams with names.
 #[derive(Default)]
 pub(super) struct Upstreams {
-    by_name: BTreeMap<String, Upstream>,
+    by_name: BTreeMap<String, NamedUpstream>,
 }
 
-struct Upstream {
+struct NamedUpstream {
     name: Span,
     /// `None` if it is wrong.
     target: Option<OwnTarget>,
@@ -49,7 +49,7 @@ impl Reader<'_> {
                 self.defined_twice("upstream", entry, first);
                 continue;
             }
-            let upstream = Upstream {
+            let upstream = NamedUpstream {
                 name: entry.key(),
                 target: self.upstream(entry),
                 is_used: false,
@@ -160,7 +160,7 @@ impl Reader<'_> {
         }
     }
 
-    fn url_or_name(&mut self, text: &Text, upstreams: &mut Upstreams) -> Option<OwnTarget> {
+    fn url_or_name(&mut self, text: &StringValue, upstreams: &mut Upstreams) -> Option<OwnTarget> {
         if let Some(repaired) = repaired(&text.value) {
             // It may be the value of a variable.
             let label = match text.value == text.written() {
@@ -212,7 +212,7 @@ impl Reader<'_> {
     }
 
     /// A URL without a path.
-    pub(super) fn url(&mut self, text: &Text) -> Option<Placed<String>> {
+    pub(super) fn url(&mut self, text: &StringValue) -> Option<Placed<String>> {
         let Some((scheme, rest)) = text.value.split_once("://") else {
             return Some(text.to_placed());
         };

@@ -1,16 +1,16 @@
 //! Texts with placeholders.
 
 use super::Reader;
-use super::value::Text;
-use crate::model::Span;
+use super::value::StringValue;
 use crate::path_regex::PathRegex;
 use crate::pattern::{PathEnd, PathPattern, Segment};
+use crate::span::Span;
 use crate::suggestion;
-use crate::template::{self, Part, Placeholder, PlainText, Template};
+use crate::template::{self, Placeholder, PlainText, Template, TemplatePart};
 
-/// Where a text with placeholders stands.
+/// The kind of a text with placeholders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TemplateKind {
     /// A path or URL, to which the query is added.
     Url,
     /// Any other text.
@@ -27,9 +27,9 @@ impl Reader<'_> {
     /// The parts of a text. Parameters are those of the pattern, and `{rest}` is what follows it.
     pub(super) fn template(
         &mut self,
-        text: &Text,
+        text: &StringValue,
         pattern: &PathPattern,
-        place: Place,
+        kind: TemplateKind,
     ) -> Option<Template> {
         let mut parser = Parser {
             text,
@@ -55,9 +55,9 @@ impl Reader<'_> {
                         self.error("unknown-placeholder", text.part(span), message, label);
                         return None;
                     }
-                    let placeholder = self.placeholder(name, &text.part(span), pattern, place)?;
+                    let placeholder = self.placeholder(name, &text.part(span), pattern, kind)?;
                     parser.push_plain(self)?;
-                    parser.parts.push(Part::Placeholder(placeholder));
+                    parser.parts.push(TemplatePart::Placeholder(placeholder));
                 }
             }
         }
@@ -72,7 +72,7 @@ impl Reader<'_> {
         name: &str,
         span: &Span,
         pattern: &PathPattern,
-        place: Place,
+        kind: TemplateKind,
     ) -> Option<Placeholder> {
         if let Some(placeholder) = template::plain(name) {
             return Some(placeholder);
@@ -117,7 +117,7 @@ impl Reader<'_> {
             _ => {}
         }
         let mut label = placeholder_label(name, pattern);
-        if place == Place::Url && label == "write {path}" {
+        if kind == TemplateKind::Url && label == "write {path}" {
             label += "; the query is kept";
         }
         let message = format!("there is no placeholder `{{{name}}}`");
@@ -126,9 +126,11 @@ impl Reader<'_> {
     }
 
     /// Variables of other servers, which would be plain text.
-    fn foreign_variable(&mut self, text: &Text, template: &Template) -> Option<()> {
+    fn foreign_variable(&mut self, text: &StringValue, template: &Template) -> Option<()> {
         for part in template.parts() {
-            let Part::Text(plain) = part else { continue };
+            let TemplatePart::Text(plain) = part else {
+                continue;
+            };
             let Some((variable, label)) = suggestion::foreign_variable(plain) else {
                 continue;
             };
@@ -191,10 +193,10 @@ enum Brace {
 }
 
 struct Parser<'a> {
-    text: &'a Text,
+    text: &'a StringValue,
     at: usize,
     plain: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 impl Parser<'_> {
@@ -234,7 +236,7 @@ impl Parser<'_> {
             reader.error("control", self.text.span.clone(), message, label);
             return None;
         };
-        self.parts.push(Part::Text(plain));
+        self.parts.push(TemplatePart::Text(plain));
         Some(())
     }
 }

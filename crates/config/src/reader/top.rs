@@ -12,8 +12,10 @@ use super::route_key::is_path;
 use super::target::Upstreams;
 use super::{Entry, INCLUDE, Reader, entries};
 use crate::keys::{self, Scope};
-use crate::model::{Configuration, Placed, RouteKey, Tls};
+use crate::model::{Configuration, Tls};
 use crate::process::ControlAddress;
+use crate::route_key::RouteKey;
+use crate::span::Placed;
 
 /// The only version of the language.
 const VERSION: &str = "1";

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::RouteKey;
 use crate::pattern::{PathEnd, Segment};
+use crate::route_key::RouteKey;
 
 /// Routes by their segments; a route is its number in the list that the tree is made of.
-pub(super) struct Tree<'a> {
+pub(super) struct RouteTree<'a> {
     keys: Vec<&'a RouteKey>,
     nodes: Vec<Node<'a>>,
 }
@@ -23,8 +23,8 @@ struct Node<'a> {
 
 const ROOT: usize = 0;
 
-impl<'a> Tree<'a> {
-    pub(super) fn new(keys: Vec<&'a RouteKey>) -> Tree<'a> {
+impl<'a> RouteTree<'a> {
+    pub(super) fn new(keys: Vec<&'a RouteKey>) -> RouteTree<'a> {
         let segments = keys.iter().map(|key| key.path.segments.len());
         let mut nodes = Vec::with_capacity(1 + segments.sum::<usize>());
         nodes.push(Node::default());
@@ -48,7 +48,7 @@ impl<'a> Tree<'a> {
                 }
             }
         }
-        Tree { keys, nodes }
+        RouteTree { keys, nodes }
     }
 
     /// The routes that match all requests of a key; the least specific first.

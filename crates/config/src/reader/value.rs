@@ -4,10 +4,10 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::Reader;
-use crate::model::{Placed, Span};
+use crate::span::{Placed, Span};
 
 /// A string, with its variables replaced.
-pub(super) struct Text {
+pub(super) struct StringValue {
     pub(super) value: String,
     /// The same before its variables were replaced, if it has some.
     written: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Text {
     is_verbatim: bool,
 }
 
-impl Text {
+impl StringValue {
     /// The place of a part of it, or of all of it where the file has other characters.
     pub(super) fn part(&self, part: Span) -> Span {
         match self.is_verbatim {
@@ -33,7 +33,7 @@ impl Text {
     }
 
     /// The text behind its first bytes.
-    pub(super) fn behind(&self, start: usize) -> Text {
+    pub(super) fn behind(&self, start: usize) -> StringValue {
         let is_behind = |part: &&Span| part.end > start;
         let moved = |part: &Span| part.start.saturating_sub(start)..part.end - start;
         // Its quote stands where the first bytes end.
@@ -41,7 +41,7 @@ impl Text {
             true => self.span.start + start..self.span.end,
             false => self.span.clone(),
         };
-        Text {
+        StringValue {
             value: self.value.get(start..).unwrap_or_default().to_owned(),
             written: Some(self.written().to_owned()),
             literals: self.literals.iter().filter(is_behind).map(moved).collect(),
@@ -64,7 +64,11 @@ impl Text {
 
 impl Reader<'_> {
     /// A string. `example` is one that the key may have.
-    pub(super) fn text(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Option<Text> {
+    pub(super) fn text(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        example: &str,
+    ) -> Option<StringValue> {
         match value.get_ref() {
             DeValue::String(text) => self.expanded(text, value.span()),
             other => {
@@ -86,10 +90,10 @@ impl Reader<'_> {
     }
 
     /// The text with its variables replaced.
-    pub(super) fn expanded(&mut self, text: &str, span: Span) -> Option<Text> {
+    pub(super) fn expanded(&mut self, text: &str, span: Span) -> Option<StringValue> {
         let source = self.document.slice(&span);
         let inner = source.get(1..source.len().saturating_sub(1));
-        let mut text = Text {
+        let mut text = StringValue {
             value: text.to_owned(),
             written: None,
             literals: Vec::new(),
@@ -161,7 +165,11 @@ impl Reader<'_> {
     }
 
     /// A list of strings.
-    pub(super) fn texts(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<Text> {
+    pub(super) fn texts(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        example: &str,
+    ) -> Vec<StringValue> {
         let is_item = |value: &DeValue<'_>| matches!(value, DeValue::String(_));
         let items = self.items(value, example, is_item);
         let mut texts = Vec::new();

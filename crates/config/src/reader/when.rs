@@ -5,15 +5,15 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::inherit::{Levels, Resolved, Shared, settings};
-use super::own::{BLOCKS, Block, Own, OwnAction, OwnSettings};
+use super::inherit::{InheritedValues, Levels, Resolved, settings};
+use super::own::{BLOCKS, Own, OwnAction, OwnBlock, OwnSettings};
 use super::target::Upstreams;
 use super::{Entry, Reader, entries};
 use crate::condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 use crate::keys::{self, Scope};
 use crate::method::Methods;
-use crate::model::{Placed, Span};
 use crate::network::Network;
+use crate::span::{Placed, Span};
 use crate::variant::Variants;
 
 /// The most combinations of blocks of a route: settings are made for each.
@@ -53,18 +53,18 @@ impl Reader<'_> {
 
     /// Of the blocks of a level the first applies, so a client that meets the conditions of one that it can choose is rid of
     /// the later ones.
-    fn blocks_that_are_dodged(&mut self, blocks: &[Block], conditions: &[Placed<Conditions>]) {
+    fn blocks_that_are_dodged(&mut self, blocks: &[OwnBlock], conditions: &[Placed<Conditions>]) {
         let forwards = |own: &OwnSettings| match own.action {
             Some((OwnAction::Respond(_) | OwnAction::Redirect(_), _)) => false,
             Some(_) | None => true,
         };
-        let is_refusing = |(block, conditions): &(&Block, &Placed<Conditions>)| {
+        let is_refusing = |(block, conditions): &(&OwnBlock, &Placed<Conditions>)| {
             let own = &block.own;
             let has_access_rules = own.allow.value().is_some() || own.deny.value().is_some();
             has_access_rules || conditions.value.client.is_some() && !forwards(own)
         };
         let mut all = blocks.iter().zip(conditions);
-        let is_dodge = |one: &(&Block, &Placed<Conditions>)| {
+        let is_dodge = |one: &(&OwnBlock, &Placed<Conditions>)| {
             !one.1.value.is_client_only() && !is_refusing(one) && forwards(&one.0.own)
         };
         let Some((_, dodge)) = all.find(is_dodge) else {
@@ -130,7 +130,7 @@ impl Reader<'_> {
         block.key.span = place.clone();
         let number = BLOCKS + self.blocks_read;
         self.blocks_read += 1;
-        own.blocks.push(Block { number, own: block });
+        own.blocks.push(OwnBlock { number, own: block });
         Some(Placed::new(conditions, place))
     }
 
@@ -255,7 +255,7 @@ impl Reader<'_> {
         &mut self,
         levels: &Levels<'a>,
         own: impl Iterator<Item = &'a OwnSettings>,
-        shared: &mut Shared,
+        shared: &mut InheritedValues,
     ) -> Option<Box<Variants>> {
         let mut is_last = false;
         let own = own.take_while(|own| {

@@ -35,6 +35,14 @@ watch = true
 level = "warn"
 summary = "0"
 
+[log.access]
+to = "/var/log/blitz/access.log"
+format = "json"
+fields = ["ts", "status", "header.Accept"]
+redact = ["Cookie", "query"]
+when = { status = [404, "5xx"], slower = "1s" }
+sample = 0.01
+
 [limits]
 cookies_max = 1000
 fields_max = 100
@@ -44,6 +52,9 @@ trailer_fields_max = 32
 trailers_max = "8k"
 upstream_fields_max = 200
 upstream_head_max = "1m"
+
+[metrics]
+series_max = 20000
 
 [site]
 "shop.example" = "http://127.0.0.1:3001"
@@ -72,6 +83,7 @@ timeout = { connect = "4s", response = "5m", idle = "forever" }
 headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }
 request_headers.X-Forwarded-Path = "{path}"
 errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
+access_log = false
 replace_errors = true
 "/img*" = "unix:/run/img.sock"
 "/v1".path = "/v2{rest}"

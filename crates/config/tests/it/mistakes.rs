@@ -39,10 +39,12 @@ fn planned_keys_are_not_yet() {
             Scope::Server => format!("server.{} = true\n", key.name),
             Scope::Log => format!("log.{} = true\n", key.name),
             Scope::Limits => format!("limits.{} = true\n", key.name),
+            Scope::Metrics => format!("metrics.{} = true\n", key.name),
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,
             Scope::Buffer | Scope::SiteLimits | Scope::UpstreamLimits => continue,
+            Scope::AccessLog | Scope::AccessLogWhen => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {
                 format!(

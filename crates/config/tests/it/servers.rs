@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use blitz_config::{Action, Balance, ClientKey, Group, Proxy, Sticky};
+use blitz_config::{Action, Balance, ClientKey, Proxy, Sticky, TargetGroup};
 
 use crate::support::{mistakes, valid};
 
@@ -21,13 +21,13 @@ fn proxies(text: &str) -> Vec<Arc<Proxy>> {
 }
 
 /// The groups of the routes.
-fn groups(text: &str) -> Vec<Option<Arc<Group>>> {
+fn groups(text: &str) -> Vec<Option<Arc<TargetGroup>>> {
     let proxies = proxies(text).into_iter();
     proxies.map(|proxy| proxy.group.clone()).collect()
 }
 
 /// `NAME*WEIGHT(URL*WEIGHT …)` of each target.
-fn shown(group: &Group) -> String {
+fn shown(group: &TargetGroup) -> String {
     let targets = group.targets.iter().map(|target| {
         let servers = target.servers.iter();
         let servers = servers.map(|server| format!("{}*{}", server.url.value, server.weight));

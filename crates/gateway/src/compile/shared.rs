@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use blitz_config::{Conditions, Group, Level, Methods, Placed, Settings};
+use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
 use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages};
 
@@ -21,7 +21,7 @@ type BlockError<'a> = (&'a Placed<Conditions>, regex::Error);
 
 /// The values that the routes of a configuration share. Values of settings are told apart by their addresses, which
 /// stay the same as long as the configuration is borrowed.
-pub(super) struct Shared<'a, 'f> {
+pub(super) struct SharedValues<'a, 'f> {
     read_file: &'a mut ReadFile<'f>,
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,
     targets: HashMap<&'a str, Arc<Target>>,
@@ -65,9 +65,9 @@ fn address<T: ?Sized>(value: &Arc<T>) -> usize {
     Arc::as_ptr(value).cast::<()>().addr()
 }
 
-impl<'a, 'f> Shared<'a, 'f> {
-    pub(super) fn new(read_file: &'a mut ReadFile<'f>) -> Shared<'a, 'f> {
-        Shared {
+impl<'a, 'f> SharedValues<'a, 'f> {
+    pub(super) fn new(read_file: &'a mut ReadFile<'f>) -> SharedValues<'a, 'f> {
+        SharedValues {
             read_file,
             files: HashMap::new(),
             targets: HashMap::new(),
@@ -95,11 +95,15 @@ impl<'a, 'f> Shared<'a, 'f> {
     }
 
     /// The configuration that was made for this group before.
-    pub(super) fn group(&self, group: &'a Arc<Group>) -> Option<Option<Arc<GroupConfig>>> {
+    pub(super) fn group(&self, group: &'a Arc<TargetGroup>) -> Option<Option<Arc<GroupConfig>>> {
         self.groups.get(&address(group)).cloned()
     }
 
-    pub(super) fn add_group(&mut self, group: &'a Arc<Group>, config: Option<Arc<GroupConfig>>) {
+    pub(super) fn add_group(
+        &mut self,
+        group: &'a Arc<TargetGroup>,
+        config: Option<Arc<GroupConfig>>,
+    ) {
         self.groups.insert(address(group), config);
     }
 

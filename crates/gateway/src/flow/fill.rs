@@ -25,8 +25,8 @@ pub(super) struct Filled {
     last: Buffer,
     /// All that was received, in bytes.
     total: u64,
-    in_memory: Held,
-    in_file: Held,
+    in_memory: HeldPart,
+    in_file: HeldPart,
 }
 
 /// The reason why content cannot be held.
@@ -102,8 +102,8 @@ impl Default for Filled {
             pieces: VecDeque::new(),
             last: Buffer::take(),
             total: 0,
-            in_memory: Held::new(Medium::Memory),
-            in_file: Held::new(Medium::File),
+            in_memory: HeldPart::new(Medium::Memory),
+            in_file: HeldPart::new(Medium::File),
         }
     }
 }
@@ -201,14 +201,14 @@ impl Medium {
 }
 
 /// A part of the content that the core holds.
-struct Held {
+struct HeldPart {
     medium: Medium,
     bytes: u64,
 }
 
-impl Held {
-    fn new(medium: Medium) -> Held {
-        Held { medium, bytes: 0 }
+impl HeldPart {
+    fn new(medium: Medium) -> HeldPart {
+        HeldPart { medium, bytes: 0 }
     }
 
     fn try_add(&mut self, bytes: u64) -> bool {
@@ -229,7 +229,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldPart {
     fn drop(&mut self) {
         self.remove(self.bytes);
     }
@@ -272,9 +272,9 @@ mod tests {
     #[test]
     fn the_content_of_all_requests_is_limited() {
         for medium in [Medium::Memory, Medium::File] {
-            let mut first = Held::new(medium);
+            let mut first = HeldPart::new(medium);
             assert!(first.try_add(medium.bytes_max() - 1));
-            let mut second = Held::new(medium);
+            let mut second = HeldPart::new(medium);
             assert!(!second.try_add(2));
             assert!(second.try_add(1));
             drop(first);

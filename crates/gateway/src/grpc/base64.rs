@@ -21,13 +21,13 @@ pub(super) fn encode(bytes: &[u8]) -> Chunk {
 
 /// Decodes text in pieces that may end anywhere.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub(crate) struct Base64Decoder {
     /// Characters of an incomplete group of four.
     kept: [u8; QUAD],
     kept_len: usize,
 }
 
-impl Decoder {
+impl Base64Decoder {
     /// The bytes that the next piece of text completes.
     pub(super) fn decode(&mut self, mut text: &[u8]) -> Result<Buffer, NotBase64> {
         let mut bytes = Buffer::take();
@@ -71,7 +71,7 @@ impl Decoder {
     }
 }
 
-impl Translate for Decoder {
+impl Translate for Base64Decoder {
     fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
         self.decode(&slice).map(Chunk::from)
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn decoded(pieces: &[&str]) -> Result<Vec<u8>, NotBase64> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Base64Decoder::default();
         let mut all = Vec::new();
         for piece in pieces {
             all.extend_from_slice(&decoder.decode(piece.as_bytes())?);

@@ -13,7 +13,7 @@ use blitz_site::{Ended, Failure, Rejection};
 use super::content_type::is_grpc;
 use super::status::Code;
 use super::timeout;
-use super::web::{Encoder, Web};
+use super::web::{Web, WebEncoder};
 use crate::translate::Translate;
 
 /// A request that is a call.
@@ -122,7 +122,7 @@ impl Call {
     }
 
     /// Translates the response with this head, if it needs that.
-    pub(crate) fn encoder(&self, head: &ResponseHead) -> Option<Encoder> {
+    pub(crate) fn encoder(&self, head: &ResponseHead) -> Option<WebEncoder> {
         match self.dialect {
             Dialect::Web(web) if self.is_translated => web.encoder(head),
             _ => None,

@@ -5,7 +5,7 @@
 use blitz_http::{Chunk, Fields, Name, Pooled, RequestHead, ResponseHead, Slice};
 use blitz_site::Failure;
 
-use super::base64::{self, Decoder};
+use super::base64::{self, Base64Decoder};
 use super::content_type::{self, GRPC, is_grpc};
 use super::status::Code;
 use crate::translate::{NotBase64, Translate};
@@ -63,13 +63,13 @@ impl Web {
 
     /// Translates the content of the request, if it needs that.
     pub(super) fn decoder(self) -> Option<Box<dyn Translate>> {
-        (self.sends == WebEncoding::Text).then(|| Box::new(Decoder::default()) as _)
+        (self.sends == WebEncoding::Text).then(|| Box::new(Base64Decoder::default()) as _)
     }
 
     /// Translates the response with this head, if it is one of gRPC.
-    pub(super) fn encoder(self, head: &ResponseHead) -> Option<Encoder> {
+    pub(super) fn encoder(self, head: &ResponseHead) -> Option<WebEncoder> {
         let content_type = head.fields.get(Name::ContentType)?;
-        is_grpc(content_type).then(|| Encoder {
+        is_grpc(content_type).then(|| WebEncoder {
             encoding: self.accepts,
             messages: Messages::default(),
             status: None,
@@ -117,14 +117,14 @@ fn encoding_of(media_type: &[u8]) -> Option<(WebEncoding, &[u8])> {
 
 /// Translates a response.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct WebEncoder {
     encoding: WebEncoding,
     messages: Messages,
     /// How the call ended, from the head. Only a response without content has it there.
     status: Option<Pooled<Fields>>,
 }
 
-impl Encoder {
+impl WebEncoder {
     /// Makes the head one of gRPC-Web.
     pub(crate) fn translate_head(&mut self, head: &mut ResponseHead) {
         let content_type = head.fields.get(Name::ContentType).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Encoder {
     }
 }
 
-impl Translate for Encoder {
+impl Translate for WebEncoder {
     fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
         self.messages.pass(&slice);
         Ok(match self.encoding {

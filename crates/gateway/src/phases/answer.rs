@@ -1,7 +1,7 @@
 //! Phase `answer`: a route without an upstream answers.
 
 use blitz_http::{Chunk, Exchange};
-use blitz_site::{Record, Responder, emit};
+use blitz_site::{CoreObservers, Record, Responder, emit};
 
 use super::admit::check_method;
 use super::finish::reject;
@@ -16,13 +16,15 @@ use crate::sites::SiteRoutes;
 #[inline(never)]
 pub(super) fn respond_answer<E>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     site: &SiteRoutes,
     route: &Route,
     answer: &Answer,
     mut exchange: Exchange,
 ) {
     if let Err(rejection) = check_method(&mut exchange.request) {
-        return reject(gateway, exchange, rejection, Some(site), Some(route));
+        let rejected = (rejection, Some(route));
+        return reject(gateway, observers, exchange, Some(site), rejected);
     }
     let Exchange {
         mut request,
@@ -39,8 +41,8 @@ pub(super) fn respond_answer<E>(
     if head.status.forbids_content() {
         content = Chunk::from("");
     }
-    let mut record = Record::new(&request, peer, site.name(), Some(route), &gateway.observers);
-    if gateway.observers.see_all() {
+    let mut record = Record::new(&request, peer, site.name(), Some(route), observers);
+    if observers.see_all() {
         record.request_bytes = body.take_whole().map_or(0, |content| content.len() as u64);
     }
     let edits = edits.as_deref().unwrap_or_default();

@@ -4,7 +4,7 @@ use blitz_http::{Peer, RequestHead, Scheme};
 
 use crate::request::Request;
 use crate::route::{Forward, ForwardRoute};
-use crate::rules::{Client, Facts, client_of, cookies};
+use crate::rules::{ClientAddress, Facts, client_of, cookies};
 use crate::service::GatewayService;
 use crate::snapshot::CoreSnapshot;
 use crate::trusted::TrustedProxies;
@@ -39,8 +39,8 @@ fn choice_among<'a>(
     let fields = &head.fields;
     let value = |value: ClientValue<'_>| match value {
         ClientValue::Address => match client_of(fields, peer, trusted) {
-            Client::Address(ip) => Some(ip.to_canonical().to_string().into_bytes()),
-            Client::Unix | Client::Unknown => None,
+            ClientAddress::Address(ip) => Some(ip.to_canonical().to_string().into_bytes()),
+            ClientAddress::Unix | ClientAddress::Unknown => None,
         },
         ClientValue::Header(name) => fields.get(name).map(<[u8]>::to_vec),
         ClientValue::Cookie(name) => cookies(fields, name).next().map(<[u8]>::to_vec),

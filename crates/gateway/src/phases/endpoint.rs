@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Exchange, Pooled, PooledFuture, Status};
+use blitz_http::{Exchange, Pooled, Status};
 use blitz_site::{
-    Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder, apply_to_request, count,
-    emit,
+    CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder,
+    apply_to_request, emit,
 };
 
 use crate::forward;
@@ -15,44 +15,15 @@ use crate::rules::Facts;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
-/// Passes a request that no route matches to the fallback, if nobody observes records: the counters are the same
-/// without one. Returns the rest of the work.
-#[inline]
-pub(super) fn pass_unobserved<E: Endpoint>(
-    gateway: &GatewayService<E>,
-    exchange: Exchange,
-) -> Option<PooledFuture<'static, ()>> {
-    count(|counters| counters.unrouted += 1);
-    let fallback = Rc::clone(&gateway.fallback);
-    fallback.call(blitz_site::Exchange {
-        request: exchange.request,
-        body: exchange.body,
-        responder: Responder::unrecorded(exchange.responder),
-        peer: exchange.peer,
-        received: None,
-    })
-}
-
-/// Whether a request that no route matches needs a record.
-#[inline]
-pub(super) fn needs_record<E>(gateway: &GatewayService<E>, exchange: &Exchange) -> bool {
-    gateway.observers.see_all() || Call::of(&exchange.request).is_some()
-}
-
 /// Passes a request that no route matches to the fallback. A call gets a status, which the fallback does not know.
 pub(super) async fn pass_to_fallback<E: Endpoint>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     site: &SiteRoutes,
     exchange: Exchange,
 ) {
     let peer = Rc::clone(&exchange.peer);
-    let record = Record::new(
-        &exchange.request,
-        peer,
-        site.name(),
-        None,
-        &gateway.observers,
-    );
+    let record = Record::new(&exchange.request, peer, site.name(), None, observers);
     if let Some(call) = Call::of(&exchange.request) {
         return respond_unrouted(&call, record, exchange);
     }
@@ -66,6 +37,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
 /// Passes the request to the endpoint of its route.
 pub(super) async fn pass_to_endpoint<E>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     site: &SiteRoutes,
     route: &Route,
     maker: &EndpointMaker,
@@ -81,13 +53,7 @@ pub(super) async fn pass_to_endpoint<E>(
         let changes = changes.for_request(&Facts::of(head, peer, trusted));
         apply_to_request(&changes, &mut head.fields);
     }
-    let record = Record::new(
-        head,
-        Rc::clone(peer),
-        site.name(),
-        Some(route),
-        &gateway.observers,
-    );
+    let record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);
     let exchange = handed.exchange(exchange, &edits, pages.as_ref());

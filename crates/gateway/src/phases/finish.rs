@@ -4,7 +4,9 @@
 use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
-use blitz_site::{Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit};
+use blitz_site::{
+    CoreObservers, Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit,
+};
 
 use super::preflight::https_location;
 use crate::forward;
@@ -103,10 +105,10 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
 #[cold]
 pub(super) fn reject<E>(
     gateway: &GatewayService<E>,
+    observers: &CoreObservers,
     exchange: Exchange,
-    rejection: Rejection,
     site: Option<&SiteRoutes>,
-    route: Option<&Route>,
+    (rejection, route): (Rejection, Option<&Route>),
 ) {
     let rules = match (rejection, route, site) {
         (_, Some(route), _) => route.rules.as_deref(),
@@ -127,7 +129,7 @@ pub(super) fn reject<E>(
     let edits = edits.map(|edits| edits.for_request(&facts));
     let name = site.and_then(SiteRoutes::name);
     let route = route.map(|route| route as &dyn RouteName);
-    let mut record = Record::new(&request, peer, name, route, &gateway.observers);
+    let mut record = Record::new(&request, peer, name, route, observers);
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
     if is_redirect {

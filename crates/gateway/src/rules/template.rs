@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use blitz_config::{Part, Placeholder, Template};
+use blitz_config::{Placeholder, Template, TemplatePart};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
 use blitz_site::matcher::host_of;
 
@@ -27,8 +27,10 @@ pub(crate) fn field_value(template: &Template, facts: &Facts<'_>) -> Option<Vec<
     let mut value = Vec::new();
     for part in template.parts() {
         match part {
-            Part::Text(text) => value.extend_from_slice(text.as_bytes()),
-            Part::Placeholder(placeholder) => value.extend_from_slice(&facts.value(placeholder)?),
+            TemplatePart::Text(text) => value.extend_from_slice(text.as_bytes()),
+            TemplatePart::Placeholder(placeholder) => {
+                value.extend_from_slice(&facts.value(placeholder)?);
+            }
         }
     }
     Some(value)
@@ -39,8 +41,8 @@ pub(crate) fn text(template: &Template, facts: &Facts<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     for part in template.parts() {
         match part {
-            Part::Text(part) => text.extend_from_slice(part.as_bytes()),
-            Part::Placeholder(placeholder) => {
+            TemplatePart::Text(part) => text.extend_from_slice(part.as_bytes()),
+            TemplatePart::Placeholder(placeholder) => {
                 text.extend_from_slice(&facts.value(placeholder).unwrap_or_default());
             }
         }
@@ -82,8 +84,8 @@ pub(crate) fn redirect_target(template: &Template, facts: &Facts<'_>) -> String 
 fn write_uri(template: &Template, facts: &Facts<'_>, stays: fn(u8) -> bool, out: &mut String) {
     for part in template.parts() {
         match part {
-            Part::Text(text) => encode(text.as_bytes(), stays, out),
-            Part::Placeholder(placeholder) => {
+            TemplatePart::Text(text) => encode(text.as_bytes(), stays, out),
+            TemplatePart::Placeholder(placeholder) => {
                 let value = facts.value(placeholder).unwrap_or_default();
                 let stays = match is_of_path(placeholder) {
                     true => is_of_uri,
@@ -142,8 +144,8 @@ impl<'a> Facts<'a> {
             head,
             path_head: head,
             client: match client_of(&head.fields, peer, trusted) {
-                Client::Address(address) => Some(address),
-                Client::Unix | Client::Unknown => None,
+                ClientAddress::Address(address) => Some(address),
+                ClientAddress::Unix | ClientAddress::Unknown => None,
             },
             scheme: told.map_or(peer.scheme, |facts| facts.scheme),
         }
@@ -169,7 +171,7 @@ pub(crate) fn received(head: &RequestHead, part: Range<usize>) -> &str {
 
 /// The client of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum ClientAddress {
     /// An address, which a trusted proxy may have told.
     Address(IpAddr),
     /// A process of this machine.
@@ -179,18 +181,18 @@ pub(crate) enum Client {
 }
 
 /// The client of a request. If the text of a trusted proxy about its client is unreadable, the client is not the proxy.
-pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> Client {
+pub(crate) fn client_of(fields: &Fields, peer: &Peer, trusted: &TrustedProxies) -> ClientAddress {
     let is_told = |name| fields.contains(name);
     match (told_client(fields, peer.remote, trusted), peer.remote) {
-        (Some(client), _) => Client::Address(client),
+        (Some(client), _) => ClientAddress::Address(client),
         (None, _)
             if trusted.contains(peer)
                 && (is_told(Name::XForwardedFor) || is_told(Name::Forwarded)) =>
         {
-            Client::Unknown
+            ClientAddress::Unknown
         }
-        (None, Some(remote)) => Client::Address(remote.ip()),
-        (None, None) => Client::Unix,
+        (None, Some(remote)) => ClientAddress::Address(remote.ip()),
+        (None, None) => ClientAddress::Unix,
     }
 }
 

@@ -52,9 +52,24 @@ pub(crate) struct AddressState {
 /// The states of upstreams on a core, by the numbers of the upstreams in a snapshot.
 pub(crate) type States = Vec<(usize, Vec<AddressState>)>;
 
+/// An upstream as its core sees it now.
+#[derive(Debug, Clone)]
+pub(crate) struct UpstreamState {
+    /// Its name in metrics.
+    pub(crate) label: Arc<str>,
+    /// Connections without a request.
+    pub(crate) idle: usize,
+    /// Connections in use.
+    pub(crate) active: usize,
+    /// Addresses that requests avoid, because no connection could be made.
+    pub(crate) avoided: usize,
+}
+
 /// How connections to an upstream are made.
 #[derive(Clone)]
 pub(crate) struct Connector {
+    /// The upstream in metrics.
+    pub(crate) label: Arc<str>,
     pub(crate) pool: Pool,
     pub(crate) protocol: Protocol,
     pub(crate) tls: Option<UpstreamTls>,
@@ -256,20 +271,31 @@ impl Balancer {
         cooldowns.failed(key_of(upstream), is_slow, now);
     }
 
+    /// Its connections and addresses now.
+    pub(crate) fn state(&self, now: Instant) -> UpstreamState {
+        let states = self.states(now);
+        UpstreamState {
+            label: Arc::clone(&self.connector.label),
+            idle: states.iter().map(|state| state.idle).sum(),
+            active: states.iter().map(|state| state.in_use).sum(),
+            avoided: self.cooldowns.borrow().count(now),
+        }
+    }
+
     /// The state of the addresses that this core has used.
     pub(crate) fn states(&self, now: Instant) -> Vec<AddressState> {
         match &self.source {
-            AddressSource::One(upstream) => vec![self.state(upstream, now)],
+            AddressSource::One(upstream) => vec![self.state_of(upstream, now)],
             AddressSource::Localhost(_) | AddressSource::Name(_) => {
                 let upstreams = self.upstreams.borrow();
                 let used = upstreams.iter();
-                used.map(|(_, upstream)| self.state(upstream, now))
+                used.map(|(_, upstream)| self.state_of(upstream, now))
                     .collect()
             }
         }
     }
 
-    fn state(&self, upstream: &Upstream, now: Instant) -> AddressState {
+    fn state_of(&self, upstream: &Upstream, now: Instant) -> AddressState {
         let key = key_of(upstream);
         let failure = self.last_failure.get();
         let failure = failure.filter(|(address, _)| *address == key);
@@ -366,6 +392,7 @@ mod tests {
 
     fn plain() -> Connector {
         Connector {
+            label: "http://a".into(),
             pool: Pool::new(ClientOptions::default()),
             protocol: Protocol::Http1,
             tls: None,

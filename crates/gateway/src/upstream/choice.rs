@@ -8,7 +8,7 @@ use blitz_host::names::NameFailure;
 use blitz_http::{Fields, Name};
 
 use super::balancer::{Balancer, Pick, TRIES_MAX, Tried};
-use super::group::{Group, Place};
+use super::group::{Group, ServerIndex};
 use super::selector::{Affinity, ClientValue, Selector};
 use crate::target::Target;
 
@@ -20,14 +20,14 @@ pub(crate) struct Choice<'a> {
     of_servers: Vec<Affinity>,
     /// Whether the client uses TLS, for cookies.
     is_secure: bool,
-    tried: [Option<Place>; TRIES_MAX],
+    tried: [Option<ServerIndex>; TRIES_MAX],
     /// How many addresses it has tried.
     tries: usize,
-    current: Option<Place>,
+    current: Option<ServerIndex>,
     /// It was sent to the current server, and may be sent again.
     has_failed: bool,
     /// Where the retry goes if no other server can be reached.
-    again: Option<Place>,
+    again: Option<ServerIndex>,
     /// Why a server had no address.
     unresolved: Option<NameFailure>,
 }
@@ -70,28 +70,28 @@ impl<'a> Choice<'a> {
     /// The next address for the request. `tried` is about the current server.
     pub(crate) fn pick(&mut self, tried: &mut Tried, now: Instant) -> Pick {
         // The server may have another address.
-        if let Some(place) = self
+        if let Some(index) = self
             .current
             .filter(|_| !self.has_failed && self.tries < TRIES_MAX)
-            && !self.group.is_avoided(place, now)
-            && let pick @ (Pick::Upstream(_) | Pick::Pending) = self.pick_at(place, tried, now)
+            && !self.group.is_avoided(index, now)
+            && let pick @ (Pick::Upstream(_) | Pick::Pending) = self.pick_at(index, tried, now)
         {
             return pick;
         }
-        while let Some(place) = self.next(now) {
-            self.go_to(place);
+        while let Some(index) = self.next(now) {
+            self.go_to(index);
             *tried = Tried::default();
-            match self.pick_at(place, tried, now) {
+            match self.pick_at(index, tried, now) {
                 Pick::Exhausted => {}
                 Pick::Unresolved(failure) => self.unresolved = Some(failure),
                 pick => return pick,
             }
         }
-        if let Some(place) = self
+        if let Some(index) = self
             .current
             .filter(|_| !self.has_failed && self.tries < TRIES_MAX)
         {
-            match self.pick_at(place, tried, now) {
+            match self.pick_at(index, tried, now) {
                 Pick::Unresolved(failure) => self.unresolved = Some(failure),
                 Pick::Exhausted => {}
                 pick => return pick,
@@ -106,8 +106,8 @@ impl<'a> Choice<'a> {
         }
     }
 
-    fn pick_at(&mut self, place: Place, tried: &mut Tried, now: Instant) -> Pick {
-        let balancer = self.group.balancer(place);
+    fn pick_at(&mut self, index: ServerIndex, tried: &mut Tried, now: Instant) -> Pick {
+        let balancer = self.group.balancer(index);
         let is_avoided = balancer.is_avoided(now);
         let pick = balancer.pick(tried, || now);
         if let Pick::Upstream(upstream) = &pick {
@@ -120,36 +120,37 @@ impl<'a> Choice<'a> {
     }
 
     /// The next server. Those that could not be connected to a moment ago come last, since all may have failed.
-    fn next(&mut self, now: Instant) -> Option<Place> {
+    fn next(&mut self, now: Instant) -> Option<ServerIndex> {
         if self.tries >= TRIES_MAX || self.tried.iter().all(Option::is_some) {
             return self.again.take();
         }
-        let is_untried = |place: Place| !self.tried.contains(&Some(place));
-        let is_healthy = |place: Place| is_untried(place) && !self.group.is_avoided(place, now);
+        let is_untried = |index: ServerIndex| !self.tried.contains(&Some(index));
+        let is_healthy =
+            |index: ServerIndex| is_untried(index) && !self.group.is_avoided(index, now);
         self.pick_of(is_healthy)
             .or_else(|| self.again.take())
-            .or_else(|| self.pick_of(|place| !self.tried.contains(&Some(place))))
+            .or_else(|| self.pick_of(|index| !self.tried.contains(&Some(index))))
     }
 
-    fn pick_of(&self, is_usable: impl Fn(Place) -> bool) -> Option<Place> {
+    fn pick_of(&self, is_usable: impl Fn(ServerIndex) -> bool) -> Option<ServerIndex> {
         let of_server = |target: usize| self.of_servers.get(target).copied().unwrap_or_default();
         self.group.pick(self.of_target, of_server, is_usable)
     }
 
-    fn go_to(&mut self, place: Place) {
+    fn go_to(&mut self, index: ServerIndex) {
         self.leave();
-        self.current = Some(place);
+        self.current = Some(index);
         self.has_failed = false;
-        let in_flight = &self.group.balancer(place).in_flight;
+        let in_flight = &self.group.balancer(index).in_flight;
         in_flight.set(in_flight.get() + 1);
         if let Some(slot) = self.tried.iter_mut().find(|slot| slot.is_none()) {
-            *slot = Some(place);
+            *slot = Some(index);
         }
     }
 
     fn leave(&mut self) {
-        if let Some(place) = self.current.take() {
-            let in_flight = &self.group.balancer(place).in_flight;
+        if let Some(index) = self.current.take() {
+            let in_flight = &self.group.balancer(index).in_flight;
             in_flight.set(in_flight.get().saturating_sub(1));
         }
     }
@@ -173,8 +174,8 @@ impl<'a> Choice<'a> {
 
     /// The server of the current attempt.
     pub(crate) fn server(&self) -> Option<(&'a Target, &'a Rc<Balancer>)> {
-        let (group, place) = (self.group, self.current?);
-        Some((group.target(place), group.balancer(place)))
+        let (group, index) = (self.group, self.current?);
+        Some((group.target(index), group.balancer(index)))
     }
 
     pub(crate) fn group(&self) -> &'a Group {
@@ -184,12 +185,12 @@ impl<'a> Choice<'a> {
     /// Adds the cookies by which the client stays where it is, unless it has them.
     #[inline(never)]
     pub(crate) fn set_cookies(&self, fields: &mut Fields) {
-        let Some(place) = self.current else { return };
-        let target = usize::from(place.target);
+        let Some(index) = self.current else { return };
+        let target = usize::from(index.target);
         let of_server = self.of_servers.get(target).copied().unwrap_or_default();
         let group = self.group;
-        self.set_cookie(&group.outer, self.of_target, place.target, fields);
-        self.set_cookie(&group.inner[target], of_server, place.server, fields);
+        self.set_cookie(&group.outer, self.of_target, index.target, fields);
+        self.set_cookie(&group.inner[target], of_server, index.server, fields);
     }
 
     fn set_cookie(
@@ -238,6 +239,7 @@ mod tests {
                 panic!("{target:?} is a name");
             };
             let connector = Connector {
+                label: target.url().into(),
                 pool: Pool::new(ClientOptions::default()),
                 protocol: Protocol::Http1,
                 tls: None,
@@ -260,7 +262,7 @@ mod tests {
         picks
     }
 
-    const FIRST: Place = Place {
+    const FIRST: ServerIndex = ServerIndex {
         target: 0,
         server: 0,
     };

@@ -41,6 +41,11 @@ impl Cooldowns {
         (!left.is_zero()).then_some(left)
     }
 
+    /// The number of addresses that requests avoid.
+    pub(super) fn count(&self, now: Instant) -> usize {
+        self.0.iter().filter(|one| one.until > now).count()
+    }
+
     /// Notes that a request goes to `address`, which is not avoided. If it failed before, this is its
     /// probe. A request that is dropped has no outcome, so a probe ends with the longest cooldown.
     pub(super) fn picked(&mut self, address: SocketAddr, now: Instant) {

@@ -38,7 +38,7 @@ struct GroupTarget {
 impl GroupConfig {
     /// The same as in a file. `None` if a server cannot be used.
     pub(crate) fn new<'a>(
-        group: &'a blitz_config::Group,
+        group: &'a blitz_config::TargetGroup,
         mut target_of: impl FnMut(&'a blitz_config::Placed<String>) -> Option<Arc<Target>>,
     ) -> Option<GroupConfig> {
         let mut servers = Vec::new();
@@ -69,6 +69,12 @@ impl GroupConfig {
             sticky: sticky.map(|sticky| sticky.value.clone()),
             servers: servers.into_iter().collect::<Option<_>>()?,
         })
+    }
+
+    /// The names of its targets, as the configuration has them.
+    pub(crate) fn target_names(&self) -> String {
+        let names: Vec<&str> = self.targets.iter().map(|target| &*target.name).collect();
+        names.join(", ")
     }
 
     /// The target of each server, in the order of the servers.
@@ -172,17 +178,17 @@ impl Group {
         }
     }
 
-    pub(super) fn target(&self, place: Place) -> &Target {
-        &self.config.servers[self.index(place)]
+    pub(super) fn target(&self, index: ServerIndex) -> &Target {
+        &self.config.servers[self.index(index)]
     }
 
-    pub(super) fn balancer(&self, place: Place) -> &Rc<Balancer> {
-        &self.balancers[self.index(place)]
+    pub(super) fn balancer(&self, index: ServerIndex) -> &Rc<Balancer> {
+        &self.balancers[self.index(index)]
     }
 
-    fn index(&self, place: Place) -> usize {
-        let target = &self.config.targets[usize::from(place.target)];
-        target.servers.start + usize::from(place.server)
+    fn index(&self, index: ServerIndex) -> usize {
+        let target = &self.config.targets[usize::from(index.target)];
+        target.servers.start + usize::from(index.server)
     }
 
     /// The server for a request, among those that can be used.
@@ -190,9 +196,9 @@ impl Group {
         &self,
         of_target: Affinity,
         of_server: impl Fn(usize) -> Affinity,
-        is_usable: impl Fn(Place) -> bool,
-    ) -> Option<Place> {
-        let place = |target: usize, server: usize| Place {
+        is_usable: impl Fn(ServerIndex) -> bool,
+    ) -> Option<ServerIndex> {
+        let index = |target: usize, server: usize| ServerIndex {
             target: target as u16,
             server: server as u16,
         };
@@ -201,18 +207,18 @@ impl Group {
             let servers = 0..self.config.targets[target].servers.len();
             let mut servers = servers
                 .filter(|&server| self.inner[target].weight(server) > 0 || wanted == Some(server));
-            servers.any(|server| is_usable(place(target, server)))
+            servers.any(|server| is_usable(index(target, server)))
         };
         let target = self
             .outer
             .pick(of_target, has_server, |_| 0, blitz_http::random_u64)?;
         let server = self.inner[target].pick(
             of_server(target),
-            |server| is_usable(place(target, server)),
-            |server| self.balancer(place(target, server)).in_flight.get(),
+            |server| is_usable(index(target, server)),
+            |server| self.balancer(index(target, server)).in_flight.get(),
             blitz_http::random_u64,
         )?;
-        Some(place(target, server))
+        Some(index(target, server))
     }
 
     /// Whether a request says something about the choice of a target or a server.
@@ -225,14 +231,14 @@ impl Group {
         selectors.any(|selector| matches!(selector.sticky, Some(Sticky::Cookie(_))))
     }
 
-    pub(super) fn is_avoided(&self, place: Place, now: Instant) -> bool {
-        self.balancer(place).is_avoided(now)
+    pub(super) fn is_avoided(&self, index: ServerIndex, now: Instant) -> bool {
+        self.balancer(index).is_avoided(now)
     }
 }
 
-/// A server: its target, and its number there.
+/// The index of a server: that of its target, and its own there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ServerIndex {
     pub(super) target: u16,
     pub(super) server: u16,
 }

@@ -36,13 +36,13 @@ pub(crate) struct RetryBudget {
 
 #[derive(Debug, Default)]
 struct Window {
-    parts: [Counts; PARTS],
+    parts: [RetryCounts; PARTS],
     /// Index of the current part, whose requests are not in it yet.
     at: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Counts {
+struct RetryCounts {
     requests: u32,
     /// Of requests that may have been processed.
     perhaps: u32,
@@ -62,7 +62,7 @@ impl RetryBudget {
     pub(crate) fn try_retry(&self, processed: Processed, now: Instant) -> bool {
         self.keep_up(now);
         let mut window = self.window.borrow_mut();
-        let sum = |count: fn(&Counts) -> u32| window.parts.iter().map(count).sum::<u32>();
+        let sum = |count: fn(&RetryCounts) -> u32| window.parts.iter().map(count).sum::<u32>();
         let requests = sum(|part| part.requests) + self.requests.get();
         let (spent, allowed) = match processed {
             Processed::Perhaps => (sum(|part| part.perhaps), requests / REQUESTS_PER_RETRY),
@@ -103,7 +103,7 @@ impl RetryBudget {
         while until <= now {
             window.at = (window.at + 1) % PARTS;
             let at = window.at;
-            window.parts[at] = Counts::default();
+            window.parts[at] = RetryCounts::default();
             until += PART;
         }
         self.until.set(Some(until));

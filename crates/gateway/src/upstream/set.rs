@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blitz_config::ResponseLimits;
 use blitz_host::names::ResolvedName;
 use blitz_http::{Address, ClientOptions, ClientTlsSlot, Pool, Protocol, UpstreamTls};
 
-use super::balancer::{Balancer, Connector};
+use super::balancer::{Balancer, Connector, UpstreamState};
 use crate::target::{Origin, Target};
 
 /// Settings of the connections to an upstream; `None` are those of the gateway.
@@ -54,6 +54,8 @@ impl Identity {
 /// All that a core needs to make the state of an upstream.
 pub(crate) struct UpstreamConfig {
     pub(crate) identity: Identity,
+    /// Its name in metrics.
+    pub(crate) label: Arc<str>,
     /// The name that is being resolved, if it has one.
     pub(crate) name: Option<Arc<ResolvedName>>,
     /// TLS settings that were used before, and the host of the certificate.
@@ -92,6 +94,12 @@ impl UpstreamSet {
         let identity = config.identity.clone();
         self.by_identity.insert(identity, Rc::clone(&balancer));
         balancer
+    }
+
+    /// The states of at most `count` upstreams.
+    pub(crate) fn states(&self, count: usize, now: Instant) -> impl Iterator<Item = UpstreamState> {
+        let some = self.by_identity.values().take(count);
+        some.map(move |balancer| balancer.state(now))
     }
 
     /// Forgets the other upstreams; their connections close when no request has them.
@@ -156,6 +164,7 @@ impl UpstreamSet {
             tls.expect("the snapshot built it once before")
         });
         let connector = Connector {
+            label: Arc::clone(&config.label),
             pool: self.pool(identity.settings),
             protocol: identity.protocol,
             tls,

@@ -6,10 +6,10 @@ use std::env;
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Gateway, LoadedFile, compile};
 use blitz_http::{BodyLength, RequestHead, Status, TlsSlot};
+use blitz_testing::h3::headers;
 use blitz_testing::{Client, Upstream};
 
 use crate::h2_client;
-use crate::h3_frames::{RawClient, headers};
 use crate::h3_support::{QuicServer, block_on};
 use crate::site_rules::gateway;
 use crate::support::{self, Proxy, eventually, numbers};
@@ -293,7 +293,7 @@ scenarios! {
         let server = QuicServer::with(|tls: TlsSlot| site(Proxy::gateway_over_tls(io, tls), &upstream));
         let mut outcomes = Outcomes::default();
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             for spelling in spellings(0x1234_5678).take(requests()) {
                 let head = headers(&[
                     (":method", spelling.method),

@@ -14,11 +14,12 @@ use blitz_gateway::{
 use blitz_http::{BodyError, BodyLength, IoChoice, Limits, Method, RequestHead, Status, Version};
 use blitz_site::EndpointMaker;
 use blitz_site::matcher::RouteKey;
+use blitz_testing::Peer;
+use blitz_testing::h3::request;
 
 use crate::h2::h2;
-use crate::h3_frames::{RawClient, request};
 use crate::h3_support::{QuicServer, block_on};
-use crate::support::{Peer, Proxy, Stream, Upstream, any_port, eventually};
+use crate::support::{Proxy, Upstream, any_port, eventually};
 
 /// The owned parts of a record.
 #[derive(Debug, Clone)]
@@ -351,7 +352,7 @@ scenarios! {
         let gateway = site(Proxy::gateway(io).listen(any_port()), &upstream, options);
         let mut proxy = Proxy::start(gateway, &[]);
         let address = (Ipv4Addr::LOCALHOST, proxy.ports()[1]);
-        let mut peer = Peer::new(Stream::Tcp(TcpStream::connect(address).unwrap()));
+        let mut peer = Peer::new(TcpStream::connect(address).unwrap());
         peer.send("GET /app/endless HTTP/1.1\r\nHost: a\r\n\r\n");
         peer.head().unwrap();
         proxy.keep_one_listener(sites_of("[site.\"*\"]\nrespond = 204\n"));
@@ -388,7 +389,7 @@ scenarios! {
             Proxy::start(site(gateway, &upstream, options), &[])
         });
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             for (path, status, content, _) in CASES {
                 let response = client.ask(request("GET", path)).await;
                 assert_eq!(response.heads, [Some(status)], "{path}");

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Method, RequestHead, Status};
-use blitz_testing::{Client, LateListener, Response, refusing_address};
+use blitz_testing::{Client, LateListener, Peer, Response, refusing_address};
 
 use crate::h2::{H2Upstream, h2};
 use crate::name_server::NameServer;
 use crate::site_rules::{gateway, gateway_with};
-use crate::support::{Peer, Stream, Upstream, eventually, held, ok, serve_all, unix_upstream};
+use crate::support::{Upstream, eventually, held, ok, serve_all, unix_upstream};
 
 /// Upstreams that respond with their names.
 fn servers<const N: usize>(names: [&str; N]) -> [Upstream; N] {
@@ -56,7 +56,7 @@ fn leaving(text: &'static str) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        let mut peer = Peer::new(Stream::Tcp(stream));
+        let mut peer = Peer::new(stream);
         peer.request();
         peer.send(ok(text));
     });

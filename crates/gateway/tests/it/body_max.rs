@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use blitz_gateway::{Options, Rejection};
 use blitz_http::{BodyLength, Fields, IoChoice, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::Code;
-use blitz_testing::Response;
+use blitz_testing::{Peer, Response};
 
 use crate::h2::{H2Upstream, h2, result_of};
-use crate::support::{Peer, Proxy, Upstream, ok};
+use crate::support::{Proxy, Upstream, ok};
 
 const MAX: usize = 100_000;
 

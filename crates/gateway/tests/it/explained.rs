@@ -4,7 +4,7 @@ use std::env;
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{
-    Gateway, LoadedFile, Outcome, Rejection, Sites, TrustedProxies, compile, explain,
+    Gateway, LoadedFile, Rejection, RequestOutcome, Sites, TrustedProxies, compile, explain,
 };
 use blitz_http::{IoChoice, Peer, RequestHead, Scheme};
 use blitz_testing::Client;
@@ -140,20 +140,20 @@ scenarios! {
             let explanation = explain(&sites, &mut head, &peer, &TrustedProxies::default());
             let context = || format!("{method} {target}: {:?}, {} {}", explanation.outcome, response.status, response.text());
             match &explanation.outcome {
-                Outcome::Rejected(rejection) => {
+                RequestOutcome::Rejected(rejection) => {
                     assert_eq!(response.status, rejection.status().code(), "{}", context());
                     let is_ambiguous = *rejection == Rejection::AmbiguousPath;
                     assert!(explanation.reading.is_none() || is_ambiguous, "{}", context());
                     outcomes[4] += usize::from(explanation.reading.is_some());
                     outcomes[1] += 1;
                 }
-                Outcome::Answered { status, location } => {
+                RequestOutcome::Answered { status, location } => {
                     assert_eq!(response.status, *status, "{}", context());
                     assert_eq!(response.field("location"), location.as_deref(), "{}", context());
                     outcomes[2] += 1;
                 }
-                Outcome::App => panic!("there are no apps: {}", context()),
-                Outcome::Forwarded { target: sent, .. } => {
+                RequestOutcome::App => panic!("there are no apps: {}", context()),
+                RequestOutcome::Forwarded { target: sent, .. } => {
                     assert_eq!((response.status, response.text()), (200, sent.as_str()), "{}", context());
                     outcomes[3] += 1;
                     // A path that a route composes, or forwards byte for byte, is not checked.
@@ -199,7 +199,7 @@ scenarios! {
         client.send(request + "\r\n");
         assert_eq!(client.response().status, 200);
         let explanation = explain(&sites, &mut head, &peer(), &TrustedProxies::default());
-        let Outcome::Forwarded { host, fields, .. } = explanation.outcome else {
+        let RequestOutcome::Forwarded { host, fields, .. } = explanation.outcome else {
             panic!("{explanation:?}");
         };
         assert_eq!(host, "b.example");

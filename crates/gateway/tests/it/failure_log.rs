@@ -12,14 +12,14 @@ use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
 use blitz_proto::h2::Code;
 use blitz_testing::h2::kind::{GOAWAY, HEADERS};
 use blitz_testing::h2::{PREFACE, frame as h2_frame};
-use blitz_testing::{keep_log_lines, log_lines, refusing_address, silent_address};
+use blitz_testing::{Peer, keep_log_lines, log_lines, refusing_address, silent_address};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::h2::{H2Upstream, h2};
-use crate::support::{Peer, Proxy, Upstream, eventually, trusting};
+use crate::support::{Proxy, Upstream, eventually, trusting};
 use crate::tls_support::Authority;
 use crate::upstream_tls::TlsUpstream;
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use blitz_gateway::Options;
 use blitz_http::Address;
+use blitz_testing::{Head, Peer};
 
-use crate::support::{Head, Peer, Proxy, Stream, Upstream};
+use crate::support::{Proxy, Upstream};
 
 const REQUEST: &str = "GET /public HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
                     Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
@@ -71,7 +72,7 @@ scenarios! {
         let gateway = Proxy::gateway(io).listen(Address::Unix(Arc::new(path.clone())));
         let proxy = Proxy::start(gateway.options(options(&[])), &[&upstream.url()]);
         let client = UnixStream::connect(&path).unwrap();
-        assert_eq!(answer(Peer::new(Stream::Unix(client))), "HTTP/1.1 200 OK");
+        assert_eq!(answer(Peer::new(client)), "HTTP/1.1 200 OK");
         check(&upstream.head());
         assert_eq!(proxy.http_counters().h2c_upgrades, 0);
     }

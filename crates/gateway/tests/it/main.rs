@@ -7,6 +7,7 @@
 mod support;
 
 mod access;
+mod access_log;
 mod age;
 mod allocations;
 mod apps;
@@ -32,9 +33,6 @@ mod h2_neighbours;
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod h2_peer;
 mod h2c_upgrade;
-#[path = "../../../http/tests/it/h3_frames.rs"]
-#[allow(dead_code, reason = "it is for the tests of several crates")]
-mod h3_frames;
 mod h3_support;
 mod idle_upstreams;
 mod interop;
@@ -42,6 +40,7 @@ mod limits;
 mod liveness;
 mod long_answers;
 mod message_limits;
+mod metrics;
 mod misdirected;
 mod name_server;
 mod names;

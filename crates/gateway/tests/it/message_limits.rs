@@ -2,10 +2,10 @@
 
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Fields, Method, Name, RequestHead, ResponseHead, Status};
+use blitz_testing::h3::request_with;
 
 use crate::h2::{H2Upstream, h2};
 use crate::h2_client::Client;
-use crate::h3_frames::{RawClient, request_with};
 use crate::h3_support::{QuicServer, block_on};
 use crate::support::{Proxy, Upstream, ok};
 
@@ -87,7 +87,7 @@ scenarios! {
         for url in [&upstream.url(), &h2_upstream.url] {
             let server = QuicServer::to(io, url, Options::default());
             block_on(async {
-                let client = RawClient::connect(&server).await;
+                let client = server.raw_client().await;
                 let crumbs: Vec<_> = (0..COOKIES).map(crumb).collect();
                 let fields: Vec<_> = crumbs.iter().map(|crumb| ("cookie", crumb.as_str())).collect();
                 client.ask(request_with("GET", "/", &fields)).await.expect(200, joined());
@@ -146,7 +146,7 @@ scenarios! {
 
             let server = QuicServer::to(io, url, raised());
             block_on(async {
-                let client = RawClient::connect(&server).await;
+                let client = server.raw_client().await;
                 let (target, value) = (large_target(), value());
                 let names: Vec<_> = (0..FIELDS).map(|n| format!("x-{n}")).collect();
                 let fields: Vec<_> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();

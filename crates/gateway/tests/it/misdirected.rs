@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use blitz_gateway::{Gateway, Rejection};
 use blitz_http::{Address, ServerTls, TlsSlot};
+use blitz_testing::read_head;
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -13,7 +14,7 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
 use crate::sites::{compiled, free_address};
 use crate::support::{Proxy, Upstream};
-use crate::tls_support::{Authority, Outside, head};
+use crate::tls_support::{Authority, Outside};
 
 /// Accepts every certificate.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ fn status(client: &Outside, address: SocketAddr, name: &str, host: &str) -> Stri
     let mut stream = client.connect_as(address, name);
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    head(&mut stream)[9..12].to_owned()
+    read_head(&mut stream)[9..12].to_owned()
 }
 
 scenarios! {

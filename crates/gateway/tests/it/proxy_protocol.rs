@@ -10,12 +10,12 @@ use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Gateway, Options, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{IoChoice, Limits, Status, TlsSlot};
-use blitz_testing::Client;
+use blitz_testing::{Client, Peer};
 
 use crate::h2::result_of;
 use crate::h2_peer::H2Peer;
 use crate::site_rules::gateway_with;
-use crate::support::{Peer, Proxy, SOON, Upstream, any_port, eventually, ok};
+use crate::support::{Proxy, SOON, Upstream, any_port, eventually, ok};
 use crate::tls_support::Authority;
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 4660 80\r\n";

@@ -7,10 +7,10 @@ use std::time::Duration;
 use blitz_gateway::{Ended, Failure, Options, Record, RecordHook, Rejection};
 use blitz_http::{BodyError, BodyLength, IoChoice, Name, ResponseHead, Status};
 use blitz_proto::h2::Code;
-use blitz_testing::refusing_address;
+use blitz_testing::{Peer, refusing_address};
 
 use crate::h2::H2Upstream;
-use crate::support::{Peer, Proxy, Upstream, eventually, ok};
+use crate::support::{Proxy, Upstream, eventually, ok};
 
 /// The owned parts of a record.
 #[derive(Debug, Clone)]

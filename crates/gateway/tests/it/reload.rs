@@ -4,9 +4,10 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use blitz_http::{BodyLength, Method, Status};
+use blitz_testing::Peer;
 
 use crate::h2::{H2Upstream, h2};
-use crate::support::{Peer, Proxy, Upstream, eventually, held};
+use crate::support::{Proxy, Upstream, eventually, held};
 
 const WEBSOCKET: &str = "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";

@@ -1,8 +1,7 @@
 //! A gateway under test, and scripted upstreams.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +11,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Counters, Gateway, Options, Running, Site, Target, UpstreamReport, compile};
+use blitz_gateway::{
+    Counters, Gateway, MetricsReader, Options, Replacement, Running, Site, Target, UpstreamReport,
+    compile,
+};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
     Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
 };
 use blitz_site::{Endpoint, Exchange};
-use blitz_testing::{Client, IO_TIMEOUT};
-use rustls::{ServerConnection, StreamOwned};
-use socket2::SockRef;
+use blitz_testing::{Client, Head, IO_TIMEOUT, Peer, PeerStream};
 
 use crate::tls_support::Authority;
 
@@ -121,7 +121,7 @@ impl Proxy {
 
     /// A client connection on the level of bytes.
     pub(crate) fn peer(&self) -> Peer {
-        Peer::new(Stream::Tcp(TcpStream::connect(self.address).unwrap()))
+        Peer::new(TcpStream::connect(self.address).unwrap())
     }
 
     /// The ports of the listeners, in order.
@@ -142,6 +142,16 @@ impl Proxy {
         self.running.as_ref().unwrap().state_reader().upstreams()
     }
 
+    /// A reader of its metrics.
+    pub(crate) fn metrics(&self) -> MetricsReader {
+        self.running.as_ref().unwrap().metrics()
+    }
+
+    /// Runs a job on its cores.
+    pub(crate) fn post_all(&self, job: impl Fn(usize) + Send + Sync + 'static) {
+        self.running.as_ref().unwrap().cores().post_all(job);
+    }
+
     pub(crate) fn http_counters(&self) -> blitz_http::Counters {
         self.running.as_ref().unwrap().counters().1
     }
@@ -160,6 +170,11 @@ impl Proxy {
 
     /// Replaces its sites by those of a file, on its core when this returns.
     pub(crate) fn replace_sites(&mut self, text: &str) {
+        self.replace(text, |replacement| replacement);
+    }
+
+    /// The same, with other changes of the replacement.
+    pub(crate) fn replace(&mut self, text: &str, change: impl FnOnce(Replacement) -> Replacement) {
         let document = Document::new("blitz.toml", text);
         let (configuration, mut diagnostics) = read(&document, &Environment::default());
         let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
@@ -168,7 +183,7 @@ impl Proxy {
         let running = self.running.as_mut().unwrap();
         let listeners: Vec<_> = running.listeners().cloned().collect();
         let mut running = running.reloading();
-        let replacement = running.prepare(sites, listeners).unwrap();
+        let replacement = change(running.prepare(sites, listeners).unwrap());
         running.replace(replacement, || ()).unwrap();
         // The core answers behind the replacement.
         self.counters();
@@ -312,10 +327,7 @@ pub(crate) fn serve_all(
         accepted: Arc::clone(&accepted),
     };
     thread::spawn(move || {
-        streams.run(
-            listener.incoming().flatten().map(Stream::Tcp),
-            &Arc::new(script),
-        );
+        streams.run(listener.incoming().flatten(), &Arc::new(script));
     });
     Upstream {
         address,
@@ -340,10 +352,7 @@ pub(crate) fn unix_upstream(name: &str, text: &str) -> PathBuf {
         }
     };
     thread::spawn(move || {
-        streams.run(
-            listener.incoming().flatten().map(Stream::Unix),
-            &Arc::new(script),
-        );
+        streams.run(listener.incoming().flatten(), &Arc::new(script));
     });
     path
 }
@@ -356,7 +365,7 @@ struct Streams {
 impl Streams {
     fn run(
         self,
-        streams: impl Iterator<Item = Stream>,
+        streams: impl Iterator<Item = impl PeerStream + 'static>,
         script: &Arc<impl Fn(usize, &mut Peer) + Send + Sync + 'static>,
     ) {
         for stream in streams {
@@ -364,9 +373,7 @@ impl Streams {
             let script = Arc::clone(script);
             let heads = Arc::clone(&self.heads);
             thread::spawn(move || {
-                let mut peer = Peer::new(stream);
-                peer.heads = Some(heads);
-                script(number, &mut peer);
+                script(number, &mut Peer::new(stream).recording(heads));
             });
         }
     }
@@ -386,209 +393,6 @@ pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     while !check() {
         assert!(Instant::now() < deadline, "never: {what}");
         thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A received head: its first line, and its fields with names in lower case.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) line: String,
-    pub(crate) fields: Vec<(String, String)>,
-}
-
-impl Head {
-    /// The only field of that name.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        let mut values = self
-            .fields
-            .iter()
-            .filter(|(other, _)| other == name)
-            .map(|(_, value)| value.as_str());
-        let value = values.next();
-        assert_eq!(values.next(), None, "{name} twice in {self:?}");
-        value
-    }
-}
-
-/// One end of a connection, blocking, with a limit for every wait.
-pub(crate) struct Peer {
-    reader: BufReader<Stream>,
-    heads: Option<Arc<Mutex<Vec<Head>>>>,
-}
-
-pub(crate) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    /// A peer with timeouts.
-    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
-}
-
-impl Peer {
-    pub(crate) fn new(stream: Stream) -> Peer {
-        match &stream {
-            Stream::Tcp(tcp) => {
-                tcp.set_nodelay(true).unwrap();
-                tcp.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
-                tcp.set_write_timeout(Some(IO_TIMEOUT)).unwrap();
-            }
-            Stream::Unix(unix) => unix.set_read_timeout(Some(IO_TIMEOUT)).unwrap(),
-            Stream::Tls(_) => {}
-        }
-        Peer {
-            reader: BufReader::new(stream),
-            heads: None,
-        }
-    }
-
-    /// Sends as much as possible; false if the other side has closed.
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        self.reader.get_mut().write_all(bytes.as_ref()).is_ok()
-    }
-
-    /// The next head; `None` if the other side closes first.
-    pub(crate) fn head(&mut self) -> Option<Head> {
-        let line = self.line()?;
-        let mut fields = Vec::new();
-        loop {
-            let line = self.line()?;
-            let Some((name, value)) = line.split_once(": ") else {
-                break;
-            };
-            fields.push((name.to_ascii_lowercase(), value.to_owned()));
-        }
-        let head = Head { line, fields };
-        if let Some(heads) = &self.heads {
-            heads.lock().unwrap().push(head.clone());
-        }
-        Some(head)
-    }
-
-    /// The next request and its body.
-    pub(crate) fn request(&mut self) -> Option<(Head, Vec<u8>)> {
-        let head = self.head()?;
-        let body = match head.field("content-length") {
-            Some(length) => self.exactly(length.parse().unwrap())?,
-            None if head.field("transfer-encoding").is_some() => self.chunks()?,
-            None => Vec::new(),
-        };
-        Some((head, body))
-    }
-
-    /// Chunked content; trailers are dropped.
-    pub(crate) fn chunks(&mut self) -> Option<Vec<u8>> {
-        let mut body = Vec::new();
-        loop {
-            let size = usize::from_str_radix(&self.line()?, 16).unwrap();
-            if size == 0 {
-                while !self.line()?.is_empty() {}
-                return Some(body);
-            }
-            body.extend(self.exactly(size)?);
-            assert_eq!(self.line()?, "");
-        }
-    }
-
-    pub(crate) fn exactly(&mut self, length: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        self.reader.read_exact(&mut bytes).ok()?;
-        Some(bytes)
-    }
-
-    /// The available bytes, or the next ones; `None` at the end.
-    pub(crate) fn some(&mut self) -> Option<Vec<u8>> {
-        let bytes = self.reader.fill_buf().ok()?.to_vec();
-        self.reader.consume(bytes.len());
-        (!bytes.is_empty()).then_some(bytes)
-    }
-
-    /// All bytes until the other side closes, and whether it closed with FIN.
-    pub(crate) fn rest(&mut self) -> (Vec<u8>, bool) {
-        let mut bytes = Vec::new();
-        let clean = self.reader.read_to_end(&mut bytes).is_ok();
-        (bytes, clean)
-    }
-
-    /// Whether the other side closes, with FIN or RST, without another byte.
-    pub(crate) fn is_closed_by_peer(&mut self) -> bool {
-        match self.reader.read(&mut [0]) {
-            Ok(length) => length == 0,
-            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-        }
-    }
-
-    /// Whether more bytes, or the end, come within this time.
-    pub(crate) fn has_more_within(&mut self, time: Duration) -> bool {
-        let Stream::Tcp(tcp) = self.reader.get_ref() else {
-            panic!("only TCP")
-        };
-        tcp.set_read_timeout(Some(time)).unwrap();
-        let has_more = self.reader.fill_buf().is_ok();
-        let Stream::Tcp(tcp) = self.reader.get_ref() else {
-            panic!("only TCP")
-        };
-        tcp.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
-        has_more
-    }
-
-    /// Sends FIN; reading continues.
-    pub(crate) fn finish(&mut self) {
-        match self.reader.get_mut() {
-            Stream::Tcp(tcp) => tcp.shutdown(Shutdown::Write).unwrap(),
-            Stream::Unix(unix) => unix.shutdown(Shutdown::Write).unwrap(),
-            Stream::Tls(tls) => {
-                tls.conn.send_close_notify();
-                tls.flush().unwrap();
-                tls.sock.shutdown(Shutdown::Write).unwrap();
-            }
-        }
-    }
-
-    /// Another handle to send with, while this one reads.
-    pub(crate) fn writer(&self) -> TcpStream {
-        match self.reader.get_ref() {
-            Stream::Tcp(tcp) => tcp.try_clone().unwrap(),
-            _ => panic!("only of TCP"),
-        }
-    }
-
-    /// Closes with RST.
-    pub(crate) fn reset(self) {
-        let Stream::Tcp(tcp) = self.reader.into_inner() else {
-            panic!("only TCP has RST")
-        };
-        SockRef::from(&tcp)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
-    }
-
-    pub(crate) fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).ok()?;
-        line.strip_suffix("\r\n").map(str::to_owned)
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(tcp) => tcp.read(buffer),
-            Stream::Unix(unix) => unix.read(buffer),
-            Stream::Tls(tls) => tls.read(buffer),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(tcp) => tcp.write(bytes),
-            Stream::Unix(unix) => unix.write(bytes),
-            Stream::Tls(tls) => tls.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

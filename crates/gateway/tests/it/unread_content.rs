@@ -1,8 +1,9 @@
 //! Content that an upstream leaves unread, and takes for the next request of its connection (rule 11).
 
 use blitz_http::IoChoice;
+use blitz_testing::{Head, Peer};
 
-use crate::support::{Head, Peer, Proxy, Upstream, ok};
+use crate::support::{Proxy, Upstream, ok};
 
 /// Content that an attacker sends.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use blitz_http::{BodyLength, ClientTlsSlot, Limits, Method, Name, Status};
 use blitz_proto::h2::Code;
+use blitz_testing::{Peer, Raw};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::h2_client::Client;
 use crate::h2_peer::H2Peer;
-use crate::support::{Peer, Proxy, SOON, Stream, eventually, ok, trusting};
+use crate::support::{Proxy, eventually, ok, trusting};
 use crate::tls_support::Authority;
 
 /// An upstream over TLS that runs a script for each connection, with its number from 0.
@@ -122,9 +123,7 @@ impl TlsUpstream {
 
 /// Completes the handshake; `None` if the client fails it.
 fn accept(tcp: TcpStream, config: ServerConfig) -> Option<Accepted> {
-    tcp.set_read_timeout(Some(SOON)).unwrap();
-    tcp.set_write_timeout(Some(SOON)).unwrap();
-    tcp.set_nodelay(true).unwrap();
+    let Raw(tcp) = Raw::over(tcp);
     let session = ServerConnection::new(Arc::new(config)).unwrap();
     let mut stream = Box::new(StreamOwned::new(session, tcp));
     while stream.conn.is_handshaking() {
@@ -132,7 +131,7 @@ fn accept(tcp: TcpStream, config: ServerConfig) -> Option<Accepted> {
     }
     Some(match stream.conn.alpn_protocol() {
         Some(b"h2") => Accepted::H2(Box::new(H2Peer::speaking(stream, &Limits::default()))),
-        _ => Accepted::H1(Peer::new(Stream::Tls(stream))),
+        _ => Accepted::H1(Peer::new(*stream)),
     })
 }
 

@@ -11,12 +11,13 @@ use blitz_http::{
     BodyLength, IoChoice, Limits, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
 };
 use blitz_proto::h2::{Code, StreamId};
+use blitz_testing::Peer;
 
 use crate::h2::{H2Upstream, result_of};
 use crate::h2_client::Client;
 use crate::h2_peer::H2Peer;
 use crate::site_rules::gateway_with;
-use crate::support::{Peer, Proxy, Upstream, eventually, ok};
+use crate::support::{Proxy, Upstream, eventually, ok};
 use crate::upstream_tls::{Accepted, TlsUpstream};
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";

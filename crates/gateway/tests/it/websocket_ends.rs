@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey};
 use blitz_proto::h2::{Code, StreamId};
+use blitz_testing::Peer;
+use blitz_testing::h3::kind::{DATA, HEADERS};
+use blitz_testing::h3::{data, request_with};
+use blitz_testing::quic::{RawClient, RawExchange, ResponseEnd};
 
 use crate::h2::{H2Upstream, result_of};
 use crate::h2_client::Client;
-use crate::h3_frames::{DATA, End, Exchange, HEADERS, RawClient, data, request_with};
 use crate::h3_support::{QuicServer, block_on};
-use crate::support::{Peer, Proxy, Upstream};
+use crate::support::{Proxy, Upstream};
 
 /// The time within which the tester of a closed tunnel expects that it is gone.
 const GONE: Duration = Duration::from_secs(3);
@@ -108,7 +111,7 @@ fn open_h2(client: &mut Client) -> StreamId {
     stream
 }
 
-async fn open_h3(client: &RawClient) -> Exchange {
+async fn open_h3(client: &RawClient) -> RawExchange {
     let head = [(":protocol", "websocket"), ("sec-websocket-version", "13")];
     let mut exchange = client
         .exchange(request_with("CONNECT", "/chat", &head))
@@ -117,7 +120,7 @@ async fn open_h3(client: &RawClient) -> Exchange {
     exchange
 }
 
-async fn rest_h3(exchange: &mut Exchange) -> (Vec<u8>, End) {
+async fn rest_h3(exchange: &mut RawExchange) -> (Vec<u8>, ResponseEnd) {
     let mut content = Vec::new();
     loop {
         match exchange.frame().await {
@@ -252,12 +255,12 @@ scenarios! {
         let (upstream, closed) = closing_upstream();
         let server = QuicServer::to(io, &upstream.url(), Options::default());
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             let mut exchange = open_h3(&client).await;
             exchange.write(data("x")).await;
             let (received, end) = rest_h3(&mut exchange).await;
             let ended = Instant::now();
-            assert!(received == content() && end == End::Fin, "{end:?}");
+            assert!(received == content() && end == ResponseEnd::Fin, "{end:?}");
             exchange.write(data([b'y'; 10_000])).await;
             assert_eq!(exchange.stop_code().await, Some(0x100));
             assert!(ended.elapsed() < GONE);
@@ -270,12 +273,12 @@ scenarios! {
         let server = QuicServer::to(io, &upstream.url(), Options::default());
         let began = Instant::now();
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             for _ in 0..MANY {
                 let mut exchange = open_h3(&client).await;
                 exchange.write(data("x")).await;
                 let (received, end) = rest_h3(&mut exchange).await;
-                assert!(received == content() && end == End::Fin, "{end:?}");
+                assert!(received == content() && end == ResponseEnd::Fin, "{end:?}");
                 // RFC 9000, section 3.5: the answer to STOP_SENDING is a reset.
                 tokio::spawn(async move {
                     exchange.stop_code().await;
@@ -294,11 +297,11 @@ scenarios! {
         let (upstream, received) = open_upstream();
         let server = QuicServer::to(io, &upstream.url(), half_close_timeout(GONE / 6));
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             let mut exchange = open_h3(&client).await;
             exchange.write(data("last")).await;
             exchange.send.finish().unwrap();
-            assert_eq!(rest_h3(&mut exchange).await, (b"tick".repeat(20), End::Fin));
+            assert_eq!(rest_h3(&mut exchange).await, (b"tick".repeat(20), ResponseEnd::Fin));
         });
         assert_eq!(result_of(&received), (b"last".to_vec(), true));
     }

@@ -18,12 +18,12 @@ use super::listener::ListenerConfig;
 /// The listeners that a service is to have. Their addresses are kept for it, and no core serves the new ones yet.
 #[derive(Debug)]
 pub struct NewListeners {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ServiceListener>,
 }
 
 /// A listener that is open, or that will be.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ServiceListener {
     /// As the program has asked for it.
     pub(super) asked: ListenerConfig,
     /// With the actual port, and HTTP/3 only where its port could be bound.
@@ -34,15 +34,15 @@ pub(super) struct Entry {
     pub(super) reservation: Option<Reservation>,
 }
 
-impl Entry {
+impl ServiceListener {
     /// One whose address is kept from now on.
     fn reserved(
         asked: ListenerConfig,
         reserve: impl Fn(&Address) -> io::Result<Reservation>,
-    ) -> Result<Entry, StartError> {
+    ) -> Result<ServiceListener, StartError> {
         let address = &asked.address;
         match check_path(address).and_then(|()| reserve(address)) {
-            Ok(reservation) => Ok(Entry {
+            Ok(reservation) => Ok(ServiceListener {
                 config: ListenerConfig {
                     address: reservation.address().clone(),
                     ..asked.clone()
@@ -88,7 +88,7 @@ impl NewListeners {
     /// `reserve` is called for those that no entry of `open` serves already.
     pub(super) fn new(
         configs: impl IntoIterator<Item = ListenerConfig>,
-        open: &[Entry],
+        open: &[ServiceListener],
         reserve: impl Fn(&Address) -> io::Result<Reservation>,
     ) -> Result<NewListeners, StartError> {
         let mut open: Vec<_> = open.iter().collect();
@@ -107,13 +107,13 @@ impl NewListeners {
         let entries = numbered.into_iter().map(|(at, asked)| {
             let same = open.iter().position(|entry| entry.is_same(&asked));
             let entry = match same.map(|same| open.swap_remove(same)) {
-                Some(same) => Entry {
+                Some(same) => ServiceListener {
                     config: same.config.clone(),
                     number: same.number,
                     asked,
                     reservation: None,
                 },
-                None => Entry::reserved(asked, &reserve)?,
+                None => ServiceListener::reserved(asked, &reserve)?,
             };
             Ok((at, entry))
         });
@@ -158,9 +158,13 @@ pub fn try_reserve_private(path: PathBuf) -> Result<NewListeners, StartError> {
 
 /// [`reserve`] for an address beside those of the listeners that are open. Where one of them has the same port, it
 /// may be open for the new address as well, which only other programs may not be.
-pub(super) fn reserve_beside(open: &[Entry], address: &Address) -> io::Result<Reservation> {
+pub(super) fn reserve_beside(
+    open: &[ServiceListener],
+    address: &Address,
+) -> io::Result<Reservation> {
     let port = port_of(address);
-    let has_port = |entry: &Entry| port.is_some() && port_of(&entry.config.address) == port;
+    let has_port =
+        |entry: &ServiceListener| port.is_some() && port_of(&entry.config.address) == port;
     match open.iter().any(has_port) {
         true => Listener::reserve_shared(address),
         // It waits for one of ours that is being closed.
@@ -220,7 +224,7 @@ const DATAGRAMS_CHECK: Duration = Duration::from_millis(50);
 /// Binds the UDP sockets of a new listener beside those that are open. An address that cannot be bound has no HTTP/3.
 pub(super) fn bind_datagrams(
     config: &mut ListenerConfig,
-    open: &[Entry],
+    open: &[ServiceListener],
     cores: usize,
     end: Instant,
 ) -> Option<DatagramListener> {
@@ -242,8 +246,8 @@ pub(super) fn bind_datagrams(
 
 /// The UDP sockets that an open listener lacks, if they can be bound now, and its settings with them.
 pub(super) fn missing_datagrams(
-    entry: &Entry,
-    open: &[Entry],
+    entry: &ServiceListener,
+    open: &[ServiceListener],
     cores: usize,
 ) -> Option<(ListenerConfig, DatagramListener)> {
     if entry.config.http3 {
@@ -267,9 +271,13 @@ fn datagrams_address(config: &ListenerConfig) -> Option<SocketAddr> {
     }
 }
 
-fn bind_beside(address: SocketAddr, open: &[Entry], cores: usize) -> io::Result<DatagramListener> {
+fn bind_beside(
+    address: SocketAddr,
+    open: &[ServiceListener],
+    cores: usize,
+) -> io::Result<DatagramListener> {
     let own = Address::Tcp(address);
-    let is_other = |entry: &Entry| {
+    let is_other = |entry: &ServiceListener| {
         let other = &entry.config;
         other.http3 && other.address != own && overlap(&other.address, &own)
     };

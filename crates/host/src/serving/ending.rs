@@ -15,6 +15,8 @@ pub(super) const CHECK_WHILE_DRAINING: Duration = Duration::from_millis(10);
 pub enum Tick {
     /// HUP: read the files again.
     Reload,
+    /// USR1: open the files of logs anew.
+    Reopen,
     /// No signal arrived for at most a second.
     Periodic,
     /// A signal ends the service, which still accepts connections for [`DrainTimes::delay`].
@@ -120,8 +122,9 @@ impl Ending {
                 self.drain(Duration::ZERO)
             }
             (Some(Signal::Hangup), Stage::Serving) => Step::Tick(Tick::Reload),
+            (Some(Signal::User1), _) => Step::Tick(Tick::Reopen),
             // Nothing begins with another configuration any more.
-            (Some(Signal::Hangup | Signal::User1 | Signal::User2), _) => Step::Nothing,
+            (Some(Signal::Hangup | Signal::User2), _) => Step::Nothing,
             (None, Stage::NotReady(end)) if now >= end => self.drain_in_time(),
             (None, _) => {
                 self.checks += u32::from(self.has_begun());

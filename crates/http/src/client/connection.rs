@@ -23,9 +23,9 @@ use crate::waiters::Waiters;
 ///
 /// Without a handle, the connection closes after the exchanges in progress.
 #[derive(Clone)]
-pub struct ClientConnection(Rc<Handle>);
+pub struct ClientConnection(Rc<ConnectionInner>);
 
-struct Handle {
+struct ConnectionInner {
     carrier: Rc<dyn OpenCarrier>,
     waiters: Rc<Waiters>,
     timings: ConnectTimings,
@@ -140,7 +140,7 @@ impl ClientConnection {
     /// # Errors
     /// [`ClientError::Unprocessed`]: none will.
     pub async fn ready(&self) -> Result<(), ClientError> {
-        let Handle {
+        let ConnectionInner {
             carrier, waiters, ..
         } = &*self.0;
         let look = || match carrier.requests_available() {
@@ -164,7 +164,7 @@ impl ClientConnection {
     }
 }
 
-impl Drop for Handle {
+impl Drop for ConnectionInner {
     fn drop(&mut self) {
         self.carrier.retire();
     }
@@ -174,7 +174,7 @@ async fn connect_stream(
     address: &Address,
     options: &ConnectOptions,
     handshakes: Handshakes,
-) -> Result<Handle, ClientError> {
+) -> Result<ConnectionInner, ClientError> {
     let limits = &options.client.limits;
     let connector = options.tls.as_ref().map(|tls| tls.connector(handshakes));
     let offer = AlpnOffer::Only(options.protocol);
@@ -190,7 +190,7 @@ async fn connect_stream(
         false => exclusive::ClientConn::kept(transport, &options.client, &waiters),
         true => multiplex(transport, &options.client, &waiters),
     };
-    Ok(Handle {
+    Ok(ConnectionInner {
         carrier,
         waiters,
         timings,
@@ -203,9 +203,9 @@ async fn connect_datagrams(
     address: &Address,
     options: &ConnectOptions,
     handshakes: Handshakes,
-) -> Result<Handle, ClientError> {
+) -> Result<ConnectionInner, ClientError> {
     let (conn, endpoint, timings) = datagrams::connect(address, options, handshakes).await?;
-    Ok(Handle {
+    Ok(ConnectionInner {
         waiters: conn.waiters(),
         tls: conn.info(),
         carrier: conn,
@@ -229,7 +229,7 @@ fn multiplex(
     conn
 }
 
-type Shared = multiplexed::Shared<multiplexed::Client>;
+type Shared = multiplexed::Shared<multiplexed::ClientRole>;
 
 /// The state that the connections of this core with the same options share.
 fn shared_by_core(options: &Rc<ClientOptions>) -> Rc<Shared> {

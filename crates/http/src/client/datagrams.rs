@@ -11,7 +11,7 @@ use blitz_reactor::{Address, DatagramSocket, core_local, read_clock};
 
 use super::connect::ConnectTimings;
 use super::connection::ConnectOptions;
-use crate::conn::datagrams::{Client, Conn, Datagrams, NO_ERROR, Shared};
+use crate::conn::datagrams::{ClientRole, Conn, Datagrams, NO_ERROR, Shared};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::options::ClientOptions;
@@ -20,8 +20,8 @@ use crate::tls::{Handshakes, TlsError, failure_with_server};
 
 /// An endpoint with a socket of its own, as long as it has users; its task ends some time after the last connection.
 pub(super) struct KeptEndpoint {
-    endpoint: Endpoint<Datagrams<Client>>,
-    shared: Rc<Shared<Client>>,
+    endpoint: Endpoint<Datagrams<ClientRole>>,
+    shared: Rc<Shared<ClientRole>>,
     is_ipv6: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) async fn connect(
     address: &Address,
     options: &ConnectOptions,
     handshakes: Handshakes,
-) -> Result<(Rc<Conn<Client>>, Rc<KeptEndpoint>, ConnectTimings), ClientError> {
+) -> Result<(Rc<Conn<ClientRole>>, Rc<KeptEndpoint>, ConnectTimings), ClientError> {
     let began = read_clock();
     let connected = establish(address, options, handshakes).await;
     count(|counters| match connected {
@@ -51,7 +51,7 @@ async fn establish(
     address: &Address,
     options: &ConnectOptions,
     handshakes: Handshakes,
-) -> Result<(Rc<Conn<Client>>, Rc<KeptEndpoint>), ClientError> {
+) -> Result<(Rc<Conn<ClientRole>>, Rc<KeptEndpoint>), ClientError> {
     let (Address::Tcp(to), Some(tls)) = (address, &options.tls) else {
         return Err(ClientError::ConnectFailed(io::ErrorKind::InvalidInput));
     };
@@ -77,7 +77,7 @@ async fn establish(
 }
 
 /// A connection whose handshake is not awaited any more when this is dropped.
-struct Opening(Rc<Connection<Datagrams<Client>>>);
+struct Opening(Rc<Connection<Datagrams<ClientRole>>>);
 
 impl Drop for Opening {
     fn drop(&mut self) {
@@ -88,7 +88,10 @@ impl Drop for Opening {
 }
 
 /// Why a handshake has failed.
-fn error_of(connection: &Connection<Datagrams<Client>>, reason: &ConnectionError) -> ClientError {
+fn error_of(
+    connection: &Connection<Datagrams<ClientRole>>,
+    reason: &ConnectionError,
+) -> ClientError {
     let known = connection.look(|quic| {
         let is_silent = quic.stats().udp_rx.datagrams == 0;
         let error = failure_with_server(quic.crypto_session(), reason);
@@ -123,7 +126,7 @@ fn endpoint(options: &ConnectOptions, to: SocketAddr) -> io::Result<Rc<KeptEndpo
 impl KeptEndpoint {
     fn open(
         options: &Rc<ClientOptions>,
-        shared: Option<Rc<Shared<Client>>>,
+        shared: Option<Rc<Shared<ClientRole>>>,
         is_ipv6: bool,
     ) -> io::Result<Rc<KeptEndpoint>> {
         let any: SocketAddr = match is_ipv6 {

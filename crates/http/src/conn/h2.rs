@@ -14,7 +14,7 @@ mod send;
 mod server;
 mod shortage;
 
-pub(crate) use client::{Client, Fitness, WINDOW_WAIT};
+pub(crate) use client::{ClientRole, Fitness, WINDOW_WAIT};
 pub(crate) use drive::{Disposition, begins_like_http2, may_begin_like_http2};
 pub(crate) use driver::{Conn, Shared};
-pub(crate) use server::{Request, Server};
+pub(crate) use server::{IncomingRequest, ServerRole};

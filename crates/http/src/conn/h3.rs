@@ -18,8 +18,8 @@ mod server;
 mod server_deadlines;
 mod unread;
 
-pub(crate) use client::Client;
+pub(crate) use client::ClientRole;
 pub(crate) use driver::{Conn, Shared};
 pub(crate) use listener::shared;
 pub(crate) use protocol::{Http3, NO_ERROR};
-pub(crate) use server::Server;
+pub(crate) use server::ServerRole;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_proto::Limits;
 
 use super::framing::{ClientFraming, ServerFraming, Transmission};
-use super::state::{Body, ExchangeState, Message};
+use super::state::{BodyState, ExchangeState, MessageState};
 
 /// A deadline that a server's exchange can miss (rule 18). [`Limits`] has the time of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub(super) fn poll_server_deadline<F: ServerFraming>(
     let Some(exchange) = framing.exchange(id) else {
         return Poll::Pending;
     };
-    let is_receiving = matches!(exchange.receiving.body, Body::Open);
+    let is_receiving = matches!(exchange.receiving.body, BodyState::Open);
     // Another task sends the response.
-    let is_sent_elsewhere = is_service_done && exchange.message == Message::Open;
+    let is_sent_elsewhere = is_service_done && exchange.message == MessageState::Open;
     let has_any = is_receiving || exchange.is_tunnel || is_sent_elsewhere;
     if !has_any && !framing.may_wait_for_client(id) {
         return Poll::Pending;
@@ -64,7 +64,7 @@ impl ExchangeState {
         let now = blitz_reactor::now();
         let progress = transmission.progress;
         let moved = || self.receiving.last.max(progress).unwrap_or(now);
-        let stall = (transmission.unsent > 0 || self.message == Message::Open).then(|| {
+        let stall = (transmission.unsent > 0 || self.message == MessageState::Open).then(|| {
             // A writer in another task does not run this code, so the check is repeated later.
             let since = match transmission.unsent {
                 0 => now,
@@ -87,7 +87,7 @@ impl ExchangeState {
             (since + grace, Deadline::HalfClose)
         });
         let first = earlier(stall, half_close);
-        if !matches!(self.receiving.body, Body::Open) {
+        if !matches!(self.receiving.body, BodyState::Open) {
             return first;
         }
         let body = if self.has_no_min_rate {
@@ -113,7 +113,7 @@ impl ExchangeState {
             pace.forgive();
         }
         let silence = pace.silence_due(limits.body_idle_timeout);
-        if self.message == Message::Due {
+        if self.message == MessageState::Due {
             let later = || blitz_reactor::now() + limits.body_rate_grace;
             let due = pace.rate_due(limits).unwrap_or_else(later);
             return (due.min(silence), Deadline::RequestRate);

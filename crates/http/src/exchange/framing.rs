@@ -13,7 +13,7 @@ use blitz_reactor::{Chunk, Slice};
 use super::deadline::poll_client_deadline;
 use super::pace::ReceivedContent;
 use super::peer::Peer;
-use super::state::{Body, ExchangeState, Message};
+use super::state::{BodyState, ExchangeState, MessageState};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::ClientOptions;
 use crate::options::ServeOptions;
@@ -130,7 +130,7 @@ pub(crate) trait ClientFraming: Framing<Side = ClientSide> {
         &mut self,
         id: Self::Id,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>>;
+    ) -> Poll<Result<ReceivedHead, ClientError>>;
 
     /// Whether content of the request is still to come.
     fn awaits_content(&mut self, id: Self::Id) -> bool;
@@ -181,7 +181,7 @@ pub(crate) struct Transmission {
 }
 
 /// A response head and what follows it.
-pub(crate) struct Received {
+pub(crate) struct ReceivedHead {
     pub(crate) head: Pooled<ResponseHead>,
     pub(crate) length: BodyLength,
     pub(crate) kind: ReceivedKind,
@@ -234,8 +234,8 @@ impl<F: ServerFraming> Side<F> for ServerSide {
     fn reader_gone(framing: &mut F, id: F::Id) {
         if let Some(exchange) = framing.exchange(id) {
             // An early end stays on record: it may decide the response.
-            if matches!(exchange.receiving.body, Body::Open) {
-                exchange.receiving.body = Body::Unwanted;
+            if matches!(exchange.receiving.body, BodyState::Open) {
+                exchange.receiving.body = BodyState::Unwanted;
             }
             // A tunnel may have to be torn down for it.
             exchange.wake_task();
@@ -259,7 +259,7 @@ impl<F: ServerFraming> Side<F> for ServerSide {
     fn completes_when_dropped(framing: &mut F, id: F::Id) -> bool {
         let is_open = framing
             .exchange(id)
-            .is_some_and(|exchange| exchange.message == Message::Open);
+            .is_some_and(|exchange| exchange.message == MessageState::Open);
         is_open && super::respond::finish_without_content(framing, id)
     }
 }
@@ -273,7 +273,7 @@ impl<F: ClientFraming> Side<F> for ClientSide {
             return Poll::Pending;
         }
         if let Some(exchange) = framing.exchange(id) {
-            exchange.receiving.body = Body::Failed(BodyError::TimedOut);
+            exchange.receiving.body = BodyState::Failed(BodyError::TimedOut);
         }
         framing.cancel(id);
         Poll::Ready(BodyError::TimedOut)

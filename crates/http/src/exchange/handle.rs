@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 use blitz_proto::{BodyLength, Fields, ResponseHead};
 use blitz_reactor::{Chunk, Slice};
 
-use super::framing::{ClientFraming, ExchangeId, Framing, Received, ServerFraming};
+use super::framing::{ClientFraming, ExchangeId, Framing, ReceivedHead, ServerFraming};
 use super::recv_body::Part;
 use super::respond::{self, Started};
-use super::state::Body;
+use super::state::BodyState;
 use super::{receive, request, send};
 use crate::error::{BodyError, ClientError, SendError};
 use crate::options::RequestOptions;
@@ -73,7 +73,7 @@ pub(crate) trait ClientOps: MessageOps {
         &self,
         id: ExchangeId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>>;
+    ) -> Poll<Result<ReceivedHead, ClientError>>;
     fn drop_response(&self, id: ExchangeId);
 }
 
@@ -117,8 +117,8 @@ impl<L: Link> MessageOps for L {
     fn body_failure(&self, id: ExchangeId) -> Option<BodyError> {
         self.look(
             |framing| match &framing.exchange(id.into())?.receiving.body {
-                Body::Failed(error) => Some(error.clone()),
-                Body::Open | Body::Done | Body::Unwanted => None,
+                BodyState::Failed(error) => Some(error.clone()),
+                BodyState::Open | BodyState::Done | BodyState::Unwanted => None,
             },
         )
     }
@@ -199,7 +199,7 @@ impl<L: Link<Framing: ClientFraming>> ClientOps for L {
         &self,
         id: ExchangeId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>> {
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         self.with(|framing| request::poll_response(framing, id.into(), cx))
     }
 
@@ -213,14 +213,14 @@ impl<L: Link<Framing: ClientFraming>> ClientOps for L {
 }
 
 /// A reference to an exchange. Its connection may be used again when the last one is given back.
-pub(super) struct Handle<T: ?Sized + MessageOps> {
+pub(super) struct ExchangeHandle<T: ?Sized + MessageOps> {
     pub(super) connection: Rc<T>,
     pub(super) id: ExchangeId,
 }
 
-impl<T: ?Sized + MessageOps> Handle<T> {
-    pub(super) fn new(connection: Rc<T>, id: ExchangeId) -> Handle<T> {
-        Handle { connection, id }
+impl<T: ?Sized + MessageOps> ExchangeHandle<T> {
+    pub(super) fn new(connection: Rc<T>, id: ExchangeId) -> ExchangeHandle<T> {
+        ExchangeHandle { connection, id }
     }
 
     /// Gives the reference back.

@@ -7,12 +7,12 @@ use blitz_proto::Status;
 use super::deadline::{Deadline, poll_server_deadline};
 use super::framing::ServerFraming;
 use super::refusal::{missing_response, refuse_content};
-use super::state::{Body, ExchangeState, Message, note};
+use super::state::{BodyState, ExchangeState, MessageState, note};
 use crate::counters::count;
 use crate::error::{BodyError, Refusal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ExchangeOutcome {
     /// The response is complete.
     Complete,
     /// The service did not respond.
@@ -47,16 +47,16 @@ pub(crate) fn poll_outcome<F: ServerFraming>(
     id: F::Id,
     is_service_done: bool,
     cx: &mut Context<'_>,
-) -> Poll<Outcome> {
+) -> Poll<ExchangeOutcome> {
     let Some(exchange) = framing.exchange(id) else {
-        return Poll::Ready(Outcome::Gone);
+        return Poll::Ready(ExchangeOutcome::Gone);
     };
     if let Some(outcome) = exchange.outcome(is_service_done) {
         return Poll::Ready(outcome);
     }
     note(&mut exchange.task, cx);
     if framing.poll_client_gone(id, cx).is_ready() {
-        return Poll::Ready(Outcome::Gone);
+        return Poll::Ready(ExchangeOutcome::Gone);
     }
     poll_server_deadline(framing, id, is_service_done, cx)
         .map(|deadline| missed(framing, id, deadline))
@@ -64,25 +64,29 @@ pub(crate) fn poll_outcome<F: ServerFraming>(
 
 /// The service is dropped now, and its handle of the body tells it why.
 #[cold]
-fn missed<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) -> Outcome {
+fn missed<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) -> ExchangeOutcome {
     if let (Deadline::RequestRate, Some(exchange)) = (deadline, framing.exchange(id)) {
-        exchange.receiving.body = Body::Failed(BodyError::TimedOut);
+        exchange.receiving.body = BodyState::Failed(BodyError::TimedOut);
     }
-    Outcome::TimedOut(deadline)
+    ExchangeOutcome::TimedOut(deadline)
 }
 
 impl ExchangeState {
     #[inline]
-    fn outcome(&self, is_service_done: bool) -> Option<Outcome> {
+    fn outcome(&self, is_service_done: bool) -> Option<ExchangeOutcome> {
         if self.is_gone {
-            return Some(Outcome::Gone);
+            return Some(ExchangeOutcome::Gone);
         }
-        let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, Body::Open);
+        let is_tunnel_receiving = self.is_tunnel && matches!(self.receiving.body, BodyState::Open);
         match self.message {
-            Message::Cut => Some(Outcome::Cut),
-            Message::Missing if is_service_done => Some(Outcome::Missing),
-            Message::Done if is_service_done && !is_tunnel_receiving => Some(Outcome::Complete),
-            Message::Due | Message::Open | Message::Missing | Message::Done => None,
+            MessageState::Cut => Some(ExchangeOutcome::Cut),
+            MessageState::Missing if is_service_done => Some(ExchangeOutcome::Missing),
+            MessageState::Done if is_service_done && !is_tunnel_receiving => {
+                Some(ExchangeOutcome::Complete)
+            }
+            MessageState::Due | MessageState::Open | MessageState::Missing | MessageState::Done => {
+                None
+            }
         }
     }
 }
@@ -91,24 +95,24 @@ impl ExchangeState {
 pub(crate) fn conclude<F: ServerFraming>(
     framing: &mut F,
     id: F::Id,
-    outcome: Outcome,
+    outcome: ExchangeOutcome,
 ) -> Conclusion {
     match outcome {
-        Outcome::Complete => Conclusion::Complete,
-        Outcome::Missing => {
+        ExchangeOutcome::Complete => Conclusion::Complete,
+        ExchangeOutcome::Missing => {
             let refusal = missing_response(framing, id);
             refuse_content(framing, id, refusal);
             Conclusion::Refused
         }
-        Outcome::Gone => {
+        ExchangeOutcome::Gone => {
             count(|counters| counters.cancelled += 1);
             Conclusion::Gone
         }
-        Outcome::Cut => {
+        ExchangeOutcome::Cut => {
             count(|counters| counters.cancelled += 1);
             Conclusion::Failed
         }
-        Outcome::TimedOut(deadline) => time_out(framing, id, deadline),
+        ExchangeOutcome::TimedOut(deadline) => time_out(framing, id, deadline),
     }
 }
 
@@ -130,7 +134,7 @@ fn time_out<F: ServerFraming>(framing: &mut F, id: F::Id, deadline: Deadline) ->
     }
     // The rest of it is discarded after the refusal.
     if let Some(exchange) = framing.exchange(id) {
-        exchange.receiving.body = Body::Open;
+        exchange.receiving.body = BodyState::Open;
     }
     let refusal = Refusal {
         status: Status::REQUEST_TIMEOUT,

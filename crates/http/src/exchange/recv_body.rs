@@ -8,7 +8,7 @@ use blitz_proto::{BodyLength, Fields};
 use blitz_reactor::{Buffer, Slice};
 
 use super::framing::ExchangeId;
-use super::handle::{Handle, MessageOps};
+use super::handle::{ExchangeHandle, MessageOps};
 use super::send_body::SendBody;
 use crate::error::BodyError;
 use crate::options::RequestOptions;
@@ -31,7 +31,7 @@ pub enum Part {
 pub struct RecvBody {
     length: BodyLength,
     /// `None` when nothing more is to come.
-    source: Option<Handle<dyn MessageOps>>,
+    source: Option<ExchangeHandle<dyn MessageOps>>,
     /// One more than the bytes of content that may still come; 0 if more have come.
     bytes_left: u64,
 }
@@ -59,7 +59,7 @@ impl RecvBody {
     ) -> RecvBody {
         RecvBody {
             length,
-            source: Some(Handle::new(connection, id)),
+            source: Some(ExchangeHandle::new(connection, id)),
             bytes_left: u64::MAX,
         }
     }
@@ -94,14 +94,14 @@ impl RecvBody {
     /// Holds the sender to no minimum rate: the body is a stream of messages, which may be far apart
     /// (rule 18). The deadline for idle streams holds instead.
     pub fn disable_min_rate(&mut self) {
-        if let Some(Handle { connection, id }) = &self.source {
+        if let Some(ExchangeHandle { connection, id }) = &self.source {
             connection.disable_min_rate(*id);
         }
     }
 
     /// Sets options of the request, in place of those of the connection.
     pub fn set_options(&mut self, options: RequestOptions) {
-        if let Some(Handle { connection, id }) = &self.source {
+        if let Some(ExchangeHandle { connection, id }) = &self.source {
             connection.set_options(*id, options);
         }
     }
@@ -109,7 +109,7 @@ impl RecvBody {
     /// On a server: while this is held, reading sends no `100 Continue`, and gets what the client sends
     /// without waiting for it. A gateway leaves the expectation to its upstream so.
     pub fn hold_continue(&mut self, is_held: bool) {
-        if let Some(Handle { connection, id }) = &self.source {
+        if let Some(ExchangeHandle { connection, id }) = &self.source {
             connection.hold_continue(*id, is_held);
         }
     }
@@ -118,7 +118,7 @@ impl RecvBody {
     /// responds instead of it, because the body came too slowly ([`BodyError::TimedOut`]).
     #[must_use]
     pub fn failure(&self) -> Option<BodyError> {
-        let Handle { connection, id } = self.source.as_ref()?;
+        let ExchangeHandle { connection, id } = self.source.as_ref()?;
         connection.body_failure(*id)
     }
 
@@ -139,7 +139,7 @@ impl RecvBody {
     /// # Errors
     /// As [`RecvBody::next`].
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, BodyError>> {
-        let Some(Handle { connection, id }) = &self.source else {
+        let Some(ExchangeHandle { connection, id }) = &self.source else {
             return Poll::Ready(match self.bytes_left {
                 0 => Err(BodyError::TooLarge),
                 _ => Ok(None),
@@ -173,7 +173,7 @@ impl RecvBody {
         let BodyLength::Known(length) = self.length else {
             return None;
         };
-        let Handle { connection, id } = self.source.as_ref()?;
+        let ExchangeHandle { connection, id } = self.source.as_ref()?;
         let whole = connection.take_whole(*id, length)?;
         self.release();
         Some(whole)

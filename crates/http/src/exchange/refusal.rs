@@ -8,7 +8,7 @@ use tracing::Level;
 
 use super::framing::ServerFraming;
 use super::respond::send_response;
-use super::state::Body;
+use super::state::BodyState;
 use crate::counters::count_refused;
 use crate::error::{BodyError, Refusal, refusal_response};
 use crate::log_limit::LogLimit;
@@ -193,8 +193,8 @@ pub(super) fn missing_response<F: ServerFraming>(framing: &mut F, id: F::Id) -> 
         .exchange(id)
         .map(|exchange| &exchange.receiving.body)
     {
-        Some(Body::Failed(BodyError::Malformed(error))) => refusal_of(*error),
-        Some(Body::Failed(error @ BodyError::Truncated)) => Refusal {
+        Some(BodyState::Failed(BodyError::Malformed(error))) => refusal_of(*error),
+        Some(BodyState::Failed(error @ BodyError::Truncated)) => Refusal {
             status: error.status(),
             rule: "truncated-body",
         },

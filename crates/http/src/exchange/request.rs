@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use super::deadline::poll_response_deadline;
-use super::framing::{ClientFraming, Received};
+use super::framing::{ClientFraming, ReceivedHead};
 use crate::error::ClientError;
 
 /// The next response head.
@@ -11,7 +11,7 @@ pub(super) fn poll_response<F: ClientFraming>(
     framing: &mut F,
     id: F::Id,
     cx: &mut Context<'_>,
-) -> Poll<Result<Received, ClientError>> {
+) -> Poll<Result<ReceivedHead, ClientError>> {
     if framing.exchange(id).is_none() {
         return Poll::Ready(Err(ClientError::Cancelled));
     }

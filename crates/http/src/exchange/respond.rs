@@ -5,7 +5,7 @@ use blitz_reactor::Chunk;
 
 use super::framing::{Framing, ServerFraming};
 use super::send;
-use super::state::Message;
+use super::state::MessageState;
 use crate::counters::count;
 
 /// The part of the response that is left to send after the head.
@@ -96,21 +96,21 @@ pub(super) fn start_tunnel<F: ServerFraming>(framing: &mut F, id: F::Id, head: &
     if let Some(exchange) = framing.exchange(id) {
         exchange.is_tunnel = true;
     }
-    set_message(framing, id, Message::Open);
+    set_message(framing, id, MessageState::Open);
 }
 
 /// Ends the exchange without a response.
 pub(super) fn abort<F: ServerFraming>(framing: &mut F, id: F::Id) {
-    set_message(framing, id, Message::Cut);
+    set_message(framing, id, MessageState::Cut);
 }
 
 /// The responder was dropped without a response.
 pub(super) fn drop_responder<F: ServerFraming>(framing: &mut F, id: F::Id) {
-    set_message(framing, id, Message::Missing);
+    set_message(framing, id, MessageState::Missing);
 }
 
 #[inline]
-fn set_message<F: Framing>(framing: &mut F, id: F::Id, message: Message) {
+fn set_message<F: Framing>(framing: &mut F, id: F::Id, message: MessageState) {
     if let Some(exchange) = framing.exchange(id) {
         exchange.message = message;
         exchange.wake_task();
@@ -128,7 +128,7 @@ fn send_head<F: ServerFraming>(
     framing.send_head(id, head, length, is_whole);
     count_response(head.status);
     // Other deadlines hold from now on.
-    set_message(framing, id, Message::Open);
+    set_message(framing, id, MessageState::Open);
 }
 
 #[inline]

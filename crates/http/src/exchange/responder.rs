@@ -6,7 +6,7 @@ use blitz_proto::{BodyLength, ResponseHead};
 use blitz_reactor::Chunk;
 
 use super::framing::ExchangeId;
-use super::handle::{Handle, ServerOps};
+use super::handle::{ExchangeHandle, ServerOps};
 use super::recv_body::{RecvBody, Tunnel};
 use super::respond::Started;
 use super::send_body::SendBody;
@@ -19,20 +19,20 @@ use crate::error::BodyError;
 /// where missing. Dropping it without a response sends a 500.
 pub struct Responder {
     /// `None` once a response was given.
-    handle: Option<Handle<dyn ServerOps>>,
+    handle: Option<ExchangeHandle<dyn ServerOps>>,
 }
 
 impl Responder {
     pub(crate) fn new(connection: Rc<dyn ServerOps>, id: ExchangeId) -> Responder {
         Responder {
-            handle: Some(Handle::new(connection, id)),
+            handle: Some(ExchangeHandle::new(connection, id)),
         }
     }
 
     /// Sends an interim response: 100, 103 and their like, not 101. Clients of HTTP/1.0 do not
     /// get it (RFC 9110, section 15.2).
     pub fn informational(&mut self, head: &ResponseHead) {
-        if let Some(Handle { connection, id }) = &self.handle {
+        if let Some(ExchangeHandle { connection, id }) = &self.handle {
             connection.send_informational(*id, head);
         }
     }
@@ -56,7 +56,7 @@ impl Responder {
     /// Why the content of the request is incomplete, if it is.
     #[must_use]
     pub fn body_failure(&self) -> Option<BodyError> {
-        let Handle { connection, id } = self.handle.as_ref()?;
+        let ExchangeHandle { connection, id } = self.handle.as_ref()?;
         connection.body_failure(*id)
     }
 
@@ -75,7 +75,7 @@ impl Responder {
     /// [`Responder::upgrade`].
     pub fn start(mut self, head: &mut ResponseHead, length: BodyLength) -> SendBody {
         assert_is_final(head);
-        let Some(Handle { connection, id }) = self.handle.take() else {
+        let Some(ExchangeHandle { connection, id }) = self.handle.take() else {
             return SendBody::closed();
         };
         match connection.start_response(id, head, length) {
@@ -91,7 +91,7 @@ impl Responder {
     /// If the status is informational.
     pub fn send(mut self, head: &mut ResponseHead, content: impl Into<Chunk>) {
         assert_is_final(head);
-        if let Some(Handle { connection, id }) = self.handle.take() {
+        if let Some(ExchangeHandle { connection, id }) = self.handle.take() {
             connection.send_response(id, head, content.into());
         }
     }
@@ -103,7 +103,7 @@ impl Responder {
     /// If the request does not allow it: see [`Responder::upgrade_requested`].
     #[must_use]
     pub fn upgrade(mut self, head: &mut ResponseHead) -> Tunnel {
-        let Some(Handle { connection, id }) = self.handle.take() else {
+        let Some(ExchangeHandle { connection, id }) = self.handle.take() else {
             return Tunnel {
                 recv: RecvBody::empty(),
                 send: SendBody::closed(),
@@ -122,7 +122,7 @@ impl Responder {
 
     /// Ends the exchange without a response: the connection is reset.
     pub fn abort(mut self) {
-        if let Some(Handle { connection, id }) = self.handle.take() {
+        if let Some(ExchangeHandle { connection, id }) = self.handle.take() {
             connection.abort(id);
         }
     }
@@ -130,7 +130,7 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if let Some(Handle { connection, id }) = &self.handle {
+        if let Some(ExchangeHandle { connection, id }) = &self.handle {
             connection.drop_responder(*id);
         }
     }

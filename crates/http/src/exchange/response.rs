@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use blitz_proto::ResponseHead;
 
-use super::framing::{ExchangeId, Received, ReceivedKind};
-use super::handle::{ClientOps, Handle, MessageOps};
+use super::framing::{ExchangeId, ReceivedHead, ReceivedKind};
+use super::handle::{ClientOps, ExchangeHandle, MessageOps};
 use super::recv_body::RecvBody;
 use super::send_body::SendBody;
 use crate::error::ClientError;
@@ -18,15 +18,15 @@ use crate::recycle::Pooled;
 ///
 /// Dropping it cancels the request, and closes the connection or resets the stream.
 pub struct ResponseStream {
-    source: Source,
+    source: ResponseSource,
 }
 
-enum Source {
+enum ResponseSource {
     /// Nothing more to come.
     Done,
     /// The request was not even sent.
     Failed(ClientError),
-    Open(Handle<dyn ClientOps>),
+    Open(ExchangeHandle<dyn ClientOps>),
 }
 
 /// One response head.
@@ -50,27 +50,27 @@ pub struct Response {
 impl ResponseStream {
     pub(crate) fn new(connection: Rc<dyn ClientOps>, id: ExchangeId) -> ResponseStream {
         ResponseStream {
-            source: Source::Open(Handle::new(connection, id)),
+            source: ResponseSource::Open(ExchangeHandle::new(connection, id)),
         }
     }
 
     pub(crate) fn failed(error: ClientError) -> ResponseStream {
         ResponseStream {
-            source: Source::Failed(error),
+            source: ResponseSource::Failed(error),
         }
     }
 
     /// Lets the server be silent for [`Limits::stream_idle_timeout`](crate::Limits) before its response
     /// and within it: both messages are streams, which may last (rule 18).
     pub fn disable_min_rate(&mut self) {
-        if let Source::Open(Handle { connection, id }) = &self.source {
+        if let ResponseSource::Open(ExchangeHandle { connection, id }) = &self.source {
             connection.disable_min_rate(*id);
         }
     }
 
     /// Sets options of this request, in place of those of the connection.
     pub fn set_options(&mut self, options: RequestOptions) {
-        if let Source::Open(Handle { connection, id }) = &self.source {
+        if let ResponseSource::Open(ExchangeHandle { connection, id }) = &self.source {
             connection.set_options(*id, options);
         }
     }
@@ -95,9 +95,11 @@ impl ResponseStream {
     /// As [`ResponseStream::next`].
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, ClientError>> {
         let polled = match &self.source {
-            Source::Open(Handle { connection, id }) => connection.poll_response(*id, cx),
-            Source::Failed(error) => return Poll::Ready(Err(error.clone())),
-            Source::Done => panic!("the final response was taken"),
+            ResponseSource::Open(ExchangeHandle { connection, id }) => {
+                connection.poll_response(*id, cx)
+            }
+            ResponseSource::Failed(error) => return Poll::Ready(Err(error.clone())),
+            ResponseSource::Done => panic!("the final response was taken"),
         };
         let received = match polled {
             Poll::Pending => return Poll::Pending,
@@ -114,9 +116,11 @@ impl ResponseStream {
     }
 
     /// The final response, with the handles of what follows its head.
-    fn begin(&mut self, received: Received) -> Response {
-        let Received { head, length, kind } = received;
-        let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) else {
+    fn begin(&mut self, received: ReceivedHead) -> Response {
+        let ReceivedHead { head, length, kind } = received;
+        let ResponseSource::Open(handle) =
+            std::mem::replace(&mut self.source, ResponseSource::Done)
+        else {
             unreachable!("it has just been polled")
         };
         let connection =
@@ -140,7 +144,9 @@ impl ResponseStream {
     }
 
     fn release(&mut self) {
-        if let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) {
+        if let ResponseSource::Open(handle) =
+            std::mem::replace(&mut self.source, ResponseSource::Done)
+        {
             handle.release();
         }
     }
@@ -160,7 +166,9 @@ impl ResponseStream {
 
 impl Drop for ResponseStream {
     fn drop(&mut self) {
-        if let Source::Open(handle) = std::mem::replace(&mut self.source, Source::Done) {
+        if let ResponseSource::Open(handle) =
+            std::mem::replace(&mut self.source, ResponseSource::Done)
+        {
             handle.connection.drop_response(handle.id);
             handle.release();
         }

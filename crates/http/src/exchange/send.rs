@@ -6,7 +6,7 @@ use blitz_proto::{Error, Fields};
 use blitz_reactor::Chunk;
 
 use super::framing::{Framing, Sent, Side};
-use super::state::Message;
+use super::state::MessageState;
 use crate::error::SendError;
 
 pub(super) fn poll_room<F: Framing>(
@@ -82,7 +82,7 @@ pub(crate) fn conclude_sent<F: Framing>(
 #[inline]
 pub(crate) fn complete_message<F: Framing>(framing: &mut F, id: F::Id) {
     if let Some(exchange) = framing.exchange(id) {
-        exchange.message = Message::Done;
+        exchange.message = MessageState::Done;
     }
     F::Side::message_completed(framing, id);
 }
@@ -90,9 +90,9 @@ pub(crate) fn complete_message<F: Framing>(framing: &mut F, id: F::Id) {
 /// Gives our message up in the middle, so that the peer sees that it is incomplete.
 fn cut_message<F: Framing>(framing: &mut F, id: F::Id) {
     if let Some(exchange) = framing.exchange(id)
-        && exchange.message == Message::Open
+        && exchange.message == MessageState::Open
     {
-        exchange.message = Message::Cut;
+        exchange.message = MessageState::Cut;
         F::Side::message_cut(framing, id);
     }
 }

@@ -8,7 +8,7 @@ use blitz_proto::Fields;
 use blitz_reactor::Chunk;
 
 use super::framing::ExchangeId;
-use super::handle::{Handle, MessageOps};
+use super::handle::{ExchangeHandle, MessageOps};
 use crate::error::SendError;
 
 /// A body that is being sent: of a response on a server, of a request on a client, or one
@@ -27,7 +27,7 @@ enum Sink {
     Discard,
     /// The peer is gone.
     Closed,
-    Open(Handle<dyn MessageOps>),
+    Open(ExchangeHandle<dyn MessageOps>),
 }
 
 impl SendBody {
@@ -48,7 +48,7 @@ impl SendBody {
 
     pub(crate) fn new(connection: Rc<dyn MessageOps>, id: ExchangeId) -> SendBody {
         SendBody {
-            sink: Sink::Open(Handle::new(connection, id)),
+            sink: Sink::Open(ExchangeHandle::new(connection, id)),
         }
     }
 
@@ -75,7 +75,7 @@ impl SendBody {
     /// [`SendError::Closed`] when the peer is gone.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         match &self.sink {
-            Sink::Open(Handle { connection, id }) => connection.poll_room(*id, cx),
+            Sink::Open(ExchangeHandle { connection, id }) => connection.poll_room(*id, cx),
             Sink::Closed => Poll::Ready(Err(SendError::Closed)),
             Sink::Done | Sink::Discard => Poll::Ready(Ok(())),
         }
@@ -89,7 +89,7 @@ impl SendBody {
     pub fn queue(&mut self, chunk: impl Into<Chunk>) -> Result<(), SendError> {
         let chunk = chunk.into();
         match &self.sink {
-            Sink::Open(Handle { connection, id }) => connection.send_data(*id, chunk),
+            Sink::Open(ExchangeHandle { connection, id }) => connection.send_data(*id, chunk),
             Sink::Discard => Ok(()),
             Sink::Closed => Err(SendError::Closed),
             Sink::Done if chunk.is_empty() => Ok(()),
@@ -117,7 +117,7 @@ impl SendBody {
     /// Ends a direction of a tunnel that the peer reads no more: what it has not taken by now may be
     /// discarded, and then it sees that.
     pub fn close(self) {
-        if let Sink::Open(Handle { connection, id }) = &self.sink {
+        if let Sink::Open(ExchangeHandle { connection, id }) = &self.sink {
             // Dropping it cuts off what is left.
             let _ = connection.send_end(*id, None);
         }

@@ -13,9 +13,9 @@ use crate::timer::LazyTimer;
 /// The state of an exchange, apart from that of its machine.
 #[derive(Default)]
 pub(crate) struct ExchangeState {
-    pub(crate) receiving: Receiving,
+    pub(crate) receiving: IncomingMessage,
     /// Our message.
-    pub(crate) message: Message,
+    pub(crate) message: MessageState,
     /// The exchange's task on a server, while it waits.
     pub(crate) task: Option<Waker>,
     /// Moved by storing a deadline; it outlives the exchange in pooled state.
@@ -37,8 +37,8 @@ pub(crate) struct ExchangeState {
 
 /// The message of the peer.
 #[derive(Default)]
-pub(crate) struct Receiving {
-    pub(crate) body: Body,
+pub(crate) struct IncomingMessage {
+    pub(crate) body: BodyState,
     pub(crate) pace: Pace,
     /// When something last arrived.
     pub(crate) last: Option<Instant>,
@@ -48,7 +48,7 @@ pub(crate) struct Receiving {
 
 /// The state of the body of the peer's message.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Body {
+pub(crate) enum BodyState {
     /// Received to its end, or there is none.
     #[default]
     Done,
@@ -62,7 +62,7 @@ pub(crate) enum Body {
 
 /// The state of our message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum MessageState {
     /// Not begun: on a server the response is due.
     #[default]
     Due,
@@ -80,7 +80,7 @@ impl ExchangeState {
     /// Ready for the next exchange. The timer stays, and may go off for nothing.
     pub(crate) fn clear(&mut self) {
         self.receiving.clear();
-        self.message = Message::Due;
+        self.message = MessageState::Due;
         self.task = None;
         self.is_gone = false;
         self.is_tunnel = false;
@@ -102,14 +102,14 @@ impl ExchangeState {
     pub(crate) fn begin_body(&mut self, length: BodyLength) {
         self.has_no_min_rate = false;
         self.holds_continue = false;
-        self.receiving.body = Body::Open;
+        self.receiving.body = BodyState::Open;
         self.receiving.pace = Pace::new(length);
         self.receiving.last = None;
     }
 
     #[inline]
     pub(crate) fn can_send(&self) -> bool {
-        self.message == Message::Open && !self.is_gone
+        self.message == MessageState::Open && !self.is_gone
     }
 
     #[inline]
@@ -134,10 +134,10 @@ impl ExchangeState {
     }
 }
 
-impl Receiving {
+impl IncomingMessage {
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.body, Body::Done)
+        matches!(self.body, BodyState::Done)
     }
 
     /// A reader waits for more.
@@ -159,7 +159,7 @@ impl Receiving {
     }
 
     fn clear(&mut self) {
-        self.body = Body::Done;
+        self.body = BodyState::Done;
         self.pace = Pace::default();
         self.last = None;
         self.reader = None;

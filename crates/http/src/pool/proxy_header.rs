@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::{Endpoint, Heads, Upstream};
+use super::{Heads, PoolEndpoint, Upstream};
 use crate::client::ProxyHeader;
 use crate::counters::count;
 use crate::error::ClientError;
@@ -56,7 +56,7 @@ impl Upstream {
     }
 }
 
-impl Endpoint {
+impl PoolEndpoint {
     /// How long its connections may be idle.
     pub(super) fn idle_timeout(&self) -> Duration {
         let idle_timeout = self.pool.options.idle_timeout;

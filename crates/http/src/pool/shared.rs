@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use blitz_reactor::{Cause, PoolFuture, Slice};
 
-use super::{Endpoint, IdleState, Permit, Upstream};
+use super::{IdleState, Permit, PoolEndpoint, Upstream};
 use crate::client::Connection;
-use crate::conn::multiplexed::{Client, Conn, Disposition, Fitness, WINDOW_WAIT};
+use crate::conn::multiplexed::{ClientRole, Conn, Disposition, Fitness, WINDOW_WAIT};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::input::Input;
@@ -33,7 +33,7 @@ const CONNECTIONS_ALL_MAX: usize = 256;
 /// The connections in use, and the requests that wait for one.
 #[derive(Default)]
 pub(super) struct InUse {
-    connections: RefCell<Vec<Rc<Conn<Client>>>>,
+    connections: RefCell<Vec<Rc<Conn<ClientRole>>>>,
     connecting: Cell<usize>,
     /// Oldest first.
     waiting: RefCell<Queue<QueueEntry>>,
@@ -173,17 +173,17 @@ impl Upstream {
         CheckoutStep::Permit(connection)
     }
 
-    fn connection_on(&self, conn: &Rc<Conn<Client>>) -> Connection {
+    fn connection_on(&self, conn: &Rc<Conn<ClientRole>>) -> Connection {
         let reused = conn.is_used();
         if reused {
             count(|counters| counters.upstream_reused += 1);
         }
-        Connection::new(Rc::<Conn<Client>>::clone(conn), reused)
+        Connection::new(Rc::<Conn<ClientRole>>::clone(conn), reused)
     }
 
     /// Handles received bytes or the end of an idle connection. The bytes can be anything except a
     /// response, since there was no request.
-    pub(super) fn resume(self, conn: Rc<Conn<Client>>, mut transport: Transport, cause: Cause) {
+    pub(super) fn resume(self, conn: Rc<Conn<ClientRole>>, mut transport: Transport, cause: Cause) {
         let received = match cause {
             Cause::Received(received) => received,
             Cause::Expired | Cause::Evicted => return conn.finish(transport),
@@ -218,7 +218,7 @@ impl Upstream {
             return;
         }
         let (now, settings) = (blitz_reactor::now(), self.0.settings.get());
-        let is_coming = |conn: &Rc<Conn<Client>>| {
+        let is_coming = |conn: &Rc<Conn<ClientRole>>| {
             !conn.settings_received() && conn.fitness(now, settings) == Fitness::Usable
         };
         match free {
@@ -228,7 +228,7 @@ impl Upstream {
         }
     }
 
-    fn start(&self, conn: Rc<Conn<Client>>, transport: Transport, first: Option<Slice>) {
+    fn start(&self, conn: Rc<Conn<ClientRole>>, transport: Transport, first: Option<Slice>) {
         self.acquire_active();
         let in_use = &self.0.in_use;
         in_use.connections.borrow_mut().push(Rc::clone(&conn));
@@ -262,7 +262,7 @@ impl Upstream {
 /// The task of a connection: from the first request or received byte until no request is left.
 async fn run(
     upstream: Upstream,
-    conn: Rc<Conn<Client>>,
+    conn: Rc<Conn<ClientRole>>,
     transport: Transport,
     first: Option<Slice>,
 ) {
@@ -288,7 +288,7 @@ async fn run(
 /// Removes the connection from the list when its task ends or is aborted.
 struct InUseGuard<'a> {
     upstream: &'a Upstream,
-    conn: &'a Rc<Conn<Client>>,
+    conn: &'a Rc<Conn<ClientRole>>,
 }
 
 impl Drop for InUseGuard<'_> {
@@ -390,7 +390,7 @@ impl Waiter<'_> {
     /// Joins the queue, unless the request is in it; `false` if the queue is full. A request that
     /// was woken in vain joins at the front.
     fn wait(&mut self, cx: &Context<'_>) -> bool {
-        let Endpoint { in_use, pool, .. } = &*self.upstream.0;
+        let PoolEndpoint { in_use, pool, .. } = &*self.upstream.0;
         let mut waiting = in_use.waiting.borrow_mut();
         if self.key.is_some_and(|key| waiting.contains(key)) {
             return true;

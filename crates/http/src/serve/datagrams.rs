@@ -11,11 +11,11 @@ use std::task::Poll;
 use std::time::Instant;
 
 use blitz_quic::quinn_proto::crypto::ServerConfig as Crypto;
-use blitz_quic::{Endpoint, Keys, Settings};
+use blitz_quic::{Endpoint, EndpointOptions, Keys};
 use blitz_reactor::{DatagramGroup, DatagramSocket};
 use rustls::ServerConfig;
 
-use crate::conn::datagrams::{self, Datagrams, Server};
+use crate::conn::datagrams::{self, Datagrams, ServerRole};
 use crate::counters::Included;
 use crate::drain::Drain;
 use crate::exchange::Service;
@@ -27,7 +27,7 @@ use crate::tls::{QuicTls, TlsSlot};
 /// before the cores start; clones are handles to the same sockets.
 #[derive(Clone)]
 pub struct DatagramListener {
-    sockets: Sockets,
+    sockets: UdpSockets,
     keys: Keys,
     cores: usize,
     /// [`blitz_quic::Limits::retry_above`]; `None` for its default.
@@ -35,7 +35,7 @@ pub struct DatagramListener {
 }
 
 #[derive(Clone)]
-enum Sockets {
+enum UdpSockets {
     Bound(DatagramGroup),
     /// Each simulated core binds its own.
     #[cfg(feature = "simulation")]
@@ -71,7 +71,7 @@ impl DatagramListener {
         let keys = Keys::new().map_err(io::Error::other)?;
         let group = bind(&keys)?;
         Ok(DatagramListener {
-            sockets: Sockets::Bound(group),
+            sockets: UdpSockets::Bound(group),
             keys,
             cores,
             retry_above: None,
@@ -89,7 +89,7 @@ impl DatagramListener {
         retry_above: usize,
     ) -> DatagramListener {
         DatagramListener {
-            sockets: Sockets::Simulated(address),
+            sockets: UdpSockets::Simulated(address),
             keys: Keys::repeatable(secret),
             cores,
             retry_above: Some(retry_above),
@@ -100,9 +100,9 @@ impl DatagramListener {
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         match &self.sockets {
-            Sockets::Bound(group) => group.local(),
+            UdpSockets::Bound(group) => group.local(),
             #[cfg(feature = "simulation")]
-            Sockets::Simulated(address) => *address,
+            UdpSockets::Simulated(address) => *address,
         }
     }
 
@@ -112,9 +112,9 @@ impl DatagramListener {
     /// If no descriptor is free.
     pub fn of_core(&self) -> io::Result<CoreDatagramListener> {
         let socket = match &self.sockets {
-            Sockets::Bound(group) => group.socket()?,
+            UdpSockets::Bound(group) => group.socket()?,
             #[cfg(feature = "simulation")]
-            Sockets::Simulated(address) => DatagramSocket::bind(*address)?,
+            UdpSockets::Simulated(address) => DatagramSocket::bind(*address)?,
         };
         let listener = self.clone();
         Ok(CoreDatagramListener { socket, listener })
@@ -152,7 +152,7 @@ async fn serve_socket<S: Service>(
     let drain = options.drain.clone();
     let mut limits = quic_limits::of_listener(&options.limits);
     limits.retry_above = listener.retry_above.unwrap_or(limits.retry_above);
-    let settings = Settings {
+    let settings = EndpointOptions {
         keys: listener.keys.clone(),
         cores: listener.cores,
         limits,
@@ -174,10 +174,10 @@ async fn serve_socket<S: Service>(
     .await;
 }
 
-type Shared = datagrams::Shared<Server>;
+type Shared = datagrams::Shared<ServerRole>;
 
 /// Waits for the drain, and closes the endpoint behind it.
-async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams<Server>>) {
+async fn end(drain: &Drain, shared: &Rc<Shared>, endpoint: &Endpoint<Datagrams<ServerRole>>) {
     poll_fn(|cx| drain.poll_changed(cx, None)).await;
     endpoint.refuse_new();
     shared.drain_all();

@@ -9,7 +9,7 @@ use blitz_reactor::{Cause, Resume, Slice, Socket};
 use super::{Acceptor, ParkedState, count_idle_end};
 use crate::counters::{count, count_refused};
 use crate::exchange::Service;
-use crate::tls::{ReadOutcome, Tls, TlsError, log_client_failure};
+use crate::tls::{ReadOutcome, TlsError, TlsStream, log_client_failure};
 use crate::transport::Transport;
 
 /// The response to clear-text HTTP on a TLS port. The client may not support TLS, so this is the simplest response of
@@ -74,7 +74,7 @@ impl<S: Service> Acceptor<S> {
 
     /// The idle timeout of a TLS connection: less if the handshake or a record is incomplete.
     #[inline(never)]
-    fn idle_timeout_with(&self, tls: &Tls) -> Duration {
+    fn idle_timeout_with(&self, tls: &TlsStream) -> Duration {
         let limits = &self.options.limits;
         let Some(since) = tls.incomplete_since() else {
             return limits.idle_timeout;
@@ -146,7 +146,7 @@ impl<S: Service> Acceptor<S> {
             // The socket keeps the address for the line of a failure: after a reset it is unknown.
             let _ = socket.peer();
         }
-        match Tls::server(slot.config(), &self.options.limits) {
+        match TlsStream::server(slot.config(), &self.options.limits) {
             Ok(tls) => self.handle_records(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
                 tracing::error!(%error, "cannot create a TLS session");
@@ -211,7 +211,7 @@ impl<S: Service> Acceptor<S> {
             None if !is_late => {}
             Some(_) | None => {
                 count(|counters| counters.tls.count_failure(true, error.rule()));
-                let server_name = transport.tls().and_then(Tls::server_name);
+                let server_name = transport.tls().and_then(TlsStream::server_name);
                 log_client_failure(transport.peer(), server_name, error, &error);
             }
         }

@@ -28,7 +28,7 @@ impl<S: Service> Acceptor<S> {
     #[inline(never)]
     pub(super) fn start_multiplexed(
         self: Rc<Self>,
-        conn: Rc<multiplexed::Conn<multiplexed::Server>>,
+        conn: Rc<multiplexed::Conn<multiplexed::ServerRole>>,
         transport: Transport,
         key: usize,
         first: Slice,
@@ -38,11 +38,11 @@ impl<S: Service> Acceptor<S> {
 
     fn spawn_multiplexed(
         self: Rc<Self>,
-        conn: Rc<multiplexed::Conn<multiplexed::Server>>,
+        conn: Rc<multiplexed::Conn<multiplexed::ServerRole>>,
         transport: Transport,
         key: usize,
         first: Input,
-        upgraded: Option<multiplexed::Request>,
+        upgraded: Option<multiplexed::IncomingRequest>,
     ) {
         let me = Rc::clone(&self);
         let task = blitz_reactor::spawn_now(|| run(self, conn, transport, key, first, upgraded));
@@ -73,7 +73,7 @@ impl<S: Service> Acceptor<S> {
     /// Parks a connection without streams.
     pub(super) fn park_multiplexed(
         self: &Rc<Self>,
-        conn: Rc<multiplexed::Conn<multiplexed::Server>>,
+        conn: Rc<multiplexed::Conn<multiplexed::ServerRole>>,
         transport: Transport,
         key: usize,
     ) {
@@ -130,11 +130,11 @@ impl<S: Service> Acceptor<S> {
 /// The task of a connection: from a received byte until it has no streams.
 async fn run<S: Service>(
     acceptor: Rc<Acceptor<S>>,
-    conn: Rc<multiplexed::Conn<multiplexed::Server>>,
+    conn: Rc<multiplexed::Conn<multiplexed::ServerRole>>,
     transport: Transport,
     key: usize,
     first: Input,
-    upgraded: Option<multiplexed::Request>,
+    upgraded: Option<multiplexed::IncomingRequest>,
 ) {
     let mut guard = ConnectionGuard {
         acceptor: &acceptor,

@@ -148,10 +148,10 @@ impl fmt::Debug for ClientTls {
 /// After a replacement, connections that were made with the old settings finish their running
 /// requests and get no new ones.
 #[derive(Debug, Clone)]
-pub struct ClientTlsSlot(Arc<Slot>);
+pub struct ClientTlsSlot(Arc<ClientTlsState>);
 
 #[derive(Debug)]
-struct Slot {
+struct ClientTlsState {
     /// Unique in the process.
     id: u64,
     current: ArcSwap<ClientTls>,
@@ -163,7 +163,7 @@ struct Slot {
 impl From<ClientTls> for ClientTlsSlot {
     fn from(tls: ClientTls) -> ClientTlsSlot {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        ClientTlsSlot(Arc::new(Slot {
+        ClientTlsSlot(Arc::new(ClientTlsState {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             current_id: AtomicU64::new(tls.0.id),
             current: ArcSwap::from_pointee(tls),

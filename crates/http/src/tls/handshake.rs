@@ -15,15 +15,18 @@ use super::error::TlsError;
 use super::info::{TlsInfo, TlsVersion};
 use super::server::{Choice, take_choice};
 use super::session::Session;
-use super::stream::Tls;
+use super::stream::TlsStream;
 use crate::counters::count;
 use crate::transport::Transport;
 
-impl Tls {
+impl TlsStream {
     /// A new session on the server side.
-    pub(crate) fn server(config: Arc<ServerConfig>, limits: &Limits) -> Result<Tls, TlsError> {
+    pub(crate) fn server(
+        config: Arc<ServerConfig>,
+        limits: &Limits,
+    ) -> Result<TlsStream, TlsError> {
         let session = Session::server(config).map_err(|error| TlsError::new(&error))?;
-        Ok(Tls::new(session, limits.tls_handshake_bytes_max))
+        Ok(TlsStream::new(session, limits.tls_handshake_bytes_max))
     }
 
     /// Whether the handshake is complete.
@@ -76,7 +79,7 @@ pub(crate) async fn connect(
     let (config, name) = (Arc::clone(&connector.config), connector.name.clone());
     let session =
         Session::client(config, name, offer.alpn()).map_err(|error| TlsError::new(&error))?;
-    let mut tls = Tls::new(session, limits.tls_handshake_bytes_max);
+    let mut tls = TlsStream::new(session, limits.tls_handshake_bytes_max);
     tls.choice = Some(Choice {
         server_name: connector.sent_name.clone(),
         certificate: None,

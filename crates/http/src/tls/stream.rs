@@ -18,7 +18,7 @@ use crate::counters::count;
 use crate::input::Input;
 
 /// A TLS session with its unread content. An idle one holds no buffer.
-pub(crate) struct Tls {
+pub(crate) struct TlsStream {
     pub(super) session: Session,
     /// Records of an incomplete handshake message, followed by an incomplete record.
     gathered: Option<Buffer>,
@@ -58,9 +58,9 @@ pub(crate) enum ReadOutcome {
     Ended,
 }
 
-impl Tls {
-    pub(super) fn new(session: Session, handshake_bytes_max: usize) -> Tls {
-        Tls {
+impl TlsStream {
+    pub(super) fn new(session: Session, handshake_bytes_max: usize) -> TlsStream {
+        TlsStream {
             session,
             gathered: None,
             seen: 0,

@@ -11,13 +11,14 @@ use blitz_http::{
     TlsError, UpstreamTls,
 };
 use blitz_proto::h2::Code;
+use blitz_testing::{Raw, read_head};
 use rustls::{ServerConnection, StreamOwned};
 
 use crate::client_exchange::get;
 use crate::h2_peer::H2Peer;
-use crate::support::{SOON, Server, accept, on_each_driver, run, scripted};
+use crate::support::{SOON, Server, on_each_driver, run, scripted};
 use crate::tls_server::start;
-use crate::tls_support::{Authority, head};
+use crate::tls_support::Authority;
 
 const STREAM_PROTOCOLS: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
 
@@ -182,7 +183,7 @@ fn a_busy_connection_says_so_until_it_is_ready() {
 fn a_connection_that_the_server_closes_between_requests_takes_none() {
     on_each_driver(|io| {
         let (address, server) = scripted(|listener| {
-            let mut peer = accept(&listener);
+            let mut peer = Raw::accept(&listener);
             peer.head();
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             drop(peer);
@@ -211,7 +212,7 @@ fn a_connection_that_the_server_closes_between_requests_takes_none() {
 fn bytes_that_no_request_asked_for_close_the_connection() {
     on_each_driver(|io| {
         let (address, server) = scripted(|listener| {
-            let mut peer = accept(&listener);
+            let mut peer = Raw::accept(&listener);
             peer.head();
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             std::thread::sleep(Duration::from_millis(20));
@@ -231,7 +232,7 @@ fn bytes_that_no_request_asked_for_close_the_connection() {
 fn a_response_that_ends_with_the_connection_is_the_last() {
     on_each_driver(|io| {
         let (address, server) = scripted(|listener| {
-            let mut peer = accept(&listener);
+            let mut peer = Raw::accept(&listener);
             peer.head();
             peer.send("HTTP/1.1 200 OK\r\n\r\nuntil the end");
         });
@@ -368,7 +369,7 @@ fn an_idle_connection_is_closed_gracefully() {
 fn without_a_handle_a_connection_ends_after_its_requests() {
     on_each_driver(|io| {
         let (address, server) = scripted(|listener| {
-            let mut peer = accept(&listener);
+            let mut peer = Raw::accept(&listener);
             peer.head();
             std::thread::sleep(Duration::from_millis(50));
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -495,7 +496,7 @@ fn certificates_are_verified_unless_that_is_switched_off() {
 fn a_malformed_response_ends_the_connection() {
     on_each_driver(|io| {
         let (address, server) = scripted(|listener| {
-            let mut peer = accept(&listener);
+            let mut peer = Raw::accept(&listener);
             peer.head();
             peer.send("HTTP/1.1 200 OK\nbroken\r\n\r\n");
             peer.expect_end_or_reset();
@@ -569,7 +570,7 @@ fn requests_over_tls_to_an_outside_server() {
             let tcp = listener.accept().unwrap().0;
             let mut peer = StreamOwned::new(ServerConnection::new(config).unwrap(), tcp);
             for _ in 0..3 {
-                head(&mut peer);
+                read_head(&mut peer);
                 peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                     .unwrap();
             }

@@ -6,9 +6,9 @@ use blitz_http::{
     Address, BodyError, BodyLength, ClientError, ClientOptions, Connection, Fields, IoChoice,
     Limits, Method, Name, Part, RecvBody, RequestHead, Response, ResponseEvent, SendError, Status,
 };
-use blitz_testing::refusing_address;
+use blitz_testing::{Raw, refusing_address};
 
-use crate::support::{Raw, accept, on_each_driver, run, scripted};
+use crate::support::{on_each_driver, run, scripted};
 
 /// Runs `client` against a server that plays `script` on the first connection.
 fn against<T>(
@@ -16,7 +16,7 @@ fn against<T>(
     script: impl FnOnce(Raw) + Send + 'static,
     client: impl AsyncFnOnce(Connection) -> T,
 ) -> T {
-    let (address, server) = scripted(move |listener| script(accept(&listener)));
+    let (address, server) = scripted(move |listener| script(Raw::accept(&listener)));
     let result = run(io, async {
         let options = Rc::new(ClientOptions {
             response_timeout: Duration::from_millis(300),

@@ -1,8 +1,9 @@
 use std::time::{Duration, Instant};
 
 use blitz_http::{Limits, ServeOptions};
+use blitz_testing::Raw;
 
-use crate::support::{Raw, Server, on_each_driver, options};
+use crate::support::{Server, on_each_driver, options};
 use crate::upgrade::ASK;
 
 pub(crate) fn limits(change: impl Fn(&mut Limits)) -> ServeOptions {

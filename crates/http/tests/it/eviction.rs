@@ -9,9 +9,10 @@ use blitz_http::{
     Address, BodyLength, ClientOptions, Config, IoChoice, Listener, Method, Pool, Status, TlsSlot,
 };
 use blitz_proto::h2::Code;
+use blitz_testing::Raw;
 
 use crate::h2_client::Client;
-use crate::support::{Raw, Server, accept, any_port, config, on_each_driver, options, scripted};
+use crate::support::{Server, any_port, config, on_each_driver, options, scripted};
 use crate::tls_server::with_tls;
 use crate::tls_support::{Authority, get};
 
@@ -315,7 +316,7 @@ fn idle_connections_over_tls_are_closed_with_close_notify() {
 fn idle_upstream_connections_make_room_for_clients() {
     on_each_driver(|io| {
         let (upstream, server) = scripted(|listener| {
-            let mut peers: Vec<Raw> = (0..2).map(|_| accept(&listener)).collect();
+            let mut peers: Vec<Raw> = (0..2).map(|_| Raw::accept(&listener)).collect();
             for peer in &mut peers {
                 peer.head();
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");

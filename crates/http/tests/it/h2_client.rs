@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use blitz_http::{BodyLength, Fields, Limits, Method, RequestHead, Status};
 use blitz_proto::h2::{Code, Connection, Event, Received, StreamId};
-
-use crate::support::SOON;
+use blitz_testing::Raw;
 
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
@@ -66,8 +65,7 @@ impl Client {
     }
 
     fn over(stream: TcpStream, limits: &Limits) -> Client {
-        stream.set_read_timeout(Some(SOON)).expect("sets");
-        stream.set_nodelay(true).expect("sets");
+        let Raw(stream) = Raw::over(stream);
         Client {
             stream,
             machine: Connection::client(limits, false),

@@ -1,13 +1,13 @@
 //! A blocking, scripted HTTP/2 server: our protocol machine over a socket, with or without TLS.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use blitz_http::{BodyLength, Fields, Limits, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::{Code, Connection, Event, Received, StreamId};
-use rustls::{ServerConnection, StreamOwned};
+use blitz_testing::PeerStream;
 
 use crate::support::SOON;
 
@@ -38,37 +38,6 @@ pub(crate) struct ReceivedRequest {
     pub(crate) reset: Option<Code>,
 }
 
-/// The transport of the bytes.
-pub(crate) trait PeerStream: Read + Write + Send {
-    /// Sends FIN.
-    fn fin(&mut self);
-
-    /// Sets the read timeout.
-    fn set_timeout(&mut self, timeout: Duration);
-}
-
-impl PeerStream for TcpStream {
-    fn fin(&mut self) {
-        let _ = self.shutdown(Shutdown::Write);
-    }
-
-    fn set_timeout(&mut self, timeout: Duration) {
-        self.set_read_timeout(Some(timeout)).expect("sets");
-    }
-}
-
-impl PeerStream for StreamOwned<ServerConnection, TcpStream> {
-    fn fin(&mut self) {
-        self.conn.send_close_notify();
-        let _ = self.flush();
-        self.sock.fin();
-    }
-
-    fn set_timeout(&mut self, timeout: Duration) {
-        self.sock.set_timeout(timeout);
-    }
-}
-
 impl H2Peer {
     pub(crate) fn accept(listener: &TcpListener) -> H2Peer {
         H2Peer::accept_with(listener, &Limits::default())
@@ -80,14 +49,11 @@ impl H2Peer {
     }
 
     pub(crate) fn over(stream: TcpStream, limits: &Limits) -> H2Peer {
-        stream.set_read_timeout(Some(SOON)).expect("sets");
-        stream.set_write_timeout(Some(SOON)).expect("sets");
-        stream.set_nodelay(true).expect("sets");
         H2Peer::speaking(Box::new(stream), limits)
     }
 
-    /// A peer on a stream whose timeouts are set.
-    pub(crate) fn speaking(stream: Box<dyn PeerStream>, limits: &Limits) -> H2Peer {
+    pub(crate) fn speaking(mut stream: Box<dyn PeerStream>, limits: &Limits) -> H2Peer {
+        stream.set_timeouts();
         let mut peer = H2Peer {
             stream,
             machine: Connection::server(limits),
@@ -240,11 +206,12 @@ impl H2Peer {
     /// Receives for a while.
     pub(crate) fn wait(&mut self, within: Duration) {
         self.flush();
-        self.stream.set_timeout(Duration::from_millis(10));
+        self.stream
+            .set_read_timeout(Some(Duration::from_millis(10)));
         self.is_waiting = true;
         let until = Instant::now() + within;
         while Instant::now() < until && self.receive() {}
-        self.stream.set_timeout(SOON);
+        self.stream.set_read_timeout(Some(SOON));
         self.is_waiting = false;
     }
 
@@ -257,7 +224,8 @@ impl H2Peer {
     /// Sends FIN.
     pub(crate) fn fin(&mut self) {
         self.flush();
-        self.stream.fin();
+        // The client may have closed.
+        let _ = self.stream.fin();
     }
 
     /// Sends FIN and waits for the client's.

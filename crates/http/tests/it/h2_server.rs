@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use blitz_http::{BodyLength, Fields, Limits, Method, Name, RequestHead, ServeOptions, Status};
 use blitz_proto::h2::Code;
+use blitz_testing::Raw;
 use blitz_testing::h2::kind::SETTINGS;
 use blitz_testing::h2::{PREFACE, frame};
 
 use crate::deadlines::limits;
 use crate::h2_client::{Answer, Client};
-use crate::support::{BIG, BIG_GIVEN, Raw, SOON, Server, on_each_driver, options};
+use crate::support::{BIG, BIG_GIVEN, SOON, Server, on_each_driver, options};
 
 #[test]
 fn many_requests_share_a_connection() {

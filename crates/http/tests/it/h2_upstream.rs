@@ -8,11 +8,11 @@ use blitz_http::{
     Upstream,
 };
 use blitz_proto::h2::Code;
-use blitz_testing::refusing_address;
+use blitz_testing::{Raw, refusing_address};
 
 use crate::client_exchange::expect_slow_body;
 use crate::h2_peer::H2Peer;
-use crate::support::{BIG, Server, accept, on_each_driver, run, scripted};
+use crate::support::{BIG, Server, on_each_driver, run, scripted};
 
 /// Runs `client` against a server that plays a script.
 fn with_script(
@@ -473,7 +473,7 @@ fn a_reset_connection_fails_its_requests() {
 fn protocol_violations_are_the_servers_fault() {
     on_each_driver(|io| {
         let script = |listener: TcpListener| {
-            let mut peer = accept(&listener);
+            let mut peer = Raw::accept(&listener);
             peer.send("HTTP/1.1 400 Bad Request\r\n\r\n");
         };
         played(io, script, async |_, upstream| {

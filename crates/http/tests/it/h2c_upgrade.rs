@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use blitz_http::{Limits, Method, ServeOptions, Status, TlsSlot};
 use blitz_proto::h2::{Code, StreamId};
+use blitz_testing::{Raw, read_head};
 
 use crate::h2_client::Client;
-use crate::support::{BIG, Raw, SOON, Server, on_each_driver, options};
+use crate::support::{BIG, SOON, Server, on_each_driver, options};
 use crate::tls_server::with_tls;
-use crate::tls_support::{Authority, head};
+use crate::tls_support::Authority;
 
 /// Settings with a window of 65,535 bytes for each stream.
 const FIELDS: &str = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
@@ -210,7 +211,7 @@ fn over_tls_the_request_is_answered_as_http1() {
         let mut stream = authority.client().connect(server.address);
         let asked = stream.write_all(asking("GET", "/hello").as_bytes());
         asked.expect("the handshake succeeds");
-        let answer = head(&mut stream);
+        let answer = read_head(&mut stream);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     });
 }

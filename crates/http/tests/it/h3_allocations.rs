@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::allocations::allocations;
-use crate::h3_support::{Client, QuicServer, block_on, connect, get, post, receive};
+use crate::h3_support::{Client, Quic, QuicServer, block_on, get, post, receive};
 use crate::support::{on_each_driver, options};
 use crate::tls_support::Outside;
 
@@ -116,7 +116,7 @@ fn client_of_another_process() {
     let outside = Outside { config }.of_h3();
     block_on(async {
         let transport = TransportConfig::default();
-        let quic = connect(&outside, transport, address, "localhost").await;
+        let quic = Quic::connect(&outside.config, transport, address, "localhost").await;
         let client = Client::over(quic.unwrap()).await;
         let mut number = 0;
         for kind in std::io::stdin().lines() {

@@ -8,10 +8,10 @@ use blitz_http::{
     Address, BodyError, BodyLength, ClientConnection, ClientError, ConnectOptions, Fields,
     IoChoice, Method, Part, Protocol, RequestHead, Response, ResponseEvent, Status,
 };
+use blitz_testing::h3::{frame, headers};
 
 use crate::client_connection::{ask, connect, fetch, options, pause, trusting, until};
 use crate::client_exchange::get;
-use crate::h3_frames::{frame, headers};
 use crate::h3_peer::{OK, Peer, accept, data, incoming};
 use crate::h3_support::{QuicServer, pattern, soon};
 use crate::support::{
@@ -425,7 +425,8 @@ fn retry_and_key_updates_are_followed() {
             incoming(&endpoint).await.retry().unwrap();
             let incoming = incoming(&endpoint).await;
             assert!(incoming.remote_address_validated());
-            let raw = crate::h3_peer::Raw::begin(soon(incoming.into_future()).await.unwrap()).await;
+            let raw =
+                crate::h3_peer::RawServer::begin(soon(incoming.into_future()).await.unwrap()).await;
             for _ in 0..3 {
                 let (mut send, _) = raw.whole_request().await;
                 raw.connection.force_key_update();

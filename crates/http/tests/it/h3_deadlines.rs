@@ -1,10 +1,12 @@
 use std::time::{Duration, Instant};
 
 use blitz_http::{Counters, ServeOptions};
+use blitz_testing::h3::kind::HEADERS;
+use blitz_testing::h3::stream::ENCODER;
+use blitz_testing::h3::{data, frame, request, request_with};
 use quinn::VarInt;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{ENCODER, HEADERS, RawClient, data, frame, request, request_with};
 use crate::h3_support::{get, pause, soon, with_options};
 
 const fn millis(millis: u64) -> Duration {
@@ -15,7 +17,7 @@ const fn millis(millis: u64) -> Duration {
 fn a_head_that_does_not_end_resets_its_stream() {
     let options = || limits(|l| l.head_timeout = millis(150));
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut other = client.exchange(request("POST", "/echo")).await;
         let begun = Instant::now();
         let mut late = client.exchange(&request("GET", "/hello")[..7]).await;
@@ -49,7 +51,7 @@ fn content_below_the_minimum_rate_gets_408() {
         })
     };
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = request_with("POST", "/whole", &[("content-length", "1000")]);
         let mut exchange = client.exchange(head).await;
         // These bytes add 100 ms to the grace period.
@@ -87,7 +89,7 @@ fn content_that_waits_behind_others_of_its_connection_is_not_too_slow() {
         })
     };
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut first = client.exchange(request("POST", "/whole")).await;
         let mut second = client.exchange(request("POST", "/whole")).await;
         let mut echo = client.exchange(request("POST", "/echo")).await;
@@ -133,7 +135,7 @@ fn content_that_waits_behind_others_of_its_connection_is_not_too_slow() {
 fn silent_content_gets_408_or_a_reset() {
     let options = || limits(|l| l.body_idle_timeout = millis(200));
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut exchange = client.exchange(request("POST", "/whole")).await;
         exchange.write(data(vec![b'x'; 50_000])).await;
         pause(120).await;
@@ -305,7 +307,7 @@ async fn read_slowly(stream: &mut quinn::RecvStream, bytes: usize) -> usize {
 fn a_silent_tunnel_is_closed() {
     let options = || limits(|l| l.stream_idle_timeout = millis(300));
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = request_with("CONNECT", "/upgrade", &[(":protocol", "websocket")]);
         let mut exchange = client.exchange(head).await;
         assert_eq!(exchange.frame().await.unwrap().0, HEADERS);

@@ -1,10 +1,12 @@
 use std::time::{Duration, Instant};
 
-use blitz_testing::h3::kind::GOAWAY;
+use blitz_testing::h3::kind::{GOAWAY, SETTINGS};
+use blitz_testing::h3::stream::CONTROL;
+use blitz_testing::h3::{read_integer, request};
+use blitz_testing::quic::{ResponseEnd, next_frame};
 use bytes::Bytes;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{CONTROL, End, RawClient, SETTINGS, next_frame, read_integer, request};
 use crate::h3_support::{QuicServer, block_on, get, pause, post, receive, reset_code, soon};
 use crate::support::{SOON, on_each_driver, options};
 
@@ -45,7 +47,7 @@ fn goaway_is_sent_twice_and_later_requests_are_rejected() {
     on_each_driver(|io| {
         let server = QuicServer::start(io, 1, options);
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             let mut running = client.exchange(request("GET", "/ticks")).await;
             running.send.finish().unwrap();
             let mut control = client.quic.accept(CONTROL).await;
@@ -68,7 +70,7 @@ fn goaway_is_sent_twice_and_later_requests_are_rejected() {
             assert_eq!(late.reset_code().await, 0x10b);
             assert_eq!(late.stop_code().await, Some(0x10b));
             let response = running.response().await;
-            assert_eq!(response.end, End::Fin);
+            assert_eq!(response.end, ResponseEnd::Fin);
             assert_eq!(response.content.len(), 50);
         });
     });
@@ -121,9 +123,13 @@ fn draining_refuses_new_connections() {
             pause(20).await;
             let outside = server.outside();
             let transport = quinn::TransportConfig::default();
-            let connecting =
-                crate::h3_support::connect(&outside, transport, server.address, "localhost");
-            let error = connecting.await.err().expect("it is refused");
+            let connecting = crate::h3_support::Quic::connect(
+                &outside.config,
+                transport,
+                server.address,
+                "localhost",
+            );
+            let error = connecting.await.expect_err("it is refused");
             assert!(error.to_string().contains("refused"), "{error}");
         });
     });
@@ -158,7 +164,7 @@ fn requests_within_the_pause_between_both_announcements_are_answered() {
     on_each_driver(|io| {
         let server = QuicServer::start(io, 1, options);
         block_on(async {
-            let client = RawClient::connect(&server).await;
+            let client = server.raw_client().await;
             client.hello().await;
             server.drain(SOON);
             client.hello().await;

@@ -3,7 +3,7 @@
 use blitz_testing::{keep_log_lines, log_lines};
 use quinn::TransportConfig;
 
-use crate::h3_support::{connect, with_server};
+use crate::h3_support::{Quic, with_server};
 use crate::tls_support::Authority;
 
 fn line_with(text: &str) -> Option<String> {
@@ -27,7 +27,7 @@ fn a_failed_handshake_is_logged_with_the_server_name() {
         ] {
             let name = format!("{rule}.{port}.example");
             let transport = TransportConfig::default();
-            let connected = connect(&client, transport, server.address, &name).await;
+            let connected = Quic::connect(&client.config, transport, server.address, &name).await;
             assert!(connected.is_err());
             let counted = |counters: &blitz_http::Counters| counters.tls.failed_for(rule) == 1;
             server.when("counted", counted).await;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use blitz_http::Counters;
+use blitz_testing::h3::{data, request};
 use quinn::TransportConfig;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{RawClient, data, request};
 use crate::h3_relay::{Relay, SHORT};
-use crate::h3_support::{Client, connect, get, pause, with_options};
+use crate::h3_support::{Client, Quic, get, pause, with_options};
 
 /// At the limit of connections, one that has nothing to do is closed for a new one, and none that has.
 #[test]
@@ -42,7 +42,13 @@ fn without_an_idle_connection_new_ones_are_refused() {
         quiet.finish().await.unwrap();
         quiet.recv_response().await.unwrap();
         let transport = TransportConfig::default();
-        let refused = connect(&server.outside(), transport, server.address, "localhost").await;
+        let refused = Quic::connect(
+            &server.outside().config,
+            transport,
+            server.address,
+            "localhost",
+        )
+        .await;
         assert!(
             matches!(refused, Err(quinn::ConnectionError::ConnectionClosed(_))),
             "refused at once"
@@ -58,7 +64,7 @@ fn without_an_idle_connection_new_ones_are_refused() {
 fn a_flood_of_tiny_frames_ends_the_connection() {
     let options = || limits(|limits| limits.quic.unread_frames_max = 100);
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut exchange = client.exchange(request("POST", "/never")).await;
         let write = async {
             exchange.write(data(vec![b'x'; 60_000])).await;
@@ -85,7 +91,13 @@ fn forged_datagrams_do_not_count_against_the_client() {
     with_options(options, async |server| {
         let relay = Relay::start(server.address).await;
         let transport = TransportConfig::default();
-        let quic = connect(&server.outside(), transport, relay.address, "localhost").await;
+        let quic = Quic::connect(
+            &server.outside().config,
+            transport,
+            relay.address,
+            "localhost",
+        )
+        .await;
         let client = Client::over(quic.unwrap()).await;
         let mut upload = client.send(crate::h3_support::post("/never")).await;
         upload

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use blitz_http::Part;
+use blitz_testing::h3::kind::DATA;
+use blitz_testing::h3::{headers, integer, request};
 
 use crate::client_connection::{ask, connect};
 use crate::h3_client::with_peer;
-use crate::h3_frames::{DATA, RawClient, headers, integer, request};
 use crate::h3_peer::{Peer, accept};
 use crate::h3_support::{pattern, pause, with_options};
 use crate::support::{IS_LATER, on_each_driver, options};
@@ -18,7 +19,7 @@ const PIECES: usize = 2_300;
 #[test]
 fn an_upload_in_small_packets_whose_reader_is_late() {
     with_options(Default::default, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let content = pattern(1, PIECES * 100);
         let mut exchange = client.exchange(request("POST", "/after-content")).await;
         exchange.write(integer(DATA)).await;
@@ -79,7 +80,7 @@ fn long_frames_whose_reader_pauses() {
                 .await
                 .unwrap();
             for number in 0..frames {
-                let content = crate::h3_frames::data(pattern(number, bytes));
+                let content = blitz_testing::h3::data(pattern(number, bytes));
                 if send.write_all(&content).await.is_err() {
                     return;
                 }
@@ -109,7 +110,7 @@ fn long_frames_whose_reader_pauses() {
 #[test]
 fn merged_content_is_not_read_ahead_of_its_reader() {
     with_options(Default::default, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut exchange = client.exchange(request("POST", "/read-once-later")).await;
         exchange
             .write([integer(DATA), integer(1 << 24)].concat())

@@ -63,23 +63,23 @@ pub(crate) async fn incoming(endpoint: &Endpoint) -> Incoming {
 }
 
 /// The next connection, with a control stream and empty settings.
-pub(crate) async fn accept(endpoint: &Endpoint) -> Raw {
+pub(crate) async fn accept(endpoint: &Endpoint) -> RawServer {
     let connection = soon(incoming(endpoint).await.into_future()).await.unwrap();
-    Raw::begin(connection).await
+    RawServer::begin(connection).await
 }
 
 /// A server that sends exact bytes.
-pub(crate) struct Raw {
+pub(crate) struct RawServer {
     pub(crate) connection: Connection,
     pub(crate) control: SendStream,
 }
 
-impl Raw {
-    pub(crate) async fn begin(connection: Connection) -> Raw {
+impl RawServer {
+    pub(crate) async fn begin(connection: Connection) -> RawServer {
         let mut control = connection.open_uni().await.unwrap();
         // The type of the stream, and SETTINGS.
         control.write_all(&[0, 4, 0]).await.unwrap();
-        Raw {
+        RawServer {
             connection,
             control,
         }

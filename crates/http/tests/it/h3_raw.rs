@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use blitz_http::{Counters, ServeOptions};
-use blitz_testing::h3::kind::GOAWAY;
+use blitz_testing::field_compression::{prefixed_integer, string_literal};
+use blitz_testing::h3::kind::{GOAWAY, HEADERS, SETTINGS};
+use blitz_testing::h3::stream::{CONTROL, DECODER, ENCODER};
+use blitz_testing::h3::{data, frame, headers, integer, request, request_with, section};
+use blitz_testing::quic::{RawClient, ResponseEnd};
 
 use crate::deadlines::limits;
-use crate::h3_frames::{
-    CONTROL, DECODER, ENCODER, End, HEADERS, RawClient, SETTINGS, data, frame, headers, integer,
-    prefixed, request, request_with, section, string,
-};
 use crate::h3_support::{pause, soon, with_options, with_server};
 
 #[test]
 fn requests_arrive_in_pieces_of_any_size() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let bytes = [request("POST", "/echo"), data("abc"), data("defg")].concat();
         for cut in 1..bytes.len() {
             let mut exchange = client.exchange(&bytes[..cut]).await;
@@ -46,7 +46,7 @@ fn requests_arrive_in_pieces_of_any_size() {
 #[test]
 fn a_response_does_not_wait_for_the_end_of_the_request() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut exchange = client.exchange(request("GET", "/hello")).await;
         exchange.response().await.expect(200, "hello");
         exchange.send.finish().unwrap();
@@ -58,7 +58,7 @@ fn a_response_does_not_wait_for_the_end_of_the_request() {
 #[test]
 fn content_of_another_length_than_declared_is_malformed() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = |path| request_with("POST", path, &[("content-length", "4")]);
         for path in ["/whole", "/echo"] {
             // Too much, in one frame, two, and behind the whole.
@@ -78,7 +78,7 @@ fn content_of_another_length_than_declared_is_malformed() {
             assert_eq!(exchange.reset_code().await, 0x10e, "{path}");
         }
         let response = client.ask(head("/whole")).await;
-        assert_eq!(response.end, End::Reset(0x10e));
+        assert_eq!(response.end, ResponseEnd::Reset(0x10e));
         client.hello().await;
         assert_eq!(server.counters().refused_for("content-length-mismatch"), 9);
         server
@@ -91,7 +91,7 @@ fn content_of_another_length_than_declared_is_malformed() {
 #[test]
 fn content_that_is_discarded_has_the_declared_length_as_well() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = || request_with("POST", "/hello", &[("content-length", "4")]);
         let mut together = client.exchange([head(), data("12345")].concat()).await;
         assert_eq!(together.reset_code().await, 0x10e);
@@ -107,7 +107,7 @@ fn content_that_is_discarded_has_the_declared_length_as_well() {
 #[test]
 fn malformed_pseudo_header_fields_are_stream_errors() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let (get, https) = ((":method", "GET"), (":scheme", "https"));
         let (host, path) = ((":authority", "localhost"), (":path", "/hello"));
         let malformed: [(&[(&str, &str)], &str); 13] = [
@@ -146,8 +146,8 @@ fn malformed_pseudo_header_fields_are_stream_errors() {
         for (fields, rule) in malformed {
             let before = server.counters().refused_for(rule);
             let response = client.ask(headers(fields)).await;
-            let is_reset = response.end == End::Reset(0x10e);
-            let is_refused = response.end == End::Fin && response.heads == [Some(400)];
+            let is_reset = response.end == ResponseEnd::Reset(0x10e);
+            let is_refused = response.end == ResponseEnd::Fin && response.heads == [Some(400)];
             assert!(is_reset || is_refused, "{fields:?}: {response:?}");
             assert_eq!(
                 server.counters().refused_for(rule),
@@ -158,7 +158,7 @@ fn malformed_pseudo_header_fields_are_stream_errors() {
         }
         // Trailers have no pseudo-header fields.
         let bytes = [request("POST", "/whole"), headers(&[(":path", "/")])].concat();
-        assert_eq!(client.ask(bytes).await.end, End::Reset(0x10e));
+        assert_eq!(client.ask(bytes).await.end, ResponseEnd::Reset(0x10e));
         client.hello().await;
     });
 }
@@ -166,7 +166,7 @@ fn malformed_pseudo_header_fields_are_stream_errors() {
 #[test]
 fn requests_beyond_limits_are_refused() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let long = |bytes| "x".repeat(bytes);
         let many = vec![("x", "y"); 101];
         for (bytes, status) in [
@@ -181,7 +181,7 @@ fn requests_beyond_limits_are_refused() {
         ] {
             let response = client.ask(&bytes).await;
             assert_eq!(response.heads, [Some(status)], "{:?}", response.end);
-            assert_eq!(response.end, End::Fin);
+            assert_eq!(response.end, ResponseEnd::Fin);
             // Content that follows is discarded.
             let response = client.ask([bytes, data("content")].concat()).await;
             assert_eq!(response.heads, [Some(status)], "{:?}", response.end);
@@ -190,7 +190,7 @@ fn requests_beyond_limits_are_refused() {
         let trailers = headers(&[("x", &long(9_000))]);
         let bytes = [request("POST", "/whole"), trailers].concat();
         let response = client.ask(bytes).await;
-        let is_refused = response.heads == [Some(431)] || response.end == End::Reset(0x10e);
+        let is_refused = response.heads == [Some(431)] || response.end == ResponseEnd::Reset(0x10e);
         assert!(is_refused, "{response:?}");
         client.hello().await;
     });
@@ -199,7 +199,7 @@ fn requests_beyond_limits_are_refused() {
 #[test]
 fn trailers_come_back_behind_the_content() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let trailers = headers(&[("x-sum", "6")]);
         let mut exchange = client.exchange(request("POST", "/echo")).await;
         exchange.write_alone(data("abcdef")).await;
@@ -217,7 +217,7 @@ fn trailers_come_back_behind_the_content() {
         let bytes = [request("POST", "/echo"), trailers.clone(), grease].concat();
         client.ask(bytes).await.expect(200, "");
         let bytes = [request("POST", "/echo"), trailers.clone(), data("x")].concat();
-        assert_eq!(client.ask(bytes).await.end, End::Closed(0x105));
+        assert_eq!(client.ask(bytes).await.end, ResponseEnd::Closed(0x105));
     });
 }
 
@@ -268,15 +268,15 @@ fn requests_need_no_settings_and_no_streams_beside_them() {
 #[test]
 fn the_server_opens_its_control_stream_with_settings() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut control = client.quic.accept(CONTROL).await;
         let mut arrived = Vec::new();
-        let settings = crate::h3_frames::next_frame(&mut control, &mut arrived);
+        let settings = blitz_testing::quic::next_frame(&mut control, &mut arrived);
         let (kind, payload) = settings.await.unwrap();
         assert_eq!(kind, SETTINGS);
         let mut rest = &payload[..];
         let mut settings = Vec::new();
-        while let Some((value, len)) = crate::h3_frames::read_integer(rest) {
+        while let Some((value, len)) = blitz_testing::h3::read_integer(rest) {
             settings.push(value);
             rest = &rest[len..];
         }
@@ -380,7 +380,7 @@ fn violations_of_requests_close_the_connection_with_their_code() {
     ];
     with_server(async |server| {
         for (name, bytes, code) in &violations {
-            let client = RawClient::connect(server).await;
+            let client = server.raw_client().await;
             let mut exchange = client.exchange(bytes).await;
             exchange.send.finish().unwrap();
             assert_eq!(client.quic.close_code().await, *code, "{name}");
@@ -395,7 +395,7 @@ fn violations_of_requests_close_the_connection_with_their_code() {
 fn critical_streams_exist_once_and_never_end() {
     with_server(async |server| {
         for kind in [CONTROL, ENCODER, DECODER] {
-            let client = RawClient::connect(server).await;
+            let client = server.raw_client().await;
             let _first = match kind {
                 CONTROL => None,
                 _ => Some(client.quic.stream(kind).await),
@@ -417,7 +417,7 @@ fn critical_streams_exist_once_and_never_end() {
             }
         }
         for kind in [CONTROL, DECODER] {
-            let client = RawClient::connect(server).await;
+            let client = server.raw_client().await;
             let mut stream = client.quic.accept(kind).await;
             stream.stop(0_u32.into()).unwrap();
             assert_eq!(client.quic.close_code().await, 0x104, "stopped {kind:#x}");
@@ -428,9 +428,12 @@ fn critical_streams_exist_once_and_never_end() {
 #[test]
 fn a_stream_without_a_request_is_incomplete() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
-        assert_eq!(client.ask([]).await.end, End::Reset(0x10d));
-        assert_eq!(client.ask(frame(0x21, "x")).await.end, End::Reset(0x10d));
+        let client = server.raw_client().await;
+        assert_eq!(client.ask([]).await.end, ResponseEnd::Reset(0x10d));
+        assert_eq!(
+            client.ask(frame(0x21, "x")).await.end,
+            ResponseEnd::Reset(0x10d)
+        );
         let mut exchange = client.exchange(&request("GET", "/hello")[..9]).await;
         pause(5).await;
         exchange.send.reset(0x10c_u32.into()).unwrap();
@@ -443,9 +446,9 @@ fn a_stream_without_a_request_is_incomplete() {
 /// Instructions that make room for entries and insert one.
 fn insertion(name: &str, value: &str) -> Vec<u8> {
     let mut instructions = Vec::new();
-    prefixed(0x20, 5, 4096, &mut instructions);
-    string(0x40, 5, name, &mut instructions);
-    string(0, 7, value, &mut instructions);
+    prefixed_integer(0x20, 5, 4096, &mut instructions);
+    string_literal(0x40, 5, name, &mut instructions);
+    string_literal(0, 7, value, &mut instructions);
     instructions
 }
 
@@ -468,7 +471,7 @@ const POST: [(&str, &str); 4] = [
 #[test]
 fn a_head_waits_for_the_instructions_that_it_needs() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         // The entry completes the request.
         let bytes = [referring(&POST[..3]), data("abc")].concat();
         let mut exchange = client.exchange(&bytes[..]).await;
@@ -499,7 +502,7 @@ fn a_head_waits_for_the_instructions_that_it_needs() {
 #[test]
 fn trailers_wait_for_the_instructions_that_they_need() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let bytes = [headers(&POST), data("abc"), referring(&[])].concat();
         // One ends before the instructions arrive, one behind them.
         let mut early = client.exchange(&bytes).await;
@@ -514,10 +517,16 @@ fn trailers_wait_for_the_instructions_that_they_need() {
         let instructions = insertion("x-sum", "6");
         encoder.write_all(&instructions).await.unwrap();
         let response = early.response().await;
-        assert_eq!((response.heads, response.end), (vec![None], End::Fin));
+        assert_eq!(
+            (response.heads, response.end),
+            (vec![None], ResponseEnd::Fin)
+        );
         late.send.finish().unwrap();
         let response = late.response().await;
-        assert_eq!((response.heads, response.end), (vec![None], End::Fin));
+        assert_eq!(
+            (response.heads, response.end),
+            (vec![None], ResponseEnd::Fin)
+        );
         client.hello().await;
     });
 }
@@ -525,7 +534,7 @@ fn trailers_wait_for_the_instructions_that_they_need() {
 #[test]
 fn a_stream_that_waits_for_instructions_can_be_reset() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         for _ in 0..20 {
             let mut exchange = client.exchange(referring(&POST[..3])).await;
             pause(2).await;
@@ -553,7 +562,7 @@ fn discards_shortly() -> ServeOptions {
 #[test]
 fn plain_connect_is_answered_by_the_service() {
     with_options(discards_shortly, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = headers(&[(":method", "CONNECT"), (":authority", "a.example:443")]);
         let mut exchange = client.exchange(&head).await;
         exchange.response().await.expect(404, "nothing here");
@@ -567,7 +576,7 @@ fn plain_connect_is_answered_by_the_service() {
 #[test]
 fn websockets_open_a_tunnel() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = request_with("CONNECT", "/upgrade", &[(":protocol", "websocket")]);
         let mut exchange = client.exchange(&head).await;
         assert_eq!(exchange.frame().await.unwrap().0, HEADERS);
@@ -579,7 +588,7 @@ fn websockets_open_a_tunnel() {
         let response = exchange.response().await;
         assert_eq!(
             (&response.content[..], response.end),
-            (&b"bye"[..], End::Fin)
+            (&b"bye"[..], ResponseEnd::Fin)
         );
         // Trailers have no meaning in a tunnel.
         let mut exchange = client.exchange(&head).await;
@@ -593,7 +602,7 @@ fn websockets_open_a_tunnel() {
 #[test]
 fn a_refused_extended_connect_ends_with_its_response() {
     with_options(discards_shortly, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let head = request_with("CONNECT", "/nowhere", &[(":protocol", "websocket")]);
         let mut exchange = client.exchange(&head).await;
         exchange.response().await.expect(404, "nothing here");
@@ -605,7 +614,7 @@ fn a_refused_extended_connect_ends_with_its_response() {
 #[test]
 fn a_rapid_reset_closes_the_connection() {
     with_server(async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         for number in 1..300 {
             let Ok(opened) = soon(client.quic.connection.open_bi()).await else {
                 break;

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use blitz_testing::quic::RawClient;
 use quinn::TransportConfig;
 use tokio::net::UdpSocket;
 
-use crate::h3_frames::RawClient;
-use crate::h3_support::{QuicServer, connect};
+use crate::h3_support::{Quic, QuicServer};
 use crate::support::SOON;
 
 /// Passes datagrams on in both directions, and notes the connection ID of the client's packets.
@@ -64,7 +64,13 @@ impl Relay {
     /// A client of a server behind it.
     pub(crate) async fn connect(&self, server: &QuicServer) -> RawClient {
         let transport = TransportConfig::default();
-        let quic = connect(&server.outside(), transport, self.address, "localhost").await;
+        let quic = Quic::connect(
+            &server.outside().config,
+            transport,
+            self.address,
+            "localhost",
+        )
+        .await;
         RawClient::begin(quic.unwrap()).await
     }
 

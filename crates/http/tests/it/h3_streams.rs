@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use blitz_http::ServeOptions;
+use blitz_testing::h3::request;
+use blitz_testing::quic::RawClient;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{RawClient, request};
 use crate::h3_relay::{Relay, SHORT};
 use crate::h3_support::{soon, with_options};
 
@@ -61,7 +62,7 @@ fn the_next_requests_do_not_wait_until_responses_are_acknowledged() {
 #[test]
 fn no_client_has_more_requests_than_it_may_have() {
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         for _ in 0..3 {
             ask_in_parallel(&client).await;
         }

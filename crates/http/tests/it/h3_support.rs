@@ -1,7 +1,7 @@
 //! Servers of HTTP/3, and outside clients: `h3` over `quinn`, and exact bytes on streams of `quinn`.
 
-use std::future::{Future, poll_fn};
-use std::net::{SocketAddr, UdpSocket};
+use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 use blitz_http::{
     Config, Counters, DatagramListener, IoChoice, ServeOptions, ServerTls, TlsSlot, service_fn,
 };
+use blitz_testing::quic::RawClient;
 use bytes::{Buf, Bytes};
 use h3::client::{RequestStream, SendRequest};
 use h3::error::{ConnectionError, StreamError};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{HeaderMap, Request};
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Endpoint, TransportConfig};
+use quinn::TransportConfig;
 
 use crate::support::{SOON, Server, answer, config, on_each_driver, options};
 use crate::tls_support::{Authority, Outside};
+
+pub(crate) use blitz_testing::quic::{Quic, block_on, pause, soon};
 
 /// A running server of HTTP/3, and the authority that its clients trust.
 pub(crate) struct QuicServer {
@@ -119,8 +121,13 @@ impl QuicServer {
         let mut transport = TransportConfig::default();
         change(&mut transport);
         let client = self.outside();
-        let connected = connect(&client, transport, self.address, "localhost");
+        let connected = Quic::connect(&client.config, transport, self.address, "localhost");
         connected.await.expect("connects")
+    }
+
+    /// A client that sends exact bytes.
+    pub(crate) async fn raw_client(&self) -> RawClient {
+        RawClient::begin(self.quic().await).await
     }
 }
 
@@ -132,79 +139,8 @@ impl Outside {
     }
 }
 
-/// A connection of QUIC.
-pub(crate) struct Quic {
-    pub(crate) connection: quinn::Connection,
-    endpoint: Endpoint,
-}
-
-pub(crate) async fn connect(
-    client: &Outside,
-    transport: TransportConfig,
-    to: SocketAddr,
-    name: &str,
-) -> Result<Quic, quinn::ConnectionError> {
-    let tls = QuicClientConfig::try_from(Arc::clone(&client.config)).unwrap();
-    let mut config = ClientConfig::new(Arc::new(tls));
-    config.transport_config(Arc::new(transport));
-    let endpoint = Endpoint::client(any_port()).unwrap();
-    let connecting = endpoint.connect_with(config, to, name).unwrap();
-    let connection = soon(connecting).await?;
-    Ok(Quic {
-        connection,
-        endpoint,
-    })
-}
-
-impl Quic {
-    /// Goes on with a socket at another host of the machine; returns its address.
-    pub(crate) fn move_to(&self, host: [u8; 4]) -> SocketAddr {
-        let socket = UdpSocket::bind(SocketAddr::from((host, 0))).unwrap();
-        let address = socket.local_addr().unwrap();
-        self.endpoint.rebind(socket).unwrap();
-        address
-    }
-
-    /// The code with which the server closes the connection.
-    pub(crate) async fn close_code(&self) -> u64 {
-        match soon(self.connection.closed()).await {
-            quinn::ConnectionError::ApplicationClosed(close) => close.error_code.into_inner(),
-            other => panic!("{other}"),
-        }
-    }
-}
-
 fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
-}
-
-/// Runs clients on the calling thread.
-pub(crate) fn block_on<F: Future>(clients: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(async {
-            tokio::time::timeout(6 * SOON, clients)
-                .await
-                .expect("the clients end")
-        })
-}
-
-/// Waits for what should happen at once.
-#[track_caller]
-pub(crate) fn soon<F: Future>(event: F) -> impl Future<Output = F::Output> {
-    let caller = std::panic::Location::caller();
-    async move {
-        match tokio::time::timeout(SOON, event).await {
-            Ok(output) => output,
-            Err(_) => panic!("nothing happens at {caller}"),
-        }
-    }
-}
-
-pub(crate) async fn pause(millis: u64) {
-    tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
 /// Runs a test with a server of one core, on each driver.

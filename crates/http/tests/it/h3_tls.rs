@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::deadlines::limits;
 use crate::h3_support::{
-    Answer, Client, Quic, QuicServer, block_on, connect, pause, soon, with_options, with_server,
+    Answer, Client, Quic, QuicServer, block_on, pause, soon, with_options, with_server,
 };
 use crate::support::{Server, on_each_driver, options};
 use crate::tls_support::{Authority, Outside};
@@ -21,7 +21,12 @@ fn start(io: IoChoice, authority: Authority, tls: ServerTls) -> QuicServer {
 }
 
 async fn quic_as(server: &QuicServer, client: &Outside, name: &str) -> Quic {
-    let connected = connect(client, TransportConfig::default(), server.address, name);
+    let connected = Quic::connect(
+        &client.config,
+        TransportConfig::default(),
+        server.address,
+        name,
+    );
     connected.await.expect("connects")
 }
 
@@ -88,7 +93,7 @@ fn failed(server: &QuicServer, rule: &str) -> u64 {
 /// The server closes the connection with this alert (RFC 9001, section 4.8), in the handshake or behind it.
 async fn refused(server: &QuicServer, client: &Outside, alert: u64) {
     let transport = TransportConfig::default();
-    let error = match connect(client, transport, server.address, "localhost").await {
+    let error = match Quic::connect(&client.config, transport, server.address, "localhost").await {
         Ok(quic) => soon(quic.connection.closed()).await,
         Err(error) => error,
     };
@@ -208,7 +213,8 @@ fn a_client_that_rejects_the_certificate_is_counted() {
             .client_of(&[&rustls::version::TLS13], None)
             .of_h3();
         let transport = TransportConfig::default();
-        let connected = connect(&stranger, transport, server.address, "localhost").await;
+        let connected =
+            Quic::connect(&stranger.config, transport, server.address, "localhost").await;
         assert!(connected.is_err());
         server
             .when("counted", |counters| {
@@ -227,7 +233,12 @@ fn a_handshake_has_a_deadline() {
         let address = trap.local_addr().unwrap();
         trap.set_nonblocking(true).unwrap();
         let client = server.outside();
-        let connecting = connect(&client, TransportConfig::default(), address, "localhost");
+        let connecting = Quic::connect(
+            &client.config,
+            TransportConfig::default(),
+            address,
+            "localhost",
+        );
         let connecting = tokio::time::timeout(Duration::from_millis(100), connecting);
         assert!(connecting.await.is_err());
         let mut datagram = [0; 2_000];

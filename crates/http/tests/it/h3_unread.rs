@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use blitz_http::ServeOptions;
+use blitz_testing::h3::{data, request};
 use bytes::Bytes;
 
 use crate::deadlines::limits;
-use crate::h3_frames::{RawClient, data, request};
 use crate::h3_support::{
     Client, QuicServer, Stream, get, pattern, pause, post, receive, soon, with_options,
 };
@@ -113,7 +113,7 @@ fn pieces_that_are_read_as_they_come_do_not_add_up() {
         })
     };
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut exchange = client.exchange(request("POST", "/whole")).await;
         let mut sent = Vec::new();
         // Each in a packet of its own, most of which is no content.
@@ -221,7 +221,7 @@ fn a_window_that_has_shrunk_may_still_be_used() {
 fn small_pieces_that_nobody_reads_are_held_back() {
     let options = || limits(|limits| limits.quic.unread_frames_max = 200);
     with_options(options, async |server| {
-        let client = RawClient::connect(server).await;
+        let client = server.raw_client().await;
         let mut exchange = client.exchange(request("POST", "/never")).await;
         let mut pieces = 0;
         while pieces < 1_200 {
@@ -249,7 +249,7 @@ fn small_pieces_on_many_connections_are_limited_together() {
     with_options(options, async |server| {
         let mut uploads = tokio::task::JoinSet::new();
         for _ in 0..6 {
-            let client = RawClient::connect(server).await;
+            let client = server.raw_client().await;
             let mut exchange = client.exchange(request("POST", "/never")).await;
             exchange.write(data(vec![b'x'; 8_000])).await;
             uploads.spawn(async move {
@@ -304,7 +304,7 @@ fn idle_connections_keep_little_room_for_frames_while_memory_is_wanted() {
     for (bytes_max, closed) in [(512 * 1024, 1), (64 << 20, 0)] {
         let options = move || limits(|limits| limits.core_buffer_bytes_max = bytes_max);
         with_options(options, async |server| {
-            let client = RawClient::connect(server).await;
+            let client = server.raw_client().await;
             for _ in 0..3 {
                 let mut exchange = client.exchange(request("POST", "/never")).await;
                 // More than 1,024 slots, of 56 bytes each.

@@ -1,10 +1,10 @@
 //! Transfers through windows of any size.
 
+use blitz_testing::h3::{data, request};
 use bytes::Bytes;
 use quinn::VarInt;
 use tokio::task::JoinSet;
 
-use crate::h3_frames::{RawClient, data, request};
 use crate::h3_support::{
     Client, QuicServer, get, pattern, pause, post, receive, soon, with_server,
 };
@@ -179,7 +179,7 @@ async fn client_of(server: &QuicServer) -> Vec<u8> {
 fn content_that_nobody_reads_leaves_room_for_requests() {
     with_server(async |server| {
         for bytes in [1_000, 5_000, 7_000, 10_000, 14_000, 30_000] {
-            let client = RawClient::connect(server).await;
+            let client = server.raw_client().await;
             let mut unread = Vec::new();
             for _ in 0..95 {
                 let mut exchange = soon(client.exchange(request("POST", "/never"))).await;

@@ -31,7 +31,6 @@ mod h3_client_failures;
 mod h3_deadlines;
 mod h3_drain;
 mod h3_failure_log;
-mod h3_frames;
 mod h3_hostile;
 mod h3_merged;
 mod h3_peer;

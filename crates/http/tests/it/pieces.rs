@@ -5,9 +5,11 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Raw, Server, on_each_driver};
+use blitz_testing::{Raw, read, read_head};
+
+use crate::support::{Server, on_each_driver};
 use crate::tls_server::start;
-use crate::tls_support::{Authority, head, length, read};
+use crate::tls_support::{Authority, length};
 
 /// Long enough for the server to receive each packet separately.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -107,7 +109,7 @@ fn a_chunked_body_in_records_is_read_to_its_end() {
                     thread::sleep(PAUSE);
                 }
             }
-            let mut got = vec![0; length(&head(&mut stream))];
+            let mut got = vec![0; length(&read_head(&mut stream))];
             let mut len = 0;
             while len < got.len() {
                 len += read(&mut stream, &mut got[len..]).unwrap();
@@ -139,7 +141,7 @@ fn requests_in_several_records_that_arrived_together_are_all_answered() {
             thread::sleep(PAUSE);
             stream.sock.write_all(back).unwrap();
             for _ in 0..requests {
-                let mut content = vec![0; length(&head(&mut stream))];
+                let mut content = vec![0; length(&read_head(&mut stream))];
                 let n = read(&mut stream, &mut content).unwrap();
                 assert_eq!(&content[..n], b"hello");
             }

@@ -5,9 +5,10 @@ use blitz_http::{
     Address, BodyLength, ClientError, ClientOptions, IoChoice, Limits, Method, Pool, RequestHead,
     Upstream,
 };
+use blitz_testing::Raw;
 
 use crate::client_exchange::get;
-use crate::support::{Raw, accept, on_each_driver, run, scripted};
+use crate::support::{on_each_driver, run, scripted};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -53,7 +54,7 @@ async fn settle() {
 fn a_clean_connection_is_reused() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
-            let mut server = accept(&listener);
+            let mut server = Raw::accept(&listener);
             for response in [OK, "HTTP/1.1 204 No Content\r\n\r\n", OK] {
                 turn(&mut server, response);
             }
@@ -83,7 +84,7 @@ fn a_request_that_never_left_is_unprocessed() {
         let steps = [(), ()].map(|()| Arc::new(Barrier::new(2)));
         let [reset, is_reset] = steps.clone();
         let script = move |listener: std::net::TcpListener| {
-            let mut server = accept(&listener);
+            let mut server = Raw::accept(&listener);
             // The content stays unread, so that closing resets the connection.
             turn(&mut server, OK);
             reset.wait();
@@ -114,9 +115,9 @@ fn a_request_that_never_left_is_unprocessed() {
 /// Plays `response` on one connection and a valid one on the next: the client must use both.
 fn poisons(io: IoChoice, response: &'static str, content: &'static str) {
     let script = move |listener: std::net::TcpListener| {
-        let mut first = accept(&listener);
+        let mut first = Raw::accept(&listener);
         turn(&mut first, response);
-        let mut second = accept(&listener);
+        let mut second = Raw::accept(&listener);
         turn(&mut second, OK);
         drop(first);
         second.expect_end();
@@ -187,7 +188,7 @@ fn responses_that_declare_forbidden_content_are_not_pooled() {
 fn a_response_before_its_request_is_discarded() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
-            let mut early = accept(&listener);
+            let mut early = Raw::accept(&listener);
             early.send(OK).expect_end_or_reset();
         };
         pooled(io, script, async |_, upstream| {
@@ -207,11 +208,11 @@ fn a_response_before_its_request_is_discarded() {
 fn bytes_that_arrive_while_pooled_remove_the_connection() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
-            let mut first = accept(&listener);
+            let mut first = Raw::accept(&listener);
             turn(&mut first, OK);
             std::thread::sleep(Duration::from_millis(20));
             first.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
-            let mut second = accept(&listener);
+            let mut second = Raw::accept(&listener);
             turn(&mut second, OK);
         };
         pooled(io, script, async |pool, upstream| {
@@ -231,8 +232,8 @@ fn bytes_that_arrive_while_pooled_remove_the_connection() {
 fn a_connection_closed_while_pooled_is_not_used() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
-            turn(&mut accept(&listener), OK);
-            turn(&mut accept(&listener), OK);
+            turn(&mut Raw::accept(&listener), OK);
+            turn(&mut Raw::accept(&listener), OK);
         };
         pooled(io, script, async |pool, upstream| {
             fetch(&upstream).await.expect("answers");
@@ -251,10 +252,10 @@ fn truncated_responses_are_not_pooled() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
             turn(
-                &mut accept(&listener),
+                &mut Raw::accept(&listener),
                 "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
             );
-            turn(&mut accept(&listener), OK);
+            turn(&mut Raw::accept(&listener), OK);
         };
         pooled(io, script, async |pool, upstream| {
             let (got, _) = fetch(&upstream).await.expect("a head comes");
@@ -272,7 +273,7 @@ fn truncated_responses_are_not_pooled() {
 fn an_early_response_is_not_pooled() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
-            let mut server = accept(&listener);
+            let mut server = Raw::accept(&listener);
             turn(&mut server, OK);
             server.expect_end();
         };
@@ -293,7 +294,7 @@ fn an_early_response_is_not_pooled() {
 fn the_pool_is_bounded_and_closes_the_oldest() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
-            let servers: Vec<_> = (0..3).map(|_| accept(&listener)).collect();
+            let servers: Vec<_> = (0..3).map(|_| Raw::accept(&listener)).collect();
             for mut server in servers {
                 server.expect_end();
             }
@@ -324,7 +325,7 @@ fn the_pool_is_bounded_and_closes_the_oldest() {
 #[test]
 fn idle_connections_are_closed_at_their_deadline() {
     on_each_driver(|io| {
-        let script = |listener: std::net::TcpListener| accept(&listener).expect_end();
+        let script = |listener: std::net::TcpListener| Raw::accept(&listener).expect_end();
         let (address, server) = scripted(script);
         run(io, async {
             let idle_timeout = Duration::from_millis(50);
@@ -380,7 +381,7 @@ fn a_pool_without_room_closes_each_connection_after_its_response() {
     on_each_driver(|io| {
         let script = |listener: std::net::TcpListener| {
             for _ in 0..2 {
-                let mut server = accept(&listener);
+                let mut server = Raw::accept(&listener);
                 turn(&mut server, OK);
                 server.expect_end();
             }

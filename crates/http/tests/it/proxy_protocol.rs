@@ -7,8 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_http::{IoChoice, Limits, ServeOptions, TlsSlot};
+use blitz_testing::Raw;
 
-use crate::support::{Raw, SOON, Server, on_each_driver, options};
+use crate::support::{SOON, Server, on_each_driver, options};
 use crate::tls_server::with_tls;
 use crate::tls_support::{Authority, get};
 

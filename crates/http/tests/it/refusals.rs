@@ -3,10 +3,11 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_http::{Chunk, Limits, Name, ServeOptions};
+use blitz_testing::Raw;
 use blitz_testing::h2::kind::{HEADERS, SETTINGS};
 use blitz_testing::h2::{PREFACE, frame};
 
-use crate::support::{Raw, Server, on_each_driver, options};
+use crate::support::{Server, on_each_driver, options};
 
 #[test]
 fn a_malformed_head_is_answered_with_the_rule_and_closed() {

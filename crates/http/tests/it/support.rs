@@ -1,8 +1,7 @@
-//! A server of one core with a few fixed responses, and a client of raw bytes.
+//! A server of one core with a few fixed responses.
 
 use std::cell::Cell;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -12,6 +11,7 @@ use blitz_http::{
     Address, BodyLength, Chunk, Config, Cores, Counters, Drain, Exchange, IoChoice, Listener, Name,
     Part, Pinning, Pooled, ResponseHead, Scheme, ServeOptions, Status, counters, serve, service_fn,
 };
+use blitz_testing::Raw;
 
 /// Maximum wait for an event that should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
@@ -537,114 +537,6 @@ async fn give(exchange: Exchange, head: &mut ResponseHead) {
     let _ = send.finish(None);
 }
 
-/// A client that sends and expects exact bytes.
-pub(crate) struct Raw(pub(crate) TcpStream);
-
-impl Raw {
-    pub(crate) fn connect(address: SocketAddr) -> Raw {
-        Raw::over(TcpStream::connect(address).expect("connects"))
-    }
-
-    pub(crate) fn over(stream: TcpStream) -> Raw {
-        stream.set_read_timeout(Some(SOON)).expect("sets");
-        stream.set_nodelay(true).expect("sets");
-        Raw(stream)
-    }
-
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Raw {
-        self.0.write_all(bytes.as_ref()).expect("writes");
-        self
-    }
-
-    /// Reads exactly these bytes.
-    #[track_caller]
-    pub(crate) fn expect(&mut self, wanted: impl AsRef<[u8]>) -> &mut Raw {
-        let wanted = wanted.as_ref();
-        let mut got = vec![0; wanted.len()];
-        let mut len = 0;
-        while len < got.len() {
-            match self.read(&mut got[len..]) {
-                Ok(0) => break,
-                Ok(n) => len += n,
-                Err(error) => panic!("{error} after {:?}", excerpt(&got[..len])),
-            }
-        }
-        let same = got.iter().zip(wanted).take_while(|(a, b)| a == b).count();
-        let (got, wanted) = (&got[..len], excerpt(&wanted[same..]));
-        assert_eq!(
-            excerpt(&got[same.min(len)..]),
-            wanted,
-            "after {same} equal bytes"
-        );
-        self
-    }
-
-    /// Reads to the end of a head and returns it.
-    #[track_caller]
-    pub(crate) fn head(&mut self) -> String {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            match self.read(&mut byte) {
-                Ok(1) => head.push(byte[0]),
-                other => panic!("{other:?} after {:?}", head.escape_ascii().to_string()),
-            }
-        }
-        String::from_utf8(head).expect("heads are text here")
-    }
-
-    /// The end of an io_uring on the same thread interrupts reads that have a timeout.
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.read(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return done,
-            }
-        }
-    }
-
-    /// Expects FIN without bytes before it.
-    #[track_caller]
-    pub(crate) fn expect_end(&mut self) {
-        let mut rest = Vec::new();
-        self.0.read_to_end(&mut rest).expect("ends with FIN");
-        assert_eq!(rest.escape_ascii().to_string(), "");
-    }
-
-    /// Expects a reset, whatever arrives before it.
-    #[track_caller]
-    pub(crate) fn expect_reset(&mut self) {
-        let mut rest = Vec::new();
-        let error = self.0.read_to_end(&mut rest).expect_err("no FIN");
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-    }
-
-    /// Expects FIN or a reset without bytes before it.
-    #[track_caller]
-    pub(crate) fn expect_end_or_reset(&mut self) {
-        let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest);
-        assert_eq!(rest.escape_ascii().to_string(), "");
-    }
-
-    /// Sends FIN.
-    pub(crate) fn fin(&mut self) -> &mut Raw {
-        self.0.shutdown(Shutdown::Write).expect("shuts down");
-        self
-    }
-
-    /// Closes with RST.
-    pub(crate) fn reset(self) {
-        // A socket that is closed with unread input sends RST. Zero linger would need an unsafe
-        // call.
-        drop(self);
-    }
-}
-
-fn excerpt(bytes: &[u8]) -> String {
-    bytes[..bytes.len().min(200)].escape_ascii().to_string()
-}
-
 /// A scripted server, which accepts one connection after the other.
 pub(crate) fn scripted(
     script: impl FnOnce(TcpListener) + Send + 'static,
@@ -652,9 +544,4 @@ pub(crate) fn scripted(
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = Address::Tcp(listener.local_addr().expect("is bound"));
     (address, thread::spawn(move || script(listener)))
-}
-
-/// Accepts the next connection of a script.
-pub(crate) fn accept(listener: &TcpListener) -> Raw {
-    Raw::over(listener.accept().expect("accepts").0)
 }

@@ -8,12 +8,13 @@ use blitz_http::{
     Address, BodyError, BodyLength, CaSet, CertificateProblem, ClientError, ClientOptions,
     ClientTls, Connection, Limits, Pool, Protocol, TlsError, TlsVersion, Upstream, UpstreamTls,
 };
+use blitz_testing::read_head;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::client_exchange::get;
 use crate::support::{on_each_driver, run, scripted};
-use crate::tls_support::{Authority, head};
+use crate::tls_support::Authority;
 
 type Peer = StreamOwned<ServerConnection, TcpStream>;
 
@@ -61,7 +62,7 @@ fn connections_are_verified_pooled_and_resumed() {
             for _ in 0..2 {
                 let mut peer = accept(&listener, &config);
                 for _ in 0..3 {
-                    head(&mut peer);
+                    read_head(&mut peer);
                     peer.write_all(OK).unwrap();
                 }
                 assert_eq!(peer.conn.server_name(), Some("localhost"));
@@ -262,7 +263,7 @@ fn client_certificates_are_sent_to_servers_that_request_them() {
         let shown = own.chain();
         let (address, server) = scripted(move |listener| {
             let mut peer = accept(&listener, &config);
-            head(&mut peer);
+            read_head(&mut peer);
             assert!(peer.conn.peer_certificates().unwrap()[0] == shown[0]);
             peer.write_all(OK).unwrap();
             let mut peer = accept(&listener, &config);
@@ -300,7 +301,7 @@ fn a_response_delimited_by_close_is_distinguished_from_a_truncated_one() {
         let (address, server) = scripted(move |listener| {
             for says_so in [true, false] {
                 let mut peer = accept(&listener, &config);
-                head(&mut peer);
+                read_head(&mut peer);
                 peer.write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it").unwrap();
                 if says_so {
                     peer.conn.send_close_notify();
@@ -361,12 +362,12 @@ fn late_tickets_do_not_remove_the_connection_from_the_pool() {
         let config = authority.outside_server(&pair, |_| {});
         let (address, server) = scripted(move |listener| {
             let mut peer = accept(&listener, &config);
-            head(&mut peer);
+            read_head(&mut peer);
             peer.write_all(OK).unwrap();
             std::thread::sleep(Duration::from_millis(20));
             peer.conn.refresh_traffic_keys().unwrap();
             peer.flush().unwrap();
-            head(&mut peer);
+            read_head(&mut peer);
             peer.write_all(OK).unwrap();
             std::thread::sleep(Duration::from_millis(20));
             // Unsolicited content removes the connection.

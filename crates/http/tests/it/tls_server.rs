@@ -5,11 +5,12 @@ use std::time::Duration;
 use blitz_http::{
     ClientAuth, IoChoice, Limits, ServeOptions, ServerTls, TicketKeys, TlsSlot, ValidityProblem,
 };
+use blitz_testing::{Raw, read, read_head};
 use rustls::client::ClientConnection;
 use rustls::{HandshakeKind, NamedGroup, ProtocolVersion};
 
-use crate::support::{BIG, Raw, SOON, Server, on_each_driver, options};
-use crate::tls_support::{Authority, Outside, get, head, length, read, tcp};
+use crate::support::{BIG, SOON, Server, on_each_driver, options};
+use crate::tls_support::{Authority, Outside, get, length};
 
 /// Options of a listener with TLS.
 pub(crate) fn with_tls(slot: &TlsSlot) -> ServeOptions {
@@ -89,7 +90,7 @@ fn echo<S: Read + Write>(stream: &mut S, bytes: usize) {
     let head_text = format!("POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
     stream.write_all(head_text.as_bytes()).unwrap();
     stream.write_all(&content).unwrap();
-    let head = head(stream);
+    let head = read_head(stream);
     assert_eq!(length(&head), bytes, "{head}");
     let mut back = vec![0; bytes];
     let mut at = 0;
@@ -110,7 +111,7 @@ fn large_bodies_pass_in_both_directions() {
         echo(&mut stream, 1 << 20);
         let request = "GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
         stream.write_all(request.as_bytes()).unwrap();
-        assert_eq!(length(&head(&mut stream)), BIG);
+        assert_eq!(length(&read_head(&mut stream)), BIG);
         let (mut left, mut bytes) = (BIG, vec![0; 1 << 16]);
         while left > 0 {
             let n = read(&mut stream, &mut bytes).unwrap();
@@ -128,7 +129,7 @@ fn large_bodies_pass_in_both_directions() {
 fn drip(client: &Outside, server: &Server, piece: usize, request: &str) -> String {
     let name = "localhost".try_into().unwrap();
     let mut session = ClientConnection::new(client.config.clone(), name).unwrap();
-    let mut tcp = tcp(server.address);
+    let mut tcp = Raw::connect(server.address).0;
     session.writer().write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     loop {
@@ -189,7 +190,7 @@ fn records_of_one_byte_are_joined() {
             }
         }
         stream.sock.write_all(&flood).unwrap();
-        assert_eq!(length(&head(&mut stream)), bytes);
+        assert_eq!(length(&read_head(&mut stream)), bytes);
         let mut back = vec![0; bytes];
         stream.read_exact(&mut back).unwrap();
         assert!(back.iter().all(|&byte| byte == b'y'));
@@ -425,7 +426,7 @@ fn empty_lines_count_and_do_not_restart_the_idle_timeout() {
             let _ = stream.flush();
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(head(&mut stream).starts_with("HTTP/1.1 400 "));
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 400 "));
         assert_eq!(server.counters().refused_for("empty-lines"), 1);
 
         let slot = TlsSlot::new(authority.server());
@@ -568,7 +569,7 @@ fn tunnels_pass_through_tls() {
         let request = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\
              Upgrade: websocket\r\n\r\n";
         stream.write_all(request.as_bytes()).unwrap();
-        assert!(head(&mut stream).starts_with("HTTP/1.1 101"));
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 101"));
         for _ in 0..3 {
             stream.write_all(b"ping").unwrap();
             let mut back = [0; 4];
@@ -624,7 +625,7 @@ fn corrupted_bytes_close_only_their_connection() {
             let name = "localhost".try_into().unwrap();
             let config = authority.client_of(&[version], None).config;
             let mut session = ClientConnection::new(config, name).unwrap();
-            let mut tcp = tcp(server.address);
+            let mut tcp = Raw::connect(server.address).0;
             let spoiled_flight = chance.below(3);
             for flight in 0..=spoiled_flight {
                 let mut wire = Vec::new();

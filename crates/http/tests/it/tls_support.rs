@@ -1,11 +1,12 @@
 //! Generated certificates, and rustls's blocking connections as the outside peer.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use blitz_http::{CaSet, Certificate, ClientAuth, ServerTls, TicketKeys};
+use blitz_testing::{Raw, read_head};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
@@ -17,8 +18,6 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
     SupportedProtocolVersion,
 };
-
-use crate::support::SOON;
 
 /// An authority that issues the certificates of the tests.
 pub(crate) struct Authority {
@@ -189,7 +188,7 @@ impl Outside {
     pub(crate) fn connect_as(&self, address: SocketAddr, name: &str) -> Stream {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let session = ClientConnection::new(Arc::clone(&self.config), name).unwrap();
-        StreamOwned::new(session, tcp(address))
+        StreamOwned::new(session, Raw::connect(address).0)
     }
 
     /// Sends one request on a new connection; returns the response.
@@ -200,35 +199,15 @@ impl Outside {
     }
 }
 
-pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
-    let tcp = TcpStream::connect(address).unwrap();
-    tcp.set_read_timeout(Some(SOON)).unwrap();
-    tcp.set_nodelay(true).unwrap();
-    tcp
-}
-
 /// Sends a request on an open connection; returns its complete small response.
 pub(crate) fn get<S: Read + Write>(stream: &mut S, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    let head = head(stream);
+    let head = read_head(stream);
     let length = length(&head);
     let mut content = vec![0; length];
     stream.read_exact(&mut content).unwrap();
     format!("{head}{}", String::from_utf8(content).unwrap())
-}
-
-pub(crate) fn head(stream: &mut impl Read) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        let n = read(stream, &mut byte).unwrap_or_else(|error| {
-            panic!("{error} after {:?}", String::from_utf8_lossy(&head));
-        });
-        assert_eq!(n, 1, "ends after {:?}", String::from_utf8_lossy(&head));
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).unwrap()
 }
 
 pub(crate) fn length(head: &str) -> usize {
@@ -236,14 +215,4 @@ pub(crate) fn length(head: &str) -> usize {
         .lines()
         .find_map(|line| line.strip_prefix("Content-Length: "));
     field.map_or(0, |length| length.parse().unwrap())
-}
-
-/// The end of an io_uring on the same thread interrupts reads that have a timeout.
-pub(crate) fn read(stream: &mut impl Read, bytes: &mut [u8]) -> std::io::Result<usize> {
-    loop {
-        match stream.read(bytes) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
 }

@@ -12,7 +12,7 @@ pub(crate) const ENTRY_OVERHEAD: usize = 32;
 /// One block holds their text in the same order. Insertions append to it; the space of evicted fields
 /// is reclaimed when it exceeds the remaining text.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct DynamicTable {
     text: Vec<u8>,
     /// The offset at which `text` begins, in bytes since the beginning of the connection. Wraps.
     text_start: u32,
@@ -41,9 +41,9 @@ pub(crate) struct DynamicEntry {
     pub(crate) size: u32,
 }
 
-impl Table {
-    pub(crate) const fn new(size_max: usize) -> Table {
-        Table {
+impl DynamicTable {
+    pub(crate) const fn new(size_max: usize) -> DynamicTable {
+        DynamicTable {
             text: Vec::new(),
             text_start: 0,
             entries: Vec::new(),
@@ -185,11 +185,11 @@ mod tests {
     use super::*;
     use crate::message::Name;
 
-    fn len(table: &Table) -> usize {
+    fn len(table: &DynamicTable) -> usize {
         table.entries.len() - table.first
     }
 
-    fn insert(table: &mut Table, name: &str, value: &str) {
+    fn insert(table: &mut DynamicTable, name: &str, value: &str) {
         table.insert(
             LineName::Field(Name::Other),
             None,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_oldest_leave_and_the_text_stays_bounded() {
-        let mut table = Table::new(200);
+        let mut table = DynamicTable::new(200);
         for round in 0..10_000 {
             insert(&mut table, "x-name", &format!("value {round}"));
             assert!(

@@ -1,6 +1,8 @@
 //! From field lines to heads and trailers.
 
-use super::{CRUMB_DELIMITER, DecodedLine, FieldSectionLimits, LineName, Lines, Overflow, Pseudo};
+use super::{
+    CRUMB_DELIMITER, DecodedLine, FieldLines, FieldSectionLimits, LineName, Overflow, Pseudo,
+};
 use crate::error::ErrorKind;
 use crate::field_compression::Malformed;
 use crate::message::refused;
@@ -22,11 +24,11 @@ pub(crate) struct RequestFacts {
 /// Takes the lines of a request head.
 #[inline]
 pub(crate) fn request_head(
-    lines: &mut impl Lines,
+    lines: &mut impl FieldLines,
     limits: &FieldSectionLimits,
     head: &mut RequestHead,
 ) -> Result<Result<RequestFacts, ErrorKind>, Malformed> {
-    let mut section = Section::new(OF_REQUESTS);
+    let mut section = ReceivedSection::new(OF_REQUESTS);
     head.fields.clear();
     section.collect(lines, &mut head.fields)?;
     // A loop, so that the parser has one caller and stays inlined.
@@ -45,10 +47,10 @@ pub(crate) fn request_head(
 /// Takes the lines of a response head; returns the length that it declares.
 #[inline]
 pub(crate) fn response_head(
-    lines: &mut impl Lines,
+    lines: &mut impl FieldLines,
     head: &mut ResponseHead,
 ) -> Result<Result<Option<u64>, ErrorKind>, Malformed> {
-    let mut section = Section::new(OF_RESPONSES);
+    let mut section = ReceivedSection::new(OF_RESPONSES);
     head.fields.clear();
     section.collect(lines, &mut head.fields)?;
     Ok(section.finish_response(head))
@@ -56,10 +58,10 @@ pub(crate) fn response_head(
 
 /// Takes the lines of trailers. Fields that no trailer section may have are left out, as in HTTP/1.
 pub(crate) fn trailers(
-    lines: &mut impl Lines,
+    lines: &mut impl FieldLines,
     fields: &mut Fields,
 ) -> Result<Result<(), ErrorKind>, Malformed> {
-    let mut section = Section::new(0);
+    let mut section = ReceivedSection::new(0);
     fields.clear();
     section.collect(lines, fields)?;
     if lines.overflow().is_some() {
@@ -83,7 +85,7 @@ const fn bit(pseudo: Pseudo) -> u8 {
 }
 
 /// A section that is being received.
-struct Section {
+struct ReceivedSection {
     /// Pseudo-header fields that are allowed, and those that were received.
     allowed: u8,
     seen: u8,
@@ -99,9 +101,9 @@ struct Section {
     problem: Option<ErrorKind>,
 }
 
-impl Section {
-    fn new(allowed: u8) -> Section {
-        Section {
+impl ReceivedSection {
+    fn new(allowed: u8) -> ReceivedSection {
+        ReceivedSection {
             allowed,
             seen: 0,
             values: [(0, 0); 6],
@@ -118,7 +120,11 @@ impl Section {
     /// Takes all lines. The first problem is kept; the rest is still decoded, because with HPACK the peer's next
     /// section relies on the state of the compression.
     #[inline]
-    fn collect(&mut self, lines: &mut impl Lines, fields: &mut Fields) -> Result<(), Malformed> {
+    fn collect(
+        &mut self,
+        lines: &mut impl FieldLines,
+        fields: &mut Fields,
+    ) -> Result<(), Malformed> {
         while let Some(line) = lines.next_line(&mut fields.block)? {
             let outcome = match (line.problem, line.name) {
                 (Some(problem), _) => Err(problem),

@@ -9,7 +9,7 @@ use crate::section_max::SectionMax;
 
 /// The framing of the content of a message that is being received.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum BodyFraming {
     /// This many bytes are left.
     Length(u64),
     /// Chunked.
@@ -18,31 +18,31 @@ pub(crate) enum Body {
     UntilClose,
 }
 
-impl Body {
+impl BodyFraming {
     /// Chunked content, before its first byte.
     #[inline]
-    pub(crate) fn chunked(limits: &Limits, trailers: SectionMax) -> Body {
-        Body::Chunked(Chunked::new(limits, trailers))
+    pub(crate) fn chunked(limits: &Limits, trailers: SectionMax) -> BodyFraming {
+        BodyFraming::Chunked(Chunked::new(limits, trailers))
     }
 
     /// One step: `Data`, `Trailers`, `End` or `NeedMore`.
     pub(crate) fn step(&mut self, input: &[u8], trailers: &mut Fields) -> Result<Step, ErrorKind> {
         let len = match self {
-            Body::Chunked(chunked) => return chunked.step(input, trailers),
-            Body::Length(0) => {
+            BodyFraming::Chunked(chunked) => return chunked.step(input, trailers),
+            BodyFraming::Length(0) => {
                 return Ok(Step {
                     consumed: 0,
                     event: Event::End,
                 });
             }
-            Body::Length(left) => {
+            BodyFraming::Length(left) => {
                 let len = usize::try_from(*left)
                     .unwrap_or(usize::MAX)
                     .min(input.len());
                 *left -= len as u64;
                 len
             }
-            Body::UntilClose => input.len(),
+            BodyFraming::UntilClose => input.len(),
         };
         let event = if len == 0 {
             Event::NeedMore

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::body::Body;
+use super::body::BodyFraming;
 use super::encode::{self, FramingField};
 use super::finder::LineLimits;
 use super::framing::ConnectionOptions;
@@ -44,7 +44,7 @@ enum Reading {
     /// No request was sent yet, or the last exchange is over: input is an error.
     Idle,
     Head,
-    Body(Body),
+    Body(BodyFraming),
     Tunnel,
     /// Refused: input is discarded.
     Closed,
@@ -196,7 +196,7 @@ impl Client {
         self.keep_alive = false;
         let truncated = match &self.reading {
             Reading::Idle | Reading::Closed => return Ok(Event::NeedMore),
-            Reading::Tunnel | Reading::Body(Body::UntilClose) => {
+            Reading::Tunnel | Reading::Body(BodyFraming::UntilClose) => {
                 self.reading = Reading::Idle;
                 return Ok(Event::End);
             }
@@ -229,7 +229,7 @@ impl Client {
     /// The head of the final response was received, and nothing but `End` follows.
     #[must_use]
     pub fn response_ends_with_head(&self) -> bool {
-        matches!(self.reading, Reading::Body(Body::Length(0)))
+        matches!(self.reading, Reading::Body(BodyFraming::Length(0)))
     }
 
     /// The head of the final response was received.
@@ -333,21 +333,23 @@ impl Client {
         let declares_content = facts.is_chunked || matches!(facts.length, BodyLength::Known(1..));
         self.keep_alive &= !(has_no_content && declares_content);
         let (body, length) = match facts.length {
-            BodyLength::Unknown if status.forbids_content() => (Body::Length(0), BodyLength::Empty),
-            length if has_no_content => (Body::Length(0), length),
-            BodyLength::Known(length) => (Body::Length(length), facts.length),
+            BodyLength::Unknown if status.forbids_content() => {
+                (BodyFraming::Length(0), BodyLength::Empty)
+            }
+            length if has_no_content => (BodyFraming::Length(0), length),
+            BodyLength::Known(length) => (BodyFraming::Length(length), facts.length),
             _ if facts.is_chunked => (self.chunked(), facts.length),
             _ => {
                 self.keep_alive = false;
-                (Body::UntilClose, BodyLength::Unknown)
+                (BodyFraming::UntilClose, BodyLength::Unknown)
             }
         };
         self.reading = Reading::Body(body);
         Ok(length)
     }
 
-    fn chunked(&self) -> Body {
-        Body::chunked(&self.limits, SectionMax::of_responses(&self.limits))
+    fn chunked(&self) -> BodyFraming {
+        BodyFraming::chunked(&self.limits, SectionMax::of_responses(&self.limits))
     }
 
     #[cold]

@@ -7,7 +7,7 @@
 use std::num::NonZero;
 
 use super::diagnose;
-use super::framing::Framing;
+use super::framing::FramingFields;
 use crate::error::ErrorKind;
 use crate::message::{FieldLine, Name, NamePattern, Span, StoredName, is_token};
 use crate::scan;
@@ -48,7 +48,7 @@ impl LineLimits {
 pub(crate) struct Finder {
     limits: LineLimits,
     /// The framing that the fields of a head declare.
-    pub(crate) framing: Framing,
+    pub(crate) framing: FramingFields,
     /// Offset of the CR of a head's first line; 0 before it is found.
     pub(crate) first_line_end: usize,
     /// Offset up to which the section was scanned; a CR at the end is scanned again with the next
@@ -102,7 +102,7 @@ impl Finder {
     pub(crate) fn new(limits: LineLimits) -> Finder {
         let mut finder = Finder {
             limits,
-            framing: Framing::default(),
+            framing: FramingFields::default(),
             first_line_end: 0,
             seen: 0,
             line_start: 0,
@@ -123,7 +123,7 @@ impl Finder {
     /// Begins a new section.
     #[inline]
     pub(crate) fn restart(&mut self) {
-        self.framing = Framing::default();
+        self.framing = FramingFields::default();
         self.first_line_end = 0;
         self.seen = 0;
         self.line_start = 0;

@@ -9,7 +9,7 @@ use crate::message::{Name, Span, Version, is_token, parse_content_length};
 
 /// The values of the fields of one head that affect framing and routing.
 #[derive(Debug, Default)]
-pub(crate) struct Framing {
+pub(crate) struct FramingFields {
     /// The range of the value of `Host`.
     pub(crate) host: Option<Span>,
     pub(crate) content_length: Option<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct ConnectionOptions {
     pub(crate) http2_settings: bool,
 }
 
-impl Framing {
+impl FramingFields {
     /// Records one field of `section` that [frames or routes](Name::frames_or_routes) the message. The
     /// fields of nearly every request are handled inline, all others in a cold function.
     #[inline]

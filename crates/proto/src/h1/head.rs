@@ -1,7 +1,7 @@
 //! Validates a complete head, from its first line to its framing.
 
 use super::diagnose;
-use super::framing::Framing;
+use super::framing::FramingFields;
 use super::section::SectionBuffer;
 use crate::error::ErrorKind;
 use crate::message::{
@@ -60,7 +60,10 @@ pub(crate) fn parse_request(
 
 /// Completes a head whose target was parsed.
 #[inline(always)]
-fn finish_request(head: &mut RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
+fn finish_request(
+    head: &mut RequestHead,
+    framing: &FramingFields,
+) -> Result<RequestFacts, ErrorKind> {
     apply_target_host(head, framing)?;
     request_facts(head, framing)
 }
@@ -91,7 +94,7 @@ fn parse_refused_target(
     finish_request(head, section.framing())
 }
 
-fn request_facts(head: &RequestHead, framing: &Framing) -> Result<RequestFacts, ErrorKind> {
+fn request_facts(head: &RequestHead, framing: &FramingFields) -> Result<RequestFacts, ErrorKind> {
     let is_chunked = framing.check_transfer_encoding(head.version)?;
     let length = match framing.content_length {
         _ if is_chunked => BodyLength::Unknown,
@@ -225,7 +228,7 @@ fn parse_status_line(line: &[u8]) -> Result<(Version, Status), ErrorKind> {
 }
 
 /// Replaces the `Host` field by the authority of the target, or refuses a head without `Host`.
-fn apply_target_host(head: &mut RequestHead, framing: &Framing) -> Result<(), ErrorKind> {
+fn apply_target_host(head: &mut RequestHead, framing: &FramingFields) -> Result<(), ErrorKind> {
     if framing.host.is_none() {
         return match head.version {
             Version::Http10 => Ok(()),

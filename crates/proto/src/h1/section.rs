@@ -1,7 +1,7 @@
 //! Buffers a section (a head, or trailers) that may arrive in pieces.
 
 use super::finder::{Finder, LineLimits};
-use super::framing::Framing;
+use super::framing::FramingFields;
 use crate::error::ErrorKind;
 use crate::message::{Fields, is_token_byte};
 
@@ -70,7 +70,7 @@ impl SectionBuffer {
 
     /// The framing that the fields of that head declare.
     #[inline]
-    pub(crate) fn framing(&self) -> &Framing {
+    pub(crate) fn framing(&self) -> &FramingFields {
         &self.finder.framing
     }
 

@@ -1,6 +1,6 @@
 //! The server's end of an HTTP/1 connection.
 
-use super::body::Body;
+use super::body::BodyFraming;
 use super::encode::{self, FramingField};
 use super::finder::LineLimits;
 use super::framing::ConnectionOptions;
@@ -28,7 +28,7 @@ pub struct Server {
     empty_lines: usize,
     reading: Reading,
     sending: Outgoing,
-    exchange: Exchange,
+    exchange: ExchangeFacts,
     /// The current exchange is the last one.
     draining: bool,
 }
@@ -37,7 +37,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Reading {
     Head,
-    Body(Body),
+    Body(BodyFraming),
     /// Complete; further input waits for the response.
     Done,
     Tunnel,
@@ -47,7 +47,7 @@ enum Reading {
 
 /// Properties of the request's head that the rest of the exchange needs.
 #[derive(Debug, Clone, Copy)]
-struct Exchange {
+struct ExchangeFacts {
     method: Method,
     version: Version,
     keep_alive: bool,
@@ -58,8 +58,8 @@ struct Exchange {
     holds_input: bool,
 }
 
-impl Exchange {
-    const NONE: Exchange = Exchange {
+impl ExchangeFacts {
+    const NONE: ExchangeFacts = ExchangeFacts {
         method: Method::Get,
         version: Version::Http11,
         keep_alive: true,
@@ -83,7 +83,7 @@ impl Server {
             empty_lines: 0,
             reading: Reading::Head,
             sending: Outgoing::Head,
-            exchange: Exchange::NONE,
+            exchange: ExchangeFacts::NONE,
             draining: false,
         }
     }
@@ -118,7 +118,7 @@ impl Server {
         }
         match self.reading {
             // Most requests have no content.
-            Reading::Body(Body::Length(0)) => {
+            Reading::Body(BodyFraming::Length(0)) => {
                 self.reading = Reading::Done;
                 Ok(Step {
                     consumed: 0,
@@ -454,7 +454,7 @@ impl Server {
 
     fn apply_facts(&mut self, head: &RequestHead, facts: RequestFacts) {
         self.empty_lines = 0;
-        self.exchange = Exchange {
+        self.exchange = ExchangeFacts {
             method: head.method,
             version: head.version,
             keep_alive: facts.keep_alive,
@@ -464,10 +464,10 @@ impl Server {
             holds_input: false,
         };
         self.reading = Reading::Body(match facts.length {
-            BodyLength::Empty | BodyLength::NothingButTrailers => Body::Length(0),
-            BodyLength::Known(length) => Body::Length(length),
+            BodyLength::Empty | BodyLength::NothingButTrailers => BodyFraming::Length(0),
+            BodyLength::Known(length) => BodyFraming::Length(length),
             BodyLength::Unknown => {
-                Body::chunked(&self.limits, SectionMax::of_trailers(&self.limits))
+                BodyFraming::chunked(&self.limits, SectionMax::of_trailers(&self.limits))
             }
         });
     }
@@ -480,7 +480,7 @@ impl Server {
         }
         self.reading = Reading::Head;
         self.sending = Outgoing::Head;
-        self.exchange = Exchange::NONE;
+        self.exchange = ExchangeFacts::NONE;
     }
 
     /// The state for sending content of this length with this status to this client.

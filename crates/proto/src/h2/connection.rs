@@ -12,12 +12,12 @@ use super::code::Code;
 use super::encode::LastHead;
 use super::floods::Floods;
 use super::flow::Flow;
-use super::frame::{self, Kind};
+use super::frame::{self, FrameType};
 use super::hpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
-use super::settings::{OwnSettings, PeerSettings, WINDOW_DEFAULT};
+use super::settings::{LocalSettings, PeerSettings, WINDOW_DEFAULT};
 use super::stream::{Receiving, Sending, Stream};
-use super::streams::{End, Slot, Streams};
+use super::streams::{Slot, StreamEnd, Streams};
 use super::{Event, StreamId};
 use crate::content::{ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
@@ -52,7 +52,7 @@ pub struct Connection {
     schedule: Schedule<u32>,
     flow: Flow,
     floods: Floods,
-    own: OwnSettings,
+    own: LocalSettings,
     own_acknowledged: bool,
     resize: Option<Resize>,
     peer: PeerSettings,
@@ -165,7 +165,7 @@ impl Connection {
             streams: Streams::default(),
             schedule: Schedule::default(),
             floods: Floods::new(limits),
-            own: OwnSettings {
+            own: LocalSettings {
                 header_table_size: table as u32,
                 concurrent_streams_max: limits.concurrent_streams_max,
                 window: flow.stream_base(),
@@ -251,7 +251,7 @@ impl Connection {
         });
         self.own.window = window;
         self.flow.set_stream_base(window);
-        OwnSettings::write_window(window, out);
+        LocalSettings::write_window(window, out);
     }
 
     /// The peer closed its sending side.
@@ -287,7 +287,7 @@ impl Connection {
         }
         self.closing = Closing::Announced;
         frame::write_go_away(frame::ID_MASK, Code::NO_ERROR, out);
-        frame::write(Kind::Ping, 0, 0, &PING_DRAIN, out);
+        frame::write(FrameType::Ping, 0, 0, &PING_DRAIN, out);
     }
 
     /// Sends the final GOAWAY: streams above the last accepted one are ignored, and the peer may retry
@@ -315,7 +315,7 @@ impl Connection {
 
     /// Appends a PING; its acknowledgement causes [`Event::Pong`].
     pub fn ping(&mut self, out: &mut Vec<u8>) {
-        frame::write(Kind::Ping, 0, 0, &PING_CALLER, out);
+        frame::write(FrameType::Ping, 0, 0, &PING_CALLER, out);
     }
 
     /// Resets a stream; nothing more is received or sent on it. Returns what was reset, if RST_STREAM
@@ -330,7 +330,7 @@ impl Connection {
         if was_reset.is_some() {
             frame::write_reset(stream.0, code, out);
         }
-        self.remove(slot, End::ByUs);
+        self.remove(slot, StreamEnd::ByUs);
         was_reset
     }
 
@@ -339,8 +339,8 @@ impl Connection {
     pub fn forget(&mut self, stream: StreamId) {
         if let Some(slot) = self.streams.find(stream.0) {
             let end = match self.streams.at(slot).receiving {
-                Receiving::ResetByPeer => End::ByPeer,
-                Receiving::ResetByUs => End::ByUs,
+                Receiving::ResetByPeer => StreamEnd::ByPeer,
+                Receiving::ResetByUs => StreamEnd::ByUs,
                 _ => return,
             };
             self.remove(slot, end);
@@ -632,7 +632,7 @@ impl Connection {
     }
 
     #[inline]
-    fn remove(&mut self, slot: Slot, end: End) {
+    fn remove(&mut self, slot: Slot, end: StreamEnd) {
         if !self.schedule.is_empty() {
             let id = self.streams.at(slot).id;
             self.schedule.remove(id);
@@ -645,7 +645,7 @@ impl Connection {
     #[inline]
     fn remove_if_closed(&mut self, slot: Slot) {
         if self.streams.at(slot).is_closed() {
-            self.remove(slot, End::ByPeer);
+            self.remove(slot, StreamEnd::ByPeer);
         }
     }
 
@@ -665,7 +665,7 @@ impl Connection {
         let is_early = slot.is_none_or(|slot| self.streams.at(slot).sending == Sending::Head);
         match slot {
             Some(slot) => self.end_stream(slot, Receiving::ResetByUs),
-            None => self.streams.note_closed(id, End::ByUs),
+            None => self.streams.note_closed(id, StreamEnd::ByUs),
         }
         if self.is_server() {
             self.floods.stream_reset(is_early, now)?;
@@ -681,9 +681,9 @@ impl Connection {
     fn end_stream(&mut self, slot: Slot, receiving: Receiving) {
         if !self.is_server() {
             let end = if receiving == Receiving::ResetByPeer {
-                End::ByPeer
+                StreamEnd::ByPeer
             } else {
-                End::ByUs
+                StreamEnd::ByUs
             };
             return self.remove(slot, end);
         }

@@ -1,6 +1,6 @@
 //! Sends heads and trailers as HEADERS and CONTINUATION frames.
 
-use super::frame::{Header, Kind, PAYLOAD_MAX, flag};
+use super::frame::{FrameType, Header, PAYLOAD_MAX, flag};
 use super::hpack::Encoder;
 use crate::field_section::send;
 use crate::message::{Fields, Name, RequestHead, ResponseHead, Status};
@@ -139,7 +139,7 @@ fn finish(start: usize, stream: u32, end: bool, out: &mut Vec<u8>) {
     }
     let header = Header {
         len,
-        kind: Kind::Headers,
+        kind: FrameType::Headers,
         flags: end | flag::END_HEADERS,
         stream,
     };
@@ -153,8 +153,8 @@ fn split(start: usize, stream: u32, end: u8, out: &mut Vec<u8>) {
     let pieces = block.len().div_ceil(PAYLOAD_MAX);
     for (index, piece) in block.chunks(PAYLOAD_MAX).enumerate() {
         let (kind, first) = match index {
-            0 => (Kind::Headers, end),
-            _ => (Kind::Continuation, 0),
+            0 => (FrameType::Headers, end),
+            _ => (FrameType::Continuation, 0),
         };
         let last = if index + 1 == pieces {
             flag::END_HEADERS

@@ -15,7 +15,7 @@ pub(crate) const WINDOW_MAX: i64 = (1 << 31) - 1;
 
 /// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameType {
     Data,
     Headers,
     Priority,
@@ -45,7 +45,7 @@ pub(crate) mod flag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) len: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameType,
     pub(crate) flags: u8,
     /// 0 for the connection.
     pub(crate) stream: u32,
@@ -59,7 +59,7 @@ impl Header {
         let [a, b, c, kind, flags, stream @ ..] = *bytes;
         Header {
             len: u32::from_be_bytes([0, a, b, c]) as usize,
-            kind: Kind::parse(kind),
+            kind: FrameType::parse(kind),
             flags,
             // RFC 9113, section 4.1, about the highest bit: "The value MUST be ignored when
             // receiving."
@@ -80,29 +80,29 @@ impl Header {
     }
 }
 
-impl Kind {
+impl FrameType {
     #[inline]
-    fn parse(number: u8) -> Kind {
+    fn parse(number: u8) -> FrameType {
         match number {
-            0x0 => Kind::Data,
-            0x1 => Kind::Headers,
-            0x2 => Kind::Priority,
-            0x3 => Kind::RstStream,
-            0x4 => Kind::Settings,
-            0x5 => Kind::PushPromise,
-            0x6 => Kind::Ping,
-            0x7 => Kind::GoAway,
-            0x8 => Kind::WindowUpdate,
-            0x9 => Kind::Continuation,
-            0x10 => Kind::PriorityUpdate,
-            _ => Kind::Unknown,
+            0x0 => FrameType::Data,
+            0x1 => FrameType::Headers,
+            0x2 => FrameType::Priority,
+            0x3 => FrameType::RstStream,
+            0x4 => FrameType::Settings,
+            0x5 => FrameType::PushPromise,
+            0x6 => FrameType::Ping,
+            0x7 => FrameType::GoAway,
+            0x8 => FrameType::WindowUpdate,
+            0x9 => FrameType::Continuation,
+            0x10 => FrameType::PriorityUpdate,
+            _ => FrameType::Unknown,
         }
     }
 
     const fn number(self) -> u8 {
         match self {
-            Kind::PriorityUpdate => 0x10,
-            Kind::Unknown => 0xff,
+            FrameType::PriorityUpdate => 0x10,
+            FrameType::Unknown => 0xff,
             other => other as u8,
         }
     }
@@ -141,7 +141,7 @@ pub(crate) fn only_number(payload: &[u8]) -> Result<u32, ErrorKind> {
 }
 
 /// Appends a whole frame.
-pub(crate) fn write(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write(kind: FrameType, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
     let header = Header {
         len: payload.len(),
         kind,
@@ -154,12 +154,18 @@ pub(crate) fn write(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mu
 
 /// Appends RST_STREAM.
 pub(crate) fn write_reset(stream: u32, code: Code, out: &mut Vec<u8>) {
-    write(Kind::RstStream, 0, stream, &code.0.to_be_bytes(), out);
+    write(FrameType::RstStream, 0, stream, &code.0.to_be_bytes(), out);
 }
 
 /// Appends WINDOW_UPDATE, for stream 0 that of the connection.
 pub(crate) fn write_window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
-    write(Kind::WindowUpdate, 0, stream, &increment.to_be_bytes(), out);
+    write(
+        FrameType::WindowUpdate,
+        0,
+        stream,
+        &increment.to_be_bytes(),
+        out,
+    );
 }
 
 /// Appends GOAWAY.
@@ -167,5 +173,5 @@ pub(crate) fn write_go_away(last: u32, code: Code, out: &mut Vec<u8>) {
     let mut payload = [0; 8];
     payload[..4].copy_from_slice(&last.to_be_bytes());
     payload[4..].copy_from_slice(&code.0.to_be_bytes());
-    write(Kind::GoAway, 0, 0, &payload, out);
+    write(FrameType::GoAway, 0, 0, &payload, out);
 }

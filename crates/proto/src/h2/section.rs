@@ -4,7 +4,7 @@ use super::hpack::{BlockLines, Decoder, Malformed};
 use crate::error::ErrorKind;
 use crate::field_section::receive::{self, RequestFacts};
 use crate::field_section::repeat::Repeat;
-use crate::field_section::{Budget, FieldSectionLimits, Lines};
+use crate::field_section::{Budget, FieldLines, FieldSectionLimits};
 use crate::message::{Fields, RequestHead, ResponseHead, Version};
 
 /// After the first requests of a connection, a block has about one byte for each field.

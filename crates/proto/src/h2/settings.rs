@@ -1,6 +1,6 @@
 //! Settings (RFC 9113, section 6.5; RFC 8441, section 3; RFC 9218, section 2.1).
 
-use super::frame::{self, Kind, PAYLOAD_MAX, WINDOW_MAX};
+use super::frame::{self, FrameType, PAYLOAD_MAX, WINDOW_MAX};
 use crate::error::ErrorKind;
 use crate::message::{Name, RequestHead};
 
@@ -83,14 +83,14 @@ impl PeerSettings {
 
 /// The settings that this end announces.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OwnSettings {
+pub(crate) struct LocalSettings {
     pub(crate) header_table_size: u32,
     pub(crate) concurrent_streams_max: u32,
     pub(crate) window: u32,
     pub(crate) header_list_size_max: u32,
 }
 
-impl OwnSettings {
+impl LocalSettings {
     /// Appends the first SETTINGS frame of a server or a client.
     pub(crate) fn write(&self, is_server: bool, out: &mut Vec<u8>) {
         let common = [
@@ -110,14 +110,14 @@ impl OwnSettings {
             payload.extend_from_slice(&u16::to_be_bytes(*id));
             payload.extend_from_slice(&u32::to_be_bytes(*value));
         }
-        frame::write(Kind::Settings, 0, 0, &payload, out);
+        frame::write(FrameType::Settings, 0, 0, &payload, out);
     }
 
     /// Appends SETTINGS that only change the initial window of streams.
     pub(crate) fn write_window(window: u32, out: &mut Vec<u8>) {
         let [a, b] = INITIAL_WINDOW_SIZE.to_be_bytes();
         let [c, d, e, f] = window.to_be_bytes();
-        frame::write(Kind::Settings, 0, 0, &[a, b, c, d, e, f], out);
+        frame::write(FrameType::Settings, 0, 0, &[a, b, c, d, e, f], out);
     }
 }
 

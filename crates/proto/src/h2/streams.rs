@@ -62,7 +62,7 @@ impl Streams {
 
     /// Takes a stream out and remembers how it ended.
     #[inline]
-    pub(crate) fn remove(&mut self, slot: Slot, end: End) {
+    pub(crate) fn remove(&mut self, slot: Slot, end: StreamEnd) {
         let id = std::mem::take(&mut self.slots[slot as usize].id);
         self.index.remove(id);
         self.free.push(slot);
@@ -70,12 +70,12 @@ impl Streams {
     }
 
     /// Remembers the end of a stream that never was in the table.
-    pub(crate) fn note_closed(&mut self, id: u32, end: End) {
+    pub(crate) fn note_closed(&mut self, id: u32, end: StreamEnd) {
         self.closed.push(id, end);
     }
 
     /// The end of a stream that is not in the table, if it is among the remembered ones.
-    pub(crate) fn end_of(&self, id: u32) -> Option<End> {
+    pub(crate) fn end_of(&self, id: u32) -> Option<StreamEnd> {
         self.closed.end_of(id)
     }
 
@@ -102,7 +102,7 @@ impl Streams {
 
 /// How a stream left the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum StreamEnd {
     /// The peer ended it; further frames are an error of the peer.
     ByPeer,
     /// This side reset it; frames that the peer sent meanwhile are ignored.
@@ -111,7 +111,7 @@ pub(crate) enum End {
 
 const CLOSED_LEN: usize = 32;
 
-/// The streams that ended last: identifiers, shifted left by one bit, which holds the [`End`].
+/// The streams that ended last: identifiers, shifted left by one bit, which holds the [`StreamEnd`].
 #[derive(Debug, Default)]
 struct Closed {
     ring: [u32; CLOSED_LEN],
@@ -120,17 +120,17 @@ struct Closed {
 
 impl Closed {
     #[inline]
-    fn push(&mut self, id: u32, end: End) {
-        self.ring[self.count % CLOSED_LEN] = id << 1 | u32::from(end == End::ByUs);
+    fn push(&mut self, id: u32, end: StreamEnd) {
+        self.ring[self.count % CLOSED_LEN] = id << 1 | u32::from(end == StreamEnd::ByUs);
         self.count = self.count.wrapping_add(1);
     }
 
-    fn end_of(&self, id: u32) -> Option<End> {
+    fn end_of(&self, id: u32) -> Option<StreamEnd> {
         let found = self.ring.iter().find(|&&entry| entry >> 1 == id)?;
         Some(if found & 1 == 1 {
-            End::ByUs
+            StreamEnd::ByUs
         } else {
-            End::ByPeer
+            StreamEnd::ByPeer
         })
     }
 }
@@ -269,11 +269,18 @@ mod tests {
     fn the_last_ends_are_remembered() {
         let mut streams = Streams::default();
         for id in (1..200).step_by(2) {
-            streams.note_closed(id, if id % 4 == 1 { End::ByUs } else { End::ByPeer });
+            streams.note_closed(
+                id,
+                if id % 4 == 1 {
+                    StreamEnd::ByUs
+                } else {
+                    StreamEnd::ByPeer
+                },
+            );
         }
         assert_eq!(
             (streams.end_of(199), streams.end_of(197)),
-            (Some(End::ByPeer), Some(End::ByUs))
+            (Some(StreamEnd::ByPeer), Some(StreamEnd::ByUs))
         );
         assert_eq!(streams.end_of(1), None);
         assert!(!streams.remembers_all());

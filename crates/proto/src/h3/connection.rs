@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::code::Code;
 use super::floods::Floods;
-use super::frame::{self, Header, INTEGER_MAX, Kind, Partial, write_integer};
+use super::frame::{self, FrameType, Header, INTEGER_MAX, Partial, write_integer};
 use super::qpack::{Decoder, Encoder};
 use super::section::{RepeatedRequest, RepeatedResponse};
-use super::settings::{OwnSettings, PeerSettings};
+use super::settings::{LocalSettings, PeerSettings};
 use super::stream::{Parsing, Receiving, Sending, Stream, Streams};
 use super::unidirectional::{self, Purpose};
 use super::{Event, Received, Step, StreamId};
@@ -115,7 +115,7 @@ impl Connection {
 
     fn new(role: Role, limits: &Limits) -> Connection {
         let section = FieldSectionLimits::new(limits, role == Role::Server);
-        let own = OwnSettings {
+        let own = LocalSettings {
             table_capacity_max: limits.hpack_table_bytes_max,
             blocked_streams_max: BLOCKED_MAX,
             field_section_size_max: section.field_section_size_max(),
@@ -388,7 +388,7 @@ impl Connection {
         });
         let mut header = Partial::EMPTY;
         let (len, header) = header.header(bytes);
-        let (kind, rest) = (Kind::Data, (bytes.len() - len) as u64);
+        let (kind, rest) = (FrameType::Data, (bytes.len() - len) as u64);
         is_next && length > 0 && rest == length && header == Some(Header { kind, len: length })
     }
 

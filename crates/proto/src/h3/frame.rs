@@ -5,7 +5,7 @@ pub(crate) const INTEGER_MAX: u64 = (1 << 62) - 1;
 
 /// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameType {
     Data,
     Headers,
     CancelPush,
@@ -23,20 +23,20 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-impl Kind {
-    const fn of(number: u64) -> Kind {
+impl FrameType {
+    const fn of(number: u64) -> FrameType {
         match number {
-            0x0 => Kind::Data,
-            0x1 => Kind::Headers,
-            0x3 => Kind::CancelPush,
-            0x4 => Kind::Settings,
-            0x5 => Kind::PushPromise,
-            0x7 => Kind::GoAway,
-            0xd => Kind::MaxPushId,
-            0xf_0700 => Kind::RequestPriority,
-            0xf_0701 => Kind::PushPriority,
-            0x2 | 0x6 | 0x8 | 0x9 => Kind::OfHttp2,
-            _ => Kind::Unknown,
+            0x0 => FrameType::Data,
+            0x1 => FrameType::Headers,
+            0x3 => FrameType::CancelPush,
+            0x4 => FrameType::Settings,
+            0x5 => FrameType::PushPromise,
+            0x7 => FrameType::GoAway,
+            0xd => FrameType::MaxPushId,
+            0xf_0700 => FrameType::RequestPriority,
+            0xf_0701 => FrameType::PushPriority,
+            0x2 | 0x6 | 0x8 | 0x9 => FrameType::OfHttp2,
+            _ => FrameType::Unknown,
         }
     }
 }
@@ -44,7 +44,7 @@ impl Kind {
 /// The type and the length of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameType,
     pub(crate) len: u64,
 }
 
@@ -75,7 +75,7 @@ impl Partial {
         self.take(input, |bytes| {
             let (number, at) = read_integer(bytes)?;
             let (len, _) = read_integer(&bytes[at..])?;
-            let kind = Kind::of(number);
+            let kind = FrameType::of(number);
             Some(Header { kind, len })
         })
     }
@@ -205,7 +205,7 @@ mod tests {
             };
             assert!(partial.is_empty());
             let expected = Header {
-                kind: Kind::Headers,
+                kind: FrameType::Headers,
                 len: len as u64,
             };
             assert_eq!(header, expected);

@@ -63,13 +63,13 @@ impl PeerSettings {
 
 /// The settings that this end announces.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OwnSettings {
+pub(crate) struct LocalSettings {
     pub(crate) table_capacity_max: usize,
     pub(crate) blocked_streams_max: usize,
     pub(crate) field_section_size_max: u32,
 }
 
-impl OwnSettings {
+impl LocalSettings {
     /// Appends the SETTINGS frame of a server or a client.
     pub(crate) fn write(&self, is_server: bool, out: &mut Vec<u8>) {
         let settings = [

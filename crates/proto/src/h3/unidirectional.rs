@@ -8,11 +8,11 @@ use crate::field_compression::integer;
 pub(crate) enum Purpose {
     /// Its type has not arrived.
     Unknown(Partial),
-    Control(Control),
+    Control(ControlStream),
     /// Instructions of the peer's QPACK encoder.
     Encoder,
-    /// Reports of the peer's QPACK decoder.
-    Decoder(Reports),
+    /// Instructions of the peer's QPACK decoder.
+    Decoder(DecoderStream),
 }
 
 /// The types of streams (RFC 9114, section 6.2; RFC 9204, section 4.2).
@@ -23,7 +23,7 @@ pub(crate) const DECODER: u64 = 0x3;
 
 /// The control stream.
 #[derive(Debug, Default)]
-pub(crate) struct Control {
+pub(crate) struct ControlStream {
     pub(crate) header: Partial,
     /// The frame whose payload is arriving, and how much of it is left.
     pub(crate) frame: Option<(Header, u64)>,
@@ -32,7 +32,7 @@ pub(crate) struct Control {
 
 /// An instruction of the peer's decoder (RFC 9204, section 4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum DecoderInstruction {
     /// A section with references was decoded.
     Section,
     /// The sections of a stream will not be decoded.
@@ -41,25 +41,25 @@ pub(crate) enum Report {
     Insertions,
 }
 
-/// The reports of the peer's decoder.
+/// The decoder stream of the peer (RFC 9204, section 4.2).
 #[derive(Debug, Default)]
-pub(crate) struct Reports {
+pub(crate) struct DecoderStream {
     partial: Vec<u8>,
 }
 
 /// Bytes of a report.
 const REPORT_BYTES_MAX: usize = 10;
 
-impl Reports {
+impl DecoderStream {
     /// Takes bytes until a report is complete. Returns how many, and the report; an error if it never will be.
-    pub(crate) fn next(&mut self, input: &[u8]) -> Result<(usize, Option<Report>), ()> {
+    pub(crate) fn next(&mut self, input: &[u8]) -> Result<(usize, Option<DecoderInstruction>), ()> {
         for (at, &byte) in input.iter().enumerate() {
             self.partial.push(byte);
             let first = self.partial[0];
             let (prefix_bits, report) = match first >> 6 {
-                0b10.. => (7, Report::Section),
-                0b01 => (6, Report::Cancelled),
-                _ => (6, Report::Insertions),
+                0b10.. => (7, DecoderInstruction::Section),
+                0b01 => (6, DecoderInstruction::Cancelled),
+                _ => (6, DecoderInstruction::Insertions),
             };
             if integer::read::<62>(&mut &self.partial[..], prefix_bits).is_ok() {
                 self.partial.clear();

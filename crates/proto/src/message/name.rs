@@ -290,9 +290,9 @@ impl AsName for &str {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct NamePattern {
-    start: scan::Pattern,
+    start: scan::BytePattern,
     /// The same for the next sixteen bytes.
-    end: scan::Pattern,
+    end: scan::BytePattern,
     line_start: [u8; 32],
     line_start_len: usize,
     len: usize,
@@ -365,11 +365,11 @@ const fn pattern(spelling: &[u8]) -> NamePattern {
     let (text, _) = text.as_chunks();
     let (mask, _) = mask.as_chunks();
     NamePattern {
-        start: scan::Pattern {
+        start: scan::BytePattern {
             lower: text[0],
             mask: mask[0],
         },
-        end: scan::Pattern {
+        end: scan::BytePattern {
             lower: text[1],
             mask: mask[1],
         },

@@ -7,6 +7,7 @@ use blitz_proto::h2::{Code, Connection, Event, Received, StreamId};
 use blitz_proto::{
     BodyLength, Error, Fields, Limits, Method, Name, RequestHead, ResponseHead, Status,
 };
+use blitz_testing::h2::{flag, literals};
 
 pub(crate) use blitz_testing::h2::kind::{
     CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, PRIORITY_UPDATE, PUSH_PROMISE, RST_STREAM,
@@ -15,11 +16,11 @@ pub(crate) use blitz_testing::h2::kind::{
 pub(crate) use blitz_testing::h2::{PREFACE, frame};
 
 /// END_STREAM, or ACK.
-pub(crate) const END: u8 = 1;
+pub(crate) const END: u8 = flag::END_STREAM;
 /// END_HEADERS
-pub(crate) const EH: u8 = 4;
-pub(crate) const PADDED: u8 = 8;
-pub(crate) const DEPENDS: u8 = 32;
+pub(crate) const EH: u8 = flag::END_HEADERS;
+pub(crate) const PADDED: u8 = flag::PADDED;
+pub(crate) const DEPENDS: u8 = flag::PRIORITY;
 
 /// A request in which only the path may change.
 pub(crate) const GET: &str = ":method: GET\n:scheme: https\n:authority: a\n:path: /";
@@ -27,23 +28,12 @@ pub(crate) const POST: &str = ":method: POST\n:scheme: https\n:authority: a\n:pa
 
 /// A block of the fields in `name: value` lines, all as literals that no table holds.
 pub(crate) fn block(fields: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for line in fields.split('\n').filter(|line| !line.is_empty()) {
+    let lines = fields.split('\n').filter(|line| !line.is_empty());
+    literals(lines.map(|line| {
         let colon = line[1..].find(':').expect("a colon") + 1;
-        let (name, value) = (&line[..colon], line[colon + 1..].strip_prefix(' '));
-        bytes.push(0);
-        for text in [name, value.unwrap_or("")] {
-            assert!(text.len() < 127 * 128);
-            if text.len() < 127 {
-                bytes.push(text.len() as u8);
-            } else {
-                let rest = text.len() - 127;
-                bytes.extend_from_slice(&[127, rest as u8 | 0x80, (rest >> 7) as u8]);
-            }
-            bytes.extend_from_slice(text.as_bytes());
-        }
-    }
-    bytes
+        let value = line[colon + 1..].strip_prefix(' ');
+        (&line[..colon], value.unwrap_or(""))
+    }))
 }
 
 pub(crate) fn headers(flags: u8, stream: u32, fields: &str) -> Vec<u8> {

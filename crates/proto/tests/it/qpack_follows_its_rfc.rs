@@ -1,6 +1,7 @@
 //! QPACK against the examples of RFC 9204, and against an encoder of the test that uses every instruction.
 
 use blitz_proto::h3::qpack::{Decoder, Encoder};
+use blitz_testing::field_compression::{prefixed_integer, string_literal};
 use proptest::prelude::*;
 
 type Field = (Vec<u8>, Vec<u8>);
@@ -243,26 +244,6 @@ struct Peer {
     evicted: usize,
 }
 
-/// RFC 9204, section 4.1.1.
-fn integer(value: usize, prefix_bits: u32, first: u8, out: &mut Vec<u8>) {
-    let mask = (1 << prefix_bits) - 1;
-    if value < mask {
-        return out.push(first | value as u8);
-    }
-    out.push(first | mask as u8);
-    let mut rest = value - mask;
-    while rest >= 128 {
-        out.push(rest as u8 | 0x80);
-        rest /= 128;
-    }
-    out.push(rest as u8);
-}
-
-fn plain(text: &[u8], prefix_bits: u32, first: u8, out: &mut Vec<u8>) {
-    integer(text.len(), prefix_bits, first, out);
-    out.extend_from_slice(text);
-}
-
 fn size((name, value): &Field) -> usize {
     name.len() + value.len() + 32
 }
@@ -289,12 +270,12 @@ impl Peer {
         match choice.kind % 5 {
             0 => {
                 self.capacity = choice.seed % (CAPACITY_MAX + 1);
-                integer(self.capacity, 5, 0x20, out);
+                prefixed_integer(0x20, 5, self.capacity, out);
                 self.fit();
             }
             1 if size(&field) <= self.capacity => {
-                plain(&field.0, 5, 0x40, out);
-                plain(&field.1, 7, 0, out);
+                string_literal(0x40, 5, &field.0, out);
+                string_literal(0, 7, &field.1, out);
                 self.insert(field);
             }
             2 => {
@@ -302,8 +283,8 @@ impl Peer {
                 let (index, name) = [(0, ":authority"), (95, "user-agent")][choice.seed % 2];
                 let field = (name.as_bytes().to_vec(), field.1);
                 if size(&field) <= self.capacity {
-                    integer(index, 6, 0xc0, out);
-                    plain(&field.1, 7, 0, out);
+                    prefixed_integer(0xc0, 6, index, out);
+                    string_literal(0, 7, &field.1, out);
                     self.insert(field);
                 }
             }
@@ -311,15 +292,15 @@ impl Peer {
                 if let Some(at) = at(choice.seed) {
                     let field = (self.entries[at].0.clone(), field.1);
                     if size(&field) <= self.capacity {
-                        integer(entries - 1 - at, 6, 0x80, out);
-                        plain(&field.1, 7, 0, out);
+                        prefixed_integer(0x80, 6, entries - 1 - at, out);
+                        string_literal(0, 7, &field.1, out);
                         self.insert(field);
                     }
                 }
             }
             4 => {
                 if let Some(at) = at(choice.seed) {
-                    integer(entries - 1 - at, 5, 0, out);
+                    prefixed_integer(0, 5, entries - 1 - at, out);
                     self.insert(self.entries[at].clone());
                 }
             }
@@ -343,10 +324,10 @@ impl Peer {
             0 => 0,
             _ => required % (2 * (CAPACITY_MAX / 32)) + 1,
         };
-        integer(encoded, 8, 0, &mut out);
+        prefixed_integer(0, 8, encoded, &mut out);
         match base.checked_sub(required) {
-            Some(delta) => integer(delta, 7, 0, &mut out),
-            None => integer(required - base - 1, 7, 0x80, &mut out),
+            Some(delta) => prefixed_integer(0, 7, delta, &mut out),
+            None => prefixed_integer(0x80, 7, required - base - 1, &mut out),
         }
         for choice in choices {
             let field = choice.field();
@@ -354,22 +335,22 @@ impl Peer {
             match (choice.kind % 3, entry) {
                 (0, Some(at)) => {
                     match base.checked_sub(self.evicted + at + 1) {
-                        Some(index) => integer(index, 6, 0x80, &mut out),
-                        None => integer(self.evicted + at - base, 4, 0x10, &mut out),
+                        Some(index) => prefixed_integer(0x80, 6, index, &mut out),
+                        None => prefixed_integer(0x10, 4, self.evicted + at - base, &mut out),
                     }
                     fields.push(self.entries[at].clone());
                 }
                 (1, Some(at)) => {
                     match base.checked_sub(self.evicted + at + 1) {
-                        Some(index) => integer(index, 4, 0x40, &mut out),
-                        None => integer(self.evicted + at - base, 3, 0x00, &mut out),
+                        Some(index) => prefixed_integer(0x40, 4, index, &mut out),
+                        None => prefixed_integer(0x00, 3, self.evicted + at - base, &mut out),
                     }
-                    plain(&field.1, 7, 0, &mut out);
+                    string_literal(0, 7, &field.1, &mut out);
                     fields.push((self.entries[at].0.clone(), field.1));
                 }
                 _ => {
-                    plain(&field.0, 3, 0x20, &mut out);
-                    plain(&field.1, 7, 0, &mut out);
+                    string_literal(0x20, 3, &field.0, &mut out);
+                    string_literal(0, 7, &field.1, &mut out);
                     fields.push(field);
                 }
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use blitz_quic::quinn_proto::crypto::ServerConfig as Crypto;
 use blitz_quic::quinn_proto::crypto::rustls::QuicServerConfig;
-use blitz_quic::{Counters, Endpoint, Keys, Limits, Settings};
+use blitz_quic::{Counters, Endpoint, EndpointOptions, Keys, Limits};
 use blitz_reactor::{Config, Cores, DatagramGroup, IoChoice, Pinning, sleep, spawn, start};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -62,7 +62,7 @@ impl Server {
             let (group, keys, limits) = (group.clone(), keys.clone(), limits.clone());
             let (crypto, counter, is_over) = (crypto.clone(), counter.clone(), over.clone());
             async move {
-                let settings = Settings {
+                let settings = EndpointOptions {
                     keys,
                     cores,
                     limits,

@@ -14,13 +14,13 @@ pub struct Chunk {
     bytes: NonNull<u8>,
     /// The number of remaining bytes.
     left: usize,
-    owner: Owner,
+    owner: ByteOwner,
 }
 
 /// Owns the bytes. They do not move while their owner lives unchanged.
 #[derive(Debug)]
 #[expect(dead_code, reason = "most owners are only dropped")]
-enum Owner {
+enum ByteOwner {
     Slice(Slice),
     Buffer(Buffer),
     Static,
@@ -60,10 +60,10 @@ impl Chunk {
     pub fn split_to(&mut self, n: usize) -> Chunk {
         assert!(n <= self.left, "cannot split {n} off {} bytes", self.left);
         let owner = match &self.owner {
-            Owner::Slice(slice) => Owner::Slice(slice.clone()),
-            Owner::Static => Owner::Static,
-            Owner::Shared(bytes) => Owner::Shared(bytes.clone()),
-            Owner::Buffer(_) | Owner::Owned(_) => {
+            ByteOwner::Slice(slice) => ByteOwner::Slice(slice.clone()),
+            ByteOwner::Static => ByteOwner::Static,
+            ByteOwner::Shared(bytes) => ByteOwner::Shared(bytes.clone()),
+            ByteOwner::Buffer(_) | ByteOwner::Owned(_) => {
                 let mut copy = Buffer::take();
                 copy.extend_from_slice(&self[..n]);
                 self.advance(n);
@@ -82,7 +82,7 @@ impl Chunk {
     /// Appends bytes, as [`Slice::try_append`] does; `false`, and no change, if that cannot be done.
     #[must_use]
     pub fn try_append(&mut self, more: &[u8]) -> bool {
-        let Owner::Slice(slice) = &mut self.owner else {
+        let ByteOwner::Slice(slice) = &mut self.owner else {
             return false;
         };
         let end = self.bytes.as_ptr().addr() + self.left;
@@ -100,12 +100,12 @@ impl Chunk {
 
     /// Whether its bytes are a copy that counts against the core's limit.
     pub(crate) fn is_copy(&self) -> bool {
-        matches!(&self.owner, Owner::Slice(slice) if slice.is_copy())
+        matches!(&self.owner, ByteOwner::Slice(slice) if slice.is_copy())
     }
 
     /// Whether dropping it may run code of other crates (`Bytes::from_owner`).
     pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self.owner, Owner::Shared(_))
+        matches!(self.owner, ByteOwner::Shared(_))
     }
 }
 
@@ -132,11 +132,11 @@ macro_rules! from {
 }
 
 from! {
-    Slice => |slice| Owner::Slice(slice);
-    Buffer => |buffer| Owner::Buffer(buffer);
-    &'static [u8] => |bytes| Owner::Static;
-    &'static str => |text| Owner::Static;
-    Vec<u8> => |bytes| Owner::Owned(bytes);
-    String => |text| Owner::Owned(text.into_bytes());
-    Bytes => |bytes| Owner::Shared(bytes);
+    Slice => |slice| ByteOwner::Slice(slice);
+    Buffer => |buffer| ByteOwner::Buffer(buffer);
+    &'static [u8] => |bytes| ByteOwner::Static;
+    &'static str => |text| ByteOwner::Static;
+    Vec<u8> => |bytes| ByteOwner::Owned(bytes);
+    String => |text| ByteOwner::Owned(text.into_bytes());
+    Bytes => |bytes| ByteOwner::Shared(bytes);
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::{Core, Current};
 use crate::driver::WaitPolicy;
 use crate::executor::{main_waker, run_ready};
-use crate::mailbox::Message;
-use crate::socket::{Action, Sockets, resume};
+use crate::mailbox::CoreMessage;
+use crate::socket::{SocketAction, Sockets, resume};
 use crate::timer::TimerTarget;
-use crate::trim::Held;
+use crate::trim::CoreMemory;
 
 /// The longest wait for the last completions when a core ends.
 const END_TIME: Duration = Duration::from_secs(1);
@@ -106,9 +106,9 @@ impl Core {
         }
         for message in self.mailbox.take_messages() {
             match message {
-                Message::Wake(id) => self.tasks.borrow_mut().wake(id),
-                Message::Take(given) => self.sockets().take(*given),
-                Message::Run(job) => {
+                CoreMessage::Wake(id) => self.tasks.borrow_mut().wake(id),
+                CoreMessage::Take(given) => self.sockets().take(*given),
+                CoreMessage::Run(job) => {
                     if catch_unwind(AssertUnwindSafe(job)).is_err() {
                         self.resources.counters.task_panics.add(1);
                     }
@@ -120,7 +120,7 @@ impl Core {
     fn handle_reports(&self) {
         loop {
             let action = self.sockets().next_action();
-            if matches!(action, Action::None) {
+            if matches!(action, SocketAction::None) {
                 break;
             }
             action.run();
@@ -170,7 +170,7 @@ impl Core {
 
     /// Gives memory back to the operating system some time after a burst. Returns the time until then.
     fn try_trim(&self, sockets: &mut Sockets<'_>) -> Option<Duration> {
-        let held = Held {
+        let held = CoreMemory {
             parts: self.tasks.borrow().len() + sockets.table.len() + self.resources.pool.held(),
             copied: self.resources.pool.copied(),
         };
@@ -256,9 +256,9 @@ impl Core {
     }
 }
 
-impl Action {
+impl SocketAction {
     fn run(self) {
-        if let Action::Resume(parking, key, cause) = self {
+        if let SocketAction::Resume(parking, key, cause) = self {
             resume(parking, key, cause);
         }
     }

@@ -15,7 +15,8 @@ use std::time::Duration;
 use self::datagrams::Datagrams;
 use self::readiness::{Armed, Readiness, Size, Sockets};
 use super::{
-    Event, Handle, Pending, RawAddress, Received, ReceivedTrain, SendBuffers, WaitPolicy, system,
+    Completion, Handle, Pending, RawAddress, ReceiveOutcome, ReceivedTrain, SendBuffers,
+    WaitPolicy, system,
 };
 use crate::buffer::{Pool, RATION_BYTES, Slice};
 use crate::counters::CounterCells;
@@ -48,9 +49,9 @@ pub(crate) struct Epoll {
     receives_left: usize,
     sends_left: usize,
     datagrams: Datagrams,
-    listeners: Vec<Listener>,
+    listeners: Vec<EpollListener>,
     /// Reports that need no system call, and accepted connections.
-    reports: VecDeque<Event>,
+    reports: VecDeque<Completion>,
     /// Reports returned since they were last counted.
     reported: u64,
     pub(super) notified: bool,
@@ -58,7 +59,7 @@ pub(crate) struct Epoll {
     skipped: bool,
 }
 
-struct Listener {
+struct EpollListener {
     index: u32,
     fd: RawFd,
     armed: bool,
@@ -137,7 +138,7 @@ impl Epoll {
         let events = libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE;
         let watched = self.watch(fd, events, LISTENER | u64::from(index));
         match watched {
-            Ok(()) => self.listeners.push(Listener {
+            Ok(()) => self.listeners.push(EpollListener {
                 index,
                 fd,
                 armed: true,
@@ -145,7 +146,7 @@ impl Epoll {
             }),
             Err(error) => {
                 let result = Err(error.raw_os_error().unwrap_or(libc::ENOSPC));
-                self.reports.push_back(Event::Accepted {
+                self.reports.push_back(Completion::Accepted {
                     listener: index,
                     result,
                     more: false,
@@ -162,7 +163,7 @@ impl Epoll {
         if let Some(listener) = armed {
             listener.armed = false;
             let result = Err(libc::ECANCELED);
-            self.reports.push_back(Event::Accepted {
+            self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result,
                 more: false,
@@ -182,7 +183,8 @@ impl Epoll {
         if error == libc::EINPROGRESS {
             self.sockets.get(socket).connecting = true;
         } else {
-            self.reports.push_back(Event::Connected { socket, error });
+            self.reports
+                .push_back(Completion::Connected { socket, error });
         }
     }
 
@@ -242,7 +244,7 @@ impl Epoll {
 
     pub(super) fn cancel_datagrams(&mut self, socket: SocketKey) {
         if self.datagrams.cancel(socket) {
-            self.reports.push_back(Event::TrainReceived {
+            self.reports.push_back(Completion::TrainReceived {
                 socket,
                 received: ReceivedTrain::Nothing,
                 more: false,
@@ -263,26 +265,27 @@ impl Epoll {
     pub(super) fn cancel_train(&mut self, slot: u32) {
         if self.datagrams.cancel_send(slot) {
             let result = Err(libc::ECANCELED);
-            self.reports.push_back(Event::TrainSent { slot, result });
+            self.reports
+                .push_back(Completion::TrainSent { slot, result });
         }
     }
 
     pub(super) fn cancel(&mut self, socket: SocketKey, _fd: RawFd, operation: Pending) {
         let state = self.sockets.get(socket);
         let report = if operation.has(Pending::RECEIVE) {
-            state.receive.take().map(|_| Event::Received {
+            state.receive.take().map(|_| Completion::Received {
                 socket,
-                received: Received::Nothing,
+                received: ReceiveOutcome::Nothing,
                 more: false,
             })
         } else if operation.has(Pending::SEND) {
-            state.send.take().map(|_| Event::Sent {
+            state.send.take().map(|_| Completion::Sent {
                 socket,
                 result: Err(libc::ECANCELED),
             })
         } else {
             let connecting = std::mem::take(&mut state.connecting);
-            connecting.then_some(Event::Connected {
+            connecting.then_some(Completion::Connected {
                 socket,
                 error: libc::ECANCELED,
             })
@@ -323,19 +326,19 @@ impl Epoll {
 
     /// Tries the operations of this turn until one has a report.
     #[inline]
-    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Completion> {
         let event = self.next_event(pool);
         self.reported += u64::from(event.is_some());
         event
     }
 
     #[inline]
-    fn next_event(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+    fn next_event(&mut self, pool: &Rc<Pool>) -> Option<Completion> {
         while self.sends_left > 0 {
             self.sends_left -= 1;
             let (socket, fd) = self.to_send.pop_front()?;
             if let Some(result) = self.try_send(socket, fd) {
-                return Some(Event::Sent { socket, result });
+                return Some(Completion::Sent { socket, result });
             }
         }
         // Also before, because the report of the last send may close the descriptor.
@@ -349,7 +352,7 @@ impl Epoll {
             self.receives_left -= 1;
             let (socket, fd) = self.to_receive.pop_front()?;
             if let Some((received, more)) = self.try_receive(socket, fd, pool) {
-                return Some(Event::Received {
+                return Some(Completion::Received {
                     socket,
                     received,
                     more,
@@ -467,7 +470,7 @@ impl Epoll {
         }
         if is(libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) {
             if std::mem::take(&mut state.connecting) {
-                self.reports.push_back(Event::Connected {
+                self.reports.push_back(Completion::Connected {
                     socket,
                     error: state.connect_result(),
                 });
@@ -499,13 +502,13 @@ impl Epoll {
                     Err(libc::EINTR | libc::ECONNABORTED) => {}
                     Err(_) => {
                         listener.armed = false;
-                        self.reports.push_back(Event::Accepted {
+                        self.reports.push_back(Completion::Accepted {
                             listener: listener.index,
                             result,
                             more: false,
                         });
                     }
-                    Ok(_) => self.reports.push_back(Event::Accepted {
+                    Ok(_) => self.reports.push_back(Completion::Accepted {
                         listener: listener.index,
                         result,
                         more: true,
@@ -522,13 +525,13 @@ impl Epoll {
         socket: SocketKey,
         fd: RawFd,
         pool: &Rc<Pool>,
-    ) -> Option<(Received, bool)> {
+    ) -> Option<(ReceiveOutcome, bool)> {
         let state = self.sockets.find(socket)?;
         let armed = state.receive.take()?;
         let received = state.try_receive(fd, &armed, pool);
         let left = match &received {
-            Some(Received::Bytes(_)) if armed.size == Size::Large => 0,
-            Some(Received::Bytes(slice)) => armed.limit - slice.len(),
+            Some(ReceiveOutcome::Bytes(_)) if armed.size == Size::Large => 0,
+            Some(ReceiveOutcome::Bytes(slice)) => armed.limit - slice.len(),
             Some(_) => 0,
             None => armed.limit,
         };
@@ -564,9 +567,9 @@ impl Epoll {
 
 impl Readiness {
     /// Receives once; `None` if nothing was readable.
-    fn try_receive(&mut self, fd: RawFd, armed: &Armed, pool: &Rc<Pool>) -> Option<Received> {
+    fn try_receive(&mut self, fd: RawFd, armed: &Armed, pool: &Rc<Pool>) -> Option<ReceiveOutcome> {
         if self.watch_error != 0 {
-            return Some(Received::Failed(self.watch_error));
+            return Some(ReceiveOutcome::Failed(self.watch_error));
         }
         let lent = match armed.size {
             Size::Ration => return self.try_receive_ration(fd, armed.limit, pool),
@@ -574,7 +577,7 @@ impl Readiness {
             Size::Large => pool.lend_large(),
         };
         let Some(id) = lent else {
-            return Some(Received::NoBuffers);
+            return Some(ReceiveOutcome::NoBuffers);
         };
         let wanted = armed.limit.min(Pool::capacity(id));
         // SAFETY: the buffer is lent to this call alone and holds its capacity.
@@ -583,7 +586,7 @@ impl Readiness {
             // A short receive emptied the socket: the next bytes cause a new edge. A FIN that arrived
             // with them does not, so after a hangup the socket is read to its end.
             self.readable = n as usize == wanted || self.hangup;
-            return Some(Received::Bytes(Slice::adopt(pool, id, n as usize)));
+            return Some(ReceiveOutcome::Bytes(Slice::adopt(pool, id, n as usize)));
         }
         let error = if n < 0 { last_error() } else { 0 };
         pool.give_back(id);
@@ -592,9 +595,14 @@ impl Readiness {
 
     /// As `try_receive`, without a buffer of the pool.
     #[cold]
-    fn try_receive_ration(&mut self, fd: RawFd, limit: usize, pool: &Rc<Pool>) -> Option<Received> {
+    fn try_receive_ration(
+        &mut self,
+        fd: RawFd,
+        limit: usize,
+        pool: &Rc<Pool>,
+    ) -> Option<ReceiveOutcome> {
         if pool.available() == 0 {
-            return Some(Received::NoBuffers);
+            return Some(ReceiveOutcome::NoBuffers);
         }
         let mut bytes = [0; RATION_BYTES];
         let wanted = limit.min(RATION_BYTES);
@@ -602,20 +610,23 @@ impl Readiness {
         let n = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), wanted, 0) };
         if n > 0 {
             self.readable = n as usize == wanted || self.hangup;
-            return Some(Received::Bytes(Slice::ration(pool, &bytes[..n as usize])));
+            return Some(ReceiveOutcome::Bytes(Slice::ration(
+                pool,
+                &bytes[..n as usize],
+            )));
         }
         self.received_nothing(if n < 0 { last_error() } else { 0 })
     }
 
-    fn received_nothing(&mut self, error: i32) -> Option<Received> {
+    fn received_nothing(&mut self, error: i32) -> Option<ReceiveOutcome> {
         match error {
-            0 => Some(Received::End),
+            0 => Some(ReceiveOutcome::End),
             libc::EAGAIN => {
                 self.readable = false;
                 None
             }
             libc::EINTR => None,
-            error => Some(Received::Failed(error)),
+            error => Some(ReceiveOutcome::Failed(error)),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::buffer::{DatagramBuffer, Slice};
 use crate::socket::SocketKey;
 
 /// The report of an operation.
-pub(crate) enum Event {
+pub(crate) enum Completion {
     Accepted {
         listener: u32,
         result: Result<Handle, i32>,
@@ -17,7 +17,7 @@ pub(crate) enum Event {
     },
     Received {
         socket: SocketKey,
-        received: Received,
+        received: ReceiveOutcome,
         more: bool,
     },
     Sent {
@@ -47,7 +47,7 @@ pub(crate) enum ReceivedTrain {
 }
 
 /// The result of a receive.
-pub(crate) enum Received {
+pub(crate) enum ReceiveOutcome {
     Bytes(Slice),
     /// FIN.
     End,

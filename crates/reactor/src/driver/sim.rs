@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{
-    Bound, Event, Handle, Listening, Pending, Received, ReceivedTrain, SendBuffers, SentTrain,
-    system,
+    Bound, Completion, Handle, Listening, Pending, ReceiveOutcome, ReceivedTrain, SendBuffers,
+    SentTrain, system,
 };
 use crate::buffer::{
     BUFFER_BYTES, DatagramBuffer, DatagramBuffers, LARGE_BYTES, Pool, RATION_BYTES, Slice,
@@ -31,7 +31,7 @@ use crate::socket::{Address, SocketKey};
 pub use self::conditions::Conditions;
 pub(crate) use self::events::Datagram;
 pub(crate) use self::id::{Id, Owner};
-pub(crate) use self::network::{Network, Shared, Transfer};
+pub(crate) use self::network::{Network, SharedNetwork, Transfer};
 
 /// Connections accepted by one listener in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
@@ -41,7 +41,7 @@ const EPOCH: Duration = Duration::from_secs(1_790_000_000);
 
 /// The driver of one simulated core.
 pub(crate) struct Sim {
-    pub(super) network: Shared,
+    pub(super) network: SharedNetwork,
     core: usize,
     mailbox: Arc<Mailbox>,
     /// Operations by the socket's index in the core's table.
@@ -52,7 +52,7 @@ pub(crate) struct Sim {
     datagram_buffers: Option<Rc<DatagramBuffers>>,
     /// UDP sockets that receive: number in the network and key in the core.
     receiving_datagrams: Vec<(usize, SocketKey)>,
-    reports: VecDeque<Event>,
+    reports: VecDeque<Completion>,
     /// Reports returned since they were last counted.
     reported: u64,
     pub(super) notified: bool,
@@ -71,7 +71,7 @@ struct Operations {
 
 impl Sim {
     /// A driver for the next core of this network.
-    pub(crate) fn new(network: &Shared, mailbox: &Arc<Mailbox>) -> Sim {
+    pub(crate) fn new(network: &SharedNetwork, mailbox: &Arc<Mailbox>) -> Sim {
         Sim {
             network: Rc::clone(network),
             core: network.borrow_mut().add_core(),
@@ -167,7 +167,7 @@ impl Sim {
 
     pub(super) fn cancel_accept(&mut self, index: u32, fd: i32) {
         if self.stop_accepting(fd as usize).is_some() {
-            self.reports.push_back(Event::Accepted {
+            self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result: Err(libc::ECANCELED),
                 more: false,
@@ -192,7 +192,7 @@ impl Sim {
         handle: Handle,
         limit: usize,
         pool: &Rc<Pool>,
-    ) -> Option<Received> {
+    ) -> Option<ReceiveOutcome> {
         let (received, _) = self.try_receive(number(handle), limit, true, pool)?;
         Some(received)
     }
@@ -227,15 +227,15 @@ impl Sim {
             };
             self.operations[socket.index() as usize].send = None;
             let result = sent.unwrap_or(Err(libc::ECANCELED));
-            self.reports.push_back(Event::Sent { socket, result });
+            self.reports.push_back(Completion::Sent { socket, result });
         } else if operation.has(Pending::RECEIVE) && operations.receive.take().is_some() {
-            self.reports.push_back(Event::Received {
+            self.reports.push_back(Completion::Received {
                 socket,
-                received: Received::Nothing,
+                received: ReceiveOutcome::Nothing,
                 more: false,
             });
         } else if operation.has(Pending::CONNECT) && std::mem::take(&mut operations.is_connecting) {
-            self.reports.push_back(Event::Connected {
+            self.reports.push_back(Completion::Connected {
                 socket,
                 error: libc::ECANCELED,
             });
@@ -270,7 +270,7 @@ impl Sim {
         !self.reports.is_empty()
     }
 
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<Completion> {
         let event = self.reports.pop_front();
         self.reported += u64::from(event.is_some());
         event
@@ -295,7 +295,7 @@ impl Sim {
                 }
             };
             let failed = result.is_err();
-            self.reports.push_back(Event::Accepted {
+            self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result,
                 more: !failed,
@@ -325,7 +325,8 @@ impl Sim {
         if self.operations[place].is_connecting {
             if let Some(error) = result {
                 self.operations[place].is_connecting = false;
-                self.reports.push_back(Event::Connected { socket, error });
+                self.reports
+                    .push_back(Completion::Connected { socket, error });
             }
             return;
         }
@@ -333,7 +334,7 @@ impl Sim {
             && let Some(result) = self.try_send(number, buffers)
         {
             self.operations[place].send = None;
-            self.reports.push_back(Event::Sent { socket, result });
+            self.reports.push_back(Completion::Sent { socket, result });
         }
         if let Some(limit) = self.operations[place].receive
             && let Some((received, left)) =
@@ -341,7 +342,7 @@ impl Sim {
         {
             let more = left > 0;
             self.operations[place].receive = more.then_some(left);
-            self.reports.push_back(Event::Received {
+            self.reports.push_back(Completion::Received {
                 socket,
                 received,
                 more,
@@ -381,13 +382,13 @@ impl Sim {
         limit: usize,
         is_large: bool,
         pool: &Rc<Pool>,
-    ) -> Option<(Received, usize)> {
+    ) -> Option<(ReceiveOutcome, usize)> {
         let mut network = self.network.borrow_mut();
         if !network.is_readable(number) {
             return None;
         }
         if network.happens(|conditions| conditions.no_buffers) {
-            return Some((Received::NoBuffers, 0));
+            return Some((ReceiveOutcome::NoBuffers, 0));
         }
         let buffer_bytes = match is_large {
             true => LARGE_BYTES,
@@ -397,7 +398,7 @@ impl Sim {
         let mut ration = [0; RATION_BYTES];
         let (moved, id) = if limit <= RATION_BYTES {
             if pool.available() == 0 {
-                return Some((Received::NoBuffers, 0));
+                return Some((ReceiveOutcome::NoBuffers, 0));
             }
             let wanted = wanted.min(RATION_BYTES);
             (network.read(number, &mut ration[..wanted]), None)
@@ -407,7 +408,7 @@ impl Sim {
                 false => pool.lend(),
             };
             let Some(id) = lent else {
-                return Some((Received::NoBuffers, 0));
+                return Some((ReceiveOutcome::NoBuffers, 0));
             };
             // SAFETY: only this call has the lent buffer, and `wanted` is at most its capacity; the
             // mapping began as zeros, so every byte is initialised.
@@ -419,16 +420,16 @@ impl Sim {
             (Transfer::Bytes(n), Some(id)) => {
                 let ends = network.happens(|conditions| conditions.receive_ends);
                 let left = if ends || is_large { 0 } else { limit - n };
-                return Some((Received::Bytes(Slice::adopt(pool, id, n)), left));
+                return Some((ReceiveOutcome::Bytes(Slice::adopt(pool, id, n)), left));
             }
             (Transfer::Bytes(n), None) => {
                 return Some((
-                    Received::Bytes(Slice::ration(pool, &ration[..n])),
+                    ReceiveOutcome::Bytes(Slice::ration(pool, &ration[..n])),
                     limit - n,
                 ));
             }
-            (Transfer::Fin, _) => Some(Received::End),
-            (Transfer::Failed(error), _) => Some(Received::Failed(error)),
+            (Transfer::Fin, _) => Some(ReceiveOutcome::End),
+            (Transfer::Failed(error), _) => Some(ReceiveOutcome::Failed(error)),
             (Transfer::WouldBlock, _) => None,
         };
         id.into_iter().for_each(|id| pool.give_back(id));
@@ -485,7 +486,7 @@ impl Sim {
     }
 
     fn report_train(&mut self, socket: SocketKey, received: ReceivedTrain, more: bool) {
-        self.reports.push_back(Event::TrainReceived {
+        self.reports.push_back(Completion::TrainReceived {
             socket,
             received,
             more,
@@ -500,7 +501,9 @@ impl Sim {
         if is_train && network.happens(|conditions| conditions.trains_refused) {
             drop(network);
             let result = Err(libc::EIO);
-            return self.reports.push_back(Event::TrainSent { slot, result });
+            return self
+                .reports
+                .push_back(Completion::TrainSent { slot, result });
         }
         let local = network.datagram_address(number(handle));
         let to = train.destination.to;
@@ -521,7 +524,8 @@ impl Sim {
         }
         drop(network);
         let result = Ok(train.content.len());
-        self.reports.push_back(Event::TrainSent { slot, result });
+        self.reports
+            .push_back(Completion::TrainSent { slot, result });
     }
 
     /// A batch is always sent at once.

@@ -21,7 +21,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use self::buffer_ring::{BufferRing, Rations};
 use self::datagrams::DatagramRing;
 use self::operation::{Operation, capped_multishot_receive};
-use super::{Event, Handle, Pending, RawAddress, Received, RingHandle, SendBuffers, WaitPolicy};
+use super::{
+    Completion, Handle, Pending, RawAddress, ReceiveOutcome, RingHandle, SendBuffers, WaitPolicy,
+};
 use crate::buffer::{BUFFER_BYTES, Pool, RATION_BYTES};
 use crate::counters::CounterCells;
 use crate::mailbox::{self, Mailbox};
@@ -341,23 +343,23 @@ impl Uring {
 
     /// The next report of this turn.
     #[inline]
-    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Event> {
+    pub(crate) fn next(&mut self, pool: &Rc<Pool>) -> Option<Completion> {
         while self.unreaped > 0 {
             self.unreaped -= 1;
             let completion = self.ring.completion().next()?;
             let result = completion.result();
             let more = cqueue::more(completion.flags());
             return Some(match Operation::unpack(completion.user_data()) {
-                Operation::Receive(socket) => Event::Received {
+                Operation::Receive(socket) => Completion::Received {
                     socket,
                     received: self.received(&completion, pool),
                     more,
                 },
-                Operation::Send(socket) => Event::Sent {
+                Operation::Send(socket) => Completion::Sent {
                     socket,
                     result: usize::try_from(result).map_err(|_| -result),
                 },
-                Operation::Accept(listener) => Event::Accepted {
+                Operation::Accept(listener) => Completion::Accepted {
                     listener,
                     result: match result {
                         ..0 => Err(-result),
@@ -367,17 +369,17 @@ impl Uring {
                 },
                 Operation::Connect(socket) => {
                     self.connecting.remove(&socket);
-                    Event::Connected {
+                    Completion::Connected {
                         socket,
                         error: -result.min(0),
                     }
                 }
-                Operation::ReceiveTrains(socket) => Event::TrainReceived {
+                Operation::ReceiveTrains(socket) => Completion::TrainReceived {
                     socket,
                     received: self.datagrams.received(&completion),
                     more,
                 },
-                Operation::SendTrain(slot) => Event::TrainSent {
+                Operation::SendTrain(slot) => Completion::TrainSent {
                     slot,
                     result: usize::try_from(result).map_err(|_| -result),
                 },
@@ -392,7 +394,7 @@ impl Uring {
 
     /// Decodes the completion of a receive.
     #[inline]
-    fn received(&mut self, completion: &cqueue::Entry, pool: &Rc<Pool>) -> Received {
+    fn received(&mut self, completion: &cqueue::Entry, pool: &Rc<Pool>) -> ReceiveOutcome {
         let slice = cqueue::buffer_select(completion.flags()).map(|id| {
             let len = usize::try_from(completion.result()).unwrap_or(0);
             if Rations::has(id) {
@@ -404,8 +406,8 @@ impl Uring {
             }
         });
         match (completion.result(), slice) {
-            (1.., Some(slice)) => Received::Bytes(slice),
-            (0, _) => Received::End,
+            (1.., Some(slice)) => ReceiveOutcome::Bytes(slice),
+            (0, _) => ReceiveOutcome::End,
             (error, _) => match -error {
                 libc::ENOBUFS => {
                     // If only small receives are left, the pool would not lend more.
@@ -413,10 +415,10 @@ impl Uring {
                         self.buffers.grow_if_empty();
                         self.large_buffers.grow_if_empty();
                     }
-                    Received::NoBuffers
+                    ReceiveOutcome::NoBuffers
                 }
-                libc::ECANCELED | libc::EINTR | libc::EAGAIN => Received::Nothing,
-                error => Received::Failed(error),
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN => ReceiveOutcome::Nothing,
+                error => ReceiveOutcome::Failed(error),
             },
         }
     }

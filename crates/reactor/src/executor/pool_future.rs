@@ -23,7 +23,7 @@ const BLOCK_ALIGN: usize = 64;
 /// A boxed local future whose memory comes from the core's pool and returns to it (rule 5). It may borrow for `'a`.
 pub struct PooledFuture<'a, T: 'static> {
     future: NonNull<u8>,
-    table: &'static Table<T>,
+    table: &'static VTable<T>,
     /// It owns such a future, which is not sent to another thread.
     owns: PhantomData<Rc<dyn Future<Output = T> + 'a>>,
 }
@@ -32,7 +32,7 @@ pub struct PooledFuture<'a, T: 'static> {
 pub type PoolFuture<T> = PooledFuture<'static, T>;
 
 /// The virtual functions of a future's type.
-struct Table<T> {
+struct VTable<T> {
     layout: Layout,
     poll: unsafe fn(NonNull<u8>, &mut Context<'_>) -> Poll<T>,
     drop: unsafe fn(NonNull<u8>),
@@ -50,7 +50,7 @@ impl<'a, T: 'static> PooledFuture<'a, T> {
     pub fn with<F: Future<Output = T> + 'a>(make: impl FnOnce() -> F) -> PooledFuture<'a, T> {
         struct Of<F>(PhantomData<F>);
         impl<F: Future<Output: 'static>> Of<F> {
-            const TABLE: &'static Table<F::Output> = &Table {
+            const TABLE: &'static VTable<F::Output> = &VTable {
                 layout: Layout::new::<F>(),
                 poll: poll_as::<F>,
                 drop: drop_as::<F>,

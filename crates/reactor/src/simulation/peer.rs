@@ -17,14 +17,14 @@ type Peer = (Task, Waker);
 #[derive(Clone, Default)]
 pub(super) struct Peers {
     tasks: Rc<RefCell<Vec<Option<Peer>>>>,
-    ready: Arc<Ready>,
+    ready: Arc<WokenTasks>,
 }
 
 /// The tasks that were woken, in order, each once.
 #[derive(Default)]
-struct Ready(Mutex<VecDeque<usize>>);
+struct WokenTasks(Mutex<VecDeque<usize>>);
 
-impl Ready {
+impl WokenTasks {
     /// No code of others runs while it is locked.
     fn lock(&self) -> MutexGuard<'_, VecDeque<usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -33,7 +33,7 @@ impl Ready {
 
 struct Named {
     task: usize,
-    ready: Arc<Ready>,
+    ready: Arc<WokenTasks>,
 }
 
 impl Wake for Named {

@@ -6,24 +6,24 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::driver::sim::{Id, Network, Owner, Shared, Transfer};
+use crate::driver::sim::{Id, Network, Owner, SharedNetwork, Transfer};
 use crate::socket::Address;
 
 /// One end of a connection, held by a peer. Dropping it closes it.
 pub struct Stream {
-    network: Shared,
+    network: SharedNetwork,
     id: Id,
 }
 
 /// A listener of a peer. Dropping it closes it.
 pub struct Acceptor {
-    network: Shared,
+    network: SharedNetwork,
     number: usize,
     address: Address,
 }
 
 impl Stream {
-    pub(super) async fn connect(network: &Shared, address: &Address) -> io::Result<Stream> {
+    pub(super) async fn connect(network: &SharedNetwork, address: &Address) -> io::Result<Stream> {
         let id = network.borrow_mut().open(Owner::Peer, address);
         let stream = Stream {
             network: Rc::clone(network),
@@ -101,7 +101,7 @@ impl Drop for Stream {
 }
 
 impl Acceptor {
-    pub(super) fn listen(network: &Shared, address: &Address) -> io::Result<Acceptor> {
+    pub(super) fn listen(network: &SharedNetwork, address: &Address) -> io::Result<Acceptor> {
         let listening = network.borrow_mut().listen(Owner::Peer, address);
         let (number, address) = listening.map_err(io::Error::from_raw_os_error)?;
         Ok(Acceptor {

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::driver::sim::{Datagram, Network, Owner, Shared};
+use crate::driver::sim::{Datagram, Network, Owner, SharedNetwork};
 
 /// A UDP socket of a peer. Dropping it closes it; what has not been received is lost.
 pub struct PeerSocket {
-    network: Shared,
+    network: SharedNetwork,
     number: usize,
     local: SocketAddr,
 }
@@ -25,7 +25,7 @@ pub struct PeerDatagram {
 }
 
 impl PeerSocket {
-    pub(super) fn bind(network: &Shared, address: SocketAddr) -> PeerSocket {
+    pub(super) fn bind(network: &SharedNetwork, address: SocketAddr) -> PeerSocket {
         let (number, local) = network.borrow_mut().bind_datagrams(Owner::Peer, address);
         PeerSocket {
             network: Rc::clone(network),

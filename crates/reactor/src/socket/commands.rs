@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::entry::{End, Fin, LARGE_AFTER, Order, Role};
+use super::entry::{Fin, InputEnd, LARGE_AFTER, SendOrder, SocketState};
 use super::outgoing::Outgoing;
 use super::ownership::{Parking, Resume};
 use super::sockets::{RESET_TIME, Sockets, wake};
 use super::table::keep;
 use super::{Address, SocketKey};
 use crate::buffer::{Chunk, LARGE_BYTES, Slice};
-use crate::driver::{Pending, Received};
+use crate::driver::{Pending, ReceiveOutcome};
 
 /// Most input that a closing socket discards before its queue is sent (rule 16), and its window.
 const DISCARD_MAX: usize = 64 * 1024;
@@ -104,9 +104,9 @@ impl Sockets<'_> {
             return Poll::Ready(Ok(Some(slice)));
         }
         match receiving.end {
-            End::Fin => Poll::Ready(Ok(None)),
-            End::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
-            End::Open => {
+            InputEnd::Fin => Poll::Ready(Ok(None)),
+            InputEnd::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
+            InputEnd::Open => {
                 let is_pending = entry.pending.has(Pending::RECEIVE);
                 if !is_pending && receiving.is_more_likely() && receiving.wants_large() {
                     self.receive_now(key);
@@ -143,21 +143,21 @@ impl Sockets<'_> {
         let (handle, pool) = (entry.handle, &self.core.pool);
         let received = table.driver.receive_now(key, handle, limit, pool);
         match received {
-            Some(Received::Bytes(slice)) => {
+            Some(ReceiveOutcome::Bytes(slice)) => {
                 table.at_once_left -= slice.len();
                 self.core.counters.receives.add(1);
                 self.core.counters.received_bytes.add(slice.len() as u64);
                 let tick = self.core.clock.tick();
                 table.activity.note(&mut entry.active_tick, tick);
-                if entry.order == Order::SendFirst {
-                    entry.order = Order::ReceivedFirst;
+                if entry.order == SendOrder::SendFirst {
+                    entry.order = SendOrder::ReceivedFirst;
                 }
                 entry.receiving.note(slice.len());
                 entry.receiving.push(slice);
             }
-            Some(Received::End) => entry.receiving.end = End::Fin,
-            Some(Received::Failed(error)) => entry.receiving.end = End::Failed(error),
-            Some(Received::Nothing | Received::NoBuffers) | None => {}
+            Some(ReceiveOutcome::End) => entry.receiving.end = InputEnd::Fin,
+            Some(ReceiveOutcome::Failed(error)) => entry.receiving.end = InputEnd::Failed(error),
+            Some(ReceiveOutcome::Nothing | ReceiveOutcome::NoBuffers) | None => {}
         }
     }
 
@@ -219,8 +219,8 @@ impl Sockets<'_> {
             self.core.counters.sent_bytes.add(n as u64);
             queue.sent(n, &mut table.to_drop);
             entry.sending.progress = now;
-            if entry.order == Order::SendFirst {
-                entry.order = Order::Any;
+            if entry.order == SendOrder::SendFirst {
+                entry.order = SendOrder::Any;
             }
             if queue.bytes() == 0
                 && let Some(queue) = entry.sending.queue.take()
@@ -255,19 +255,19 @@ impl Sockets<'_> {
     pub(super) fn expect_to_send_first(&mut self, key: SocketKey) {
         let entry = self.table.entry(key);
         entry.order = match entry.receiving.unread {
-            0 => Order::SendFirst,
-            _ => Order::ReceivedFirst,
+            0 => SendOrder::SendFirst,
+            _ => SendOrder::ReceivedFirst,
         };
     }
 
     pub(super) fn has_received_first(&mut self, key: SocketKey) -> bool {
-        self.table.entry(key).order == Order::ReceivedFirst
+        self.table.entry(key).order == SendOrder::ReceivedFirst
     }
 
     /// The outcome of a pending send is not known.
     pub(super) fn has_sent_nothing(&mut self, key: SocketKey) -> bool {
         let entry = self.table.entry(key);
-        entry.order == Order::SendFirst && !entry.pending.has(Pending::SEND)
+        entry.order == SendOrder::SendFirst && !entry.pending.has(Pending::SEND)
     }
 
     pub(super) fn note_held(&mut self, key: SocketKey, bytes: usize) {
@@ -335,7 +335,7 @@ impl Sockets<'_> {
         entry.awaits_request = false;
         entry.receiving.waker = None;
         entry.sending.waker = None;
-        entry.role = Role::Parked(Parking { resume, tag });
+        entry.state = SocketState::Parked(Parking { resume, tag });
         let is_scheduled = entry.is_scheduled();
         let is_armed = entry.pending.has(Pending::RECEIVE);
         if entry.receiving.is_readable() {
@@ -374,7 +374,7 @@ impl Sockets<'_> {
 
     pub(super) fn finish(&mut self, key: SocketKey) {
         let entry = self.table.entry(key);
-        if entry.sending.failed != 0 || matches!(entry.receiving.end, End::Failed(_)) {
+        if entry.sending.failed != 0 || matches!(entry.receiving.end, InputEnd::Failed(_)) {
             return self.close(key);
         }
         entry.receiving.waker = None;
@@ -385,7 +385,7 @@ impl Sockets<'_> {
             entry.sending.fin = Fin::Wanted;
         }
         let discard_left = DISCARD_MAX.saturating_sub(discarded);
-        entry.role = Role::Finishing { discard_left };
+        entry.state = SocketState::Finishing { discard_left };
         let within = match entry.is_evicted {
             true => RESET_TIME,
             false => FINISH_TIME,
@@ -402,7 +402,7 @@ impl Sockets<'_> {
         entry.receiving.waker = None;
         wake(&mut entry.sending.waker);
         entry.receiving.discard();
-        entry.role = Role::Resetting;
+        entry.state = SocketState::Resetting;
         self.set_deadline(key, RESET_TIME);
     }
 }

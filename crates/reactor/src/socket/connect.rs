@@ -59,32 +59,32 @@ async fn open(address: &Address) -> io::Result<Socket> {
 }
 
 async fn wait_and_open(address: &Address) -> io::Result<SocketKey> {
-    let place = Place::last(address);
+    let queued = QueuedConnect::last(address);
     loop {
-        let woken = poll_fn(|cx| core::with(|core| core.sockets().poll_woken(place.0, cx)));
-        if core::with(|core| core.sockets().is_first(place.0)) {
+        let woken = poll_fn(|cx| core::with(|core| core.sockets().poll_woken(queued.0, cx)));
+        if core::with(|core| core.sockets().is_first(queued.0)) {
             // If no socket closes in time, it tries again.
             let _ = timeout(RETRY_PAUSE, woken).await;
             core::with(|core| core.sockets().open_waiting());
         } else {
             woken.await;
         }
-        if let Some(opened) = core::with(|core| core.sockets().take_opened(place.0)) {
+        if let Some(opened) = core::with(|core| core.sockets().take_opened(queued.0)) {
             return opened;
         }
     }
 }
 
 /// A position in the queue of connections that wait. Dropping it leaves the queue.
-struct Place(WaitKey);
+struct QueuedConnect(WaitKey);
 
-impl Place {
-    fn last(address: &Address) -> Place {
-        Place(core::with(|core| core.sockets().wait_to_connect(address)))
+impl QueuedConnect {
+    fn last(address: &Address) -> QueuedConnect {
+        QueuedConnect(core::with(|core| core.sockets().wait_to_connect(address)))
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuedConnect {
     fn drop(&mut self) {
         core::try_with(|core| core.sockets().leave(self.0));
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::SocketKey;
-use super::datagram_table::{DatagramEntry, IN_FLIGHT_MAX, Outgoing};
+use super::datagram_table::{DatagramEntry, IN_FLIGHT_MAX, OutgoingTrain};
 use super::sockets::{Sockets, wake};
 use super::train::{Datagrams, Forwarded, Train};
 use crate::driver::{Bound, BoundGroup, Destination, ReceivedTrain, is_train_refused};
@@ -352,7 +352,7 @@ impl Sockets<'_> {
         let entry = datagrams.slab.get_mut(key);
         let entry = entry.expect("a pending send keeps its socket");
         entry.in_flight -= 1;
-        let Outgoing { train, was_refused } = outgoing;
+        let OutgoingTrain { train, was_refused } = outgoing;
         let is_train = train.destination.segment_bytes.is_some();
         let count = train.datagrams().count() as u64;
         let counters = &self.core.counters;

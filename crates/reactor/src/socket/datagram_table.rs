@@ -32,7 +32,7 @@ pub(crate) struct DatagramTable {
     /// Sockets whose waiting batches start to be sent at the end of the turn.
     pub(super) to_send: Vec<SocketKey>,
     /// Batches that the driver sends, by slot.
-    pub(super) sending: Vec<Option<(SocketKey, Outgoing)>>,
+    pub(super) sending: Vec<Option<(SocketKey, OutgoingTrain)>>,
     pub(super) vacant: Vec<u32>,
     /// Memory of sent batches. Boxed, because the kernel has pointers into those in use.
     #[allow(
@@ -45,7 +45,7 @@ pub(crate) struct DatagramTable {
 }
 
 /// A batch that waits or is being sent.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingTrain {
     pub(super) train: Box<SentTrain>,
     /// It is a part of a batch that the kernel has refused.
     pub(super) was_refused: bool,
@@ -61,7 +61,7 @@ pub(super) struct DatagramEntry {
     pub(super) is_paused: bool,
     /// The number of datagrams that the kernel had dropped at the last receive.
     pub(super) dropped: u32,
-    pub(super) waiting: VecDeque<Outgoing>,
+    pub(super) waiting: VecDeque<OutgoingTrain>,
     /// It is in the list of sockets to send.
     pub(super) is_listed: bool,
     pub(super) in_flight: usize,
@@ -132,7 +132,7 @@ impl DatagramTable {
         let train = self.train(destination, content);
         let entry = self.entry(key);
         entry.unsent_bytes += train.content.len();
-        entry.waiting.push_back(Outgoing {
+        entry.waiting.push_back(OutgoingTrain {
             train,
             was_refused: false,
         });
@@ -149,7 +149,7 @@ impl DatagramTable {
         for content in datagrams.into_iter().rev() {
             let content = self.copy(content);
             let train = self.train(destination, content);
-            self.entry(key).waiting.push_front(Outgoing {
+            self.entry(key).waiting.push_front(OutgoingTrain {
                 train,
                 was_refused: true,
             });

@@ -15,13 +15,13 @@ use crate::timer::TimerKey;
 /// One socket (rule 5: an idle connection costs this entry and a timer).
 pub(crate) struct SocketEntry {
     pub(super) handle: Handle,
-    pub(super) role: Role,
+    pub(super) state: SocketState,
     /// Operations without their last completion; until then the descriptor stays open.
     pub(super) pending: Pending,
-    pub(super) receiving: Receiving,
-    pub(super) sending: Sending,
+    pub(super) receiving: ReceiveSide,
+    pub(super) sending: SendSide,
     pub(super) peer: Option<SocketAddr>,
-    /// The tick at which the role times out.
+    /// The tick at which the state times out.
     pub(super) deadline: u64,
     /// The socket's only timer, and the tick that it is scheduled at, which is not after the deadline. It
     /// stays scheduled while the socket is in use and the deadline moves on, so that a connection that
@@ -38,12 +38,12 @@ pub(crate) struct SocketEntry {
     pub(super) active_tick: u64,
     /// Bytes that the owner holds for this socket, as reported with `note_held`.
     pub(super) held: usize,
-    pub(super) order: Order,
+    pub(super) order: SendOrder,
 }
 
 /// Whether bytes have arrived before ours were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Order {
+pub(super) enum SendOrder {
     /// Either side may send first.
     #[default]
     Any,
@@ -53,7 +53,7 @@ pub(super) enum Order {
     ReceivedFirst,
 }
 
-/// The owner of the socket, or the way it is being closed.
+/// The state of a socket: its owner, or how it is being closed.
 ///
 /// ```text
 ///           park                 bytes, FIN, error, deadline
@@ -68,7 +68,7 @@ pub(super) enum Order {
 ///     │ drop                     ▼
 ///     └─────────────────────▶ Closing ──▶ (removed, when nothing is pending)
 /// ```
-pub(super) enum Role {
+pub(super) enum SocketState {
     /// A `Socket` handle owns it.
     Owned,
     /// The core owns it until it is readable or late; then `resume` gets it.
@@ -85,7 +85,7 @@ pub(super) enum Role {
 
 /// Whether and how the input has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum InputEnd {
     Open,
     Fin,
     /// The error number that receiving failed with.
@@ -93,7 +93,7 @@ pub(super) enum End {
 }
 
 /// Received bytes that the owner has not taken, and the window for more (rule 1).
-pub(super) struct Receiving {
+pub(super) struct ReceiveSide {
     /// Most unread bytes.
     pub(super) window: usize,
     /// Unread bytes.
@@ -101,7 +101,7 @@ pub(super) struct Receiving {
     first: Option<Slice>,
     /// Present if more than one slice is unread.
     more: Option<Box<More>>,
-    pub(super) end: End,
+    pub(super) end: InputEnd,
     /// In the queue for buffers (rule 2).
     pub(super) starved: bool,
     /// Bytes of the last receive, or 0 if there is nothing more.
@@ -168,14 +168,14 @@ const LARGE_WINDOW_MIN: usize = 2 * BUFFER_BYTES;
 /// Receive window until `set_window` is called: the bytes that are read ahead of a request (rule 17).
 pub(super) const WINDOW_DEFAULT: usize = 16 * 1024;
 
-impl Receiving {
-    fn new() -> Receiving {
-        Receiving {
+impl ReceiveSide {
+    fn new() -> ReceiveSide {
+        ReceiveSide {
             window: WINDOW_DEFAULT,
             unread: 0,
             first: None,
             more: None,
-            end: End::Open,
+            end: InputEnd::Open,
             starved: false,
             last: 0,
             recent: 0,
@@ -233,9 +233,15 @@ impl Receiving {
         Some(slice)
     }
 
+    /// Whether neither FIN nor an error has come.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.end == InputEnd::Open
+    }
+
     /// Whether bytes, FIN or an error are unread.
     pub(super) fn is_readable(&self) -> bool {
-        self.first.is_some() || self.end != End::Open
+        self.first.is_some() || !self.is_open()
     }
 
     /// Bytes that the next receive may request. Zero while more than half of the window is unread, so
@@ -243,7 +249,7 @@ impl Receiving {
     pub(super) fn room(&self, fair_share: usize) -> usize {
         let window = self.window.min(fair_share.max(RATION_BYTES));
         let has_room = self.unread == 0 || (self.unread * 2 <= window && !self.wants_large());
-        if self.end == End::Open && !self.starved && has_room {
+        if self.is_open() && !self.starved && has_room {
             window - self.unread
         } else {
             0
@@ -259,7 +265,7 @@ impl Receiving {
 }
 
 /// The sending side of a socket.
-pub(super) struct Sending {
+pub(super) struct SendSide {
     /// Present while bytes are queued.
     pub(super) queue: Option<Box<Outgoing>>,
     /// The error number that sending failed with, or 0.
@@ -282,9 +288,9 @@ pub(super) enum Fin {
     Sent,
 }
 
-impl Sending {
-    fn new(now: Instant) -> Sending {
-        Sending {
+impl SendSide {
+    fn new(now: Instant) -> SendSide {
+        SendSide {
             queue: None,
             failed: 0,
             listed: false,
@@ -305,10 +311,10 @@ impl SocketEntry {
     pub(crate) fn new(handle: Handle, now: Instant, tick: u64) -> SocketEntry {
         SocketEntry {
             handle,
-            role: Role::Owned,
+            state: SocketState::Owned,
             pending: Pending::default(),
-            receiving: Receiving::new(),
-            sending: Sending::new(now),
+            receiving: ReceiveSide::new(),
+            sending: SendSide::new(now),
             peer: None,
             deadline: 0,
             timer: None,
@@ -317,7 +323,7 @@ impl SocketEntry {
             is_evicted: false,
             active_tick: 0,
             held: 0,
-            order: Order::Any,
+            order: SendOrder::Any,
         }
     }
 
@@ -334,7 +340,7 @@ impl SocketEntry {
 }
 
 /// The work that an event causes and that runs once the table is no longer borrowed.
-pub(crate) enum Action {
+pub(crate) enum SocketAction {
     None,
     /// A parked socket is readable, or its deadline has passed.
     Resume(Parking, SocketKey, Cause),

@@ -1,11 +1,11 @@
 //! Reports of the driver and the timers, and the sends that start at the end of a turn.
 
 use super::SocketKey;
-use super::entry::{Action, End, Fin, Order, Role};
+use super::entry::{Fin, InputEnd, SendOrder, SocketAction, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use super::table::keep;
-use crate::driver::{Driver, Event, Pending, Received};
+use crate::driver::{Completion, Driver, Pending, ReceiveOutcome};
 
 /// Sends larger than this start after the smaller ones.
 const LARGE_SEND: usize = 16 * 1024;
@@ -61,7 +61,7 @@ impl Sockets<'_> {
         };
         if entry.pending.has(Pending::SEND)
             || entry.sending.failed != 0
-            || matches!(entry.role, Role::Closing)
+            || matches!(entry.state, SocketState::Closing)
         {
             return;
         }
@@ -76,16 +76,16 @@ impl Sockets<'_> {
             table.driver.send(key, entry.handle, queue.describe());
             return;
         }
-        if matches!(entry.role, Role::Resetting) {
+        if matches!(entry.state, SocketState::Resetting) {
             return self.reset(key);
         }
         if entry.sending.fin == Fin::Wanted {
             entry.sending.fin = Fin::Sent;
             table.driver.shutdown_write(entry.handle);
         }
-        if let Role::Finishing { .. } = entry.role {
+        if let SocketState::Finishing { .. } = entry.state {
             match entry.receiving.end {
-                End::Open if !self.core.lingering.time.is_zero() && !entry.is_evicted => {
+                InputEnd::Open if !self.core.lingering.time.is_zero() && !entry.is_evicted => {
                     self.linger(key);
                 }
                 _ => self.close(key),
@@ -94,7 +94,7 @@ impl Sockets<'_> {
     }
 
     /// The next parked socket that is readable, if another may be resumed in this turn.
-    pub(crate) fn next_parked_readable(&mut self) -> Action {
+    pub(crate) fn next_parked_readable(&mut self) -> SocketAction {
         while self.table.resumes_left > 0
             && let Some(key) = self.table.to_resume.pop_front()
         {
@@ -102,10 +102,10 @@ impl Sockets<'_> {
             if entry.is_some_and(|entry| entry.receiving.is_readable())
                 && let Some(parking) = self.take_parking(key)
             {
-                return Action::Resume(parking, key, self.take_cause(key));
+                return SocketAction::Resume(parking, key, self.take_cause(key));
             }
         }
-        Action::None
+        SocketAction::None
     }
 
     /// Why a readable socket is resumed.
@@ -115,73 +115,77 @@ impl Sockets<'_> {
     }
 
     /// Handles the timer of a socket.
-    pub(crate) fn expired(&mut self, key: SocketKey) -> Action {
+    pub(crate) fn expired(&mut self, key: SocketKey) -> SocketAction {
         let Some(entry) = self.table.slab.get_mut(key) else {
-            return Action::None;
+            return SocketAction::None;
         };
         entry.timer = None;
-        match entry.role {
-            Role::Owned | Role::Closing => {}
+        match entry.state {
+            SocketState::Owned | SocketState::Closing => {}
             _ if entry.deadline > self.core.clock.tick() => self.schedule_deadline(key),
-            Role::Finishing { .. } | Role::Lingering { .. } => self.close(key),
-            Role::Resetting => self.reset(key),
+            SocketState::Finishing { .. } | SocketState::Lingering { .. } => self.close(key),
+            SocketState::Resetting => self.reset(key),
             // It is held back, and resumed with what it received.
-            Role::Parked(_) if entry.receiving.is_readable() => {}
-            Role::Parked(_) => {
+            SocketState::Parked(_) if entry.receiving.is_readable() => {}
+            SocketState::Parked(_) => {
                 if let Some(parking) = self.take_parking(key) {
-                    return Action::Resume(parking, key, Cause::Expired);
+                    return SocketAction::Resume(parking, key, Cause::Expired);
                 }
             }
         }
-        Action::None
+        SocketAction::None
     }
 
     /// Handles reports of the driver until one causes an action that needs the table not to be borrowed.
     /// Most reports cause none.
     #[inline]
-    pub(crate) fn next_action(&mut self) -> Action {
+    pub(crate) fn next_action(&mut self) -> SocketAction {
         loop {
             // One arm for each driver, so that the compiler can inline from the decoding of a completion
             // to its handling.
             let action = match &mut self.table.driver {
-                Driver::Uring(uring) => uring.next(&self.core.pool).map(|event| self.handle(event)),
-                Driver::Epoll(epoll) => epoll.next(&self.core.pool).map(|event| self.handle(event)),
+                Driver::Uring(uring) => uring
+                    .next(&self.core.pool)
+                    .map(|completion| self.handle(completion)),
+                Driver::Epoll(epoll) => epoll
+                    .next(&self.core.pool)
+                    .map(|completion| self.handle(completion)),
                 #[cfg(feature = "simulation")]
-                Driver::Sim(sim) => sim.next().map(|event| self.handle(event)),
+                Driver::Sim(sim) => sim.next().map(|completion| self.handle(completion)),
             };
             match action {
-                Some(Action::None) => {}
+                Some(SocketAction::None) => {}
                 Some(action) => return action,
-                None => return Action::None,
+                None => return SocketAction::None,
             }
         }
     }
 
     #[inline(always)]
-    fn handle(&mut self, event: Event) -> Action {
-        match event {
-            Event::Accepted {
+    fn handle(&mut self, completion: Completion) -> SocketAction {
+        match completion {
+            Completion::Accepted {
                 listener,
                 result,
                 more,
             } => self.accepted(listener, result, more),
-            Event::Connected { socket, error } => self.connected(socket, error),
-            Event::Received {
+            Completion::Connected { socket, error } => self.connected(socket, error),
+            Completion::Received {
                 socket,
                 received,
                 more,
             } => {
                 return self.received(socket, received, more);
             }
-            Event::Sent { socket, result } => self.sent(socket, result),
-            Event::TrainReceived {
+            Completion::Sent { socket, result } => self.sent(socket, result),
+            Completion::TrainReceived {
                 socket,
                 received,
                 more,
             } => self.train_received(socket, received, more),
-            Event::TrainSent { slot, result } => self.train_sent(slot, result),
+            Completion::TrainSent { slot, result } => self.train_sent(slot, result),
         }
-        Action::None
+        SocketAction::None
     }
 
     #[cold]
@@ -194,7 +198,7 @@ impl Sockets<'_> {
     }
 
     #[inline(always)]
-    fn received(&mut self, key: SocketKey, received: Received, more: bool) -> Action {
+    fn received(&mut self, key: SocketKey, received: ReceiveOutcome, more: bool) -> SocketAction {
         let table = &mut *self.table;
         let entry = table
             .slab
@@ -204,95 +208,95 @@ impl Sockets<'_> {
             entry.pending.remove(Pending::RECEIVE);
         }
         match received {
-            Received::Bytes(mut slice) => {
+            ReceiveOutcome::Bytes(mut slice) => {
                 self.core.counters.receives.add(1);
                 self.core.counters.received_bytes.add(slice.len() as u64);
-                if entry.order == Order::SendFirst {
-                    entry.order = Order::ReceivedFirst;
+                if entry.order == SendOrder::SendFirst {
+                    entry.order = SendOrder::ReceivedFirst;
                 }
                 table
                     .activity
                     .note(&mut entry.active_tick, self.core.clock.tick());
                 entry.receiving.note(slice.len());
-                match &mut entry.role {
+                match &mut entry.state {
                     // The usual case: the first bytes of a request.
-                    Role::Parked(_) if !entry.receiving.is_readable() => {
+                    SocketState::Parked(_) if !entry.receiving.is_readable() => {
                         if table.resumes_left == 0 || !table.to_resume.is_empty() {
                             entry.receiving.push(slice);
                             table.to_resume.push_back(key);
                             self.core.counters.held_back.add(1);
                             return self.after_receive(key, more);
                         }
-                        let role = std::mem::replace(&mut entry.role, Role::Owned);
-                        let Role::Parked(parking) = role else {
-                            unreachable!("the role was matched above")
+                        let state = std::mem::replace(&mut entry.state, SocketState::Owned);
+                        let SocketState::Parked(parking) = state else {
+                            unreachable!("the state was matched above")
                         };
                         slice.copy_if_scarce();
-                        return Action::Resume(parking, key, Cause::Received(slice));
+                        return SocketAction::Resume(parking, key, Cause::Received(slice));
                     }
-                    Role::Closing | Role::Resetting => {}
-                    Role::Finishing { discard_left } => {
+                    SocketState::Closing | SocketState::Resetting => {}
+                    SocketState::Finishing { discard_left } => {
                         *discard_left = discard_left.saturating_sub(slice.len());
                     }
-                    Role::Lingering { .. } => self.linger_on(key),
-                    Role::Owned | Role::Parked(_) if entry.receiving.end == End::Open => {
+                    SocketState::Lingering { .. } => self.linger_on(key),
+                    SocketState::Owned | SocketState::Parked(_) if entry.receiving.is_open() => {
                         entry.receiving.push(slice);
                     }
                     // Shed: later bytes must not be delivered, because earlier ones were dropped.
-                    Role::Owned | Role::Parked(_) => {}
+                    SocketState::Owned | SocketState::Parked(_) => {}
                 }
             }
-            Received::End if entry.receiving.end == End::Open => entry.receiving.end = End::Fin,
-            Received::End => {}
+            ReceiveOutcome::End if entry.receiving.is_open() => entry.receiving.end = InputEnd::Fin,
+            ReceiveOutcome::End => {}
             // The next receive is not large.
-            Received::NoBuffers if entry.receiving.is_large => entry.receiving.recent = 0,
-            Received::NoBuffers => {
+            ReceiveOutcome::NoBuffers if entry.receiving.is_large => entry.receiving.recent = 0,
+            ReceiveOutcome::NoBuffers => {
                 self.core.counters.no_buffers.add(1);
                 entry.receiving.starved = true;
                 // Parked sockets hold no memory and come first.
-                if matches!(entry.role, Role::Parked(_)) {
+                if matches!(entry.state, SocketState::Parked(_)) {
                     table.starved_idle.push_back(key);
                 } else {
                     table.starved.push_back(key);
                 }
             }
-            Received::Nothing => {}
-            Received::Failed(error) if entry.receiving.end == End::Open => {
-                entry.receiving.end = End::Failed(error);
+            ReceiveOutcome::Nothing => {}
+            ReceiveOutcome::Failed(error) if entry.receiving.is_open() => {
+                entry.receiving.end = InputEnd::Failed(error);
             }
-            Received::Failed(_) => {}
+            ReceiveOutcome::Failed(_) => {}
         }
         self.after_receive(key, more)
     }
 
     /// Wakes the owner, and receives more.
-    fn after_receive(&mut self, key: SocketKey, more: bool) -> Action {
+    fn after_receive(&mut self, key: SocketKey, more: bool) -> SocketAction {
         let entry = self.table.entry(key);
         let is_readable = entry.receiving.is_readable();
         let is_held_back = entry.receiving.unread > 0;
-        if is_readable && !is_held_back && matches!(entry.role, Role::Parked(_)) {
-            let role = std::mem::replace(&mut entry.role, Role::Owned);
-            let Role::Parked(parking) = role else {
-                unreachable!("the role was matched above")
+        if is_readable && !is_held_back && matches!(entry.state, SocketState::Parked(_)) {
+            let state = std::mem::replace(&mut entry.state, SocketState::Owned);
+            let SocketState::Parked(parking) = state else {
+                unreachable!("the state was matched above")
             };
-            return Action::Resume(parking, key, Cause::Ended);
+            return SocketAction::Resume(parking, key, Cause::Ended);
         }
-        match &entry.role {
-            Role::Closing => self.remove_if_done(key),
-            Role::Resetting => {}
-            Role::Finishing { discard_left } => {
-                let over = *discard_left == 0 || entry.receiving.end != End::Open;
+        match &entry.state {
+            SocketState::Closing => self.remove_if_done(key),
+            SocketState::Resetting => {}
+            SocketState::Finishing { discard_left } => {
+                let over = *discard_left == 0 || !entry.receiving.is_open();
                 if !more && !over {
                     self.arm_receive(key);
                 }
             }
-            Role::Lingering { .. } if entry.receiving.end != End::Open => self.close(key),
-            Role::Lingering { .. } => {
+            SocketState::Lingering { .. } if !entry.receiving.is_open() => self.close(key),
+            SocketState::Lingering { .. } => {
                 if !more {
                     self.arm_receive(key);
                 }
             }
-            Role::Owned | Role::Parked(_) => {
+            SocketState::Owned | SocketState::Parked(_) => {
                 if is_readable {
                     wake(&mut entry.receiving.waker);
                 }
@@ -301,7 +305,7 @@ impl Sockets<'_> {
                 }
             }
         }
-        Action::None
+        SocketAction::None
     }
 
     #[inline(always)]
@@ -324,8 +328,8 @@ impl Sockets<'_> {
                 self.core.counters.sent_bytes.add(n as u64);
                 queue.sent(n, &mut table.to_drop);
                 sending.progress = now;
-                if entry.order == Order::SendFirst {
-                    entry.order = Order::Any;
+                if entry.order == SendOrder::SendFirst {
+                    entry.order = SendOrder::Any;
                 }
             }
             Err(error) => {
@@ -341,14 +345,14 @@ impl Sockets<'_> {
         if sending.failed != 0 || sending.queued() <= sending.wake_at {
             wake(&mut sending.waker);
         }
-        match entry.role {
-            Role::Closing => self.remove_if_done(key),
-            Role::Finishing { .. } | Role::Resetting if entry.sending.failed != 0 => {
+        match entry.state {
+            SocketState::Closing => self.remove_if_done(key),
+            SocketState::Finishing { .. } | SocketState::Resetting if entry.sending.failed != 0 => {
                 self.close(key);
             }
             _ if entry.sending.failed != 0 => {}
             // The usual case: all bytes are sent.
-            Role::Owned | Role::Parked(_)
+            SocketState::Owned | SocketState::Parked(_)
                 if entry.sending.queue.is_none() && entry.sending.fin != Fin::Wanted => {}
             _ => self.continue_sending(key),
         }

@@ -10,9 +10,9 @@ mod state;
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
-use self::state::{Demand, Turn};
+use self::state::{Demand, TurnEvictions};
 use super::SocketKey;
-use super::entry::{Action, Fin, Role, SocketEntry};
+use super::entry::{Fin, SocketAction, SocketEntry, SocketState};
 use super::ownership::Cause;
 use super::sockets::{Sockets, wake};
 use crate::driver::EVICTED;
@@ -130,7 +130,7 @@ impl Sockets<'_> {
             Demand::New(count) => count.saturating_sub(eviction.closing),
             Demand::None | Demand::Unmet => 0,
         };
-        eviction.turn = Turn {
+        eviction.turn = TurnEvictions {
             missing,
             evictions_left: if is_reaped {
                 missing.min(EVICTED_PER_TURN_MAX)
@@ -154,7 +154,7 @@ impl Sockets<'_> {
 
     /// Evicts the socket that has been idle longest. `None` if no socket is idle, or after the last one
     /// of this turn.
-    pub(crate) fn evict_next(&mut self) -> Option<Action> {
+    pub(crate) fn evict_next(&mut self) -> Option<SocketAction> {
         if self.table.eviction.turn.evictions_left == 0 {
             return None;
         }
@@ -199,26 +199,27 @@ impl Sockets<'_> {
         let table = &mut *self.table;
         let entry = table.slab.get(key);
         entry.is_some_and(|entry| {
-            !matches!(entry.role, Role::Lingering { .. }) && table.driver.has_input(entry.handle)
+            !matches!(entry.state, SocketState::Lingering { .. })
+                && table.driver.has_input(entry.handle)
         })
     }
 
-    fn evict(&mut self, key: SocketKey) -> Action {
+    fn evict(&mut self, key: SocketKey) -> SocketAction {
         let entry = self.table.entry(key);
         entry.is_evicted = true;
-        let is_lingering = matches!(entry.role, Role::Lingering { .. });
+        let is_lingering = matches!(entry.state, SocketState::Lingering { .. });
         self.table.eviction.closing += 1;
         if is_lingering {
             self.core.counters.lingering_cut.add(1);
             self.close(key);
-            return Action::None;
+            return SocketAction::None;
         }
         self.core.counters.evicted.add(1);
         match self.take_parking(key) {
-            Some(parking) => Action::Resume(parking, key, Cause::Evicted),
+            Some(parking) => SocketAction::Resume(parking, key, Cause::Evicted),
             None => {
                 self.fail(key, EVICTED);
-                Action::None
+                SocketAction::None
             }
         }
     }
@@ -246,12 +247,12 @@ impl Sockets<'_> {
 
 /// Whether a socket has no request, apart from what it still has to send.
 fn may_be_idle(entry: &SocketEntry) -> bool {
-    let waits = match entry.role {
-        Role::Parked(_) | Role::Lingering { .. } => true,
-        Role::Owned => entry.awaits_request,
-        Role::Finishing { .. } | Role::Resetting | Role::Closing => false,
+    let waits = match entry.state {
+        SocketState::Parked(_) | SocketState::Lingering { .. } => true,
+        SocketState::Owned => entry.awaits_request,
+        SocketState::Finishing { .. } | SocketState::Resetting | SocketState::Closing => false,
     };
     waits
         && !entry.is_evicted
-        && (entry.sending.fin == Fin::No || !matches!(entry.role, Role::Owned))
+        && (entry.sending.fin == Fin::No || !matches!(entry.state, SocketState::Owned))
 }

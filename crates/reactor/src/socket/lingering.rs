@@ -4,7 +4,7 @@
 mod list;
 
 use super::SocketKey;
-use super::entry::Role;
+use super::entry::SocketState;
 use super::sockets::Sockets;
 
 pub use self::list::Lingering;
@@ -23,7 +23,7 @@ impl Sockets<'_> {
         let until = self.deadline(limits.time);
         let now = self.core.clock.tick();
         let entry = self.table.entry(key);
-        entry.role = Role::Lingering { until };
+        entry.state = SocketState::Lingering { until };
         entry.idle_since = now;
         if self.table.eviction.is_tracking {
             self.note_idle(key);
@@ -36,7 +36,7 @@ impl Sockets<'_> {
     pub(super) fn linger_on(&mut self, key: SocketKey) {
         let silent_until = self.deadline(self.core.lingering.silence);
         let entry = self.table.entry(key);
-        if let Role::Lingering { until } = entry.role {
+        if let SocketState::Lingering { until } = entry.state {
             // The timer stays: it finds the later deadline when it expires.
             entry.deadline = silent_until.min(until);
         }
@@ -64,6 +64,6 @@ impl Sockets<'_> {
 
     fn is_lingering(&self, key: SocketKey) -> bool {
         let entry = self.table.slab.get(key);
-        entry.is_some_and(|entry| matches!(entry.role, Role::Lingering { .. }))
+        entry.is_some_and(|entry| matches!(entry.state, SocketState::Lingering { .. }))
     }
 }

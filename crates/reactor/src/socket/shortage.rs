@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{End, Role, SocketEntry};
+use super::entry::{InputEnd, SocketEntry, SocketState};
 use super::sockets::{Sockets, wake};
 use crate::driver::{NO_BUFFERS, Pending};
 
@@ -86,14 +86,14 @@ impl Sockets<'_> {
         };
         entry.receiving.discard();
         entry.held = 0;
-        entry.receiving.end = End::Failed(error);
+        entry.receiving.end = InputEnd::Failed(error);
         entry.sending.failed = error;
         for operation in [Pending::RECEIVE, Pending::SEND] {
             if entry.pending.has(operation) {
                 table.driver.cancel(key, entry.handle, operation);
             }
         }
-        if matches!(entry.role, Role::Parked(_)) {
+        if matches!(entry.state, SocketState::Parked(_)) {
             table.to_resume.push_back(key);
         }
         wake(&mut entry.receiving.waker);

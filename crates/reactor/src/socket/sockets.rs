@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::SocketKey;
-use super::entry::{Role, SocketEntry};
+use super::entry::{SocketEntry, SocketState};
 use super::ownership::{Parking, Resume};
 use super::table::{SocketTable, keep};
 use crate::buffer::LARGE_BYTES;
@@ -64,10 +64,10 @@ impl Sockets<'_> {
 
     pub(super) fn take_parking(&mut self, key: SocketKey) -> Option<Parking> {
         let entry = self.table.slab.get_mut(key)?;
-        match std::mem::replace(&mut entry.role, Role::Owned) {
-            Role::Parked(parking) => Some(parking),
+        match std::mem::replace(&mut entry.state, SocketState::Owned) {
+            SocketState::Parked(parking) => Some(parking),
             other => {
-                entry.role = other;
+                entry.state = other;
                 None
             }
         }
@@ -88,8 +88,8 @@ impl Sockets<'_> {
         if let Some((timer, _)) = entry.timer.take() {
             self.core.wheel.borrow_mut().cancel(timer);
         }
-        let role = std::mem::replace(&mut entry.role, Role::Closing);
-        if matches!(role, Role::Lingering { .. }) {
+        let state = std::mem::replace(&mut entry.state, SocketState::Closing);
+        if matches!(state, SocketState::Lingering { .. }) {
             table.lingering.closed();
         }
         entry.receiving.waker = None;
@@ -141,7 +141,7 @@ impl Sockets<'_> {
         };
         let room = entry.receiving.room(self.core.pool.fair_share());
         let busy = entry.pending.has(Pending::RECEIVE) || entry.pending.has(Pending::CONNECT);
-        if room > 0 && !busy && !matches!(entry.role, Role::Closing) {
+        if room > 0 && !busy && !matches!(entry.state, SocketState::Closing) {
             entry.pending.add(Pending::RECEIVE);
             let is_large = entry.receiving.wants_large() && !self.core.pool.is_scarce();
             entry.receiving.is_large = is_large;
@@ -157,7 +157,7 @@ impl Sockets<'_> {
 
     pub(super) fn remove_if_done(&mut self, key: SocketKey) {
         let entry = self.table.entry(key);
-        if matches!(entry.role, Role::Closing) && entry.pending.is_empty() {
+        if matches!(entry.state, SocketState::Closing) && entry.pending.is_empty() {
             self.remove(key);
         }
     }
@@ -178,7 +178,7 @@ impl Sockets<'_> {
                 .table
                 .slab
                 .get(key)
-                .is_some_and(|e| matches!(e.role, Role::Closing));
+                .is_some_and(|e| matches!(e.state, SocketState::Closing));
             if !closing {
                 self.close(key);
             }

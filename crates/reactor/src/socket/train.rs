@@ -38,7 +38,7 @@ impl Ecn {
 /// the kernel.
 #[derive(Debug)]
 pub struct Train {
-    content: Content,
+    content: TrainBytes,
     /// The sender.
     pub from: SocketAddr,
     /// The local address that the datagrams were sent to, if the kernel says so.
@@ -50,7 +50,7 @@ pub struct Train {
 }
 
 #[derive(Debug)]
-enum Content {
+enum TrainBytes {
     Received(DatagramBuffer, Range<usize>),
     /// Another core received it, or too many are unread.
     Copied(Box<[u8]>),
@@ -72,7 +72,7 @@ impl Train {
             segment_bytes: segment_bytes
                 .filter(|&bytes| bytes > 0)
                 .unwrap_or(content.len()),
-            content: Content::Received(buffer, content),
+            content: TrainBytes::Received(buffer, content),
             from,
             to,
             ecn: Ecn::from_bits(ecn),
@@ -84,8 +84,8 @@ impl Train {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
-            Content::Received(buffer, range) => &buffer.bytes()[range.clone()],
-            Content::Copied(bytes) => bytes,
+            TrainBytes::Received(buffer, range) => &buffer.bytes()[range.clone()],
+            TrainBytes::Copied(bytes) => bytes,
         }
     }
 
@@ -105,8 +105,8 @@ impl Train {
 
     /// The same in memory of its own, so that the buffer is free.
     pub(super) fn into_copied(mut self) -> Train {
-        if matches!(self.content, Content::Received(..)) {
-            self.content = Content::Copied(self.bytes().into());
+        if matches!(self.content, TrainBytes::Received(..)) {
+            self.content = TrainBytes::Copied(self.bytes().into());
         }
         self
     }
@@ -181,7 +181,7 @@ impl Forwarded {
             segment_bytes,
         } = self.train;
         let train = Train {
-            content: Content::Copied(content),
+            content: TrainBytes::Copied(content),
             from,
             to,
             ecn,

@@ -50,13 +50,13 @@ struct Params<'r> {
 }
 
 impl<'r> Params<'r> {
-    fn values(&self) -> impl Iterator<Item = (&'r str, Segment<'r>)> + use<'r> {
+    fn values(&self) -> impl Iterator<Item = (&'r str, PathParameter<'r>)> + use<'r> {
         self.request
             .params()
-            .map(|(name, raw)| (name, Segment { name, raw }))
+            .map(|(name, raw)| (name, PathParameter { name, raw }))
     }
 
-    fn single(&self) -> Result<Segment<'r>, Unfit> {
+    fn single(&self) -> Result<PathParameter<'r>, Unfit> {
         let mut values = self.values();
         match (values.next(), values.next()) {
             (Some((_, only)), None) => Ok(only),
@@ -148,12 +148,12 @@ impl<'r> Deserializer<'r> for Params<'r> {
 }
 
 /// One parameter.
-struct Segment<'r> {
+struct PathParameter<'r> {
     name: &'r str,
     raw: &'r str,
 }
 
-impl<'r> Segment<'r> {
+impl<'r> PathParameter<'r> {
     fn decode(&self) -> Result<Cow<'r, str>, Unfit> {
         decode(self.raw).ok_or_else(|| self.unfit("it is not UTF-8"))
     }
@@ -173,7 +173,7 @@ macro_rules! parse {
     };
 }
 
-impl<'r> Deserializer<'r> for Segment<'r> {
+impl<'r> Deserializer<'r> for PathParameter<'r> {
     type Error = Unfit;
 
     parse! {
@@ -220,7 +220,7 @@ impl<'r> Deserializer<'r> for Segment<'r> {
     }
 }
 
-impl<'r> IntoDeserializer<'r, Unfit> for Segment<'r> {
+impl<'r> IntoDeserializer<'r, Unfit> for PathParameter<'r> {
     type Deserializer = Self;
     fn into_deserializer(self) -> Self {
         self

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use blitz_reactor::simulation::Conditions;
 
-use super::{Client, Requests, Upstream, Version, Windows};
+use super::{ClientPlan, RequestPlanner, UpstreamPlan, Version, Windows};
 use crate::random::Random;
 
 /// Runs with clients of HTTP/3, of 1,000.
@@ -119,9 +119,9 @@ impl Quic {
 /// Adds clients of HTTP/3 to some runs. The seed's other choices do not depend on it.
 pub(super) fn add(
     seed: u64,
-    requests: &mut Requests,
-    upstreams: &[Upstream],
-    clients: &mut Vec<Client>,
+    requests: &mut RequestPlanner,
+    upstreams: &[UpstreamPlan],
+    clients: &mut Vec<ClientPlan>,
     conditions: &mut Conditions,
     streams_max: u32,
 ) -> Option<Http3> {
@@ -160,11 +160,11 @@ pub(super) fn add(
 
 fn client(
     random: &mut Random,
-    requests: &mut Requests,
-    upstreams: &[Upstream],
+    requests: &mut RequestPlanner,
+    upstreams: &[UpstreamPlan],
     conditions: &Conditions,
     streams_max: u32,
-) -> Client {
+) -> ClientPlan {
     let quic = Quic::new(random, conditions, streams_max);
     let sends_little = quic.changes_host() || quic.inserts_within.is_some();
     let sent_max = match sends_little {
@@ -186,7 +186,7 @@ fn client(
         request
     });
     let requests = all.collect();
-    Client {
+    ClientPlan {
         version: Version::Http3,
         begins: Duration::from_micros(random.within(0..=200_000)),
         half_closes: false,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Client, Content, Limits, Order, Requests, Upstream, Version, Windows};
+use super::{
+    ClientPlan, ContentPlan, GatewayLimits, RequestPlanner, ResponseOrder, UpstreamPlan, Version,
+    Windows,
+};
 use crate::random::Random;
 
 /// Runs with reloads, of 1,000.
@@ -28,14 +31,14 @@ const IDLE_CONNECTIONS: usize = 8_192;
 pub(crate) struct Reloads {
     /// The first targets of the gateway.
     pub(crate) first: Vec<usize>,
-    pub(crate) then: Vec<Configuration>,
+    pub(crate) then: Vec<ConfigurationPlan>,
     /// The upstream of a client that sends one request after the other: all of them use the same connection.
     pub(crate) steady: Option<usize>,
 }
 
 /// A configuration that the gateway changes to.
 #[derive(Debug, Clone)]
-pub(crate) struct Configuration {
+pub(crate) struct ConfigurationPlan {
     /// From the start of the clients.
     pub(crate) after: Duration,
     /// Each core takes it up to this time later.
@@ -49,10 +52,10 @@ pub(crate) struct Configuration {
 /// Adds reloads to some runs. The seed's other choices do not depend on it.
 pub(super) fn add(
     seed: u64,
-    requests: &mut Requests,
-    upstreams: &mut Vec<Upstream>,
-    clients: &mut Vec<Client>,
-    limits: &mut Limits,
+    requests: &mut RequestPlanner,
+    upstreams: &mut Vec<UpstreamPlan>,
+    clients: &mut Vec<ClientPlan>,
+    limits: &mut GatewayLimits,
     drains: bool,
 ) -> Option<Reloads> {
     let mut random = Random::new(seed.rotate_left(32) ^ 5);
@@ -63,9 +66,9 @@ pub(super) fn add(
     let steady = (!drains && random.chance(STEADY_PER_MILLE)).then(|| {
         let version = random.one_of(&[Version::Http1, Version::Http2]);
         let is_secure = upstreams.iter().any(|upstream| upstream.is_secure);
-        upstreams.push(Upstream {
+        upstreams.push(UpstreamPlan {
             is_secure,
-            ..Upstream::direct(version)
+            ..UpstreamPlan::direct(version)
         });
         clients.push(steady_client(&mut random, requests, upstreams));
         // The pool must not close the connection to make room for others.
@@ -82,13 +85,13 @@ pub(super) fn add(
     let first = replicas(&mut random);
     let latest = RELOAD_MAX.as_micros() as u64;
     let count = random.within(1..=RELOADS_MAX);
-    let then = (0..count).map(|_| Configuration {
+    let then = (0..count).map(|_| ConfigurationPlan {
         after: Duration::from_micros(random.within(0..=latest)),
         within: Duration::from_micros(random.one_of(&[0, 100, 50_000])),
         replicas: replicas(&mut random),
         is_of_host: random.chance(500),
     });
-    let mut then: Vec<Configuration> = then.collect();
+    let mut then: Vec<ConfigurationPlan> = then.collect();
     then.sort_by_key(|configuration| configuration.after);
     Some(Reloads {
         first,
@@ -98,19 +101,23 @@ pub(super) fn add(
 }
 
 /// The only client of the last upstream. It sends its last request behind the last reload.
-fn steady_client(random: &mut Random, requests: &mut Requests, upstreams: &[Upstream]) -> Client {
+fn steady_client(
+    random: &mut Random,
+    requests: &mut RequestPlanner,
+    upstreams: &[UpstreamPlan],
+) -> ClientPlan {
     let count = random.within(3..=8) as u32;
     let all = (0..count).map(|_| {
         let mut request = requests.next(random, upstreams, Version::Http1);
         // Behind some requests with content hyper closes a connection.
         request.method = "GET";
-        request.request = Content::none();
+        request.request = ContentPlan::none();
         request.answer.bytes = request.answer.bytes.min(STEADY_CONTENT_MAX);
         request.answer.pause = None;
         request.answer.has_trailers = false;
         request.upstream = upstreams.len() - 1;
         request.wait = RELOAD_MAX.mul_f64(1.2) / count;
-        request.order = Order::After;
+        request.order = ResponseOrder::After;
         request.fault = None;
         request.odd = None;
         request.tunnel = None;
@@ -118,7 +125,7 @@ fn steady_client(random: &mut Random, requests: &mut Requests, upstreams: &[Upst
         request.reading_pause = None;
         request
     });
-    Client {
+    ClientPlan {
         version: Version::Http1,
         begins: Duration::ZERO,
         half_closes: false,

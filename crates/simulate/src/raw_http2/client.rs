@@ -7,13 +7,13 @@ use std::rc::Rc;
 use blitz_http::Address;
 
 use super::{CANCEL, Connection, Fields, Lost, REFUSED_STREAM};
-use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::{Pauses, within};
 use crate::ledger::{Ending, Ledger};
-use crate::plan::{Client, Fault, Request};
+use crate::plan::{ClientPlan, Fault, RequestPlan};
 
 /// Sends all requests of a client without waiting for responses.
-pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
+pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address) {
     ledger.world.sleep(client.begins).await;
     let mut connection: Option<Connection> = None;
     let running = Rc::new(Cell::new(0));
@@ -49,7 +49,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: Client, gateway: Address) {
     }
 }
 
-async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) {
+async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: RequestPlan) {
     let leaves = match request.fault {
         Some(Fault::ClientLeaves(after)) => Some(after),
         _ => None,
@@ -59,7 +59,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) 
         Err(lost) => Ending::Broken(format!("{lost:?} before it was sent")),
         Ok(id) => {
             if !request.is_empty() {
-                let content = Sending::new(&request.request, &ledger.world, None);
+                let content = OutgoingContent::new(&request.request, &ledger.world, None);
                 let sender = connection.clone();
                 let sending = async move {
                     // The response shows why it ended.
@@ -79,7 +79,7 @@ async fn exchange(ledger: Rc<Ledger>, connection: Connection, request: Request) 
     ledger.end(&request, &ending);
 }
 
-fn head(request: &Request) -> Vec<(&'static str, String)> {
+fn head(request: &RequestPlan) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         (":method", request.method.to_owned()),
         (":scheme", "http".to_owned()),
@@ -94,7 +94,7 @@ fn head(request: &Request) -> Vec<(&'static str, String)> {
 }
 
 /// Compares a response with the plan.
-async fn judge(ledger: &Ledger, connection: &Connection, id: u32, request: &Request) -> Ending {
+async fn judge(ledger: &Ledger, connection: &Connection, id: u32, request: &RequestPlan) -> Ending {
     match answer(ledger, connection, id, request).await {
         Ok(ending) => ending,
         Err(Lost::Reset(REFUSED_STREAM)) => Ending::RefusedStream,
@@ -106,7 +106,7 @@ async fn answer(
     ledger: &Ledger,
     connection: &Connection,
     id: u32,
-    request: &Request,
+    request: &RequestPlan,
 ) -> Result<Ending, Lost> {
     let (head, status) = loop {
         let head = connection.head(id).await?;
@@ -127,7 +127,7 @@ async fn answer(
     if status != request.status {
         return Ok(Ending::Wrong(format!("status {status}")));
     }
-    let mut receiving = Receiving::new(&request.answer);
+    let mut receiving = IncomingContent::new(&request.answer);
     let mut pauses = Pauses::new(&ledger.world, request.reading_pause);
     while let Some(piece) = connection.content(id).await? {
         if let Err(why) = receiving.take(&piece) {

@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 
-use super::frame::{self, ACK, END_HEADERS, END_STREAM, Frame};
+use blitz_testing::h2::flag::{ACK, END_HEADERS, END_STREAM};
+use blitz_testing::h2::{Frame, PREFACE, kind, settings};
+
 use super::{
-    Connection, Fields, PREFACE, PeerState, SETTINGS_CHANGES_MAX, StreamState, WINDOW_DEFAULT,
+    Connection, Fields, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, PeerState,
+    SETTINGS_CHANGES_MAX, StreamState, WINDOW_DEFAULT,
 };
 
 /// Bytes of one read.
@@ -92,18 +95,18 @@ impl Connection {
 
 impl PeerState {
     fn handle(&mut self, frame: &Frame) -> Result<(), String> {
-        let is_block = frame.kind == frame::CONTINUATION;
+        let is_block = frame.kind == kind::CONTINUATION;
         if is_block != self.receiving.block.is_some() {
             return Err("it interrupts a head".to_owned());
         }
         match frame.kind {
-            frame::DATA => self.take_in_data(frame),
-            frame::HEADERS => {
+            kind::DATA => self.take_in_data(frame),
+            kind::HEADERS => {
                 let content = frame.content().ok_or("too much padding")?.to_vec();
                 self.receiving.block = Some((frame.stream, frame.flags, content));
                 self.end_block(frame.has(END_HEADERS))
             }
-            frame::CONTINUATION => {
+            kind::CONTINUATION => {
                 let block = self
                     .receiving
                     .block
@@ -113,7 +116,7 @@ impl PeerState {
                 bytes.extend_from_slice(&frame.payload);
                 self.end_block(frame.has(END_HEADERS))
             }
-            frame::RST_STREAM => {
+            kind::RST_STREAM => {
                 let code = frame.number().ok_or("too short")?;
                 if let Some(stream) = self.streams.get_mut(&frame.stream) {
                     // NO_ERROR after a complete response stops the rest of the request.
@@ -121,24 +124,24 @@ impl PeerState {
                 }
                 Ok(())
             }
-            frame::SETTINGS if frame.has(ACK) => self.take_in_acknowledgement(),
-            frame::SETTINGS => {
+            kind::SETTINGS if frame.has(ACK) => self.take_in_acknowledgement(),
+            kind::SETTINGS => {
                 self.take_in_settings(frame);
-                self.write(frame::SETTINGS, ACK, 0, &[]);
+                self.write(kind::SETTINGS, ACK, 0, &[]);
                 Ok(())
             }
-            frame::PING if !frame.has(ACK) => {
-                self.write(frame::PING, ACK, 0, &frame.payload);
+            kind::PING if !frame.has(ACK) => {
+                self.write(kind::PING, ACK, 0, &frame.payload);
                 Ok(())
             }
-            frame::GOAWAY => {
+            kind::GOAWAY => {
                 self.sending.has_gone_away = true;
                 match frame.payload.get(4..8) {
                     Some([0, 0, 0, 0]) => Ok(()),
                     code => Err(format!("GOAWAY with code {code:?}")),
                 }
             }
-            frame::WINDOW_UPDATE => {
+            kind::WINDOW_UPDATE => {
                 let increment = i64::from(frame.number().ok_or("too short")?);
                 match frame.stream {
                     0 => self.sending.window += increment,
@@ -162,8 +165,8 @@ impl PeerState {
         self.sending.streams_max = Some(limit);
         for (id, value) in frame.settings() {
             match id {
-                frame::MAX_CONCURRENT_STREAMS => self.sending.streams_max = Some(value),
-                frame::INITIAL_WINDOW_SIZE => {
+                MAX_CONCURRENT_STREAMS => self.sending.streams_max = Some(value),
+                INITIAL_WINDOW_SIZE => {
                     let growth = i64::from(value) - self.sending.initial;
                     self.sending.initial += growth;
                     let streams = self.streams.values_mut();
@@ -293,7 +296,7 @@ impl PeerState {
         if increment > 0 {
             let increment = increment + self.extra_credit();
             self.receiving.window += i64::from(increment);
-            self.write(frame::WINDOW_UPDATE, 0, 0, &increment.to_be_bytes());
+            self.write(kind::WINDOW_UPDATE, 0, 0, &increment.to_be_bytes());
         }
     }
 
@@ -305,7 +308,7 @@ impl PeerState {
         };
         let increment = std::mem::take(&mut stream.owed) + extra;
         stream.window += i64::from(increment);
-        self.write(frame::WINDOW_UPDATE, 0, id, &increment.to_be_bytes());
+        self.write(kind::WINDOW_UPDATE, 0, id, &increment.to_be_bytes());
     }
 
     /// Windows may grow beyond what they were.
@@ -331,7 +334,7 @@ impl PeerState {
         account.initial += growth.max(0);
         let streams = self.streams.values_mut();
         streams.for_each(|stream| stream.window += growth.max(0));
-        frame::write_settings(&[(frame::INITIAL_WINDOW_SIZE, initial)], &mut self.out);
+        self.out.extend(settings(&[(INITIAL_WINDOW_SIZE, initial)]));
         self.wake();
     }
 }

@@ -8,17 +8,17 @@ use blitz_reactor::simulation::Stream;
 
 use super::client::get;
 use super::{Connection, INTERNAL_ERROR, Lost, REFUSED_STREAM};
-use crate::content::{ID, Receiving, Sending, TRAILER};
+use crate::content::{ID, IncomingContent, OutgoingContent, TRAILER};
 use crate::io::Pauses;
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Odd, Order, Quits, Request};
+use crate::plan::{Fault, Odd, Quits, RequestPlan, ResponseOrder};
 use crate::reload::Replica;
 
 /// Refusals per thousand streams.
 const REFUSED: u64 = 300;
 
 /// The state that the connections of an upstream share.
-pub(crate) struct Shared {
+pub(crate) struct UpstreamState {
     quits: Option<Quits>,
     /// Requests that were refused, each once.
     refused: RefCell<BTreeSet<u64>>,
@@ -26,9 +26,9 @@ pub(crate) struct Shared {
     until_goaway: Cell<u32>,
 }
 
-impl Shared {
-    pub(crate) fn new(quits: Option<Quits>) -> Shared {
-        Shared {
+impl UpstreamState {
+    pub(crate) fn new(quits: Option<Quits>) -> UpstreamState {
+        UpstreamState {
             quits,
             refused: RefCell::default(),
             until_goaway: Cell::new(match quits {
@@ -61,7 +61,7 @@ pub(crate) async fn serve(
     ledger: Rc<Ledger>,
     stream: Stream,
     server: Replica,
-    shared: Rc<Shared>,
+    shared: Rc<UpstreamState>,
     seed: u64,
 ) {
     let connection = Connection::start(&ledger, stream, false, seed);
@@ -91,7 +91,7 @@ async fn exchange(
     connection: Connection,
     id: u32,
     server: Replica,
-    shared: Rc<Shared>,
+    shared: Rc<UpstreamState>,
 ) {
     let Ok(head) = connection.head(id).await else {
         return;
@@ -118,11 +118,11 @@ async fn answer(
     ledger: &Rc<Ledger>,
     connection: &Connection,
     id: u32,
-    planned: &Request,
+    planned: &RequestPlan,
 ) -> Result<(), Lost> {
     match planned.order {
-        Order::After => receive(ledger, connection, id, planned).await?,
-        Order::Meanwhile => {
+        ResponseOrder::After => receive(ledger, connection, id, planned).await?,
+        ResponseOrder::Meanwhile => {
             let (theirs, there, planned) = (Rc::clone(ledger), connection.clone(), planned.clone());
             ledger.world.spawn(async move {
                 if receive(&theirs, &there, id, &planned).await.is_ok() {
@@ -160,7 +160,7 @@ async fn answer(
     if has_ended {
         return Ok(());
     }
-    let content = Sending::new(&planned.answer, &ledger.world, fails_at);
+    let content = OutgoingContent::new(&planned.answer, &ledger.world, fails_at);
     connection.send_content(id, content).await
 }
 
@@ -168,10 +168,10 @@ async fn receive(
     ledger: &Ledger,
     connection: &Connection,
     id: u32,
-    planned: &Request,
+    planned: &RequestPlan,
 ) -> Result<(), Lost> {
     let content = ledger.plan.forwarded(planned);
-    let mut receiving = Receiving::new(&content);
+    let mut receiving = IncomingContent::new(&content);
     let mut pauses = Pauses::new(&ledger.world, planned.reading_pause);
     let wrong = |why: String| {
         ledger.violate(format!("request {} at its upstream: {why}", planned.id));

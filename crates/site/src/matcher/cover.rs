@@ -1,7 +1,7 @@
 //! Keys that match all requests of another one, or some of them.
 
 use super::key::{Form, PathPattern, RouteKey};
-use super::rank::{Step, steps};
+use super::rank::{RankedSegment, steps};
 
 impl RouteKey {
     /// Whether it matches all requests that the other one matches, as far as that follows from the beginning of a regex. A
@@ -35,24 +35,27 @@ impl PathPattern {
         let (mut outer, mut inner) = (steps(self), steps(other));
         loop {
             let is_covered = match (outer.next(), inner.next()) {
-                (Some(Step::End(Form::Subtree)), _) => return true,
-                (Some(Step::End(Form::Exact)), next) => {
-                    return next == Some(Step::End(Form::Exact));
+                (Some(RankedSegment::End(Form::Subtree)), _) => return true,
+                (Some(RankedSegment::End(Form::Exact)), next) => {
+                    return next == Some(RankedSegment::End(Form::Exact));
                 }
-                (Some(Step::End(_)), next) => return is_below(next),
+                (Some(RankedSegment::End(_)), next) => return is_below(next),
                 (
-                    Some(Step::Prefix(_, start, _)),
-                    Some(Step::Text(text) | Step::Prefix(_, text, _)),
+                    Some(RankedSegment::Prefix(_, start, _)),
+                    Some(RankedSegment::Text(text) | RankedSegment::Prefix(_, text, _)),
                 ) => {
                     return text.starts_with(start);
                 }
                 // The beginning of a segment, which is not empty, and all that follows it.
-                (Some(Step::Param), Some(Step::Prefix(_, start, _))) => {
-                    return !start.is_empty() && outer.next() == Some(Step::End(Form::Subtree));
+                (Some(RankedSegment::Param), Some(RankedSegment::Prefix(_, start, _))) => {
+                    return !start.is_empty()
+                        && outer.next() == Some(RankedSegment::End(Form::Subtree));
                 }
-                (Some(Step::Text(text)), Some(Step::Text(inner))) => text == inner,
-                (Some(Step::Param), Some(Step::Text(inner))) => !inner.is_empty(),
-                (Some(Step::Param), Some(Step::Param)) => true,
+                (Some(RankedSegment::Text(text)), Some(RankedSegment::Text(inner))) => {
+                    text == inner
+                }
+                (Some(RankedSegment::Param), Some(RankedSegment::Text(inner))) => !inner.is_empty(),
+                (Some(RankedSegment::Param), Some(RankedSegment::Param)) => true,
                 _ => false,
             };
             if !is_covered {
@@ -65,27 +68,31 @@ impl PathPattern {
         let (mut ours, mut others) = (steps(self), steps(other));
         loop {
             let goes_on = match (ours.next(), others.next()) {
-                (Some(Step::End(Form::Subtree)), _) | (_, Some(Step::End(Form::Subtree))) => {
+                (Some(RankedSegment::End(Form::Subtree)), _)
+                | (_, Some(RankedSegment::End(Form::Subtree))) => {
                     return true;
                 }
-                (Some(Step::End(Form::Exact)), next) | (next, Some(Step::End(Form::Exact))) => {
-                    return next == Some(Step::End(Form::Exact));
+                (Some(RankedSegment::End(Form::Exact)), next)
+                | (next, Some(RankedSegment::End(Form::Exact))) => {
+                    return next == Some(RankedSegment::End(Form::Exact));
                 }
-                (Some(Step::End(_)), next) | (next, Some(Step::End(_))) => return is_below(next),
-                (Some(Step::Prefix(_, a, _)), Some(Step::Prefix(_, b, _))) => {
+                (Some(RankedSegment::End(_)), next) | (next, Some(RankedSegment::End(_))) => {
+                    return is_below(next);
+                }
+                (Some(RankedSegment::Prefix(_, a, _)), Some(RankedSegment::Prefix(_, b, _))) => {
                     return a.starts_with(b) || b.starts_with(a);
                 }
-                (Some(Step::Prefix(_, start, _)), Some(Step::Text(text)))
-                | (Some(Step::Text(text)), Some(Step::Prefix(_, start, _))) => {
+                (Some(RankedSegment::Prefix(_, start, _)), Some(RankedSegment::Text(text)))
+                | (Some(RankedSegment::Text(text)), Some(RankedSegment::Prefix(_, start, _))) => {
                     return text.starts_with(start);
                 }
-                (Some(Step::Text(a)), Some(Step::Text(b))) => a == b,
-                (Some(Step::Text(text)), Some(Step::Param))
-                | (Some(Step::Param), Some(Step::Text(text))) => !text.is_empty(),
-                (Some(Step::Param), Some(Step::Param)) => true,
+                (Some(RankedSegment::Text(a)), Some(RankedSegment::Text(b))) => a == b,
+                (Some(RankedSegment::Text(text)), Some(RankedSegment::Param))
+                | (Some(RankedSegment::Param), Some(RankedSegment::Text(text))) => !text.is_empty(),
+                (Some(RankedSegment::Param), Some(RankedSegment::Param)) => true,
                 // A segment that begins so; what follows it is anything.
-                (Some(Step::Param), Some(Step::Prefix(..)))
-                | (Some(Step::Prefix(..)), Some(Step::Param)) => return true,
+                (Some(RankedSegment::Param), Some(RankedSegment::Prefix(..)))
+                | (Some(RankedSegment::Prefix(..)), Some(RankedSegment::Param)) => return true,
                 (None, _) | (_, None) => false,
             };
             if !goes_on {
@@ -96,6 +103,9 @@ impl PathPattern {
 }
 
 /// Whether paths with this step have more segments than those that end there.
-fn is_below(step: Option<Step<'_>>) -> bool {
-    !matches!(step, None | Some(Step::End(Form::Exact | Form::Subtree)))
+fn is_below(step: Option<RankedSegment<'_>>) -> bool {
+    !matches!(
+        step,
+        None | Some(RankedSegment::End(Form::Exact | Form::Subtree))
+    )
 }

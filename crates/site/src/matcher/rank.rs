@@ -31,7 +31,7 @@ pub enum ClashKind {
 
 /// A step of a pattern, in the order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step<'p> {
+pub(super) enum RankedSegment<'p> {
     Text(&'p str),
     /// The start of a segment, by its length, and what follows it.
     Prefix(Reverse<usize>, &'p str, Behind),
@@ -48,7 +48,7 @@ pub(super) enum Behind {
 }
 
 /// The steps of a pattern; the last one is its end, or the start of a segment.
-pub(super) fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
+pub(super) fn steps(pattern: &PathPattern) -> impl Iterator<Item = RankedSegment<'_>> {
     let form = pattern.form();
     let mut segments = pattern.segments().peekable();
     let mut is_ended = false;
@@ -58,7 +58,7 @@ pub(super) fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
         }
         let Some(segment) = segments.next() else {
             is_ended = true;
-            return Some(Step::End(form));
+            return Some(RankedSegment::End(form));
         };
         is_ended = matches!(form, Form::Prefix | Form::Regex) && segments.peek().is_none();
         let behind = match form {
@@ -66,9 +66,11 @@ pub(super) fn steps(pattern: &PathPattern) -> impl Iterator<Item = Step<'_>> {
             _ => Behind::Anything,
         };
         Some(match segment {
-            Segment::Text(text) if is_ended => Step::Prefix(Reverse(text.len()), text, behind),
-            Segment::Text(text) => Step::Text(text),
-            Segment::Param => Step::Param,
+            Segment::Text(text) if is_ended => {
+                RankedSegment::Prefix(Reverse(text.len()), text, behind)
+            }
+            Segment::Text(text) => RankedSegment::Text(text),
+            Segment::Param => RankedSegment::Param,
         })
     })
 }
@@ -123,7 +125,8 @@ impl PathPattern {
 
     /// Whether the patterns differ in the slash at the end only, and the other one has it.
     fn lacks_slash_of(&self, other: &PathPattern) -> bool {
-        let steps_before = |pattern| steps(pattern).filter(|step| !matches!(step, Step::End(_)));
+        let steps_before =
+            |pattern| steps(pattern).filter(|step| !matches!(step, RankedSegment::End(_)));
         (self.form(), other.form()) == (Form::Subtree, Form::Below)
             && steps_before(self).eq(steps_before(other))
     }

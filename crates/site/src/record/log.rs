@@ -12,7 +12,7 @@ use crate::failure::Failure;
 const ID_MAX: usize = 128;
 
 /// Logs the end of a request at DEBUG.
-pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
+pub(crate) fn log_end(record: &Record<'_>, head: &RequestHead) {
     tracing::debug!(
         request_id = request_id(head),
         client = client(record, head).map(tracing::field::display),
@@ -36,7 +36,7 @@ pub(super) fn log_end(record: &Record<'_>, head: &RequestHead) {
 /// Logs a failure at WARN: a response of the gateway's own with 5xx or for a failed call, and a
 /// response that was cut off. At most ten lines a second of each cause and route.
 #[cold]
-pub(super) fn log_failure(record: &Record<'_>, head: &RequestHead) {
+pub(crate) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     let Some(cause) = cause(record) else { return };
     if !tracing::enabled!(tracing::Level::WARN) {
         return;

@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 
-use super::profile::{Place, Profile, add};
+use super::profile::{CodeLocation, Profile, add};
 use crate::dist::PROFILE;
 
 /// The counts of a request.
@@ -133,7 +136,7 @@ impl Checker {
     }
 
     /// The instructions of one request in a warm process, by place.
-    pub(super) fn parts_each(&self, kind: &str) -> Result<HashMap<Place, f64>, String> {
+    pub(super) fn parts_each(&self, kind: &str) -> Result<HashMap<CodeLocation, f64>, String> {
         let (fewer, more) = requests(kind);
         let ((_, less), (_, all)) = self.run_both(kind, fewer, more)?;
         let mut each = HashMap::new();
@@ -146,19 +149,45 @@ impl Checker {
         Ok(each)
     }
 
-    /// Two runs side by side, which changes no count.
-    fn run_both(&self, kind: &str, fewer: u64, more: u64) -> Result<(Counted, Counted), String> {
+    /// The costs of all kinds, each given to `each` in their order as soon as it is known. As many are counted side by side
+    /// as there are processors, which changes no count.
+    pub(super) fn costs(
+        &self,
+        kinds: &[String],
+        mut each: impl FnMut(&str, Cost) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let next = AtomicUsize::new(0);
+        let (sender, costs) = channel();
         thread::scope(|scope| {
-            let less = scope.spawn(|| self.run(kind, fewer));
-            let all = self.run(kind, more);
-            let less = less.join().map_err(|_| "a run panicked".to_owned())?;
-            Ok((less?, all?))
+            for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+                let (next, sender) = (&next, sender.clone());
+                scope.spawn(move || {
+                    while let Some(kind) = kinds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // It fails if another kind could not be counted.
+                        let _ = sender.send((kind, self.cost_each(kind)));
+                    }
+                });
+            }
+            drop(sender);
+            let mut known = HashMap::new();
+            for kind in kinds {
+                while !known.contains_key(kind) {
+                    let (counted, cost) = costs.recv().map_err(|_| "a run panicked")?;
+                    known.insert(counted, cost?);
+                }
+                each(kind, known[kind])?;
+            }
+            Ok(())
         })
+    }
+
+    fn run_both(&self, kind: &str, fewer: u64, more: u64) -> Result<(Counted, Counted), String> {
+        Ok((self.run(kind, fewer)?, self.run(kind, more)?))
     }
 
     /// The cost of `requests` requests, and where the instructions are.
     fn run(&self, kind: &str, requests: u64) -> Result<Counted, String> {
-        let output = self.program.with_extension(requests.to_string());
+        let output = self.program.with_extension(format!("{kind}.{requests}"));
         let ran = Command::new("valgrind")
             .args(["--tool=callgrind", "--dump-instr=yes"])
             .arg(format!("--callgrind-out-file={}", output.display()))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::profile::{Place, add};
+use super::profile::{CodeLocation, add};
 
 /// The parts, with patterns of source files that belong to them, in this order.
 const PARTS: &[(&str, &[&str])] = &[
@@ -81,7 +81,7 @@ const ALLOCATING: [&str; 7] = [
 ];
 
 /// Prints a table of the parts, and the functions with the most instructions.
-pub(super) fn print(kind: &str, each: &HashMap<Place, f64>) {
+pub(super) fn print(kind: &str, each: &HashMap<CodeLocation, f64>) {
     const FUNCTIONS: usize = 25;
     let total: f64 = each.values().sum();
     let (mut parts, mut functions) = (HashMap::new(), HashMap::new());
@@ -108,7 +108,7 @@ fn sorted<K>(all: HashMap<K, f64>) -> Vec<(K, f64)> {
 
 /// The part that instructions belong to. Generic code of the standard library and of other crates belongs to the
 /// function that it is inlined into.
-fn part(place: &Place) -> &'static str {
+fn part(place: &CodeLocation) -> &'static str {
     let of_files = of_file(&place.file).or_else(|| of_file(&place.function_file));
     of_files.unwrap_or_else(|| of_function(&place.function))
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn part_of(file: &str, function_file: &str, function: &str) -> &'static str {
-        part(&Place {
+        part(&CodeLocation {
             file: file.to_owned(),
             function_file: function_file.to_owned(),
             function: function.to_owned(),

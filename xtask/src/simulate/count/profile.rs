@@ -7,14 +7,14 @@ use std::ops::AddAssign;
 /// The instructions of a run, and where they are in memory.
 #[derive(Debug, Default)]
 pub(super) struct Profile {
-    pub(super) instructions: HashMap<Place, u64>,
+    pub(super) instructions: HashMap<CodeLocation, u64>,
     /// By function: how often the instruction at its lowest address was executed, and that address.
     entries: HashMap<String, (u64, u64)>,
 }
 
 /// Where instructions are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct CodeLocation {
     /// The source file of the instructions, which were perhaps inlined.
     pub(super) file: String,
     /// The source file of their function.
@@ -27,7 +27,7 @@ impl Profile {
     pub(super) fn parse(text: &str) -> Profile {
         let mut profile = Profile::default();
         let (mut files, mut functions) = (Names::default(), Names::default());
-        let (mut place, mut address) = (Place::default(), 0);
+        let (mut place, mut address) = (CodeLocation::default(), 0);
         let mut is_call = false;
         for line in text.lines() {
             if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
@@ -165,7 +165,7 @@ totals: 712
         let at = |file: &str, function_file: &str, function: &str| {
             let (file, function_file) = (file.to_owned(), function_file.to_owned());
             let function = function.to_owned();
-            profile.instructions[&Place {
+            profile.instructions[&CodeLocation {
                 file,
                 function_file,
                 function,

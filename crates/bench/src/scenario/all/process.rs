@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::state::{Ended, StepOutcome};
-use super::{Interrupted, Step, files, short};
+use super::state::{EndedStep, StepOutcome};
+use super::{BenchmarkRun, Interrupted, files, short};
 use crate::invocation::{Invocation, NO_HTML};
 use crate::output;
 use crate::supervised::{self, EndSignals, Supervised};
@@ -33,9 +33,9 @@ impl Starter<'_> {
     /// Runs a step to its end, or until a signal.
     pub(super) fn run(
         &self,
-        step: &Step,
+        step: &BenchmarkRun,
         line: &str,
-    ) -> Result<Result<Ended, Interrupted>, String> {
+    ) -> Result<Result<EndedStep, Interrupted>, String> {
         let log = self.logs.join(format!("{}.txt", step.name));
         let failed = |error: std::io::Error| format!("{}: {error}", log.display());
         let output = File::create(&log).map_err(failed)?;
@@ -57,7 +57,7 @@ impl Starter<'_> {
             true => StepOutcome::Missed,
             false => StepOutcome::of_code(status.code()),
         };
-        Ok(Ok(Ended {
+        Ok(Ok(EndedStep {
             name: step.name.clone(),
             outcome,
             seconds: begun.elapsed().as_secs_f64(),
@@ -65,7 +65,7 @@ impl Starter<'_> {
         }))
     }
 
-    fn command(&self, step: &Step, output: &File) -> std::io::Result<Command> {
+    fn command(&self, step: &BenchmarkRun, output: &File) -> std::io::Result<Command> {
         let invocation = self.invocation;
         let mut command = Command::new(self.program);
         // Results name the command that people would enter.

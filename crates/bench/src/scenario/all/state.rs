@@ -12,7 +12,7 @@ const SECONDS_MAX: f64 = 365.0 * 24.0 * 60.0 * 60.0;
 
 /// The identity of a run. Results of another revision, binary or plan are not continued.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Key {
+pub(super) struct RunKey {
     pub(super) revision: String,
     /// Length and time of the binary: a revision may have uncommitted changes.
     pub(super) binary: String,
@@ -32,7 +32,7 @@ pub(super) enum StepOutcome {
 
 /// A step that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ended {
+pub(super) struct EndedStep {
     pub(super) name: String,
     pub(super) outcome: StepOutcome,
     pub(super) seconds: f64,
@@ -42,8 +42,8 @@ pub(super) struct Ended {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct SavedRun {
-    key: Key,
-    ended: Vec<Ended>,
+    key: RunKey,
+    ended: Vec<EndedStep>,
     /// The run is over; the next one begins anew.
     is_closed: bool,
     /// How long each step took in the last run, for estimates.
@@ -52,12 +52,12 @@ struct SavedRun {
 
 /// The state of a run, and its file.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct RunState {
     file: PathBuf,
     content: SavedRun,
 }
 
-impl State {
+impl RunState {
     /// That of the file, if it belongs to the same key and has not been closed; otherwise a new one. `names` are those
     /// of the steps.
     ///
@@ -66,9 +66,9 @@ impl State {
     /// forgotten without a word.
     pub(super) fn open(
         file: &Path,
-        (key, names): (Key, &[&str]),
+        (key, names): (RunKey, &[&str]),
         restart: bool,
-    ) -> Result<State, String> {
+    ) -> Result<RunState, String> {
         let mut content = match restart {
             true => read(file).unwrap_or_default(),
             false => read(file)
@@ -88,7 +88,7 @@ impl State {
         content
             .ended
             .retain(|ended| names.contains(&ended.name.as_str()));
-        let state = State {
+        let state = RunState {
             file: file.to_owned(),
             content,
         };
@@ -96,7 +96,7 @@ impl State {
         Ok(state)
     }
 
-    pub(super) fn ended(&self) -> &[Ended] {
+    pub(super) fn ended(&self) -> &[EndedStep] {
         &self.content.ended
     }
 
@@ -104,7 +104,7 @@ impl State {
         self.content.ended.iter().any(|ended| ended.name == step)
     }
 
-    pub(super) fn record(&mut self, ended: Ended) -> Result<(), String> {
+    pub(super) fn record(&mut self, ended: EndedStep) -> Result<(), String> {
         self.content.ended.push(ended);
         self.write()
     }

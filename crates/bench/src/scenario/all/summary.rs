@@ -4,28 +4,28 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::short;
-use super::state::{Ended, State, StepOutcome};
-use crate::goals::Outcome;
+use super::state::{EndedStep, RunState, StepOutcome};
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::machine::Facts;
 use crate::report::{Column, Conclusion, ConclusionKind, FactGroup, Report, Section, Step, Table};
 use crate::study;
 
 /// Failures weigh more than void benchmarks, which weigh more than success.
-pub(super) fn outcome(ended: &[Ended]) -> Outcome {
+pub(super) fn outcome(ended: &[EndedStep]) -> BenchOutcome {
     let has = |outcome| ended.iter().any(|ended| ended.outcome == outcome);
     if has(StepOutcome::Failed) || has(StepOutcome::Missed) {
-        Outcome::Missed
+        BenchOutcome::Missed
     } else if has(StepOutcome::Void) {
-        Outcome::Void
+        BenchOutcome::Void
     } else {
-        Outcome::Met
+        BenchOutcome::Met
     }
 }
 
 /// Prints the table, and saves it beside the results unless the run was a quick one.
 pub(super) fn finish(
-    state: &State,
+    state: &RunState,
     logs: &Path,
     is_saved: bool,
     invocation: &Invocation,
@@ -45,7 +45,7 @@ pub(super) fn finish(
     study::finish(&report, "all", &facts.date, is_saved, invocation).map(|_| ())
 }
 
-fn report(ended: &[Ended], logs: &Path, facts: &Facts, command: &str) -> Report {
+fn report(ended: &[EndedStep], logs: &Path, facts: &Facts, command: &str) -> Report {
     let mut report = Report::new(
         "All benchmarks",
         "Which benchmarks ran, and how did they end?",
@@ -78,7 +78,7 @@ fn report(ended: &[Ended], logs: &Path, facts: &Facts, command: &str) -> Report 
     report
 }
 
-fn conclusions(ended: &[Ended]) -> Vec<Conclusion> {
+fn conclusions(ended: &[EndedStep]) -> Vec<Conclusion> {
     let kinds = [
         (StepOutcome::Failed, ConclusionKind::Void, "failed"),
         (StepOutcome::Missed, ConclusionKind::Worse, "missed a goal"),
@@ -110,8 +110,8 @@ fn conclusions(ended: &[Ended]) -> Vec<Conclusion> {
     conclusions
 }
 
-fn table(ended: &[Ended]) -> Table {
-    let row = |ended: &Ended| {
+fn table(ended: &[EndedStep]) -> Table {
+    let row = |ended: &EndedStep| {
         let report = ended.reports.first();
         vec![
             ended.name.clone(),
@@ -144,8 +144,8 @@ fn table(ended: &[Ended]) -> Table {
 mod tests {
     use super::*;
 
-    fn ended(outcomes: &[StepOutcome]) -> Vec<Ended> {
-        let of = |(index, outcome): (usize, &StepOutcome)| Ended {
+    fn ended(outcomes: &[StepOutcome]) -> Vec<EndedStep> {
+        let of = |(index, outcome): (usize, &StepOutcome)| EndedStep {
             name: format!("step-{index}"),
             outcome: *outcome,
             seconds: 30.0,
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn a_failure_weighs_more_than_a_void_benchmark() {
         use StepOutcome::{Failed, Met, Missed, Void};
-        assert_eq!(outcome(&ended(&[Met, Void, Failed])), Outcome::Missed);
-        assert_eq!(outcome(&ended(&[Met, Missed])), Outcome::Missed);
-        assert_eq!(outcome(&ended(&[Met, Void])), Outcome::Void);
-        assert_eq!(outcome(&ended(&[Met])), Outcome::Met);
+        assert_eq!(outcome(&ended(&[Met, Void, Failed])), BenchOutcome::Missed);
+        assert_eq!(outcome(&ended(&[Met, Missed])), BenchOutcome::Missed);
+        assert_eq!(outcome(&ended(&[Met, Void])), BenchOutcome::Void);
+        assert_eq!(outcome(&ended(&[Met])), BenchOutcome::Met);
     }
 
     #[test]

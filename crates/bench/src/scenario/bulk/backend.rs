@@ -7,7 +7,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::peer::{StartOptions, nginx};
-use crate::process::{LOAD_CORE, Server, free_address};
+use crate::process::{LOAD_CORE, ServerProcess, free_address};
 use crate::programs::{Example, Programs};
 
 /// The counters of a backend since its start.
@@ -28,29 +28,32 @@ pub(crate) struct Checked {
 }
 
 /// Starts a backend.
-pub(crate) fn start(programs: &Programs, pattern: &Path) -> Result<Server, String> {
+pub(crate) fn start(programs: &Programs, pattern: &Path) -> Result<ServerProcess, String> {
     let address = free_address()?;
     let mut command = Command::new(programs.example(Example::BulkBackend)?);
     add_flags(&mut command, pattern, address);
-    Server::start_pinned("backend", LOAD_CORE, &command, address)
+    ServerProcess::start_pinned("backend", LOAD_CORE, &command, address)
 }
 
 /// Starts nginx as a backend of downloads.
-pub(crate) fn start_nginx(options: &StartOptions<'_>) -> Result<Server, String> {
+pub(crate) fn start_nginx(options: &StartOptions<'_>) -> Result<ServerProcess, String> {
     let command = nginx::file_backend(options)?;
-    Server::start_pinned("nginx-backend", LOAD_CORE, &command, options.listen)
+    ServerProcess::start_pinned("nginx-backend", LOAD_CORE, &command, options.listen)
 }
 
 /// Starts a backend for small requests, which runs before the load tool and the other backend: the latency
 /// shall show the proxy and not the queue for the load core.
-pub(crate) fn start_preferred(programs: &Programs, pattern: &Path) -> Result<Server, String> {
+pub(crate) fn start_preferred(
+    programs: &Programs,
+    pattern: &Path,
+) -> Result<ServerProcess, String> {
     let address = free_address()?;
     let mut command = Command::new("nice");
     command
         .args(PREFERRED)
         .arg(programs.example(Example::BulkBackend)?);
     add_flags(&mut command, pattern, address);
-    Server::start_pinned("small-backend", LOAD_CORE, &command, address)
+    ServerProcess::start_pinned("small-backend", LOAD_CORE, &command, address)
 }
 
 /// The arguments of `nice` for programs that run before others. They apply for root only.

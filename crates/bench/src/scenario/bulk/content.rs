@@ -15,21 +15,21 @@ const LINE_BYTES: usize = 64;
 pub(crate) struct Contents {
     folder: PathBuf,
     /// The pattern of the backend and of uploads.
-    proxied: Pattern,
+    proxied: ContentPattern,
     /// The pattern of `/data` of Blitz: lines of digits.
-    built_in: Pattern,
+    built_in: ContentPattern,
 }
 
 /// The bytes of one period.
-pub(crate) struct Pattern(Vec<u8>);
+pub(crate) struct ContentPattern(Vec<u8>);
 
 impl Contents {
     /// Writes the pattern of the backend.
     pub(crate) fn create(folder: &Path) -> Result<Contents, String> {
         let contents = Contents {
             folder: folder.join(CONTENT_FOLDER),
-            proxied: Pattern::random(),
-            built_in: Pattern::lines(),
+            proxied: ContentPattern::random(),
+            built_in: ContentPattern::lines(),
         };
         fs::create_dir_all(&contents.folder)
             .map_err(|e| format!("{}: {e}", contents.folder.display()))?;
@@ -53,18 +53,18 @@ impl Contents {
         self.folder.join(format!("upload-{}", size.bytes()))
     }
 
-    pub(crate) fn proxied(&self) -> &Pattern {
+    pub(crate) fn proxied(&self) -> &ContentPattern {
         &self.proxied
     }
 
-    pub(crate) fn built_in(&self) -> &Pattern {
+    pub(crate) fn built_in(&self) -> &ContentPattern {
         &self.built_in
     }
 }
 
-impl Pattern {
+impl ContentPattern {
     /// Pseudorandom bytes, the same in every run.
-    fn random() -> Pattern {
+    fn random() -> ContentPattern {
         let mut state: u64 = 1;
         let next = || {
             // The generator of Knuth's MMIX.
@@ -73,15 +73,15 @@ impl Pattern {
                 .wrapping_add(1_442_695_040_888_963_407);
             (state >> 56) as u8
         };
-        Pattern(std::iter::repeat_with(next).take(PATTERN_BYTES).collect())
+        ContentPattern(std::iter::repeat_with(next).take(PATTERN_BYTES).collect())
     }
 
-    fn lines() -> Pattern {
+    fn lines() -> ContentPattern {
         let column = |column: usize| match column {
             63 => b'\n',
             column => b'0' + (column % 10) as u8,
         };
-        Pattern((0..LINE_BYTES).map(column).collect())
+        ContentPattern((0..LINE_BYTES).map(column).collect())
     }
 
     /// Whether `bytes` are the content from `offset` on.
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn content_matches_at_its_own_place_only() {
-        let pattern = Pattern::random();
+        let pattern = ContentPattern::random();
         let twice = pattern.0.repeat(2);
         assert!(pattern.matches(0, &twice));
         assert!(pattern.matches(100, &twice[100..]));
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_lines_are_those_of_the_built_in_endpoint() {
-        let pattern = Pattern::lines();
+        let pattern = ContentPattern::lines();
         let line = b"012345678901234567890123456789012345678901234567890123456789012\n";
         assert!(pattern.matches(0, &line.repeat(3)));
         assert!(!pattern.matches(1, line));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::backend::Checked;
-use super::content::Pattern;
+use super::content::ContentPattern;
 use super::size::ContentSize;
 use crate::group::{ClientProtocol, Group, LoadTool};
 use crate::probe::curl_command;
@@ -18,7 +18,7 @@ const READ_BYTES: usize = 256 * 1024;
 
 /// A server and the way to reach it.
 #[derive(Clone, Copy)]
-pub(crate) struct Server<'a> {
+pub(crate) struct Destination<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) group: &'a Group,
     pub(crate) tls: Option<&'a TlsFiles>,
@@ -26,10 +26,10 @@ pub(crate) struct Server<'a> {
 
 /// Downloads content and compares it with the pattern. Returns the bytes of the response's head.
 pub(crate) fn download(
-    server: Server<'_>,
+    server: Destination<'_>,
     path: &str,
     size: ContentSize,
-    pattern: &Pattern,
+    pattern: &ContentPattern,
 ) -> Result<u64, String> {
     let mut child = spawn(&mut command(server, path))?;
     let mut received = 0;
@@ -61,7 +61,11 @@ pub(crate) fn download(
 }
 
 /// Uploads a file. The backend compares it with its pattern.
-pub(crate) fn upload(server: Server<'_>, file: &Path, size: ContentSize) -> Result<(), String> {
+pub(crate) fn upload(
+    server: Destination<'_>,
+    file: &Path,
+    size: ContentSize,
+) -> Result<(), String> {
     let mut curl = command(server, "/check");
     // Without Expect, which would wait for a 100.
     curl.args(["--request", "POST", "--header", "Expect:", "--upload-file"])
@@ -84,7 +88,7 @@ pub(crate) fn upload(server: Server<'_>, file: &Path, size: ContentSize) -> Resu
 
 /// curl with the protocol of the group; its last line on standard error has status, version and bytes of
 /// the head.
-fn command(server: Server<'_>, path: &str) -> Command {
+fn command(server: Destination<'_>, path: &str) -> Command {
     let flag = match (server.group.load_tool, server.group.protocol) {
         (LoadTool::H2load { .. }, ClientProtocol::Tls) => "--http2",
         (LoadTool::H2load { .. }, _) => "--http2-prior-knowledge",
@@ -104,7 +108,7 @@ fn spawn(curl: &mut Command) -> Result<Child, String> {
 }
 
 /// The bytes of the head, and the rest of the content.
-fn finish(child: Child, server: Server<'_>) -> Result<(u64, Vec<u8>), String> {
+fn finish(child: Child, server: Destination<'_>) -> Result<(u64, Vec<u8>), String> {
     let output = child.wait_with_output().map_err(|e| format!("curl: {e}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let version = match server.group.load_tool {

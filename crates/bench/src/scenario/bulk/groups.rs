@@ -1,8 +1,8 @@
 //! The groups of `blitz bench bulk`, their rows and the goals of Blitz.
 
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::process::Workers;
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 
 /// The direction of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Direction {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    kind: Kind,
+    kind: SystemKind,
     /// Goals apply to the rows of Blitz.
     pub(crate) is_blitz: bool,
 }
@@ -92,7 +92,7 @@ impl Row {
 
     /// The server that it forwards to, if it is a proxy.
     pub(crate) fn origin(&self) -> Option<Origin> {
-        let is_proxied = self.group.group.role == ServerRole::ProxyContentToHttp1;
+        let is_proxied = self.group.group.role == ServerWork::ProxyContentToHttp1;
         is_proxied.then_some(self.group.origin)
     }
 
@@ -102,21 +102,21 @@ impl Row {
     }
 }
 
-const fn contender(name: &'static str, kind: Kind) -> Contender {
+const fn contender(name: &'static str, kind: SystemKind) -> Contender {
     Contender {
         name,
         kind,
-        is_blitz: matches!(kind, Kind::Blitz { .. }),
+        is_blitz: matches!(kind, SystemKind::Blitz { .. }),
     }
 }
 
-const RELAY_LARGE: Contender = contender("relay-large", Kind::LimitRelayLarge);
-const RELAY_SPLICE: Contender = contender("relay-splice", Kind::LimitRelaySplice);
-const BLITZ_URING: Contender = contender("blitz-uring", Kind::Blitz { io: "uring" });
-const BLITZ_EPOLL: Contender = contender("blitz-epoll", Kind::Blitz { io: "epoll" });
-const NGINX: Contender = contender("nginx", Kind::Nginx);
-const HAPROXY: Contender = contender("haproxy", Kind::Haproxy);
-const H2O: Contender = contender("h2o", Kind::H2o);
+const RELAY_LARGE: Contender = contender("relay-large", SystemKind::LimitRelayLarge);
+const RELAY_SPLICE: Contender = contender("relay-splice", SystemKind::LimitRelaySplice);
+const BLITZ_URING: Contender = contender("blitz-uring", SystemKind::Blitz { io: "uring" });
+const BLITZ_EPOLL: Contender = contender("blitz-epoll", SystemKind::Blitz { io: "epoll" });
+const NGINX: Contender = contender("nginx", SystemKind::Nginx);
+const HAPROXY: Contender = contender("haproxy", SystemKind::Haproxy);
+const H2O: Contender = contender("h2o", SystemKind::H2o);
 
 /// The relays do not terminate TLS and do not speak HTTP/2.
 const CLEAR_PROXIES: &[Contender] = &[
@@ -172,7 +172,7 @@ const fn proxied(
             name,
             title,
             protocol,
-            role: ServerRole::ProxyContentToHttp1,
+            role: ServerWork::ProxyContentToHttp1,
             load_tool,
             bases: PROXY_BASES,
             plausible: None,
@@ -199,7 +199,7 @@ const fn sent(
             name,
             title,
             protocol,
-            role: ServerRole::SendContent,
+            role: ServerWork::SendContent,
             load_tool,
             bases: &["nginx"],
             plausible: None,

@@ -16,10 +16,10 @@ use super::plan::BulkPlan;
 use super::size::ContentSize;
 use super::transfer::{Expected, Transfer, Uploaded};
 use crate::group::{ClientProtocol, LoadTool};
-use crate::load_tool::{LoadRun, LoadTools, Summary, last_json};
+use crate::load_tool::{LoadRun, LoadSummary, LoadTools, last_json};
 use crate::peer::StartOptions;
 use crate::process::{
-    LOAD_CORE, SERVER_CORE, Server, Switches, busy_seconds, free_address, own_cpu_seconds,
+    LOAD_CORE, SERVER_CORE, ServerProcess, Switches, busy_seconds, free_address, own_cpu_seconds,
 };
 use crate::programs::{Example, Programs};
 use crate::stats::{Median, order};
@@ -95,14 +95,14 @@ pub(crate) struct Bench<'a> {
     folder: &'a Path,
     tools: LoadTools<'a>,
     /// Each is absent if no row needs it.
-    backend: Option<Server>,
-    nginx_backend: Option<Server>,
-    small_backend: Option<Server>,
+    backend: Option<ServerProcess>,
+    nginx_backend: Option<ServerProcess>,
+    small_backend: Option<ServerProcess>,
     running: Vec<RunningServer>,
 }
 
 struct RunningServer {
-    server: Server,
+    server: ServerProcess,
     /// Bytes of the head of a response, which wrk counts as well.
     head_bytes: u64,
     measured: Measurement,
@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
         };
         let command = row.system().command(&options)?;
         Ok(RunningServer {
-            server: Server::start_pinned(&row.name(), SERVER_CORE, &command, listen)?,
+            server: ServerProcess::start_pinned(&row.name(), SERVER_CORE, &command, listen)?,
             head_bytes: 0,
             measured: Measurement {
                 group: row.group.group.name,
@@ -283,7 +283,7 @@ impl<'a> Bench<'a> {
     fn others_cpu_seconds(&self) -> f64 {
         let backends = self.backend.iter().chain(&self.nginx_backend);
         let backends = backends.chain(&self.small_backend);
-        backends.map(Server::cpu_seconds).sum::<f64>() + own_cpu_seconds()
+        backends.map(ServerProcess::cpu_seconds).sum::<f64>() + own_cpu_seconds()
     }
 
     /// Requests in flight on one connection.
@@ -304,7 +304,7 @@ impl<'a> Bench<'a> {
     fn exchange(&self, index: usize) -> Result<u64, String> {
         let running = &self.running[index];
         let row = running.measured.row;
-        let server = exchange::Server {
+        let server = exchange::Destination {
             address: running.server.address,
             group: &row.group.group,
             tls: self.tls_of(row),
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
         &self,
         index: usize,
         length: Duration,
-    ) -> Result<(Summary, Option<SmallLatency>), String> {
+    ) -> Result<(LoadSummary, Option<SmallLatency>), String> {
         let running = &self.running[index];
         let row = running.measured.row;
         let (path, upload) = match row.group.direction {

@@ -9,7 +9,7 @@ use super::measure::{Measurement, Run};
 use super::paced;
 use super::size::ContentSize;
 use super::verdicts::compared;
-use crate::goals::Verdict;
+use crate::goals::GoalResult;
 use crate::group::LoadTool;
 use crate::machine::Facts;
 use crate::noise::Noise;
@@ -32,7 +32,7 @@ pub(crate) struct Results<'a> {
     pub(crate) foreign_before: f64,
     /// The reasons why the set is void; empty for a valid set.
     pub(crate) void: Vec<String>,
-    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) verdicts: Vec<GoalResult>,
     /// The chosen rows that cannot run here.
     pub(crate) not_run: Vec<NotRun>,
     pub(crate) measured: Vec<Measurement>,

@@ -6,7 +6,7 @@ use super::backend::{self, BackendCounters};
 use super::groups::{BulkGroup, Direction};
 use super::size::ContentSize;
 use crate::group::LoadTool;
-use crate::load_tool::Summary;
+use crate::load_tool::LoadSummary;
 
 /// More than the head of a response.
 const HEAD_BYTES_MAX: u64 = 1024;
@@ -46,7 +46,7 @@ impl Transfer {
     /// bytes that it sends. wrk counts the heads of responses as well.
     pub(crate) fn of(
         group: &BulkGroup,
-        summary: &Summary,
+        summary: &LoadSummary,
         head_bytes: u64,
         uploaded: &Uploaded,
     ) -> Transfer {
@@ -78,7 +78,7 @@ pub(crate) struct Expected {
 
 impl Expected {
     /// Fails if a request failed, or if the bytes do not match the number of complete exchanges.
-    pub(crate) fn check(&self, summary: &Summary, transfer: &Transfer) -> Result<(), String> {
+    pub(crate) fn check(&self, summary: &LoadSummary, transfer: &Transfer) -> Result<(), String> {
         let Transfer {
             requests,
             content_bytes,
@@ -130,8 +130,8 @@ mod tests {
             .is_ok()
     }
 
-    fn summary(requests: u64, bytes: u64, errors: u64) -> Summary {
-        Summary {
+    fn summary(requests: u64, bytes: u64, errors: u64) -> LoadSummary {
+        LoadSummary {
             requests,
             bytes,
             duration_us: 1,

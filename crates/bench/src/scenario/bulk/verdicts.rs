@@ -3,19 +3,24 @@
 use super::groups::{self, Goal, Quantity, Row};
 use super::measure::{Measurement, Run};
 use super::size::ContentSize;
-use crate::goals::{Verdict, common_void_reasons, median_verdict, no_verdict, without};
+use crate::goals::{GoalResult, common_void_reasons, median_verdict, no_verdict, without};
 use crate::not_run::NotRun;
 use crate::stats::{Median, Quartiles};
 
 /// All goals whose two rows were both measured or not run, for the size that has goals.
-pub(crate) fn verdicts(all: &[Measurement], not_run: &[NotRun]) -> Vec<Verdict> {
+pub(crate) fn verdicts(all: &[Measurement], not_run: &[NotRun]) -> Vec<GoalResult> {
     let ours = groups::rows().filter(|row| row.contender.is_blitz);
     ours.flat_map(|row| row.group.goals.iter().map(move |goal| (row, goal)))
         .filter_map(|(row, goal)| verdict_of(all, not_run, row, goal))
         .collect()
 }
 
-fn verdict_of(all: &[Measurement], not_run: &[NotRun], row: Row, goal: &Goal) -> Option<Verdict> {
+fn verdict_of(
+    all: &[Measurement],
+    not_run: &[NotRun],
+    row: Row,
+    goal: &Goal,
+) -> Option<GoalResult> {
     let Goal {
         quantity,
         base,

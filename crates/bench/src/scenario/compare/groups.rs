@@ -1,11 +1,11 @@
 //! The groups of the comparison and their systems.
 
-use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::peer::CONTENT_BYTES;
 use crate::peer::varnish::Storage;
 use crate::process::Workers;
 use crate::study::{Contender, Version};
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 
 /// Systems with the same work.
 #[derive(Debug)]
@@ -23,31 +23,31 @@ impl PartialEq for CompareGroup {
 }
 
 /// The protocol of the clients: a version of HTTP, and how servers are told of it.
-type Client = (Version, ClientProtocol, LoadTool);
+type ClientSetup = (Version, ClientProtocol, LoadTool);
 
-const H1: Client = (Version::Http1, ClientProtocol::Http1, LoadTool::Wrk);
-const TLS: Client = (Version::Http1, ClientProtocol::Tls, LoadTool::Wrk);
-const H2: Client = (
+const H1: ClientSetup = (Version::Http1, ClientProtocol::Http1, LoadTool::Wrk);
+const TLS: ClientSetup = (Version::Http1, ClientProtocol::Tls, LoadTool::Wrk);
+const H2: ClientSetup = (
     Version::Http2,
     ClientProtocol::Tls,
     LoadTool::H2load { varied: false },
 );
-const H3: Client = (
+const H3: ClientSetup = (
     Version::Http3,
     ClientProtocol::Tls,
     LoadTool::Http3(Requests::Same),
 );
 
-const SMALL: ServerRole = ServerRole::Respond;
-const LARGE: ServerRole = ServerRole::SendContent;
-const SMALL_PROXIED: ServerRole = ServerRole::ProxyToHttp1;
-const LARGE_PROXIED: ServerRole = ServerRole::ProxyContentToHttp1;
+const SMALL: ServerWork = ServerWork::Respond;
+const LARGE: ServerWork = ServerWork::SendContent;
+const SMALL_PROXIED: ServerWork = ServerWork::ProxyToHttp1;
+const LARGE_PROXIED: ServerWork = ServerWork::ProxyContentToHttp1;
 
 const fn group(
     name: &'static str,
     title: &'static str,
-    (version, protocol, load_tool): Client,
-    role: ServerRole,
+    (version, protocol, load_tool): ClientSetup,
+    role: ServerWork,
 ) -> CompareGroup {
     CompareGroup {
         title,
@@ -219,26 +219,26 @@ impl CompareGroup {
         })
     }
 
-    fn kind(&self, name: &str) -> Option<Kind> {
+    fn kind(&self, name: &str) -> Option<SystemKind> {
         let is_clear = self.group.protocol == ClientProtocol::Http1;
         Some(match name {
-            BLITZ => Kind::Blitz { io: "auto" },
-            "nginx" => Kind::Nginx,
-            "haproxy" => Kind::Haproxy,
-            "h2o" => Kind::H2o,
-            "varnish" => Kind::Varnish {
+            BLITZ => SystemKind::Blitz { io: "auto" },
+            "nginx" => SystemKind::Nginx,
+            "haproxy" => SystemKind::Haproxy,
+            "h2o" => SystemKind::H2o,
+            "varnish" => SystemKind::Varnish {
                 storage: Storage::Pass,
             },
-            "envoy" => Kind::Envoy,
-            "caddy" => Kind::Caddy,
+            "envoy" => SystemKind::Envoy,
+            "caddy" => SystemKind::Caddy,
             // Another work: it is shown only where Varnish is.
-            VARNISH_CACHED if is_clear && self.is_proxied() => Kind::Varnish {
+            VARNISH_CACHED if is_clear && self.is_proxied() => SystemKind::Varnish {
                 storage: Storage::Cache,
             },
             LIMIT if is_clear => match self.group.role {
-                SMALL => Kind::LimitResponder { io: "uring" },
-                SMALL_PROXIED => Kind::LimitRelay,
-                LARGE_PROXIED => Kind::LimitRelayLarge,
+                SMALL => SystemKind::LimitResponder { io: "uring" },
+                SMALL_PROXIED => SystemKind::LimitRelay,
+                LARGE_PROXIED => SystemKind::LimitRelayLarge,
                 _ => return None,
             },
             _ => return None,

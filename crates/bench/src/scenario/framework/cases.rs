@@ -10,7 +10,7 @@ use crate::study::{Case, Length, Load};
 
 /// A part of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Group {
+pub(super) enum CaseGroup {
     /// Latency of many clients at a time
     Latency,
     /// Requests of three sizes
@@ -77,16 +77,16 @@ const CHURNING: u32 = 32;
 const CHURN_REQUESTS: u32 = 10_000;
 const CHURN_REQUESTS_QUICK: u32 = 2_000;
 
-impl Group {
-    pub(super) const ALL: [Group; 8] = [
-        Group::Latency,
-        Group::Requests,
-        Group::Threads,
-        Group::Connections,
-        Group::One,
-        Group::Churn,
-        Group::Parser,
-        Group::Descriptors,
+impl CaseGroup {
+    pub(super) const ALL: [CaseGroup; 8] = [
+        CaseGroup::Latency,
+        CaseGroup::Requests,
+        CaseGroup::Threads,
+        CaseGroup::Connections,
+        CaseGroup::One,
+        CaseGroup::Churn,
+        CaseGroup::Parser,
+        CaseGroup::Descriptors,
     ];
 
     /// The loads of this part; none for parts that need no load. A quick run has the last one only, which is the
@@ -108,30 +108,30 @@ impl Group {
             flags: Vec::new(),
         };
         match self {
-            Group::Latency => {
+            CaseGroup::Latency => {
                 let title = format!("{CONCURRENT} concurrent requests");
                 vec![work(title, CONCURRENT, 1)]
             }
-            Group::Requests => SIZES
+            CaseGroup::Requests => SIZES
                 .iter()
                 .map(|(name, fields)| Work {
                     flags: header_flags(fields),
                     ..work((*name).to_owned(), THREADED, 1)
                 })
                 .collect(),
-            Group::Threads => CLIENT_THREADS
+            CaseGroup::Threads => CLIENT_THREADS
                 .iter()
                 .map(|&threads| {
                     let title = format!("client threads: {threads}");
                     work(title, THREADED, threads)
                 })
                 .collect(),
-            Group::Connections => CONNECTIONS
+            CaseGroup::Connections => CONNECTIONS
                 .iter()
                 .map(|&count| work(format!("connections: {count}"), count, 1))
                 .collect(),
-            Group::One => vec![work("one connection".to_owned(), 1, 1)],
-            Group::Churn => vec![Work {
+            CaseGroup::One => vec![work("one connection".to_owned(), 1, 1)],
+            CaseGroup::Churn => vec![Work {
                 length: Length::Requests(match is_quick {
                     true => CHURN_REQUESTS_QUICK,
                     false => CHURN_REQUESTS,
@@ -139,48 +139,48 @@ impl Group {
                 flags: vec!["--new-connections".to_owned()],
                 ..work("new connections".to_owned(), CHURNING, 1)
             }],
-            Group::Parser | Group::Descriptors => Vec::new(),
+            CaseGroup::Parser | CaseGroup::Descriptors => Vec::new(),
         }
     }
 
     pub(super) fn heading(self) -> &'static str {
         match self {
-            Group::Latency => "Latency under concurrent load",
-            Group::Requests => "Requests of different sizes",
-            Group::Threads => "Client threads",
-            Group::Connections => "Connections",
-            Group::One => "One keep-alive connection",
-            Group::Churn => "A new connection for each request",
-            Group::Parser => "Head parser and router",
-            Group::Descriptors => "Descriptors",
+            CaseGroup::Latency => "Latency under concurrent load",
+            CaseGroup::Requests => "Requests of different sizes",
+            CaseGroup::Threads => "Client threads",
+            CaseGroup::Connections => "Connections",
+            CaseGroup::One => "One keep-alive connection",
+            CaseGroup::Churn => "A new connection for each request",
+            CaseGroup::Parser => "Head parser and router",
+            CaseGroup::Descriptors => "Descriptors",
         }
     }
 
     pub(super) fn explanation(self) -> &'static str {
         match self {
-            Group::Latency => {
+            CaseGroup::Latency => {
                 "Each client sends its next request when it has the response to the last one."
             }
-            Group::Requests => {
+            CaseGroup::Requests => {
                 "The minimal request has the field Host only, the medium one 5 header fields, the large one 10."
             }
-            Group::Threads => {
+            CaseGroup::Threads => {
                 "The threads of the generator share the processors that the servers do not use; on a machine with two \
                  processors that is one."
             }
-            Group::Connections => "Keep-alive, one request at a time on each.",
-            Group::One => {
+            CaseGroup::Connections => "Keep-alive, one request at a time on each.",
+            CaseGroup::One => {
                 "One request at a time: the latency is that of one exchange, and the server waits in between."
             }
-            Group::Churn => {
+            CaseGroup::Churn => {
                 "Connect, one request, close; each run is a new client that sends a fixed number of requests. The \
                  requests per second are connections per second."
             }
-            Group::Parser => {
+            CaseGroup::Parser => {
                 "Nanoseconds of one call in one process, without a network. A sample is the mean of a batch; the \
                  percentiles are those of the batches of a run, and of these the medians of all runs."
             }
-            Group::Descriptors => {
+            CaseGroup::Descriptors => {
                 "Connections that one process opens to each server and keeps open, up to the limit of descriptors. Each \
                  counts when its request was answered."
             }
@@ -189,9 +189,9 @@ impl Group {
 }
 
 impl Work {
-    pub(super) fn case(&self, group: Group, stage: &Stage) -> Case {
+    pub(super) fn case(&self, group: CaseGroup, stage: &Stage) -> Case {
         let cores = match group {
-            Group::Threads => load_cores(),
+            CaseGroup::Threads => load_cores(),
             _ => LOAD_CORE,
         };
         let load = |load: Load| {
@@ -202,7 +202,7 @@ impl Work {
             load
         };
         let connections = match group {
-            Group::Churn => format!("{} at a time", self.connections),
+            CaseGroup::Churn => format!("{} at a time", self.connections),
             _ => format!("{} connections, keep-alive", self.connections),
         };
         Case {
@@ -238,23 +238,26 @@ mod tests {
     #[test]
     fn every_row_of_the_document_has_its_load() {
         let length = Length::Requests(1);
-        let works = |group: Group| group.works(length, false);
-        assert_eq!(Group::Connections.works(length, true)[0].connections, 1_000);
-        let connections = works(Group::Connections);
+        let works = |group: CaseGroup| group.works(length, false);
+        assert_eq!(
+            CaseGroup::Connections.works(length, true)[0].connections,
+            1_000
+        );
+        let connections = works(CaseGroup::Connections);
         let counts: Vec<u32> = connections.iter().map(|work| work.connections).collect();
         assert_eq!(counts, [32, 100, 256, 500, 1_000]);
-        let threads = works(Group::Threads);
+        let threads = works(CaseGroup::Threads);
         let counts: Vec<u32> = threads.iter().map(|work| work.threads).collect();
         assert_eq!(counts, [1, 2, 4, 8]);
         // With Host.
-        let requests = works(Group::Requests);
+        let requests = works(CaseGroup::Requests);
         let fields = requests.iter().map(|work| work.flags.len() / 2 + 1);
         assert_eq!(fields.collect::<Vec<_>>(), [1, 5, 10]);
     }
 
     #[test]
     fn titles_are_unique() {
-        let works = Group::ALL
+        let works = CaseGroup::ALL
             .into_iter()
             .flat_map(|group| group.works(Length::Requests(1), false));
         let mut titles: Vec<String> = works.map(|work| work.title).collect();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::descriptors;
 use crate::output;
 use crate::probe;
-use crate::process::Server;
+use crate::process::ServerProcess;
 use crate::system::System;
 
 /// The most connections.
@@ -25,7 +25,7 @@ pub(super) struct Accepted {
 }
 
 /// The limits of this process before the first run.
-pub(super) struct Limits {
+pub(super) struct DescriptorLimits {
     pub(super) soft: Option<u64>,
     pub(super) hard: Option<u64>,
     /// Connections that they allow.
@@ -34,13 +34,13 @@ pub(super) struct Limits {
 
 /// The limits, and what the servers accept within them.
 pub(super) struct Connections {
-    pub(super) limits: Limits,
+    pub(super) limits: DescriptorLimits,
     pub(super) accepted: Vec<Accepted>,
 }
 
-impl Limits {
+impl DescriptorLimits {
     /// Raises the soft limit, before the servers start and inherit it.
-    pub(super) fn raise(is_quick: bool) -> Limits {
+    pub(super) fn raise(is_quick: bool) -> DescriptorLimits {
         let (soft, hard) = descriptors::limits();
         let wanted = match is_quick {
             true => wanted(hard).min(COUNT_MAX_QUICK),
@@ -48,11 +48,11 @@ impl Limits {
         };
         // If it cannot be raised, the result is what it allows.
         let _ = descriptors::allow(u64::from(wanted) + SPARE);
-        Limits { soft, hard, wanted }
+        DescriptorLimits { soft, hard, wanted }
     }
 
     /// Connects to one server after the other.
-    pub(super) fn measure(self, running: &[(&'static System, Server)]) -> Connections {
+    pub(super) fn measure(self, running: &[(&'static System, ServerProcess)]) -> Connections {
         let accepted = running.iter().map(|(system, server)| {
             output::message(&format!("{}: {} connections …", system.name, self.wanted));
             let (connections, error) = connect(server.address, self.wanted);

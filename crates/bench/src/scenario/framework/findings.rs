@@ -1,8 +1,8 @@
 //! From runs to a report.
 
-use super::cases::Group;
+use super::cases::CaseGroup;
 use super::connections::Connections;
-use super::in_process::{InProcess, Times};
+use super::in_process::{CallTimes, InProcess};
 use super::{ACTIX, AXUM, BLITZ_EPOLL, BLITZ_URING, LIMIT, SYSTEMS};
 use crate::not_run::NotRun;
 use crate::number;
@@ -34,11 +34,16 @@ const CELLS: &[Cell] = &[
 ];
 
 /// The parts whose cost is compared in words.
-const COMPARED: [Group; 4] = [Group::Latency, Group::Requests, Group::One, Group::Churn];
+const COMPARED: [CaseGroup; 4] = [
+    CaseGroup::Latency,
+    CaseGroup::Requests,
+    CaseGroup::One,
+    CaseGroup::Churn,
+];
 
 /// The findings of all runs.
 pub(super) struct Findings {
-    pub(super) measured: Vec<(Group, Measured)>,
+    pub(super) measured: Vec<(CaseGroup, Measured)>,
     pub(super) in_process: Option<InProcess>,
     pub(super) connections: Option<Connections>,
     pub(super) not_run: Vec<NotRun>,
@@ -52,7 +57,7 @@ impl Findings {
         let title = "A server framework under load";
         let mut report = Report::new(title, QUESTION, command);
         let version = format!("blitz {}", surroundings.facts.revision);
-        for group in Group::ALL {
+        for group in CaseGroup::ALL {
             let cases = self.measured.iter().filter(|(known, _)| *known == group);
             let cases: Vec<&Measured> = cases.map(|(_, case)| case).collect();
             if !cases.is_empty() {
@@ -74,7 +79,7 @@ impl Findings {
     fn conclusions(&self) -> Vec<Conclusion> {
         let mut conclusions = Vec::new();
         for (group, case) in &self.measured {
-            if *group == Group::Latency {
+            if *group == CaseGroup::Latency {
                 let ours = [BLITZ_URING, BLITZ_EPOLL].into_iter();
                 conclusions.extend(ours.filter_map(|name| requirement(case, name)));
             }
@@ -114,7 +119,7 @@ impl Findings {
     }
 }
 
-fn section_of(group: Group, cases: &[&Measured], version: &str) -> Section {
+fn section_of(group: CaseGroup, cases: &[&Measured], version: &str) -> Section {
     let systems: Vec<System> = SYSTEMS
         .iter()
         .map(|system| {
@@ -126,8 +131,8 @@ fn section_of(group: Group, cases: &[&Measured], version: &str) -> Section {
         })
         .collect();
     let figures: &[Figure] = match group {
-        Group::Latency => &[P50, P99, P999, REQUESTS_PER_SECOND, SERVER_US],
-        Group::One => &[P50, REQUESTS_PER_SECOND, SERVER_US],
+        CaseGroup::Latency => &[P50, P99, P999, REQUESTS_PER_SECOND, SERVER_US],
+        CaseGroup::One => &[P50, REQUESTS_PER_SECOND, SERVER_US],
         _ => &[REQUESTS_PER_SECOND, SERVER_US],
     };
     section(
@@ -181,8 +186,8 @@ fn costs(case: &Measured) -> Vec<Conclusion> {
 fn parser_section(in_process: &InProcess) -> Section {
     let name = "blitz";
     let mut section = Section {
-        heading: Group::Parser.heading().to_owned(),
-        explanation: vec![Group::Parser.explanation().to_owned()],
+        heading: CaseGroup::Parser.heading().to_owned(),
+        explanation: vec![CaseGroup::Parser.explanation().to_owned()],
         ..Section::default()
     };
     match in_process {
@@ -194,12 +199,12 @@ fn parser_section(in_process: &InProcess) -> Section {
         InProcess::Run(runs) => {
             section.systems.push(System::run(name, "in process", ""));
             let works = runs.first().map_or(0, Vec::len);
-            let of = |index: usize, value: fn(&Times) -> f64| -> Vec<f64> {
+            let of = |index: usize, value: fn(&CallTimes) -> f64| -> Vec<f64> {
                 let times = runs.iter().filter_map(|run| run.get(index));
                 times.map(value).collect()
             };
             let measures = (0..works).map(|index| {
-                let Times {
+                let CallTimes {
                     name: work,
                     calls_per_batch,
                     ..
@@ -259,9 +264,9 @@ fn descriptor_section(connections: &Connections) -> Section {
         ]
     });
     Section {
-        heading: Group::Descriptors.heading().to_owned(),
+        heading: CaseGroup::Descriptors.heading().to_owned(),
         explanation: vec![
-            Group::Descriptors.explanation().to_owned(),
+            CaseGroup::Descriptors.explanation().to_owned(),
             format!(
                 "Limit of this process: {} (soft), {} (hard). Wanted: {} connections.",
                 text(limits.soft),
@@ -322,7 +327,7 @@ mod tests {
             not_run: Vec::new(),
         };
         Findings {
-            measured: vec![(Group::Latency, case)],
+            measured: vec![(CaseGroup::Latency, case)],
             in_process: None,
             connections: None,
             not_run: Vec::new(),
@@ -367,7 +372,7 @@ mod tests {
 
     #[test]
     fn times_in_process_are_medians_of_the_processes() {
-        let times = |p50| Times {
+        let times = |p50| CallTimes {
             name: "router hit, 6 routes".to_owned(),
             calls_per_batch: 600,
             batches: 1_000,

@@ -14,7 +14,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 /// Nanoseconds of one call, as the example prints them.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Times {
+pub(super) struct CallTimes {
     pub(super) name: String,
     pub(super) calls_per_batch: u64,
     pub(super) batches: u64,
@@ -25,7 +25,7 @@ pub(super) struct Times {
 
 /// The results of all processes, or why there are none.
 pub(super) enum InProcess {
-    Run(Vec<Vec<Times>>),
+    Run(Vec<Vec<CallTimes>>),
     NotRun(String),
 }
 
@@ -46,6 +46,6 @@ pub(super) fn measure(programs: &Programs, rounds: u32) -> Result<InProcess, Str
             format!("parser_and_router: {}", errors.trim())
         })
     };
-    let runs: Result<Vec<Vec<Times>>, String> = (0..rounds).map(run).collect();
+    let runs: Result<Vec<Vec<CallTimes>>, String> = (0..rounds).map(run).collect();
     runs.map(InProcess::Run)
 }

@@ -1,7 +1,8 @@
 //! From runs to a report: what each proxy adds to the latency of its backend.
 
 use super::{
-    BLOCKING, Client, DIRECT, EVENT_LOOP, NGINX, POOL, POOL_THREADS, REACTORS_EPOLL, REACTORS_URING,
+    BLOCKING, ConnectionReuse, DIRECT, EVENT_LOOP, NGINX, POOL, POOL_THREADS, REACTORS_EPOLL,
+    REACTORS_URING,
 };
 use crate::number;
 use crate::report::{
@@ -41,14 +42,14 @@ const CELLS: &[Cell] = &[
 const ADDED: [(&Figure, &str); 2] = [(&P50, "added to p50"), (&P99, "added to p99")];
 
 pub(super) fn report(
-    measured: &[(Client, u32, Measured)],
+    measured: &[(ConnectionReuse, u32, Measured)],
     command: &str,
     surroundings: &Surroundings,
     rounds: u32,
 ) -> Report {
     let title = "Proxies that wait in different ways";
     let mut report = Report::new(title, QUESTION, command);
-    for client in Client::ALL {
+    for client in ConnectionReuse::ALL {
         let cases = measured.iter().filter(|(known, ..)| *known == client);
         let cases: Vec<(u32, &Measured)> = cases.map(|(_, count, case)| (*count, case)).collect();
         if !cases.is_empty() {
@@ -64,7 +65,11 @@ pub(super) fn report(
     report
 }
 
-fn section_of(client: Client, cases: &[(u32, &Measured)], surroundings: &Surroundings) -> Section {
+fn section_of(
+    client: ConnectionReuse,
+    cases: &[(u32, &Measured)],
+    surroundings: &Surroundings,
+) -> Section {
     let ours = format!("blitz {}", surroundings.facts.revision);
     let versions = &surroundings.facts.versions;
     let nginx = versions.iter().find(|version| version.contains("nginx"));
@@ -78,11 +83,11 @@ fn section_of(client: Client, cases: &[(u32, &Measured)], surroundings: &Surroun
     let mut systems = vec![system(DIRECT)];
     systems.extend(PROXIES.map(system));
     let (heading, explanation) = match client {
-        Client::Ab => (
+        ConnectionReuse::Ab => (
             "A new connection for each request",
             "As ab does it without -k: connecting is part of the latency.",
         ),
-        Client::Wrk => (
+        ConnectionReuse::Wrk => (
             "Connections that are kept",
             "As wrk does it. The blocking proxies close each connection after its response; their clients connect again.",
         ),
@@ -306,7 +311,7 @@ mod tests {
             subject(EVENT_LOOP, 150),
         ];
         let surroundings = Watch::start().finish("test", [], []);
-        let measured = [(Client::Wrk, 50, case(subjects))];
+        let measured = [(ConnectionReuse::Wrk, 50, case(subjects))];
         let report = report(&measured, "blitz bench models", &surroundings, 7);
         let added = &report.sections[0].tables[0];
         assert_eq!(added.rows.len(), 2);

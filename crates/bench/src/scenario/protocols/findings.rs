@@ -1,7 +1,7 @@
 //! From runs to a report: figures, verdicts and sentences.
 
 use super::series::{OnNetwork, Series};
-use super::workload::{Client, Mode};
+use super::workload::{ClientKind, Mode};
 use crate::load_result::{Affects, Problem};
 use crate::number;
 use crate::report::{Column, Conclusion, ConclusionKind, Report, Section, System, Table, Verdict};
@@ -61,7 +61,7 @@ impl<'a> Findings<'a> {
                 if let Some(text) = claim(series, &name) {
                     conclusions.push(Conclusion::new(ConclusionKind::Figure, text));
                 }
-                let dialing = Client::Http2Dialing.name();
+                let dialing = ClientKind::Http2Dialing.name();
                 let dials = series.measured.subject(dialing).is_some();
                 let is_told = dials && series.workload.in_flight >= DIALING_TOLD_FROM;
                 if is_told && network.obstacle().is_none() {
@@ -104,7 +104,7 @@ fn over_links(networks: &[&OnNetwork]) -> Section {
                 let (title, figure) = (workload.title, workload.figure.name);
                 cells.push(format!("{title}, {}: {figure}", mode.name()));
             }
-            let comparison = series.http3_to(Client::Http2);
+            let comparison = series.http3_to(ClientKind::Http2);
             cells.push(match comparison.filter(|_| network.obstacle().is_none()) {
                 Some(comparison) => judged_ratio(&comparison),
                 None => "void".to_owned(),
@@ -129,7 +129,7 @@ fn over_links(networks: &[&OnNetwork]) -> Section {
 
 /// A row whose figures differ for another reason than the version of HTTP.
 fn no_verdict(name: &str, obstacle: &str) -> Conclusion {
-    let (http3, http2) = (Client::Http3.name(), Client::Http2.name());
+    let (http3, http2) = (ClientKind::Http3.name(), ClientKind::Http2.name());
     let text = format!("{name}: {http3} and {http2} are not compared. {obstacle}");
     Conclusion::new(ConclusionKind::Void, text)
 }
@@ -158,8 +158,8 @@ fn verdict(series: &Series, name: &str) -> Conclusion {
         &series.measured,
         &Sentence {
             about: name,
-            subject: Client::Http3.name(),
-            base: Client::Http2.name(),
+            subject: ClientKind::Http3.name(),
+            base: ClientKind::Http2.name(),
             figure: &series.workload.figure,
             verb,
             object,
@@ -169,7 +169,7 @@ fn verdict(series: &Series, name: &str) -> Conclusion {
 
 /// The result of the cited comparison, which had its own clients.
 fn claim(series: &Series, name: &str) -> Option<String> {
-    let (http3, http2) = (Client::GoHttp3.name(), Client::GoHttp2.name());
+    let (http3, http2) = (ClientKind::GoHttp3.name(), ClientKind::GoHttp2.name());
     let figure = &series.workload.figure;
     let comparison = series.measured.compare(http3, http2, figure)?;
     Some(format!(
@@ -183,7 +183,7 @@ fn claim(series: &Series, name: &str) -> Option<String> {
 
 /// The effect of a cold client's connections on the comparison.
 fn explanation(series: &Series, name: &str) -> Conclusion {
-    let text = match series.http3_to(Client::Http2Dialing) {
+    let text = match series.http3_to(ClientKind::Http2Dialing) {
         Some(comparison) => format!(
             "{name}: compared with a client of HTTP/2 that dials {} connections, HTTP/3 answers {} times as many \
              requests ({}). That is the cost of {} TLS handshakes, and not of the protocol.",
@@ -203,7 +203,7 @@ fn section_of(network: &OnNetwork, mode: Mode, version: &str) -> Section {
     let series: Vec<&Series> = series.collect();
     let cases: Vec<_> = series.iter().map(|series| &series.measured).collect();
     let systems =
-        Client::ALL.map(|client| System::run(client.name(), client.version().alpn(), version));
+        ClientKind::ALL.map(|client| System::run(client.name(), client.version().alpn(), version));
     let heading = format!("{}, {}", network.name(), mode.name());
     let mut explanation = vec![mode_text(mode).to_owned()];
     explanation.extend(congestion_text(network));
@@ -221,7 +221,7 @@ fn section_of(network: &OnNetwork, mode: Mode, version: &str) -> Section {
     }
     if let Some(reason) = network.obstacle() {
         let results = section.measures.iter_mut().flat_map(|it| &mut it.results);
-        let of_http3 = results.filter(|result| result.system == Client::Http3.name());
+        let of_http3 = results.filter(|result| result.system == ClientKind::Http3.name());
         for comparison in of_http3.flat_map(|result| &mut result.comparisons) {
             let reason = reason.clone();
             comparison.verdict = Verdict::Void { reason };
@@ -316,7 +316,11 @@ mod tests {
     }
 
     fn network(link: Option<&str>, rates: [f64; 3]) -> OnNetwork {
-        let clients = [Client::Http2, Client::Http3, Client::Http2Dialing];
+        let clients = [
+            ClientKind::Http2,
+            ClientKind::Http3,
+            ClientKind::Http2Dialing,
+        ];
         let subjects = clients
             .into_iter()
             .zip(rates)
@@ -328,7 +332,7 @@ mod tests {
         let measured = Measured {
             title: WORKLOADS[1].title.to_owned(),
             load: String::new(),
-            base: Some(Client::Http2.name().to_owned()),
+            base: Some(ClientKind::Http2.name().to_owned()),
             subjects: subjects.collect(),
             not_run: Vec::new(),
         };
@@ -395,7 +399,9 @@ mod tests {
         assert!(last.text.contains("TCP: bbr, QUIC: cubic"), "{}", last.text);
         let verdict = |index: usize| {
             let results = &report.sections[index].measures[0].results;
-            let http3 = results.iter().find(|it| it.system == Client::Http3.name());
+            let http3 = results
+                .iter()
+                .find(|it| it.system == ClientKind::Http3.name());
             http3.unwrap().comparisons[0].verdict.clone()
         };
         assert!(matches!(verdict(0), Verdict::Better { .. }));

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::workload::{Client, Mode, Workload};
+use super::workload::{ClientKind, Mode, Workload};
 use crate::link::{LinkSpec, LinkSpecError};
 use crate::stats;
 use crate::study::Measured;
@@ -45,8 +45,8 @@ pub(super) struct OnNetwork {
 
 impl Series {
     /// The figure of the workload over HTTP/3, compared with that of a client of HTTP/2.
-    pub(super) fn http3_to(&self, base: Client) -> Option<stats::Comparison> {
-        let http3 = Client::Http3.name();
+    pub(super) fn http3_to(&self, base: ClientKind) -> Option<stats::Comparison> {
+        let http3 = ClientKind::Http3.name();
         self.measured
             .compare(http3, base.name(), &self.workload.figure)
     }

@@ -61,7 +61,7 @@ pub(super) enum Paths {
 
 /// How a client uses its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum ClientKind {
     /// HTTP/1.1 with a connection for each request in flight.
     Http1,
     /// HTTP/2 with one connection.
@@ -419,20 +419,20 @@ impl Workload {
             title: self.title.to_owned(),
             load: self.describe(mode),
             subjects: subjects.collect(),
-            base: Some(Client::Http2.name().to_owned()),
+            base: Some(ClientKind::Http2.name().to_owned()),
             not_run,
         }
     }
 
     /// A client that dials differs from one with a single connection when it is cold.
-    fn clients(&self, mode: Mode) -> Vec<Client> {
-        let mut clients = vec![Client::Http1, Client::Http2, Client::Http3];
+    fn clients(&self, mode: Mode) -> Vec<ClientKind> {
+        let mut clients = vec![ClientKind::Http1, ClientKind::Http2, ClientKind::Http3];
         if mode == Mode::Cold && self.in_flight > 1 && self.http1_connections.is_none() {
-            clients.push(Client::Http2Dialing);
+            clients.push(ClientKind::Http2Dialing);
         }
         // Those of the cited comparison, where it says that HTTP/3 is several times as fast.
         if mode == Mode::Cold && self.in_flight >= GO_FROM && self.has_one_path() {
-            clients.extend([Client::GoHttp2, Client::GoHttp3]);
+            clients.extend([ClientKind::GoHttp2, ClientKind::GoHttp3]);
         }
         clients
     }
@@ -443,13 +443,13 @@ impl Workload {
     }
 
     /// Connections, and streams on each. New connections have one request each.
-    fn connections(&self, client: Client) -> (u32, u32) {
+    fn connections(&self, client: ClientKind) -> (u32, u32) {
         let is_new = self.flags.contains(&"--new-connections");
         let (connections, streams) = match client {
-            Client::Http1 => (self.http1_connections.unwrap_or(self.in_flight), 1),
-            Client::Http2Dialing => (self.in_flight, 1),
-            Client::Http2 | Client::Http3 if is_new => (self.in_flight, 1),
-            Client::Http2 | Client::Http3 | Client::GoHttp2 | Client::GoHttp3 => {
+            ClientKind::Http1 => (self.http1_connections.unwrap_or(self.in_flight), 1),
+            ClientKind::Http2Dialing => (self.in_flight, 1),
+            ClientKind::Http2 | ClientKind::Http3 if is_new => (self.in_flight, 1),
+            ClientKind::Http2 | ClientKind::Http3 | ClientKind::GoHttp2 | ClientKind::GoHttp3 => {
                 (1, self.in_flight)
             }
         };
@@ -460,37 +460,37 @@ impl Workload {
 /// From so many requests in flight on, cold runs have Go's clients as well.
 const GO_FROM: u32 = 50;
 
-impl Client {
+impl ClientKind {
     /// Whether it is a client of Go.
     fn is_go(self) -> bool {
-        matches!(self, Client::GoHttp2 | Client::GoHttp3)
+        matches!(self, ClientKind::GoHttp2 | ClientKind::GoHttp3)
     }
 
-    pub(super) const ALL: [Client; 6] = [
-        Client::Http1,
-        Client::Http2,
-        Client::Http3,
-        Client::Http2Dialing,
-        Client::GoHttp2,
-        Client::GoHttp3,
+    pub(super) const ALL: [ClientKind; 6] = [
+        ClientKind::Http1,
+        ClientKind::Http2,
+        ClientKind::Http3,
+        ClientKind::Http2Dialing,
+        ClientKind::GoHttp2,
+        ClientKind::GoHttp3,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Client::Http1 => "HTTP/1.1",
-            Client::Http2 => "HTTP/2",
-            Client::Http3 => "HTTP/3",
-            Client::Http2Dialing => "HTTP/2, dialing",
-            Client::GoHttp2 => "HTTP/2, Go",
-            Client::GoHttp3 => "HTTP/3, Go",
+            ClientKind::Http1 => "HTTP/1.1",
+            ClientKind::Http2 => "HTTP/2",
+            ClientKind::Http3 => "HTTP/3",
+            ClientKind::Http2Dialing => "HTTP/2, dialing",
+            ClientKind::GoHttp2 => "HTTP/2, Go",
+            ClientKind::GoHttp3 => "HTTP/3, Go",
         }
     }
 
     pub(super) fn version(self) -> Version {
         match self {
-            Client::Http1 => Version::Http1,
-            Client::Http2 | Client::Http2Dialing | Client::GoHttp2 => Version::Http2,
-            Client::Http3 | Client::GoHttp3 => Version::Http3,
+            ClientKind::Http1 => Version::Http1,
+            ClientKind::Http2 | ClientKind::Http2Dialing | ClientKind::GoHttp2 => Version::Http2,
+            ClientKind::Http3 | ClientKind::GoHttp3 => Version::Http3,
         }
     }
 }

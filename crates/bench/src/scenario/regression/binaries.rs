@@ -9,13 +9,13 @@ use clap::Args;
 
 use super::findings::Findings;
 use super::judge::Rounds;
-use super::saved::{Key, Saved, Series};
+use super::saved::{FigureKey, Saved, Series};
 use super::{RegressionArguments, command, with_regression};
 use crate::fixed_response;
-use crate::goals::Outcome;
+use crate::goals::BenchOutcome;
 use crate::invocation::Invocation;
 use crate::output;
-use crate::process::{LOAD_CORE, SERVER_CORE, Server, free_address};
+use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, free_address};
 use crate::programs::locate;
 use crate::report::System;
 use crate::run_folder::RunFolder;
@@ -27,7 +27,7 @@ use crate::tls_files::TlsFiles;
 
 /// Flags of a comparison of binaries.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Plan {
+pub(super) struct ComparisonPlan {
     /// Interleaved rounds of --binaries
     #[arg(long, default_value_t = 15, requires = "binaries", value_parser = clap::value_parser!(u32).range(6..=1000))]
     rounds: u32,
@@ -83,15 +83,15 @@ const LOADS: [(Version, u32, u32); 3] = [
 struct Measurand {
     name: &'static str,
     role: ServerWork,
-    clear: Server,
-    tls: Server,
+    clear: ServerProcess,
+    tls: ServerProcess,
 }
 
 /// Runs both, and reports.
 pub(super) fn run(
     arguments: &RegressionArguments,
     invocation: &Invocation,
-) -> Result<Outcome, String> {
+) -> Result<BenchOutcome, String> {
     locate("taskset")?;
     let plan = &arguments.plan;
     let revisions = [&arguments.base, &arguments.new].map(|binary| revision(binary));
@@ -100,7 +100,7 @@ pub(super) fn run(
         (Ok(base), Ok(new)) => (base, new),
         (Err(message), _) | (_, Err(message)) => {
             output::message(&format!("blitz bench: {message}"));
-            return Ok(Outcome::Unusable);
+            return Ok(BenchOutcome::Unusable);
         }
     };
     let folder = RunFolder::create()?;
@@ -148,7 +148,7 @@ pub(super) fn run(
     Ok(with_regression(outcome, &findings))
 }
 
-impl Plan {
+impl ComparisonPlan {
     fn rounds(&self) -> u32 {
         if self.quick { 6 } else { self.rounds }
     }
@@ -168,7 +168,7 @@ impl Measurand {
         role: ServerWork,
         binary: &Path,
         tls: &TlsFiles,
-        backend: &Server,
+        backend: &ServerProcess,
     ) -> Result<Measurand, String> {
         let to = format!("http://{}", backend.address);
         let target: &[&str] = match role {
@@ -184,7 +184,7 @@ impl Measurand {
         })
     }
 
-    fn of(&self, version: Version) -> (&Server, &'static str) {
+    fn of(&self, version: Version) -> (&ServerProcess, &'static str) {
         match version {
             Version::Http1 => (&self.clear, "http"),
             Version::Http2 | Version::Http3 => (&self.tls, "https"),
@@ -199,7 +199,7 @@ fn start(
     core: &str,
     arguments: &[&str],
     tls: Option<&TlsFiles>,
-) -> Result<Server, String> {
+) -> Result<ServerProcess, String> {
     let address = free_address()?;
     let mut command = Command::new(binary);
     command.args(["run", "--cores", "1", "--log", "error"]);
@@ -208,7 +208,7 @@ fn start(
         command.arg("--cert").arg(&tls.certificate);
         command.arg("--key").arg(&tls.key);
     }
-    Server::start_pinned(name, core, &command, address)
+    ServerProcess::start_pinned(name, core, &command, address)
 }
 
 /// The version that a binary prints. The error is a reason for people.
@@ -230,7 +230,7 @@ fn case(
     role: ServerWork,
     (version, connections, streams): (Version, u32, u32),
     servers: &[Measurand],
-    backend: &Server,
+    backend: &ServerProcess,
     length: Length,
 ) -> Case {
     let of_role = servers.iter().filter(|server| server.role == role);
@@ -283,7 +283,7 @@ fn saved(
             .invalid
             .extend(invalid.map(|reason| format!("{}: {reason}", case.title)));
         saved.series.extend(FIGURES.iter().map(|figure| Series {
-            key: Key {
+            key: FigureKey {
                 section: role.name().to_owned(),
                 measure: figure.name.to_owned(),
                 system: case.title.clone(),

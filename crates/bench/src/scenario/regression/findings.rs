@@ -1,7 +1,7 @@
 //! The report of a comparison.
 
 use super::judge::{Compared, Comparison, Finding, Rounds};
-use super::saved::{Key, Saved};
+use super::saved::{FigureKey, Saved};
 use crate::load_result::{Affects, Problem};
 use crate::number;
 use crate::report::{
@@ -251,7 +251,7 @@ fn percent(share: f64) -> String {
 
 /// For example `load, blitz: CPU time is 12 % higher, 9 to 15 %`.
 fn change_sentence(compared: &Compared) -> String {
-    let Key {
+    let FigureKey {
         section,
         measure,
         system,
@@ -281,7 +281,7 @@ fn change_text(compared: &Compared) -> String {
     }
 }
 
-fn only_in(keys: &[Key], name: &str) -> Option<Conclusion> {
+fn only_in(keys: &[FigureKey], name: &str) -> Option<Conclusion> {
     if keys.is_empty() {
         return None;
     }
@@ -330,7 +330,7 @@ fn measure(compared: &Compared) -> Measure {
             baseline: BASE.to_owned(),
             verdict: verdict(compared, comparison),
         });
-    let Key {
+    let FigureKey {
         measure, system, ..
     } = &compared.key;
     Measure {

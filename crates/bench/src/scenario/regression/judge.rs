@@ -1,6 +1,6 @@
 //! Figures of two results compared: which are worse, and by how much.
 
-use super::saved::{Key, Saved, Series};
+use super::saved::{FigureKey, Saved, Series};
 use crate::report::Direction;
 use crate::stats::{self, Difference, Median, compare, compare_sets};
 
@@ -16,7 +16,7 @@ pub(super) enum Rounds {
 /// A figure that both results have.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Compared {
-    pub(super) key: Key,
+    pub(super) key: FigureKey,
     pub(super) unit: String,
     pub(super) better: Direction,
     pub(super) base: Vec<f64>,
@@ -48,8 +48,8 @@ pub(super) enum Finding {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Comparison {
     pub(super) compared: Vec<Compared>,
-    pub(super) only_in_base: Vec<Key>,
-    pub(super) only_in_new: Vec<Key>,
+    pub(super) only_in_base: Vec<FigureKey>,
+    pub(super) only_in_new: Vec<FigureKey>,
 }
 
 impl Comparison {
@@ -93,7 +93,7 @@ impl Comparison {
     }
 }
 
-fn find<'a>(saved: &'a Saved, key: &Key) -> Option<&'a Series> {
+fn find<'a>(saved: &'a Saved, key: &FigureKey) -> Option<&'a Series> {
     saved.series.iter().find(|series| series.key == *key)
 }
 
@@ -182,7 +182,7 @@ pub(super) mod tests {
         let series = figures.iter().map(|(measure, better, value)| {
             let round = |round: i32| value * (1.0 + 0.002 * f64::from(round % 5 - 2));
             Series {
-                key: Key {
+                key: FigureKey {
                     section: "load".to_owned(),
                     measure: (*measure).to_owned(),
                     system: "blitz".to_owned(),

@@ -27,7 +27,7 @@ pub(super) struct Saved {
 /// A figure of one system in all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
-    pub(super) key: Key,
+    pub(super) key: FigureKey,
     pub(super) unit: String,
     pub(super) better: Direction,
     /// In the order of the rounds; one value of a single run.
@@ -36,7 +36,7 @@ pub(super) struct Series {
 
 /// The identity of a figure in two results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct FigureKey {
     /// The load.
     pub(super) section: String,
     pub(super) measure: String,
@@ -67,7 +67,7 @@ const CONTROLS: [&str; 20] = [
     "wrk",
 ];
 
-impl Key {
+impl FigureKey {
     /// Whether the system is another program than Blitz, or one of its forms: `nginx-proxy`, `limit-epoll`.
     pub(super) fn is_control(&self) -> bool {
         CONTROLS.iter().any(|control| {
@@ -166,7 +166,7 @@ fn of_report(report: Report) -> Saved {
         for measure in section.measures {
             for result in measure.results {
                 saved.series.push(Series {
-                    key: Key {
+                    key: FigureKey {
                         section: section.heading.clone(),
                         measure: measure.name.clone(),
                         system: result.system,
@@ -303,7 +303,7 @@ fn of_rounds(rounds: Rounds) -> Saved {
             let values = values.unwrap_or_default();
             if !values.is_empty() {
                 saved.series.push(Series {
-                    key: Key {
+                    key: FigureKey {
                         section: section_of(system),
                         measure: measure.to_owned(),
                         system: system.name.clone(),
@@ -363,7 +363,7 @@ fn of_rows(rows: Rows) -> Saved {
         saved
             .series
             .extend(with_values.map(|(measure, unit, values)| Series {
-                key: Key {
+                key: FigureKey {
                     section: section.to_owned(),
                     measure: measure.to_owned(),
                     system: row.name.clone(),
@@ -410,7 +410,7 @@ fn of_load(result: &LoadResult) -> Saved {
         .into_iter()
         .filter_map(|(measure, unit, better, value)| {
             Some(Series {
-                key: Key {
+                key: FigureKey {
                     section: section.clone(),
                     measure: measure.to_owned(),
                     system: result.target.protocol.clone(),
@@ -473,7 +473,7 @@ mod tests {
             if file.to_string_lossy().ends_with(result_file::ENDING) {
                 let saved = read(&file).unwrap();
                 assert!(!saved.series.is_empty(), "{}", file.display());
-                let keys: Vec<&Key> = saved.series.iter().map(|series| &series.key).collect();
+                let keys: Vec<&FigureKey> = saved.series.iter().map(|series| &series.key).collect();
                 for (index, key) in keys.iter().enumerate() {
                     assert!(!keys[..index].contains(key), "{}: {key:?}", file.display());
                 }

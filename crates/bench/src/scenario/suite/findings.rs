@@ -1,6 +1,6 @@
 //! The report of the suite.
 
-use super::Plan;
+use super::SuitePlan;
 use super::machine::MachineFacts;
 use super::stage::{BLITZ, HAPROXY, NGINX};
 use crate::number;
@@ -27,7 +27,7 @@ const LATENCY: &[Figure] = &[P50, P99, P999, SERVER_US];
 
 /// The findings of all runs.
 pub(super) struct Findings<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a SuitePlan,
     pub(super) capacity: &'a [Measured],
     pub(super) latency: &'a [Measured],
     pub(super) machine: &'a MachineFacts,
@@ -187,7 +187,7 @@ mod tests {
     use crate::tuning::Tuning;
 
     fn report(capacity: &[Measured], latency: &[Measured]) -> Report {
-        let plan = Plan {
+        let plan = SuitePlan {
             name: "local",
             rows: LOCAL,
             rounds: 6,

@@ -35,7 +35,7 @@ pub(super) struct MachineFacts {
 }
 
 /// A line of the table: what, what was found, and the remedy if there is one.
-type Line = (String, String, String);
+type MachineFact = (String, String, String);
 
 impl MachineFacts {
     pub(super) fn read(tuning: &Tuning) -> MachineFacts {
@@ -54,7 +54,7 @@ impl MachineFacts {
     pub(super) fn table(&self, surroundings: &Surroundings) -> Table {
         let mut lines = self.lines(surroundings);
         lines.sort_by_key(|(_, _, remedy)| remedy.is_empty());
-        let row = |(what, found, remedy): Line| {
+        let row = |(what, found, remedy): MachineFact| {
             let remedy = match remedy.as_str() {
                 "" => number::NONE.to_owned(),
                 _ => remedy,
@@ -70,7 +70,7 @@ impl MachineFacts {
         }
     }
 
-    fn lines(&self, surroundings: &Surroundings) -> Vec<Line> {
+    fn lines(&self, surroundings: &Surroundings) -> Vec<MachineFact> {
         let noise = &surroundings.noise;
         let mut lines = self.settings_lines();
         lines.push(match &self.io_uring {
@@ -105,7 +105,7 @@ impl MachineFacts {
     }
 
     /// The settings that `--tune` changes.
-    fn settings_lines(&self) -> Vec<Line> {
+    fn settings_lines(&self) -> Vec<MachineFact> {
         let advice = self.advice.iter().map(|advice| {
             let (found, remedy) = advice.split_once(": ").unwrap_or((advice, ""));
             match self.changes.is_empty() {
@@ -116,7 +116,7 @@ impl MachineFacts {
         let changes = self.changes.iter().map(|change| line("--tune", change, ""));
         let settings = self.settings.iter();
         let settings = settings.map(|(name, value)| line(name, value, ""));
-        let mut lines: Vec<Line> = advice.chain(changes).chain(settings).collect();
+        let mut lines: Vec<MachineFact> = advice.chain(changes).chain(settings).collect();
         if !self.settings.iter().any(|(name, _)| name == GOVERNOR) {
             let found = "none is visible, as in most virtual machines";
             lines.push(line(GOVERNOR, found, ""));
@@ -124,7 +124,7 @@ impl MachineFacts {
         lines
     }
 
-    fn memory_line(&self, noise: &Noise) -> Option<Line> {
+    fn memory_line(&self, noise: &Noise) -> Option<MachineFact> {
         let (total, available) = self.memory?;
         let bytes = number::bytes;
         let found = format!("{}, {} available", bytes(total), bytes(available));
@@ -136,7 +136,7 @@ impl MachineFacts {
         Some(line("memory", found, remedy))
     }
 
-    fn switches_line(&self) -> Option<Line> {
+    fn switches_line(&self) -> Option<MachineFact> {
         let (voluntary, preempted) = self.switches?;
         let count = |value: f64| number::count(value.round() as u64);
         let found = format!(
@@ -154,7 +154,7 @@ impl MachineFacts {
     }
 }
 
-fn line(what: &str, found: impl Into<String>, remedy: &str) -> Line {
+fn line(what: &str, found: impl Into<String>, remedy: &str) -> MachineFact {
     (what.to_owned(), found.into(), remedy.to_owned())
 }
 
@@ -181,7 +181,7 @@ fn used_by(port: u16) -> Vec<String> {
     of("TCP", tcp).into_iter().chain(of("UDP", udp)).collect()
 }
 
-fn foreign_line(surroundings: &Surroundings) -> Line {
+fn foreign_line(surroundings: &Surroundings) -> MachineFact {
     let (before, during) = (surroundings.foreign_before, surroundings.foreign_during);
     let percent = |share: f64| number::fixed(share * 100.0, 0);
     let found = format!(

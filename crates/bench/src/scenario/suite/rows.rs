@@ -1,6 +1,6 @@
 //! The loads of the suite.
 
-use super::Plan;
+use super::SuitePlan;
 use super::stage::{NGINX, Stage};
 use crate::fixed_response;
 use crate::number;
@@ -60,7 +60,7 @@ impl Row {
     /// `rate` is that of an open loop. The title does not name it, so that results of several runs can be compared.
     pub(super) fn case(
         &self,
-        plan: &Plan,
+        plan: &SuitePlan,
         stage: &Stage,
         length: Length,
         rate: Option<f64>,

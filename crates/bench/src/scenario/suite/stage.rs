@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
-use super::Plan;
+use super::SuitePlan;
 use super::rows::Row;
-use crate::group::{ClientProtocol, Group, LoadTool, ServerRole};
+use crate::group::{ClientProtocol, Group, LoadTool, ServerWork};
 use crate::invocation::Invocation;
 use crate::not_run::NotRun;
 use crate::peer::StartOptions;
-use crate::process::{Server, Switches, Workers, free_address};
+use crate::process::{ServerProcess, Switches, Workers, free_address};
 use crate::run_folder::RunFolder;
 use crate::study::{Version, Watched};
-use crate::system::{Kind, System};
+use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 
 pub(super) const BLITZ: &str = "blitz";
@@ -19,10 +19,10 @@ pub(super) const NGINX: &str = "nginx";
 pub(super) const HAPROXY: &str = "haproxy";
 
 /// In the order of tables.
-const SYSTEMS: [(&str, Kind); 3] = [
-    (BLITZ, Kind::Blitz { io: "auto" }),
-    (NGINX, Kind::Nginx),
-    (HAPROXY, Kind::Haproxy),
+const SYSTEMS: [(&str, SystemKind); 3] = [
+    (BLITZ, SystemKind::Blitz { io: "auto" }),
+    (NGINX, SystemKind::Nginx),
+    (HAPROXY, SystemKind::Haproxy),
 ];
 
 /// Most requests in flight on a connection.
@@ -40,7 +40,7 @@ const GROUP: Group = Group {
     name: "suite",
     title: "fixed response",
     protocol: ClientProtocol::Http1,
-    role: ServerRole::Respond,
+    role: ServerWork::Respond,
     load_tool: LoadTool::Wrk,
     bases: &[],
     plausible: None,
@@ -57,13 +57,13 @@ pub(super) struct RunningServer {
     pub(super) name: &'static str,
     peer: Option<&'static str>,
     has_tls: bool,
-    server: Server,
+    server: ServerProcess,
 }
 
 impl Stage {
     /// Starts what is installed.
     pub(super) fn start(
-        plan: &Plan,
+        plan: &SuitePlan,
         invocation: &Invocation,
         tls: &TlsFiles,
         folder: &RunFolder,
@@ -108,7 +108,7 @@ impl Stage {
                     folder: folder.path(),
                 })?;
                 let cores = plan.placement.server.list;
-                let server = Server::start_pinned(name, cores, &command, listen)?;
+                let server = ServerProcess::start_pinned(name, cores, &command, listen)?;
                 stage.servers.push(RunningServer {
                     name,
                     peer: system.peer(),

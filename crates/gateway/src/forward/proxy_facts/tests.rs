@@ -1,14 +1,14 @@
 use super::*;
 
 /// The forwarding fields that an upstream gets: the addresses, scheme, host, port, `Forwarded`.
-type Sent = (String, String, String, String, String);
+type ForwardedFacts = (String, String, String, String, String);
 
 /// The fields that are sent for a request to `http://own.example:8080` from the trusted 10.0.0.1.
-fn sent(told: &[(&str, &str)]) -> Sent {
+fn sent(told: &[(&str, &str)]) -> ForwardedFacts {
     sent_for(told, "own.example:8080", Some("10.0.0.1:5000"))
 }
 
-fn sent_for(told: &[(&str, &str)], authority: &str, remote: Option<&str>) -> Sent {
+fn sent_for(told: &[(&str, &str)], authority: &str, remote: Option<&str>) -> ForwardedFacts {
     let mut head = RequestHead::parse("GET", "/").unwrap();
     head.set_authority(authority);
     for (name, value) in told {

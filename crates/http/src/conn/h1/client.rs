@@ -10,13 +10,13 @@ use blitz_proto::{
     BodyLength, Error, ErrorKind, Fields, Limits, RequestHead, ResponseHead, Status,
 };
 
-use super::driver::{Driver, Role, Step};
+use super::driver::{Driver, InputStep, Role};
 use crate::conn::Protocol;
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, Message, OpenCarrier, Received,
-    ReceivedKind, complete_message, wake,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Framing, Link, MessageState, OpenCarrier,
+    ReceivedHead, ReceivedKind, complete_message, wake,
 };
 use crate::free_list::FreeList;
 use crate::lifetime::IdleLimit;
@@ -29,14 +29,14 @@ use crate::waiters::Waiters;
 
 /// One connection that carries a request, or is about to.
 pub(crate) struct ClientConn {
-    driver: RefCell<Driver<Client>>,
+    driver: RefCell<Driver<ClientRole>>,
     /// Where the connection returns to, until it does or is lost.
-    owner: Cell<Owner>,
+    owner: Cell<ConnectionOwner>,
     /// Where this state waits for another connection.
     home: Weak<FreeList<ClientConn>>,
 }
 
-pub(crate) struct Client {
+pub(crate) struct ClientRole {
     pub(super) machine: h1::Client,
     /// Filled by the machine until the head is complete.
     pub(super) head: Option<Pooled<ResponseHead>>,
@@ -50,12 +50,12 @@ pub(crate) struct Client {
     /// The start of the machine's time.
     clock_start: Option<Instant>,
     /// How the connection ended, until that is passed to its lease.
-    end: Option<End>,
+    end: Option<KeepAlive>,
 }
 
 /// The owner, which takes a connection back after its exchange.
 #[derive(Default)]
-enum Owner {
+enum ConnectionOwner {
     /// Nothing: it closes.
     #[default]
     None,
@@ -64,8 +64,8 @@ enum Owner {
     Handles(Rc<Waiters>),
 }
 
-/// The fate of a connection after its exchange.
-enum End {
+/// Whether a connection is kept after its exchange.
+enum KeepAlive {
     /// Another request may use it, within the time that the server keeps it open.
     Reusable(Transport, IdleLimit),
     Closed,
@@ -85,7 +85,8 @@ impl ClientConn {
             Some(conn) => conn,
             None => ClientConn::allocate(options, free),
         };
-        conn.owner.set(lease.map_or(Owner::None, Owner::Pool));
+        conn.owner
+            .set(lease.map_or(ConnectionOwner::None, ConnectionOwner::Pool));
         let mut driver = conn.driver.borrow_mut();
         driver.socket = Some(socket);
         driver.role.is_reused = is_reused;
@@ -100,7 +101,7 @@ impl ClientConn {
         waiters: &Rc<Waiters>,
     ) -> Rc<ClientConn> {
         let conn = ClientConn::new(socket, options, None, false, None);
-        conn.owner.set(Owner::Handles(Rc::clone(waiters)));
+        conn.owner.set(ConnectionOwner::Handles(Rc::clone(waiters)));
         conn
     }
 
@@ -109,7 +110,7 @@ impl ClientConn {
         options: &Rc<ClientOptions>,
         free: Option<&Rc<FreeList<ClientConn>>>,
     ) -> Rc<ClientConn> {
-        let role = Client::new(Rc::clone(options));
+        let role = ClientRole::new(Rc::clone(options));
         Rc::new(ClientConn {
             driver: RefCell::new(Driver::new(None, role)),
             owner: Cell::default(),
@@ -126,37 +127,37 @@ impl ClientConn {
     /// Whether the owner of the connection decides which requests it carries.
     fn has_handles(&self) -> bool {
         let owner = self.owner.take();
-        let has_handles = matches!(owner, Owner::Handles(_));
+        let has_handles = matches!(owner, ConnectionOwner::Handles(_));
         self.owner.set(owner);
         has_handles
     }
 
     /// Tells the owner what became of the connection.
-    fn end_exchange(&self, end: End) {
+    fn end_exchange(&self, end: KeepAlive) {
         match (self.owner.take(), end) {
-            (Owner::Pool(lease), End::Reusable(transport, idle_limit)) => {
+            (ConnectionOwner::Pool(lease), KeepAlive::Reusable(transport, idle_limit)) => {
                 lease.put_back(transport, idle_limit);
             }
-            (Owner::Pool(lease), End::Closed) => {
+            (ConnectionOwner::Pool(lease), KeepAlive::Closed) => {
                 lease.end();
                 count(|counters| counters.upstream_not_reused += 1);
             }
-            (Owner::Handles(waiters), End::Reusable(transport, _)) => {
+            (ConnectionOwner::Handles(waiters), KeepAlive::Reusable(transport, _)) => {
                 self.driver.borrow_mut().begin_again(transport);
                 waiters.wake_one();
-                self.owner.set(Owner::Handles(waiters));
+                self.owner.set(ConnectionOwner::Handles(waiters));
             }
-            (Owner::Handles(waiters), End::Closed) => waiters.wake_all(),
-            (Owner::None, _) => {}
+            (ConnectionOwner::Handles(waiters), KeepAlive::Closed) => waiters.wake_all(),
+            (ConnectionOwner::None, _) => {}
         }
     }
 }
 
 impl Link for ClientConn {
-    type Framing = Driver<Client>;
+    type Framing = Driver<ClientRole>;
 
     #[inline]
-    fn with<T>(&self, act: impl FnOnce(&mut Driver<Client>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Driver<ClientRole>) -> T) -> T {
         let mut driver = self.driver.borrow_mut();
         let done = act(&mut driver);
         driver.flush();
@@ -169,7 +170,7 @@ impl Link for ClientConn {
     }
 
     #[inline]
-    fn look<T>(&self, act: impl FnOnce(&mut Driver<Client>) -> T) -> T {
+    fn look<T>(&self, act: impl FnOnce(&mut Driver<ClientRole>) -> T) -> T {
         act(&mut self.driver.borrow_mut())
     }
 
@@ -198,7 +199,7 @@ impl Carrier for ClientConn {
     fn return_unused(self: Rc<Self>) {
         let socket = self.driver.borrow_mut().socket.take();
         if let Some(socket) = socket {
-            self.end_exchange(End::Reusable(socket, IdleLimit::Unchanged));
+            self.end_exchange(KeepAlive::Reusable(socket, IdleLimit::Unchanged));
         }
         Link::recycle(self);
     }
@@ -238,14 +239,14 @@ impl OpenCarrier for ClientConn {
     }
 
     fn retire(&self) {
-        self.owner.set(Owner::None);
+        self.owner.set(ConnectionOwner::None);
         self.driver.borrow_mut().finish_idle();
     }
 }
 
-impl Client {
-    pub(super) fn new(options: Rc<ClientOptions>) -> Client {
-        Client {
+impl ClientRole {
+    pub(super) fn new(options: Rc<ClientOptions>) -> ClientRole {
+        ClientRole {
             machine: h1::Client::new(&options.limits),
             head: None,
             options,
@@ -267,7 +268,7 @@ impl Client {
     }
 }
 
-impl Role for Client {
+impl Role for ClientRole {
     type Side = ClientSide;
 
     #[inline]
@@ -310,17 +311,17 @@ impl Role for Client {
         self.machine.request_done()
     }
 
-    fn body_failed(driver: &mut Driver<Client>) {
+    fn body_failed(driver: &mut Driver<ClientRole>) {
         driver.close();
     }
 
     /// The server may have sent a response before it closed, so the reader decides.
-    fn send_failed(driver: &mut Driver<Client>) {
-        driver.exchange.message = Message::Cut;
+    fn send_failed(driver: &mut Driver<ClientRole>) {
+        driver.exchange.message = MessageState::Cut;
     }
 }
 
-impl ClientFraming for Driver<Client> {
+impl ClientFraming for Driver<ClientRole> {
     fn options(&self) -> &ClientOptions {
         &self.role.options
     }
@@ -329,15 +330,19 @@ impl ClientFraming for Driver<Client> {
         self.role.wait_start
     }
 
-    fn poll_head(&mut self, _: u64, cx: &mut Context<'_>) -> Poll<Result<Received, ClientError>> {
+    fn poll_head(
+        &mut self,
+        _: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         if self.socket.is_none() {
             return Poll::Ready(Err(ClientError::Cancelled));
         }
         loop {
             match self.step() {
-                Ok(Step::Head(length)) => return Poll::Ready(self.begin_response(length)),
-                Ok(Step::NeedMore | Step::Paused) => {}
-                Ok(Step::Data(_) | Step::Trailers | Step::End) => {
+                Ok(InputStep::Head(length)) => return Poll::Ready(self.begin_response(length)),
+                Ok(InputStep::NeedMore | InputStep::Paused) => {}
+                Ok(InputStep::Data(_) | InputStep::Trailers | InputStep::End) => {
                     self.close();
                     return Poll::Ready(Err(ClientError::Truncated));
                 }
@@ -384,7 +389,7 @@ impl ClientFraming for Driver<Client> {
         if self.exchange.is_tunnel {
             return self.settle_tunnel();
         }
-        let is_clean = self.exchange.message == Message::Done
+        let is_clean = self.exchange.message == MessageState::Done
             && self.role.machine.reusable()
             && self.input.is_empty()
             && !self.has_fin();
@@ -398,7 +403,7 @@ impl ClientFraming for Driver<Client> {
             Some(socket) => {
                 let announced_s = self.role.machine.keep_alive_timeout_s();
                 let limit = announced_s.map_or(IdleLimit::Unknown, IdleLimit::Seconds);
-                self.role.end = Some(End::Reusable(socket, limit));
+                self.role.end = Some(KeepAlive::Reusable(socket, limit));
             }
             None => self.close(),
         }
@@ -417,13 +422,13 @@ impl ClientFraming for Driver<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Sends the head of a request; whether content follows.
     fn start_request(&mut self, head: &RequestHead, length: BodyLength) -> (ExchangeId, bool) {
         self.role.wait_start = Some(blitz_reactor::now());
         let (role, out) = self.parts();
         role.machine.send_request(head, length, out);
-        self.exchange.message = Message::Open;
+        self.exchange.message = MessageState::Open;
         if let Some(socket) = &mut self.socket {
             socket.expect_to_send_first();
         }
@@ -445,7 +450,7 @@ impl Driver<Client> {
     /// Whether another request may begin. An idle connection that has ended, or has received something, is closed:
     /// whatever that is, it would not be the response to the next request (rule 11).
     fn is_ready(&mut self) -> bool {
-        if self.exchange.message != Message::Due {
+        if self.exchange.message != MessageState::Due {
             return false;
         }
         let Some(socket) = &mut self.socket else {
@@ -473,7 +478,7 @@ impl Driver<Client> {
 
     /// Closes an idle connection gracefully.
     fn finish_idle(&mut self) {
-        if self.exchange.message == Message::Due
+        if self.exchange.message == MessageState::Due
             && let Some(socket) = self.socket.take()
         {
             socket.finish();
@@ -499,7 +504,7 @@ impl Driver<Client> {
     }
 
     /// Takes the head from the machine and sets the body up.
-    fn begin_response(&mut self, length: BodyLength) -> Result<Received, ClientError> {
+    fn begin_response(&mut self, length: BodyLength) -> Result<ReceivedHead, ClientError> {
         self.exchange.receiving.pace.declare(length);
         let Some(head) = self.role.head.take() else {
             unreachable!("the machine has just filled it")
@@ -507,7 +512,7 @@ impl Driver<Client> {
         let machine = &self.role.machine;
         let kind = if machine.is_tunnel() {
             self.exchange.is_tunnel = true;
-            self.exchange.message = Message::Open;
+            self.exchange.message = MessageState::Open;
             ReceivedKind::Tunnel
         } else if !machine.response_started() {
             self.informational_arrived()?;
@@ -521,7 +526,7 @@ impl Driver<Client> {
         } else {
             ReceivedKind::Content
         };
-        Ok(Received { head, length, kind })
+        Ok(ReceivedHead { head, length, kind })
     }
 
     /// Informational responses have a rate (see [`Limits::informational_max`]).
@@ -541,7 +546,7 @@ impl Driver<Client> {
     /// Takes the end of a response without content at once, so that the connection is free.
     fn end_empty_response(&mut self) -> Result<ReceivedKind, ClientError> {
         match self.step() {
-            Ok(Step::End) => {
+            Ok(InputStep::End) => {
                 self.end_body();
                 self.settle(self.number);
                 Ok(ReceivedKind::Complete)
@@ -587,7 +592,7 @@ impl Driver<Client> {
 
     /// A tunnel is over after FIN in both directions.
     fn settle_tunnel(&mut self) {
-        if self.exchange.message == Message::Open {
+        if self.exchange.message == MessageState::Open {
             return;
         }
         if let Some(socket) = self.socket.take() {
@@ -600,10 +605,10 @@ impl Driver<Client> {
     fn close(&mut self) {
         self.flush();
         self.socket = None;
-        if self.exchange.message == Message::Open {
-            self.exchange.message = Message::Cut;
+        if self.exchange.message == MessageState::Open {
+            self.exchange.message = MessageState::Cut;
         }
         wake(&mut self.exchange.receiving.reader);
-        self.role.end.get_or_insert(End::Closed);
+        self.role.end.get_or_insert(KeepAlive::Closed);
     }
 }

@@ -10,17 +10,18 @@ use blitz_reactor::{Buffer, Chunk, Slice};
 
 use crate::error::{BodyError, SendError};
 use crate::exchange::{
-    Body, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission, wake,
+    BodyState, ExchangeId, ExchangeState, Fill, Framing, ReceivedContent, Sent, Side, Transmission,
+    wake,
 };
 use crate::input::Input;
 use crate::recycle::Pooled;
 use crate::transport::Transport;
 
-/// A connection that carries one exchange at a time, as a server (`R` is [`Server`]) or as a client
-/// ([`Client`]).
+/// A connection that carries one exchange at a time, as a server (`R` is [`ServerRole`]) or as a client
+/// ([`ClientRole`]).
 ///
-/// [`Server`]: super::server::Server
-/// [`Client`]: super::client::Client
+/// [`ServerRole`]: super::server::ServerRole
+/// [`ClientRole`]: super::client::ClientRole
 pub(crate) struct Driver<R> {
     pub(super) role: R,
     /// `None` once closed or given away.
@@ -61,7 +62,7 @@ pub(crate) trait Role: Sized {
 }
 
 /// The result of one step of the machine.
-pub(super) enum Step {
+pub(super) enum InputStep {
     NeedMore,
     /// The rest of the input is for the next exchange, or undecided.
     Paused,
@@ -86,23 +87,23 @@ impl<R: Role> Driver<R> {
         }
     }
 
-    /// The next event in the received bytes. [`Step::NeedMore`] means that the machine has processed all
+    /// The next event in the received bytes. [`InputStep::NeedMore`] means that the machine has processed all
     /// of them, in however many pieces they arrived (rule 8); only then may a caller wait for more.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<Step, Error> {
+    pub(super) fn step(&mut self) -> Result<InputStep, Error> {
         // The result is not taken apart, which would move it once more.
         let step = self.step_through_front();
-        if matches!(step, Ok(Step::NeedMore)) && !self.input.is_empty() {
+        if matches!(step, Ok(InputStep::NeedMore)) && !self.input.is_empty() {
             return self.step_through_rest();
         }
         step
     }
 
     #[cold]
-    fn step_through_rest(&mut self) -> Result<Step, Error> {
+    fn step_through_rest(&mut self) -> Result<InputStep, Error> {
         loop {
             let step = self.step_through_front()?;
-            if !matches!(step, Step::NeedMore) || self.input.is_empty() {
+            if !matches!(step, InputStep::NeedMore) || self.input.is_empty() {
                 return Ok(step);
             }
         }
@@ -110,22 +111,22 @@ impl<R: Role> Driver<R> {
 
     /// One step of the machine, which sees the first piece alone.
     #[inline]
-    fn step_through_front(&mut self) -> Result<Step, Error> {
+    fn step_through_front(&mut self) -> Result<InputStep, Error> {
         let bytes: &[u8] = self.input.front().map_or(&[], |slice| slice);
         let taken = self.role.handle_input(bytes, &mut self.trailers)?;
         let step = match taken.event {
             Event::NeedMore => {
                 debug_assert_eq!(taken.consumed, bytes.len(), "a piece is taken whole");
-                Step::NeedMore
+                InputStep::NeedMore
             }
-            Event::Paused => Step::Paused,
-            Event::Head(length) => Step::Head(length),
+            Event::Paused => InputStep::Paused,
+            Event::Head(length) => InputStep::Head(length),
             Event::Data(range) => match self.input.front() {
-                Some(slice) => Step::Data(slice.slice(range)),
+                Some(slice) => InputStep::Data(slice.slice(range)),
                 None => unreachable!("data is a range of the input"),
             },
-            Event::Trailers => Step::Trailers,
-            Event::End => Step::End,
+            Event::Trailers => InputStep::Trailers,
+            Event::End => InputStep::End,
         };
         self.input.consume(taken.consumed);
         Ok(step)
@@ -227,13 +228,13 @@ impl<R: Role> Driver<R> {
     }
 
     pub(super) fn end_body(&mut self) {
-        self.exchange.receiving.body = Body::Done;
+        self.exchange.receiving.body = BodyState::Done;
         self.exchange.receiving.reader = None;
     }
 
     fn fail_body(&mut self, error: BodyError) -> BodyError {
         self.exchange.is_gone |= matches!(error, BodyError::Reset);
-        self.exchange.receiving.body = Body::Failed(error.clone());
+        self.exchange.receiving.body = BodyState::Failed(error.clone());
         R::body_failed(self);
         error
     }
@@ -340,26 +341,26 @@ impl<R: Role> Framing for Driver<R> {
             return Poll::Ready(Err(BodyError::Cancelled));
         }
         match &self.exchange.receiving.body {
-            Body::Done => return Poll::Ready(Ok(Fill::End)),
-            Body::Failed(error) => return Poll::Ready(Err(error.clone())),
-            Body::Open | Body::Unwanted => {}
+            BodyState::Done => return Poll::Ready(Ok(Fill::End)),
+            BodyState::Failed(error) => return Poll::Ready(Err(error.clone())),
+            BodyState::Open | BodyState::Unwanted => {}
         }
         self.exchange.receiving.reader = None;
         loop {
             match self.step() {
-                Ok(Step::Data(slice)) => {
+                Ok(InputStep::Data(slice)) => {
                     self.exchange.receiving.pace.bytes += slice.len() as u64;
                     return Poll::Ready(Ok(Fill::Data(slice)));
                 }
-                Ok(Step::Trailers) => {
+                Ok(InputStep::Trailers) => {
                     let trailers = std::mem::take(&mut self.trailers);
                     return Poll::Ready(Ok(Fill::Trailers(trailers)));
                 }
-                Ok(Step::End) => {
+                Ok(InputStep::End) => {
                     self.end_body();
                     return Poll::Ready(Ok(Fill::End));
                 }
-                Ok(Step::NeedMore | Step::Paused | Step::Head(_)) => {}
+                Ok(InputStep::NeedMore | InputStep::Paused | InputStep::Head(_)) => {}
                 Err(error) => return Poll::Ready(Err(self.fail_body(BodyError::Malformed(error)))),
             }
             if self.input.is_empty() {
@@ -380,10 +381,10 @@ impl<R: Role> Framing for Driver<R> {
         let received = self.input.front().map_or(0, Slice::len);
         let receiving = &self.exchange.receiving;
         let is_whole = receiving.pace.bytes == 0 && received as u64 >= length;
-        if id != self.number || !is_whole || !matches!(receiving.body, Body::Open) {
+        if id != self.number || !is_whole || !matches!(receiving.body, BodyState::Open) {
             return None;
         }
-        let (Ok(Step::Data(whole)), Ok(Step::End)) = (self.step(), self.step()) else {
+        let (Ok(InputStep::Data(whole)), Ok(InputStep::End)) = (self.step(), self.step()) else {
             self.fail_body(BodyError::Truncated);
             return None;
         };

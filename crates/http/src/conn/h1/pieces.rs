@@ -8,12 +8,12 @@ use blitz_proto::{BodyLength, Method, RequestHead};
 use blitz_reactor::{Buffer, Chunk, Config, IoChoice, Pinning, Slice};
 use blitz_testing::{REQUESTS, RESPONSES};
 
-use super::client::Client;
-use super::driver::{Driver, Role, Step};
+use super::client::ClientRole;
+use super::driver::{Driver, InputStep, Role};
 use super::run::Arrived;
-use super::server::Server;
+use super::server::ServerRole;
 use crate::default_headers::DefaultHeaders;
-use crate::exchange::{Body, Peer, Scheme, send_response};
+use crate::exchange::{BodyState, Peer, Scheme, send_response};
 use crate::options::ClientOptions;
 use crate::options::ServeOptions;
 use crate::recycle::Pooled;
@@ -38,21 +38,21 @@ fn events<R: Role>(
     let (mut text, mut content) = (String::new(), Vec::new());
     loop {
         let got = driver.step();
-        if !matches!(got, Ok(Step::Data(_))) && !content.is_empty() {
+        if !matches!(got, Ok(InputStep::Data(_))) && !content.is_empty() {
             let _ = write!(text, "{:?} ", String::from_utf8_lossy(&content));
             content.clear();
         }
         match got {
-            Ok(Step::Data(slice)) => content.extend_from_slice(&slice),
-            Ok(Step::Head(length)) => head(&mut driver, length, &mut text),
-            Ok(Step::Trailers) => {
+            Ok(InputStep::Data(slice)) => content.extend_from_slice(&slice),
+            Ok(InputStep::Head(length)) => head(&mut driver, length, &mut text),
+            Ok(InputStep::Trailers) => {
                 let _ = write!(text, "{:?} ", std::mem::take(&mut driver.trailers));
             }
-            Ok(Step::End) => {
+            Ok(InputStep::End) => {
                 text += "end ";
                 answer(&mut driver);
             }
-            Ok(Step::NeedMore | Step::Paused) => {
+            Ok(InputStep::NeedMore | InputStep::Paused) => {
                 // Only bytes behind an upgrade or the last exchange stay.
                 let _ = write!(text, "{} left", driver.input.bytes());
                 return text;
@@ -63,8 +63,8 @@ fn events<R: Role>(
 }
 
 /// Responds to the request, unless that would be a tunnel, so that the next one can come.
-fn answer(driver: &mut Driver<Server>) {
-    driver.exchange.receiving.body = Body::Done;
+fn answer(driver: &mut Driver<ServerRole>) {
+    driver.exchange.receiving.body = BodyState::Done;
     if !driver.role.machine.upgrade_requested() {
         let id = driver.number;
         send_response(driver, id, &mut Pooled::default(), Chunk::from("ok"));
@@ -79,7 +79,7 @@ fn server(pieces: &[&[u8]]) -> String {
         tls: None,
     };
     let default_headers = Rc::new(DefaultHeaders::new(false, None, None));
-    let role = Server::new(peer, &Rc::new(ServeOptions::default()), &default_headers);
+    let role = ServerRole::new(peer, &Rc::new(ServeOptions::default()), &default_headers);
     events(
         received(role, pieces),
         |driver, length, text| match driver.begin_exchange(length) {
@@ -96,7 +96,7 @@ fn server(pieces: &[&[u8]]) -> String {
 }
 
 fn client(method: Method, pieces: &[&[u8]]) -> String {
-    let mut role = Client::new(Rc::new(ClientOptions::default()));
+    let mut role = ClientRole::new(Rc::new(ClientOptions::default()));
     let target = match method {
         Method::Connect => "example.org:443",
         _ => "/",

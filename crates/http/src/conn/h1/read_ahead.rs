@@ -3,16 +3,16 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::driver::{Driver, Step};
-use super::server::Server;
+use super::driver::{Driver, InputStep};
+use super::server::ServerRole;
 use crate::counters::count;
-use crate::exchange::{Body, wake};
+use crate::exchange::{BodyState, wake};
 use crate::transport::Transport;
 
 /// Bytes of responses queued before a pipelined request has to wait.
 const PIPELINED_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Notices without a reader that the client has left. Received bytes are kept, within the bound for
     /// reading ahead (rule 17).
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
@@ -20,7 +20,7 @@ impl Driver<Server> {
         if self.input.is_empty() {
             // The bytes that closed the window were taken since.
             match self.exchange.receiving.body {
-                Body::Done => self.restore_window(),
+                BodyState::Done => self.restore_window(),
                 _ => self.widen_window(),
             }
         } else {
@@ -59,18 +59,18 @@ impl Driver<Server> {
     ) -> Poll<bool> {
         loop {
             match self.step() {
-                Ok(Step::End) => {
-                    self.exchange.receiving.body = Body::Done;
+                Ok(InputStep::End) => {
+                    self.exchange.receiving.body = BodyState::Done;
                     return Poll::Ready(true);
                 }
-                Ok(Step::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
-                Ok(Step::Data(slice)) => {
+                Ok(InputStep::Data(slice)) if slice.len() > *left => return Poll::Ready(false),
+                Ok(InputStep::Data(slice)) => {
                     *left -= slice.len();
                     continue;
                 }
-                Ok(Step::Trailers) => continue,
-                Ok(Step::NeedMore | Step::Paused) => {}
-                Ok(Step::Head(_)) | Err(_) => return Poll::Ready(false),
+                Ok(InputStep::Trailers) => continue,
+                Ok(InputStep::NeedMore | InputStep::Paused) => {}
+                Ok(InputStep::Head(_)) | Err(_) => return Poll::Ready(false),
             }
             match self.poll_receive(cx) {
                 Poll::Ready(Ok(true)) => {}

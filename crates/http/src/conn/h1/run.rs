@@ -10,14 +10,14 @@ use blitz_proto::h1::Event;
 use blitz_proto::{BodyLength, RequestHead, Status};
 use blitz_reactor::Slice;
 
-use super::driver::{Driver, Step};
-use super::server::{Server, ServerConn};
+use super::driver::{Driver, InputStep};
+use super::server::{ServerConn, ServerRole};
 use super::switch::Switch;
 use crate::counters::{count, count_request};
 use crate::error::Refusal;
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Message, Outcome, RecvBody, Responder, ServerFraming,
-    Service, conclude, poll_outcome, refusal_of,
+    BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, MessageState, RecvBody,
+    Responder, ServerFraming, Service, conclude, poll_outcome, refusal_of,
 };
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
@@ -69,7 +69,7 @@ pub(crate) async fn run_exchanges<S: Service>(
             poll_fn(|cx| conn.poll_exchange(call.as_mut(), cx)).await
         };
         let next = match outcome {
-            Outcome::Complete => conn.driver.borrow_mut().try_next_exchange(),
+            ExchangeOutcome::Complete => conn.driver.borrow_mut().try_next_exchange(),
             _ => None,
         };
         let next = match next {
@@ -77,9 +77,9 @@ pub(crate) async fn run_exchanges<S: Service>(
             None => conn.conclude(outcome, served != 1).await,
         };
         match next {
-            Next::Request => {}
-            Next::Idle(socket) => return Disposition::Park(socket),
-            Next::Closed => return Disposition::Closed,
+            AfterExchange::Request => {}
+            AfterExchange::Idle(socket) => return Disposition::Park(socket),
+            AfterExchange::Closed => return Disposition::Closed,
         }
         if served.is_multiple_of(BURST_REQUESTS_MAX) {
             blitz_reactor::yield_now().await;
@@ -106,7 +106,7 @@ pub(super) enum Arrived {
 }
 
 /// The next step of a connection after an exchange.
-enum Next {
+enum AfterExchange {
     Request,
     Idle(Transport),
     Closed,
@@ -118,7 +118,7 @@ impl ServerConn {
         let driver = self.driver.borrow();
         let id = ExchangeId(driver.number);
         let body = match driver.exchange.receiving.body {
-            Body::Done => RecvBody::complete(length),
+            BodyState::Done => RecvBody::complete(length),
             _ => RecvBody::new(Rc::<ServerConn>::clone(self), id, length),
         };
         Exchange {
@@ -134,7 +134,7 @@ impl ServerConn {
         &self,
         mut call: Pin<&mut Option<F>>,
         cx: &mut Context<'_>,
-    ) -> Poll<Outcome> {
+    ) -> Poll<ExchangeOutcome> {
         if let Some(future) = call.as_mut().as_pin_mut() {
             self.is_held.set(true);
             let polled = future.poll(cx);
@@ -151,7 +151,7 @@ impl ServerConn {
 
     /// Brings the connection to the start of the next exchange, or to its end, in whatever state
     /// it is.
-    async fn conclude(&self, outcome: Outcome, is_pipelined: bool) -> Next {
+    async fn conclude(&self, outcome: ExchangeOutcome, is_pipelined: bool) -> AfterExchange {
         let is_body_complete = {
             let mut driver = self.driver.borrow_mut();
             let id = driver.number;
@@ -208,7 +208,7 @@ impl ServerConn {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Waits for a request head, whose first byte came when this is first called: `since`, which
     /// is noted only if there is something to wait for. `is_next` if a request came before it since
     /// the connection was parked.
@@ -220,10 +220,10 @@ impl Driver<Server> {
     ) -> Poll<Arrived> {
         loop {
             match self.step() {
-                Ok(Step::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
-                Ok(Step::NeedMore | Step::Paused) => {}
+                Ok(InputStep::Head(length)) => return Poll::Ready(self.begin_exchange(length)),
+                Ok(InputStep::NeedMore | InputStep::Paused) => {}
                 // Content without a head belongs to no request.
-                Ok(Step::Data(_) | Step::Trailers | Step::End) => {
+                Ok(InputStep::Data(_) | InputStep::Trailers | InputStep::End) => {
                     return Poll::Ready(self.end_within_head());
                 }
                 Err(error) => return Poll::Ready(Arrived::Refused(refusal_of(error))),
@@ -280,7 +280,7 @@ impl Driver<Server> {
     #[inline]
     pub(super) fn begin_exchange(&mut self, length: BodyLength) -> Arrived {
         count_request(Self::VERSION);
-        self.exchange.message = Message::Due;
+        self.exchange.message = MessageState::Due;
         let role = &mut self.role;
         let Some(mut request) = role.head.take() else {
             unreachable!("the machine has just filled it")
@@ -296,7 +296,7 @@ impl Driver<Server> {
                 end.is_ok_and(|step| step.event == Event::End),
                 "a message without content ends with its head"
             );
-            self.exchange.receiving.body = Body::Done;
+            self.exchange.receiving.body = BodyState::Done;
             self.exchange.accepts_problem = false;
             if role.machine.h2c_requested() {
                 return self.try_switch(request, length);
@@ -311,7 +311,7 @@ impl Driver<Server> {
 
     /// [`Driver::next_exchange`], if nothing of the request is left to be read.
     #[inline]
-    fn try_next_exchange(&mut self) -> Option<Next> {
+    fn try_next_exchange(&mut self) -> Option<AfterExchange> {
         self.exchange
             .receiving
             .is_complete()
@@ -319,7 +319,7 @@ impl Driver<Server> {
     }
 
     /// After a complete exchange: what is next on this connection.
-    fn next_exchange(&mut self) -> Next {
+    fn next_exchange(&mut self) -> AfterExchange {
         let is_drained = !self.holds_input();
         let is_draining = self.role.options.drain.is_triggered();
         let is_kept_alive = self.role.machine.keep_alive();
@@ -330,10 +330,12 @@ impl Driver<Server> {
         self.detach_handles();
         // Bytes that wait in the socket itself wake the parked connection at once.
         if !is_drained {
-            return Next::Request;
+            return AfterExchange::Request;
         }
         self.restore_window();
-        self.socket.take().map_or(Next::Closed, Next::Idle)
+        self.socket
+            .take()
+            .map_or(AfterExchange::Closed, AfterExchange::Idle)
     }
 
     /// Whether bytes wait that the socket knows nothing of, so that it must not be parked.
@@ -343,20 +345,20 @@ impl Driver<Server> {
     }
 
     /// Lets the client read what was sent, although it may still be sending (rule 16).
-    fn finish(&mut self) -> Next {
+    fn finish(&mut self) -> AfterExchange {
         self.flush();
         self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.finish();
         }
-        Next::Closed
+        AfterExchange::Closed
     }
 
-    fn abort(&mut self) -> Next {
+    fn abort(&mut self) -> AfterExchange {
         self.detach_handles();
         if let Some(socket) = self.socket.take() {
             socket.abort();
         }
-        Next::Closed
+        AfterExchange::Closed
     }
 }

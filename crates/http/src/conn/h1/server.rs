@@ -10,7 +10,7 @@ use blitz_proto::{BodyLength, Error, Fields, Limits, RequestHead, ResponseHead, 
 use super::driver::{Driver, Role};
 use crate::default_headers::DefaultHeaders;
 use crate::error::Refusal;
-use crate::exchange::{Body, Link, Peer, ServerFraming, ServerSide, refuse, refuse_request};
+use crate::exchange::{BodyState, Link, Peer, ServerFraming, ServerSide, refuse, refuse_request};
 use crate::free_list::FreeList;
 use crate::options::ServeOptions;
 use crate::recycle::Pooled;
@@ -18,12 +18,12 @@ use crate::transport::Transport;
 
 /// One connection while it has something to do; an idle one is only a parked socket.
 pub(crate) struct ServerConn {
-    pub(super) driver: RefCell<Driver<Server>>,
+    pub(super) driver: RefCell<Driver<ServerRole>>,
     /// The service is being polled: what it queues leaves together, afterwards.
     pub(super) is_held: Cell<bool>,
 }
 
-pub(crate) struct Server {
+pub(crate) struct ServerRole {
     pub(super) machine: h1::Server,
     /// Filled by the machine until the head is complete.
     pub(super) head: Option<Pooled<RequestHead>>,
@@ -43,7 +43,7 @@ impl ServerConn {
         free: &FreeList<ServerConn>,
     ) -> Rc<ServerConn> {
         let Some(conn) = free.take() else {
-            return ServerConn::allocate(socket, Server::new(peer, options, default_headers));
+            return ServerConn::allocate(socket, ServerRole::new(peer, options, default_headers));
         };
         let mut driver = conn.driver.borrow_mut();
         driver.socket = Some(socket);
@@ -59,7 +59,7 @@ impl ServerConn {
     }
 
     #[cold]
-    fn allocate(socket: Transport, role: Server) -> Rc<ServerConn> {
+    fn allocate(socket: Transport, role: ServerRole) -> Rc<ServerConn> {
         Rc::new(ServerConn {
             driver: RefCell::new(Driver::new(Some(socket), role)),
             is_held: Cell::new(false),
@@ -82,10 +82,10 @@ impl ServerConn {
 }
 
 impl Link for ServerConn {
-    type Framing = Driver<Server>;
+    type Framing = Driver<ServerRole>;
 
     #[inline]
-    fn with<T>(&self, act: impl FnOnce(&mut Driver<Server>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Driver<ServerRole>) -> T) -> T {
         let mut driver = self.driver.borrow_mut();
         let done = act(&mut driver);
         if !self.is_held.get() {
@@ -95,18 +95,18 @@ impl Link for ServerConn {
     }
 
     #[inline]
-    fn look<T>(&self, act: impl FnOnce(&mut Driver<Server>) -> T) -> T {
+    fn look<T>(&self, act: impl FnOnce(&mut Driver<ServerRole>) -> T) -> T {
         act(&mut self.driver.borrow_mut())
     }
 }
 
-impl Server {
+impl ServerRole {
     pub(super) fn new(
         peer: Peer,
         options: &Rc<ServeOptions>,
         default_headers: &Rc<DefaultHeaders>,
-    ) -> Server {
-        Server {
+    ) -> ServerRole {
+        ServerRole {
             machine: h1::Server::new(&options.limits),
             head: None,
             options: Rc::clone(options),
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-impl Role for Server {
+impl Role for ServerRole {
     type Side = ServerSide;
 
     #[inline]
@@ -173,17 +173,17 @@ impl Role for Server {
         self.machine.response_done()
     }
 
-    fn body_failed(driver: &mut Driver<Server>) {
+    fn body_failed(driver: &mut Driver<ServerRole>) {
         driver.exchange.wake_task();
     }
 
-    fn send_failed(driver: &mut Driver<Server>) {
+    fn send_failed(driver: &mut Driver<ServerRole>) {
         driver.exchange.is_gone = true;
         driver.exchange.wake_task();
     }
 }
 
-impl ServerFraming for Driver<Server> {
+impl ServerFraming for Driver<ServerRole> {
     const VERSION: Version = Version::Http11;
 
     fn options(&self) -> &Rc<ServeOptions> {
@@ -253,7 +253,7 @@ impl ServerFraming for Driver<Server> {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Whether it is already known that no request can follow this one.
     #[inline]
     fn must_close_after_response(&mut self, is_whole: bool) -> bool {
@@ -262,11 +262,11 @@ impl Driver<Server> {
         let refuses_upgrade = wants_upgrade && !self.is_nothing_received();
         let receiving = &self.exchange.receiving;
         let is_unusable = match receiving.body {
-            Body::Done => false,
-            Body::Failed(_) => true,
+            BodyState::Done => false,
+            BodyState::Failed(_) => true,
             // A response under way may still be made of the rest of the body.
-            Body::Open if !is_whole => false,
-            Body::Open | Body::Unwanted => {
+            BodyState::Open if !is_whole => false,
+            BodyState::Open | BodyState::Unwanted => {
                 receiving.pace.bytes_left().unwrap_or(0)
                     > self.role.options.limits.discard_bytes_max as u64
             }

@@ -5,7 +5,7 @@ use blitz_proto::{BodyLength, FieldName, Fields, Name, RequestHead};
 
 use super::driver::Driver;
 use super::run::Arrived;
-use super::server::Server;
+use super::server::ServerRole;
 use crate::conn::h2::{begins_like_http2, may_begin_like_http2};
 use crate::exchange::{Peer, Scheme};
 use crate::input::Input;
@@ -22,7 +22,7 @@ pub(crate) struct Switch {
     pub(crate) input: Input,
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Switches to HTTP/2 if the listener allows it, or has the response sent over HTTP/1.1.
     #[cold]
     pub(super) fn try_switch(
@@ -30,7 +30,7 @@ impl Driver<Server> {
         mut request: Pooled<RequestHead>,
         length: BodyLength,
     ) -> Arrived {
-        let Server { peer, options, .. } = &self.role;
+        let ServerRole { peer, options, .. } = &self.role;
         let is_clear_text = peer.scheme == Scheme::Http && peer.tls.is_none();
         let is_allowed = is_clear_text && allows_h2c(options, peer, &request.fields);
         let is_ending = options.drain.is_triggered() || self.has_fin();

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use blitz_proto::h2::{self, Code, Received as Incoming, StreamId, WasReset};
+use blitz_proto::h2::{self, Code, Received, StreamId, WasReset};
 use blitz_proto::{BodyLength, Error, Limits, RequestHead};
 
 use super::drive::Disposition;
 use super::driver::{Conn, Driver, Role, Shared};
-use super::shortage::{Counted, PooledStreams};
+use super::shortage::{CountedStreams, PooledStreams};
 use crate::conn::Protocol;
-use crate::conn::streams::liveness::{Liveness, Next, Silence};
+use crate::conn::streams::liveness::{Liveness, NextCheck, Silence};
 use crate::conn::streams::permits::Permits;
 use crate::conn::streams::resets::SentResets;
 use crate::conn::streams::response::{self, Requesting};
@@ -21,7 +21,7 @@ use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, Received,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, OpenCarrier, ReceivedHead,
 };
 use crate::input::Input;
 use crate::lifetime::{Lifetime, count_retired};
@@ -35,7 +35,7 @@ use crate::waiters::Waiters;
 pub(crate) const WINDOW_WAIT: Duration = Duration::from_secs(1);
 const CREDIT_MIN: u64 = 16 * 1024;
 
-pub(crate) struct Client {
+pub(crate) struct ClientRole {
     pub(super) permits: Permits,
     pub(super) liveness: Liveness,
     pub(super) resets: SentResets,
@@ -44,10 +44,10 @@ pub(crate) struct Client {
     /// It got no requests when one was to be placed last.
     rested: bool,
     /// The share of this connection in [`PooledStreams`].
-    pub(super) counted: Counted,
+    pub(super) counted: CountedStreams,
     /// When it last changed what the windows of its streams begin with.
     pub(super) window_changed: Option<Instant>,
-    pooled: Rc<Shared<Client>>,
+    pooled: Rc<Shared<ClientRole>>,
     /// It has handles, which keep it between requests: it is not parked.
     is_kept: bool,
 }
@@ -62,23 +62,23 @@ pub(crate) enum Fitness {
     Retired,
 }
 
-impl Conn<Client> {
+impl Conn<ClientRole> {
     /// A connection that begins with our preface, for requests of this scheme.
     pub(crate) fn client(
-        shared: &Rc<Shared<Client>>,
+        shared: &Rc<Shared<ClientRole>>,
         is_https: bool,
         lifetime: Lifetime,
-    ) -> Rc<Conn<Client>> {
+    ) -> Rc<Conn<ClientRole>> {
         let mut machine = h2::Connection::client(shared.limits(), is_https);
         // The priorities of different clients must not put one before the other.
         machine.set_prioritizes(false);
-        let role = Client {
+        let role = ClientRole {
             permits: Permits::new(lifetime),
             liveness: Liveness::new(blitz_reactor::now()),
             resets: SentResets::new(blitz_reactor::now()),
             window_used_up: None,
             rested: false,
-            counted: Counted::default(),
+            counted: CountedStreams::default(),
             window_changed: None,
             pooled: Rc::clone(shared),
             is_kept: false,
@@ -90,10 +90,10 @@ impl Conn<Client> {
 
     /// As [`Conn::client`], for a connection that its handles keep between requests.
     pub(crate) fn kept(
-        shared: &Rc<Shared<Client>>,
+        shared: &Rc<Shared<ClientRole>>,
         is_https: bool,
         lifetime: Lifetime,
-    ) -> Rc<Conn<Client>> {
+    ) -> Rc<Conn<ClientRole>> {
         let conn = Conn::client(shared, is_https, lifetime);
         conn.driver.borrow_mut().role.is_kept = true;
         conn
@@ -187,7 +187,7 @@ impl Conn<Client> {
     }
 }
 
-impl Carrier for Conn<Client> {
+impl Carrier for Conn<ClientRole> {
     fn start_request(
         &self,
         head: &RequestHead,
@@ -227,7 +227,7 @@ impl Carrier for Conn<Client> {
     }
 }
 
-impl OpenCarrier for Conn<Client> {
+impl OpenCarrier for Conn<ClientRole> {
     /// Also while the connection rests: there is no other one.
     fn requests_available(&self) -> usize {
         self.driver.borrow().permits_free()
@@ -266,7 +266,7 @@ impl OpenCarrier for Conn<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Whether so many requests were reset that the server may soon end the connection with the requests of
     /// others (rule 19), or the server reads hardly any of the content that was sent to it (rule 14).
     #[inline]
@@ -291,7 +291,7 @@ impl Driver<Client> {
     }
 
     fn permits_free(&self) -> usize {
-        let Client {
+        let ClientRole {
             permits, liveness, ..
         } = &self.role;
         if self.socket.is_none() || liveness.is_ping_pending() {
@@ -343,17 +343,17 @@ impl Driver<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Ready if a server has not acknowledged a PING in time; sends PING to one that is silent for too long.
     pub(super) fn poll_liveness(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = blitz_reactor::now();
         match self.role.liveness.next {
-            Next::Later => return Poll::Pending,
-            Next::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
-            Next::At(_) | Next::Now => {}
+            NextCheck::Later => return Poll::Pending,
+            NextCheck::At(due) if self.timer.is_set(now, due) => return Poll::Pending,
+            NextCheck::At(_) | NextCheck::Now => {}
         }
         if self.streams.is_empty() {
-            self.role.liveness.next = Next::Later;
+            self.role.liveness.next = NextCheck::Later;
             return Poll::Pending;
         }
         let until = match self.role.liveness.check(now, self.shared.limits()) {
@@ -366,14 +366,14 @@ impl Driver<Client> {
                 until
             }
         };
-        self.role.liveness.next = Next::At(until);
+        self.role.liveness.next = NextCheck::At(until);
         // Only to be woken then: it lies in the future.
         let _ = self.timer.poll_due(until, cx);
         Poll::Pending
     }
 }
 
-impl Role for Client {
+impl Role for ClientRole {
     type Options = ClientOptions;
     type Shared = PooledStreams;
     type Side = ClientSide;
@@ -386,9 +386,9 @@ impl Role for Client {
 
     /// A response belongs to a request that waits for it.
     fn head_arrived(
-        driver: &mut Driver<Client>,
+        driver: &mut Driver<ClientRole>,
         stream: StreamId,
-        received: &mut Incoming,
+        received: &mut Received,
         length: BodyLength,
         has_ended: bool,
     ) -> Option<Infallible> {
@@ -400,9 +400,9 @@ impl Role for Client {
         None
     }
 
-    fn refused(_: &mut Driver<Client>, _: StreamId, _: Error, _: &Incoming) {}
+    fn refused(_: &mut Driver<ClientRole>, _: StreamId, _: Error, _: &Received) {}
 
-    fn stream_reset(driver: &mut Driver<Client>, reason: &ResetReason) {
+    fn stream_reset(driver: &mut Driver<ClientRole>, reason: &ResetReason) {
         if let ResetReason::Refused = reason {
             let open = driver.machine.stream_count();
             driver.role.permits.refused(open);
@@ -411,7 +411,7 @@ impl Role for Client {
 
     /// Requests that may have caused an error are not sent again: they would end the next connection as
     /// well, with the requests of others.
-    fn go_away(driver: &mut Driver<Client>, code: Code) {
+    fn go_away(driver: &mut Driver<ClientRole>, code: Code) {
         if code == Code::NO_ERROR {
             return;
         }
@@ -423,7 +423,7 @@ impl Role for Client {
         }
     }
 
-    fn reset_sent(driver: &mut Driver<Client>, was_reset: WasReset) {
+    fn reset_sent(driver: &mut Driver<ClientRole>, was_reset: WasReset) {
         let is_early = was_reset == WasReset::BeforeResponse;
         let now = blitz_reactor::now();
         driver
@@ -454,11 +454,11 @@ impl Role for Client {
     }
 
     /// A server that has ended takes no more requests.
-    fn ended(driver: &mut Driver<Client>) {
+    fn ended(driver: &mut Driver<ClientRole>) {
         driver.socket = None;
     }
 
-    fn failed(_: &Driver<Client>, error: Error) -> ResetReason {
+    fn failed(_: &Driver<ClientRole>, error: Error) -> ResetReason {
         tracing::debug!(rule = error.rule(), "upstream connection ended");
         ResetReason::Malformed(error)
     }
@@ -479,18 +479,18 @@ impl Role for Client {
         self.liveness.is_ping_pending()
     }
 
-    fn poll_silence(driver: &mut Driver<Client>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_silence(driver: &mut Driver<ClientRole>, cx: &mut Context<'_>) -> Poll<()> {
         driver.poll_liveness(cx).map(|()| {
             tracing::debug!("upstream connection answers no PING");
             count(|counters| counters.upstream_silent += 1);
         })
     }
 
-    fn before_waiting(driver: &mut Driver<Client>, _: &mut Context<'_>) {
+    fn before_waiting(driver: &mut Driver<ClientRole>, _: &mut Context<'_>) {
         driver.note_window();
     }
 
-    fn cap_windows(driver: &mut Driver<Client>) {
+    fn cap_windows(driver: &mut Driver<ClientRole>) {
         let share = blitz_reactor::fair_share();
         let is_short = is_short(share, driver.limits());
         driver.cap_windows_of_upstream(share, is_short);
@@ -498,16 +498,16 @@ impl Role for Client {
 
     /// Only the stream counts, since the requests of others must not wait for one whom the server lets
     /// wait.
-    fn room(driver: &Driver<Client>) -> Option<usize> {
+    fn room(driver: &Driver<ClientRole>) -> Option<usize> {
         Some(usual_room(blitz_reactor::fair_share(), driver.limits()))
     }
 
-    fn streams_changed(driver: &mut Driver<Client>) {
+    fn streams_changed(driver: &mut Driver<ClientRole>) {
         driver.count_streams();
     }
 }
 
-impl ClientFraming for Driver<Client> {
+impl ClientFraming for Driver<ClientRole> {
     fn options(&self) -> &ClientOptions {
         &self.shared.options
     }
@@ -520,7 +520,7 @@ impl ClientFraming for Driver<Client> {
         &mut self,
         id: StreamId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>> {
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         response::poll_head(self, id, cx)
     }
 
@@ -549,7 +549,7 @@ impl ClientFraming for Driver<Client> {
     }
 }
 
-impl Requesting for Driver<Client> {
+impl Requesting for Driver<ClientRole> {
     fn request(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.stream(id)
     }
@@ -560,7 +560,7 @@ impl Requesting for Driver<Client> {
     }
 }
 
-impl Drop for Client {
+impl Drop for ClientRole {
     fn drop(&mut self) {
         self.pooled.role.uncount(&mut self.counted);
     }

@@ -10,7 +10,9 @@ use blitz_reactor::{Chunk, Slice};
 use super::driver::{Driver, Role};
 use crate::conn::streams::stream::Stream;
 use crate::error::{BodyError, SendError};
-use crate::exchange::{Body, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission};
+use crate::exchange::{
+    BodyState, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission,
+};
 use crate::input::KEPT_MIN;
 use crate::recycle::Pooled;
 
@@ -28,7 +30,7 @@ impl Stream {
     fn push_data(&mut self, slice: Slice, has_ended: bool) -> Pushed {
         let receiving = &mut self.exchange.receiving;
         let mut pushed = match receiving.body {
-            Body::Open => Pushed::Kept,
+            BodyState::Open => Pushed::Kept,
             _ => Pushed::Unwanted,
         };
         if let Pushed::Kept = pushed
@@ -45,8 +47,8 @@ impl Stream {
                 push_kept(&mut self.parts, slice);
             }
         }
-        if has_ended && !matches!(receiving.body, Body::Failed(_)) {
-            receiving.body = Body::Done;
+        if has_ended && !matches!(receiving.body, BodyState::Failed(_)) {
+            receiving.body = BodyState::Done;
         }
         receiving.arrived();
         if has_ended || self.exchange.is_tunnel {
@@ -117,10 +119,10 @@ impl<R: Role> Driver<R> {
             return;
         };
         let receiving = &mut state.exchange.receiving;
-        if matches!(receiving.body, Body::Open) {
+        if matches!(receiving.body, BodyState::Open) {
             state.trailers = Some(trailers);
         }
-        receiving.body = Body::Done;
+        receiving.body = BodyState::Done;
         receiving.arrived();
         state.exchange.wake_task();
         if state.is_lingering {
@@ -133,7 +135,7 @@ impl<R: Role> Driver<R> {
     pub(super) fn credit_waiting_readers(&mut self) {
         let waits = |stream: &Stream| {
             let receiving = &stream.exchange.receiving;
-            matches!(receiving.body, Body::Open)
+            matches!(receiving.body, BodyState::Open)
                 && receiving.reader.is_some()
                 && stream.parts.is_empty()
         };
@@ -182,7 +184,7 @@ impl<R: Role> Framing for Driver<R> {
             self.release(id, slice.len());
             return Poll::Ready(Ok(Fill::Data(slice)));
         }
-        if let Body::Failed(error) = &stream.exchange.receiving.body {
+        if let BodyState::Failed(error) = &stream.exchange.receiving.body {
             return Poll::Ready(Err(error.clone()));
         }
         if let Some(trailers) = stream.trailers.take() {

@@ -21,9 +21,9 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count_refused, count_request};
 use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, LoggedRefusal, Outcome, Peer, RecvBody, Responder,
-    ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request, refuse_stream,
-    send_response, tell, wake,
+    BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, LoggedRefusal, Peer, RecvBody,
+    Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
+    refuse_stream, send_response, tell, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -32,7 +32,7 @@ use crate::recycle::Pooled;
 use crate::refused::RefusedRequest;
 use crate::transport::Transport;
 
-pub(crate) struct Server {
+pub(crate) struct ServerRole {
     peer: Rc<Peer>,
     /// Streams whose response is sent and whose request is not yet received to its end, with the time for it.
     lingering: DueStreams<Discarded<StreamId>>,
@@ -41,17 +41,17 @@ pub(crate) struct Server {
 }
 
 /// A request that has just come.
-pub(crate) struct Request {
+pub(crate) struct IncomingRequest {
     stream: StreamId,
     head: Pooled<RequestHead>,
     length: BodyLength,
     has_ended: bool,
 }
 
-impl Conn<Server> {
+impl Conn<ServerRole> {
     /// A connection whose client is about to send its preface.
-    pub(crate) fn server(peer: Peer, shared: &Rc<Shared<Server>>) -> Rc<Conn<Server>> {
-        let role = Server {
+    pub(crate) fn server(peer: Peer, shared: &Rc<Shared<ServerRole>>) -> Rc<Conn<ServerRole>> {
+        let role = ServerRole {
             peer: Rc::new(peer),
             lingering: DueStreams::new(),
             idle_since: None,
@@ -60,9 +60,13 @@ impl Conn<Server> {
     }
 
     /// Takes the request over that the connection began with in HTTP/1.1, as stream 1.
-    pub(crate) fn upgrade(&self, head: Pooled<RequestHead>, settings: &UpgradeSettings) -> Request {
+    pub(crate) fn upgrade(
+        &self,
+        head: Pooled<RequestHead>,
+        settings: &UpgradeSettings,
+    ) -> IncomingRequest {
         let mut driver = self.driver.borrow_mut();
-        Request {
+        IncomingRequest {
             stream: driver.machine.upgrade(&head, settings),
             head,
             length: BodyLength::Empty,
@@ -77,7 +81,7 @@ impl Conn<Server> {
         service: &Rc<S>,
         transport: Transport,
         first: Input,
-        upgraded: Option<Request>,
+        upgraded: Option<IncomingRequest>,
     ) -> Disposition {
         let start = |request| self.start_exchange(service, request);
         self.run(transport, first, upgraded, start, || {}).await
@@ -114,7 +118,7 @@ impl Conn<Server> {
     }
 
     /// Starts to work on a request.
-    fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: Request) {
+    fn start_exchange<S: Service>(self: &Rc<Self>, service: &Rc<S>, request: IncomingRequest) {
         let stream = request.stream;
         let exchange = self.exchange(request);
         let (conn, service) = (Rc::clone(self), Rc::clone(service));
@@ -126,8 +130,8 @@ impl Conn<Server> {
     }
 
     /// `None` if the request was refused because its head is too large for what the core holds.
-    fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
-        let Request {
+    fn exchange(self: &Rc<Self>, request: IncomingRequest) -> Option<Exchange> {
+        let IncomingRequest {
             stream,
             mut head,
             length,
@@ -151,14 +155,14 @@ impl Conn<Server> {
         drop(driver);
         let id = ExchangeId::from(stream);
         let body = match has_content {
-            true => RecvBody::new(Rc::<Conn<Server>>::clone(self), id, length),
+            true => RecvBody::new(Rc::<Conn<ServerRole>>::clone(self), id, length),
             false if is_done => RecvBody::complete(length),
             false => RecvBody::empty(),
         };
         let exchange = Exchange {
             request: head,
             body,
-            responder: Responder::new(Rc::<Conn<Server>>::clone(self), id),
+            responder: Responder::new(Rc::<Conn<ServerRole>>::clone(self), id),
             peer,
         };
         if !is_charged {
@@ -175,8 +179,8 @@ impl Conn<Server> {
     }
 }
 
-impl WithTasks for Driver<Server> {
-    fn conclude(&mut self, stream: StreamId, outcome: Outcome) {
+impl WithTasks for Driver<ServerRole> {
+    fn conclude(&mut self, stream: StreamId, outcome: ExchangeOutcome) {
         let is_tunnel = self
             .stream(stream)
             .is_some_and(|state| state.exchange.is_tunnel);
@@ -196,7 +200,7 @@ impl WithTasks for Driver<Server> {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// Charges a head whose parts may still be charged.
     #[cold]
     fn charge_completed(&mut self, head: &mut Pooled<RequestHead>) -> bool {
@@ -229,8 +233,8 @@ impl Driver<Server> {
             bytes: 0,
         };
         if let Some(state) = self.stream(stream) {
-            if matches!(state.exchange.receiving.body, Body::Open) {
-                state.exchange.receiving.body = Body::Unwanted;
+            if matches!(state.exchange.receiving.body, BodyState::Open) {
+                state.exchange.receiving.body = BodyState::Unwanted;
             }
             state.is_lingering = true;
             // From now on it counts what is discarded.
@@ -308,11 +312,11 @@ impl Driver<Server> {
     }
 }
 
-impl Role for Server {
+impl Role for ServerRole {
     type Options = ServeOptions;
     type Shared = ();
     type Side = ServerSide;
-    type Arrived = Request;
+    type Arrived = IncomingRequest;
     const CHARGES_PARTIAL_HEADS: bool = true;
 
     fn limits(options: &ServeOptions) -> &Limits {
@@ -320,16 +324,16 @@ impl Role for Server {
     }
 
     fn head_arrived(
-        _: &mut Driver<Server>,
+        _: &mut Driver<ServerRole>,
         stream: StreamId,
         received: &mut Received,
         length: BodyLength,
         has_ended: bool,
-    ) -> Option<Request> {
-        count_request(Driver::<Server>::VERSION);
+    ) -> Option<IncomingRequest> {
+        count_request(Driver::<ServerRole>::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
-        Some(Request {
+        Some(IncomingRequest {
             stream,
             head,
             length,
@@ -337,7 +341,12 @@ impl Role for Server {
         })
     }
 
-    fn refused(driver: &mut Driver<Server>, stream: StreamId, error: Error, received: &Received) {
+    fn refused(
+        driver: &mut Driver<ServerRole>,
+        stream: StreamId,
+        error: Error,
+        received: &Received,
+    ) {
         let state = driver.shared.spare.take();
         driver.insert_stream(stream, state);
         driver.role.idle_since = None;
@@ -353,7 +362,7 @@ impl Role for Server {
 
     /// The connection may be evicted (rule 20).
     #[cold]
-    fn await_request(driver: &mut Driver<Server>) {
+    fn await_request(driver: &mut Driver<ServerRole>) {
         let idle_since = &mut driver.role.idle_since;
         let had_streams = idle_since.is_none();
         idle_since.get_or_insert_with(blitz_reactor::now);
@@ -362,14 +371,14 @@ impl Role for Server {
         }
     }
 
-    fn stream_reset(driver: &mut Driver<Server>, reason: &ResetReason) {
+    fn stream_reset(driver: &mut Driver<ServerRole>, reason: &ResetReason) {
         if let ResetReason::Malformed(error) = reason {
             refuse_stream(*error, driver.role.peer.remote);
         }
     }
 
     fn data_after_response(
-        driver: &mut Driver<Server>,
+        driver: &mut Driver<ServerRole>,
         stream: StreamId,
         bytes: usize,
         has_ended: bool,
@@ -381,21 +390,21 @@ impl Role for Server {
         }
     }
 
-    fn poll_admission(driver: &Driver<Server>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_admission(driver: &Driver<ServerRole>, cx: &mut Context<'_>) -> Poll<()> {
         match driver.input.is_empty() {
             true => Poll::Ready(()),
             false => blitz_reactor::poll_admission(cx),
         }
     }
 
-    fn failed(driver: &Driver<Server>, error: Error) -> ResetReason {
+    fn failed(driver: &Driver<ServerRole>, error: Error) -> ResetReason {
         let client = driver.role.peer.remote.map(tracing::field::display);
         tracing::debug!(cause = error.rule(), client, "connection ended");
         count_refused(error.rule());
         ResetReason::Reset
     }
 
-    fn before_waiting(driver: &mut Driver<Server>, cx: &mut Context<'_>) {
+    fn before_waiting(driver: &mut Driver<ServerRole>, cx: &mut Context<'_>) {
         if driver.shared.options.drain.is_triggered() {
             let (machine, out) = driver.machine();
             machine.drain(out);
@@ -407,7 +416,7 @@ impl Role for Server {
         }
     }
 
-    fn cap_windows(driver: &mut Driver<Server>) {
+    fn cap_windows(driver: &mut Driver<ServerRole>) {
         let share = blitz_reactor::fair_share();
         if is_short(share, driver.limits()) {
             driver
@@ -421,17 +430,17 @@ impl Role for Server {
 
     /// Not while content waits for a window: the frame that opens it may be the next to be received, and
     /// the streams that hold content may be those that wait.
-    fn holds_too_much(driver: &Driver<Server>) -> bool {
+    fn holds_too_much(driver: &Driver<ServerRole>) -> bool {
         driver.unsent == 0 && driver.holds_more_than_its_share()
     }
 
-    fn room(driver: &Driver<Server>) -> Option<usize> {
+    fn room(driver: &Driver<ServerRole>) -> Option<usize> {
         room_of_server(driver.unsent, driver.limits())
     }
 
     /// Without the reset, the client of a truncated response would wait for the rest, and the stream would
     /// count against its limit for ever.
-    fn code_of_unfinished(driver: &Driver<Server>, stream: StreamId) -> Option<Code> {
+    fn code_of_unfinished(driver: &Driver<ServerRole>, stream: StreamId) -> Option<Code> {
         let machine = &driver.machine;
         let is_complete = machine.response_started(stream) && !machine.sends_body(stream);
         (!is_complete).then_some(Code::CANCEL)
@@ -442,7 +451,7 @@ impl Role for Server {
     }
 }
 
-impl ServerFraming for Driver<Server> {
+impl ServerFraming for Driver<ServerRole> {
     const VERSION: Version = Version::Http2;
 
     fn options(&self) -> &Rc<ServeOptions> {

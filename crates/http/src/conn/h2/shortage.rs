@@ -14,12 +14,12 @@ use std::time::Duration;
 use blitz_proto::h2::{Code, StreamId};
 use blitz_reactor::Slice;
 
-use super::client::Client;
+use super::client::ClientRole;
 use super::driver::{Conn, Driver, Role, Shared};
 use crate::conn::streams::room::{STREAMS_WHEN_SHORT, is_short, share_max};
 use crate::counters::count;
 use crate::error::BodyError;
-use crate::exchange::{Body, Link, wake};
+use crate::exchange::{BodyState, Link, wake};
 
 /// A connection that holds no more than this is always read from.
 const HELD_MIN: usize = 16 * 1024;
@@ -43,18 +43,18 @@ pub(crate) struct PooledStreams {
     open: Cell<usize>,
     /// Bytes that windows have grown by.
     grown: Cell<usize>,
-    connections: RefCell<Vec<Weak<Conn<Client>>>>,
+    connections: RefCell<Vec<Weak<Conn<ClientRole>>>>,
 }
 
 /// The share of one connection in these counts.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
+pub(super) struct CountedStreams {
     open: usize,
     grown: usize,
 }
 
 impl PooledStreams {
-    pub(super) fn note_connection(&self, conn: &Rc<Conn<Client>>) {
+    pub(super) fn note_connection(&self, conn: &Rc<Conn<ClientRole>>) {
         let mut connections = self.connections.borrow_mut();
         if connections.len() == connections.capacity() {
             connections.retain(|conn| conn.strong_count() > 0);
@@ -64,19 +64,19 @@ impl PooledStreams {
 
     /// Replaces what is counted of a connection.
     #[inline]
-    fn count(&self, counted: &mut Counted, now: Counted) {
+    fn count(&self, counted: &mut CountedStreams, now: CountedStreams) {
         let before = std::mem::replace(counted, now);
         self.open.set(self.open.get() - before.open + now.open);
         self.grown.set(self.grown.get() - before.grown + now.grown);
     }
 
     /// Nothing of a connection is open any more.
-    pub(super) fn uncount(&self, counted: &mut Counted) {
-        self.count(counted, Counted::default());
+    pub(super) fn uncount(&self, counted: &mut CountedStreams) {
+        self.count(counted, CountedStreams::default());
     }
 }
 
-impl Shared<Client> {
+impl Shared<ClientRole> {
     /// The first window of the next stream to an upstream, if it is `now` at present. It becomes larger again only once
     /// four times as much fits.
     #[inline]
@@ -94,7 +94,7 @@ impl Shared<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Chooses what the window of the next stream to an upstream begins with. Each change is a SETTINGS
     /// frame, and servers count those; so a window that became smaller stays so for a while.
     #[inline]
@@ -121,7 +121,7 @@ impl Driver<Client> {
     /// Tells the other connections of the pool what this one has open.
     #[inline]
     pub(super) fn count_streams(&mut self) {
-        let now = Counted {
+        let now = CountedStreams {
             open: self.streams.len(),
             grown: self.machine.window_growth(),
         };
@@ -147,7 +147,7 @@ impl Driver<Client> {
     fn shed_stalled(&mut self) {
         let shared = Rc::clone(&self.shared);
         let connections = shared.role.connections.borrow();
-        let connections: Vec<Rc<Conn<Client>>> =
+        let connections: Vec<Rc<Conn<ClientRole>>> =
             connections.iter().filter_map(Weak::upgrade).collect();
         let mut held: Vec<_> = self.held_by_streams().map(|it| (it, None)).collect();
         for conn in &connections {
@@ -186,7 +186,7 @@ impl Driver<Client> {
         let unread = state.drain_parts();
         state.trailers = None;
         let receiving = &mut state.exchange.receiving;
-        receiving.body = Body::Failed(BodyError::Shed);
+        receiving.body = BodyState::Failed(BodyError::Shed);
         wake(&mut receiving.reader);
         self.release(stream, unread);
         self.reset(stream, Code::CANCEL);

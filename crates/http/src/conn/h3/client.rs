@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use blitz_proto::h3::{self, Code, Event, Received as Incoming, StreamId};
+use blitz_proto::h3::{self, Code, Event, Received, StreamId};
 use blitz_proto::{BodyLength, Error, ErrorKind, Limits, Method, RequestHead};
 use blitz_quic::Connection;
 use blitz_quic::quinn_proto::{self, ConnectionError, Dir};
@@ -21,8 +21,8 @@ use crate::conn::streams::stream::{ResetReason, Stream};
 use crate::counters::count;
 use crate::error::ClientError;
 use crate::exchange::{
-    Carrier, ClientFraming, ClientSide, ExchangeId, Link, Message, OpenCarrier, Received, note,
-    wake,
+    Carrier, ClientFraming, ClientSide, ExchangeId, Link, MessageState, OpenCarrier, ReceivedHead,
+    note, wake,
 };
 use crate::options::ClientOptions;
 use crate::tls::{TlsInfo, failure_with_server, log_upstream_failure, server_name};
@@ -32,7 +32,7 @@ use crate::waiters::Waiters;
 const OPENED_AHEAD_MAX: usize = 128;
 
 /// The state of a connection to a server that connections of clients do not have.
-pub(crate) struct Client {
+pub(crate) struct ClientRole {
     tls: Option<Rc<TlsInfo>>,
     /// Tasks that wait to begin a request.
     waiters: Rc<Waiters>,
@@ -49,7 +49,7 @@ pub(crate) struct Client {
     settling: Option<Waker>,
 }
 
-impl Conn<Client> {
+impl Conn<ClientRole> {
     /// Tasks that wait to begin a request.
     pub(crate) fn waiters(&self) -> Rc<Waiters> {
         Rc::clone(&self.driver.borrow().role.waiters)
@@ -61,7 +61,7 @@ impl Conn<Client> {
     }
 }
 
-impl Driver<Client> {
+impl Driver<ClientRole> {
     /// Opens streams ahead, as far as the server allows.
     fn open_ahead(&mut self) {
         let opened = &mut self.role.opened;
@@ -121,7 +121,7 @@ impl Driver<Client> {
     }
 }
 
-impl Role for Client {
+impl Role for ClientRole {
     type Options = ClientOptions;
     type Shared = ();
     type Side = ClientSide;
@@ -132,9 +132,9 @@ impl Role for Client {
     }
 
     fn connected(
-        shared: &Rc<Shared<Client>>,
-        quic: &Rc<Connection<Http3<Client>>>,
-    ) -> Rc<Conn<Client>> {
+        shared: &Rc<Shared<ClientRole>>,
+        quic: &Rc<Connection<Http3<ClientRole>>>,
+    ) -> Rc<Conn<ClientRole>> {
         let tls = quic
             .look(|quic| quic.crypto_session().handshake_data())
             .flatten()
@@ -145,7 +145,7 @@ impl Role for Client {
             let is_resumed = tls.as_ref().is_some_and(|tls| tls.is_resumed);
             counters.tls.upstream_resumed += u64::from(is_resumed);
         });
-        let role = Client {
+        let role = ClientRole {
             tls,
             waiters: Rc::default(),
             opened: VecDeque::new(),
@@ -158,7 +158,7 @@ impl Role for Client {
         Conn::new(machine, role, quic, shared)
     }
 
-    fn handshake_failed(quic: &Rc<Connection<Http3<Client>>>, reason: &ConnectionError) {
+    fn handshake_failed(quic: &Rc<Connection<Http3<ClientRole>>>, reason: &ConnectionError) {
         let session = quic.look(|quic| {
             let session = quic.crypto_session();
             (failure_with_server(session, reason), server_name(session))
@@ -170,7 +170,7 @@ impl Role for Client {
 
     /// RFC 9114, section 6.1: "Clients MUST treat receipt of a server-initiated bidirectional stream as a connection
     /// error of type H3_STREAM_CREATION_ERROR". The machine finds that at its first byte.
-    fn opened(driver: &mut Driver<Client>, id: StreamId) -> Result<(), Error> {
+    fn opened(driver: &mut Driver<ClientRole>, id: StreamId) -> Result<(), Error> {
         let now = driver.shared.now();
         let shared = Rc::clone(&driver.shared);
         let received = &mut *shared.received.borrow_mut();
@@ -178,16 +178,16 @@ impl Role for Client {
         read.map(drop)
     }
 
-    fn streams_available(driver: &mut Driver<Client>) {
+    fn streams_available(driver: &mut Driver<ClientRole>) {
         if driver.requests_available() > 0 {
             driver.role.waiters.wake_one();
         }
     }
 
     fn head_arrived(
-        driver: &mut Driver<Client>,
+        driver: &mut Driver<ClientRole>,
         id: StreamId,
-        received: &mut Incoming,
+        received: &mut Received,
         length: BodyLength,
         has_ended: bool,
     ) {
@@ -200,14 +200,14 @@ impl Role for Client {
             .push_head(&mut received.response, length, has_ended);
     }
 
-    fn beside_read(driver: &mut Driver<Client>) {
+    fn beside_read(driver: &mut Driver<ClientRole>) {
         if driver.machine.settings_received() {
             wake(&mut driver.role.settling);
         }
     }
 
     /// The requests from this stream on may be sent again, on another connection (RFC 9114, section 5.2).
-    fn go_away(driver: &mut Driver<Client>, from: StreamId) {
+    fn go_away(driver: &mut Driver<ClientRole>, from: StreamId) {
         let streams = driver.streams.keys().copied();
         let refused: Vec<StreamId> = streams.filter(|id| *id >= from).collect();
         for id in refused {
@@ -220,15 +220,15 @@ impl Role for Client {
 
     /// The server sends its response without the rest of the request (RFC 9114, section 4.1). RFC 9000, section 3.5: a
     /// reset with the same code follows, unless all was sent.
-    fn stopped(driver: &mut Driver<Client>, id: StreamId, code: Code, _: Option<Event>) {
+    fn stopped(driver: &mut Driver<ClientRole>, id: StreamId, code: Code, _: Option<Event>) {
         let Some(stream) = driver.streams.get_mut(&id) else {
             return driver.reset_sending(id, code);
         };
         let state = &mut stream.state;
         let unsent = std::mem::take(&mut state.sending.queued);
         state.sending.queue.clear();
-        if state.exchange.message == Message::Open {
-            state.exchange.message = Message::Cut;
+        if state.exchange.message == MessageState::Open {
+            state.exchange.message = MessageState::Cut;
         }
         wake(&mut state.sending.writer);
         stream.is_finished = true;
@@ -242,7 +242,7 @@ impl Role for Client {
         true
     }
 
-    fn loss(_: &Driver<Client>, _: StreamId, error: Error, code: Code) -> (ResetReason, Code) {
+    fn loss(_: &Driver<ClientRole>, _: StreamId, error: Error, code: Code) -> (ResetReason, Code) {
         match error.kind() {
             // The server does not need the rest of the request.
             ErrorKind::PeerReset => (ResetReason::Reset, Code::REQUEST_CANCELLED),
@@ -252,21 +252,21 @@ impl Role for Client {
     }
 
     /// Only the stream counts, since requests must not wait for those whose content the server does not read.
-    fn room(driver: &Driver<Client>) -> Option<usize> {
+    fn room(driver: &Driver<ClientRole>) -> Option<usize> {
         Some(usual_room(blitz_reactor::fair_share(), driver.limits()))
     }
 
-    fn is_over(driver: &mut Driver<Client>) -> bool {
+    fn is_over(driver: &mut Driver<ClientRole>) -> bool {
         driver.role.is_retired || driver.machine.is_drained()
     }
 
-    fn retire_idle(driver: &mut Driver<Client>) {
+    fn retire_idle(driver: &mut Driver<ClientRole>) {
         Self::note_end(driver, "idle-memory");
         driver.role.is_retired = true;
         driver.settle_soon();
     }
 
-    fn note_end(driver: &Driver<Client>, rule: &'static str) {
+    fn note_end(driver: &Driver<ClientRole>, rule: &'static str) {
         let server = driver.quic.as_ref().map(|quic| quic.remote());
         let server = server.map(tracing::field::display);
         tracing::debug!(cause = rule, server, "upstream connection ended");
@@ -276,13 +276,13 @@ impl Role for Client {
         ResetReason::Malformed(error)
     }
 
-    fn left(driver: &mut Driver<Client>) {
+    fn left(driver: &mut Driver<ClientRole>) {
         driver.role.waiters.wake_all();
         wake(&mut driver.role.settling);
     }
 }
 
-impl Carrier for Conn<Client> {
+impl Carrier for Conn<ClientRole> {
     fn start_request(
         &self,
         head: &RequestHead,
@@ -321,7 +321,7 @@ impl Carrier for Conn<Client> {
     }
 }
 
-impl OpenCarrier for Conn<Client> {
+impl OpenCarrier for Conn<ClientRole> {
     fn requests_available(&self) -> usize {
         self.with(Driver::requests_available)
     }
@@ -351,7 +351,7 @@ impl OpenCarrier for Conn<Client> {
     }
 }
 
-impl ClientFraming for Driver<Client> {
+impl ClientFraming for Driver<ClientRole> {
     fn options(&self) -> &ClientOptions {
         &self.shared.options
     }
@@ -364,7 +364,7 @@ impl ClientFraming for Driver<Client> {
         &mut self,
         id: StreamId,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Received, ClientError>> {
+    ) -> Poll<Result<ReceivedHead, ClientError>> {
         response::poll_head(self, id, cx)
     }
 
@@ -395,7 +395,7 @@ impl ClientFraming for Driver<Client> {
     }
 }
 
-impl Requesting for Driver<Client> {
+impl Requesting for Driver<ClientRole> {
     fn request(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.stream(id)
     }

@@ -35,7 +35,7 @@ const MERGED: u32 = 1 << 31;
 pub(super) struct StreamInput {
     come_to: u64,
     pub(super) read_to: u64,
-    pub(super) held: BinaryHeap<Held>,
+    pub(super) held: BinaryHeap<HeldFrame>,
     /// Bytes of all of them, including duplicates.
     held_bytes: u64,
     /// Bytes of their datagrams, as QUIC counts them: again for each frame.
@@ -46,7 +46,7 @@ pub(super) struct StreamInput {
 
 /// A frame of which a part is unread, or several that QUIC has merged.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct HeldFrame {
     offset: u64,
     bytes: u64,
     allocation: u32,
@@ -57,26 +57,26 @@ pub(super) struct Held {
 }
 
 /// In the order of QUIC: the greatest frame is read first. It has the lowest offset, and is the longest one there.
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> Ordering {
+impl Ord for HeldFrame {
+    fn cmp(&self, other: &HeldFrame) -> Ordering {
         let by_offset = other.offset.cmp(&self.offset);
         by_offset.then(self.bytes.cmp(&other.bytes))
     }
 }
 
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+impl PartialOrd for HeldFrame {
+    fn partial_cmp(&self, other: &HeldFrame) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
+impl PartialEq for HeldFrame {
+    fn eq(&self, other: &HeldFrame) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Held {}
+impl Eq for HeldFrame {}
 
 /// The memory that QUIC holds for all streams.
 #[derive(Default)]
@@ -101,7 +101,7 @@ pub(super) struct Allocation {
 
 impl StreamInput {
     /// Of a stream that was read until `read_to`, with memory for its frames.
-    pub(super) fn new(read_to: u64, held: BinaryHeap<Held>) -> StreamInput {
+    pub(super) fn new(read_to: u64, held: BinaryHeap<HeldFrame>) -> StreamInput {
         StreamInput {
             come_to: read_to,
             read_to,
@@ -138,7 +138,7 @@ impl StreamInput {
         if frame.end > offset {
             let datagram = frame.datagram & !MERGED;
             memory.hold(datagram, u64::from(frame.datagram_bytes), 1);
-            self.push(Held {
+            self.push(HeldFrame {
                 offset,
                 bytes: frame.end - offset,
                 allocation: datagram,
@@ -151,7 +151,7 @@ impl StreamInput {
         }
     }
 
-    fn push(&mut self, held: Held) {
+    fn push(&mut self, held: HeldFrame) {
         self.held_bytes += held.bytes;
         self.occupied += u64::from(held.occupied);
         self.held.push(held);
@@ -216,7 +216,7 @@ impl StreamInput {
         }
         (self.held_bytes, self.occupied) = (0, 0);
         let allocation = memory.next_merged();
-        let mut span = Held {
+        let mut span = HeldFrame {
             offset: 0,
             bytes: 0,
             allocation,
@@ -244,7 +244,7 @@ impl StreamInput {
     }
 
     /// Holds merged content; returns 1 if there is some.
-    fn push_span(&mut self, mut span: Held) -> u32 {
+    fn push_span(&mut self, mut span: HeldFrame) -> u32 {
         if span.bytes == 0 {
             return 0;
         }
@@ -297,7 +297,7 @@ impl HeldMemory {
     }
 
     /// Notes that a part of a frame was read, or was a duplicate.
-    fn note_read(&mut self, held: &Held, bytes: u64) {
+    fn note_read(&mut self, held: &HeldFrame, bytes: u64) {
         if held.allocation & MERGED != 0 {
             self.read_bytes += bytes;
         }
@@ -310,7 +310,7 @@ impl HeldMemory {
     }
 
     /// Releases a frame, or the rest of it.
-    pub(super) fn release(&mut self, held: &Held) {
+    pub(super) fn release(&mut self, held: &HeldFrame) {
         self.frames -= 1;
         self.note_read(held, held.bytes);
         let Some(allocation) = self.allocations.get_mut(&held.allocation) else {

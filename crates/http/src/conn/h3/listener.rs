@@ -10,7 +10,7 @@ use blitz_proto::h3::StreamId;
 use slab::Slab;
 
 use super::driver::{Conn, Shared};
-use super::server::Server;
+use super::server::ServerRole;
 use crate::conn::streams::exchange_task;
 use crate::exchange::{Exchange, Service};
 use crate::options::ServeOptions;
@@ -19,36 +19,36 @@ use crate::options::ServeOptions;
 const IDLE_NOTED: usize = 256;
 
 /// The part of [`Shared`] that only listeners have.
-pub(crate) struct Listener {
+pub(crate) struct ListenerState {
     pub(super) address: SocketAddr,
     /// Starts an exchange; without one if the request has a response already.
     pub(super) start: Box<StartExchange>,
     /// Open connections.
-    pub(super) connections: RefCell<Slab<Weak<Conn<Server>>>>,
+    pub(super) connections: RefCell<Slab<Weak<Conn<ServerRole>>>>,
     /// The connections that had been idle longest at the last look, the longest last.
-    pub(super) idle: RefCell<Vec<Weak<Conn<Server>>>>,
+    pub(super) idle: RefCell<Vec<Weak<Conn<ServerRole>>>>,
     /// Woken when the last connection is gone.
     pub(super) empty: RefCell<Option<Waker>>,
     /// New connections get GOAWAY at once.
     pub(super) is_draining: Cell<bool>,
 }
 
-pub(super) type StartExchange = dyn Fn(&Rc<Conn<Server>>, StreamId, Option<Exchange>);
+pub(super) type StartExchange = dyn Fn(&Rc<Conn<ServerRole>>, StreamId, Option<Exchange>);
 
 /// The state that the connections of a listener share; it serves them with `service`.
 pub(crate) fn shared<S: Service>(
     service: Rc<S>,
     options: Rc<ServeOptions>,
     listener: SocketAddr,
-) -> Rc<Shared<Server>> {
-    let start = move |conn: &Rc<Conn<Server>>, stream, exchange| {
+) -> Rc<Shared<ServerRole>> {
+    let start = move |conn: &Rc<Conn<ServerRole>>, stream, exchange| {
         let (conn, service) = (Rc::clone(conn), Rc::clone(&service));
         let run = || exchange_task::run(conn, service, stream, exchange);
         if blitz_reactor::spawn_now(run).is_some() {
             blitz_reactor::consume_admission();
         }
     };
-    let role = Listener {
+    let role = ListenerState {
         address: listener,
         start: Box::new(start),
         connections: RefCell::default(),
@@ -59,10 +59,10 @@ pub(crate) fn shared<S: Service>(
     Shared::new(options, role)
 }
 
-impl Shared<Server> {
+impl Shared<ServerRole> {
     /// Notes the connections that have been idle longest. False if there is none.
     pub(super) fn note_idle(&self) -> bool {
-        let mut idle: Vec<(Instant, Rc<Conn<Server>>)> = {
+        let mut idle: Vec<(Instant, Rc<Conn<ServerRole>>)> = {
             let connections = self.role.connections.borrow();
             let open = connections.iter().filter_map(|(_, conn)| conn.upgrade());
             open.filter_map(|conn| Some((conn.idle_since()?, conn)))
@@ -78,7 +78,7 @@ impl Shared<Server> {
     /// Sends GOAWAY to all clients, and to new ones at once.
     pub(crate) fn drain_all(&self) {
         self.role.is_draining.set(true);
-        let all: Vec<Rc<Conn<Server>>> = {
+        let all: Vec<Rc<Conn<ServerRole>>> = {
             let connections = self.role.connections.borrow();
             let open = connections.iter().filter_map(|(_, conn)| conn.upgrade());
             open.collect()

@@ -16,7 +16,7 @@ use crate::conn::streams::room::is_short;
 use crate::conn::streams::stream::ResetReason;
 use crate::error::{BodyError, SendError};
 use crate::exchange::{
-    Body, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission, wake,
+    BodyState, ExchangeState, Fill, Framing, ReceivedContent, Sent, Transmission, wake,
 };
 use crate::recycle::Pooled;
 
@@ -77,7 +77,7 @@ impl<R: Role> Driver<R> {
         }
         let receiving = &mut request.state.exchange.receiving;
         match receiving.body {
-            Body::Unwanted => self.discard_arrived(id),
+            BodyState::Unwanted => self.discard_arrived(id),
             // The reader learns the kind of the input itself.
             _ if receiving.reader.is_some() => {
                 wake(&mut receiving.reader);
@@ -136,7 +136,7 @@ impl<R: Role> Driver<R> {
                         let receiving = &mut stream.state.exchange.receiving;
                         receiving.pace.bytes += range.len() as u64;
                         if has_ended {
-                            receiving.body = Body::Done;
+                            receiving.body = BodyState::Done;
                         }
                     }
                 }
@@ -363,7 +363,9 @@ impl<R: Role> Driver<R> {
         while let Some(id) = self.machine.next_unblocked() {
             match self.streams.get_mut(&id) {
                 Some(stream) if stream.awaits_head => self.read_head(id)?,
-                Some(stream) if matches!(stream.state.exchange.receiving.body, Body::Unwanted) => {
+                Some(stream)
+                    if matches!(stream.state.exchange.receiving.body, BodyState::Unwanted) =>
+                {
                     self.discard_arrived(id)?;
                 }
                 Some(stream) => wake(&mut stream.state.exchange.receiving.reader),
@@ -483,7 +485,7 @@ impl<R: Role> Driver<R> {
                     }
                     stream.input.consume(range.end);
                     if has_ended {
-                        stream.state.exchange.receiving.body = Body::Done;
+                        stream.state.exchange.receiving.body = BodyState::Done;
                         break;
                     }
                 }
@@ -504,7 +506,7 @@ impl<R: Role> Driver<R> {
         let content = filled.unwrap_or_else(|error| {
             if let Some(state) = self.stream(id) {
                 // The reader does not know yet that the message is complete, if it is.
-                state.exchange.receiving.body = Body::Open;
+                state.exchange.receiving.body = BodyState::Open;
             }
             self.fail(error);
             None
@@ -524,7 +526,7 @@ impl<R: Role> Driver<R> {
             }
             return Poll::Ready(Ok(Fill::Data(content)));
         }
-        if let Body::Failed(error) = &receiving.body {
+        if let BodyState::Failed(error) = &receiving.body {
             return Poll::Ready(Err(error.clone()));
         }
         if let Some(trailers) = state.trailers.take() {
@@ -543,19 +545,19 @@ impl RequestStream {
     /// as a connection error of type H3_FRAME_UNEXPECTED". Bytes behind trailers are therefore read as well.
     fn may_have_more(&self) -> bool {
         match self.state.exchange.receiving.body {
-            Body::Open => true,
-            Body::Done => !self.has_fin,
+            BodyState::Open => true,
+            BodyState::Done => !self.has_fin,
             _ => false,
         }
     }
 
     fn take_trailers(&mut self, trailers: Pooled<Fields>) {
         let receiving = &mut self.state.exchange.receiving;
-        if matches!(receiving.body, Body::Open) {
+        if matches!(receiving.body, BodyState::Open) {
             self.state.trailers = Some(trailers);
         }
-        if !matches!(receiving.body, Body::Failed(_)) {
-            receiving.body = Body::Done;
+        if !matches!(receiving.body, BodyState::Failed(_)) {
+            receiving.body = BodyState::Done;
         }
     }
 }

@@ -13,7 +13,7 @@ use super::protocol::Http3;
 use crate::conn::streams::stream::ResetReason;
 use crate::exchange::Side;
 
-/// One end of connections: [`Server`](super::server::Server) or [`Client`](super::client::Client).
+/// One end of connections: [`ServerRole`](super::server::ServerRole) or [`ClientRole`](super::client::ClientRole).
 pub(crate) trait Role: Sized + 'static {
     type Options: 'static;
     /// State that the connections of a listener share, or those to servers.

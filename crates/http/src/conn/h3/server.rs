@@ -14,7 +14,7 @@ use blitz_quic::quinn_proto::{ConnectionError, Dir, VarInt};
 use blitz_reactor::Chunk;
 
 use super::driver::{Conn, Driver, RequestStream, Shared};
-use super::listener::Listener;
+use super::listener::ListenerState;
 use super::protocol::Http3;
 use super::role::Role;
 use crate::conn::streams::due::{Discarded, DueStreams};
@@ -24,8 +24,8 @@ use crate::conn::streams::room::room_of_server;
 use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused, count_request};
 use crate::exchange::{
-    Body, Conclusion, Exchange, ExchangeId, Outcome, Peer, RecvBody, Responder, Scheme,
-    ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
+    BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, Peer, RecvBody, Responder,
+    Scheme, ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
 };
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
@@ -34,14 +34,14 @@ use crate::recycle::{HeadCharge, Pooled};
 use crate::tls::{TlsInfo, failure_of, log_client_failure, server_name};
 
 /// The state of a client's connection that connections to servers do not have.
-pub(crate) struct Server {
+pub(crate) struct ServerRole {
     /// Its key in the list of connections, while it is open.
     key: usize,
     pub(super) peer: Rc<Peer>,
     /// Requests at a time that the client may have.
     pub(super) streams_max: u32,
     /// Requests that have arrived and are to be started.
-    arrived: VecDeque<Request>,
+    arrived: VecDeque<IncomingRequest>,
     /// When the client last acknowledged a whole message.
     pub(super) last_response: Option<Instant>,
     /// Streams whose heads have not come completely.
@@ -59,27 +59,27 @@ pub(crate) struct Server {
 }
 
 /// A request that has just come.
-pub(super) struct Request {
+pub(super) struct IncomingRequest {
     pub(super) stream: StreamId,
     pub(super) head: Pooled<RequestHead>,
     pub(super) length: BodyLength,
     pub(super) has_ended: bool,
 }
 
-impl Request {
+impl IncomingRequest {
     /// Takes the head that the machine has decoded.
     pub(super) fn take_head(received: &mut Received) -> Pooled<RequestHead> {
-        count_request(Driver::<Server>::VERSION);
+        count_request(Driver::<ServerRole>::VERSION);
         let mut head = Pooled::<RequestHead>::take();
         std::mem::swap(&mut *head, &mut received.request);
         head
     }
 }
 
-impl Conn<Server> {
+impl Conn<ServerRole> {
     /// `None` if the request was refused because the core has no memory for its head.
-    pub(super) fn exchange(self: &Rc<Self>, request: Request) -> Option<Exchange> {
-        let Request {
+    pub(super) fn exchange(self: &Rc<Self>, request: IncomingRequest) -> Option<Exchange> {
+        let IncomingRequest {
             stream,
             mut head,
             length,
@@ -106,12 +106,12 @@ impl Conn<Server> {
         let body = match is_done {
             true => RecvBody::complete(length),
             false if is_connect => RecvBody::empty(),
-            false => RecvBody::new(Rc::<Conn<Server>>::clone(self), id, length),
+            false => RecvBody::new(Rc::<Conn<ServerRole>>::clone(self), id, length),
         };
         let exchange = Exchange {
             request: head,
             body,
-            responder: Responder::new(Rc::<Conn<Server>>::clone(self), id),
+            responder: Responder::new(Rc::<Conn<ServerRole>>::clone(self), id),
             peer,
         };
         if !is_charged {
@@ -123,9 +123,9 @@ impl Conn<Server> {
     }
 }
 
-impl Role for Server {
+impl Role for ServerRole {
     type Options = ServeOptions;
-    type Shared = Listener;
+    type Shared = ListenerState;
     type Side = ServerSide;
     const SHRINKS_WHEN_IDLE: bool = true;
 
@@ -134,9 +134,9 @@ impl Role for Server {
     }
 
     fn connected(
-        shared: &Rc<Shared<Server>>,
-        quic: &Rc<Connection<Http3<Server>>>,
-    ) -> Rc<Conn<Server>> {
+        shared: &Rc<Shared<ServerRole>>,
+        quic: &Rc<Connection<Http3<ServerRole>>>,
+    ) -> Rc<Conn<ServerRole>> {
         let tls = quic
             .look(|quic| quic.crypto_session().handshake_data())
             .flatten()
@@ -156,7 +156,7 @@ impl Role for Server {
         };
         let mut connections = shared.role.connections.borrow_mut();
         let entry = connections.vacant_entry();
-        let role = Server {
+        let role = ServerRole {
             key: entry.key(),
             peer: Rc::new(peer),
             streams_max: shared.limits().concurrent_streams_max.min(STREAMS_FIRST),
@@ -179,7 +179,7 @@ impl Role for Server {
         conn
     }
 
-    fn handshake_failed(quic: &Rc<Connection<Http3<Server>>>, reason: &ConnectionError) {
+    fn handshake_failed(quic: &Rc<Connection<Http3<ServerRole>>>, reason: &ConnectionError) {
         let error = failure_of(reason);
         count(|counters| counters.tls.count_failure(true, error.rule()));
         let name = quic.look(|quic| server_name(quic.crypto_session()));
@@ -187,7 +187,7 @@ impl Role for Server {
         log_client_failure(Some(quic.remote()), name.as_deref(), error, reason);
     }
 
-    fn migrated(conn: &Conn<Server>, quic: &Connection<Http3<Server>>) {
+    fn migrated(conn: &Conn<ServerRole>, quic: &Connection<Http3<ServerRole>>) {
         // Requests that have begun keep the address.
         let peer = &mut conn.driver.borrow_mut().role.peer;
         *peer = Rc::new(Peer {
@@ -196,7 +196,7 @@ impl Role for Server {
         });
     }
 
-    fn evict(shared: &Shared<Server>) -> bool {
+    fn evict(shared: &Shared<ServerRole>) -> bool {
         loop {
             let next = shared.role.idle.borrow_mut().pop();
             match next.map(|conn| conn.upgrade()) {
@@ -208,7 +208,7 @@ impl Role for Server {
         }
     }
 
-    fn start_arrived(conn: &Rc<Conn<Server>>) {
+    fn start_arrived(conn: &Rc<Conn<ServerRole>>) {
         loop {
             let mut driver = conn.driver.borrow_mut();
             let Some(request) = driver.role.arrived.pop_front() else {
@@ -222,7 +222,7 @@ impl Role for Server {
         }
     }
 
-    fn opened(driver: &mut Driver<Server>, id: StreamId) -> Result<(), Error> {
+    fn opened(driver: &mut Driver<ServerRole>, id: StreamId) -> Result<(), Error> {
         let state = driver.shared.spare.take();
         driver.streams.insert(id, RequestStream::new(state));
         driver.idle_since = None;
@@ -232,17 +232,17 @@ impl Role for Server {
         driver.read_head(id)
     }
 
-    fn all_opened(driver: &mut Driver<Server>) {
+    fn all_opened(driver: &mut Driver<ServerRole>) {
         driver.allow_streams();
         driver.make_room();
     }
 
-    fn before_sending(driver: &mut Driver<Server>) {
+    fn before_sending(driver: &mut Driver<ServerRole>) {
         driver.return_credit();
     }
 
     fn head_arrived(
-        driver: &mut Driver<Server>,
+        driver: &mut Driver<ServerRole>,
         id: StreamId,
         received: &mut Received,
         length: BodyLength,
@@ -251,8 +251,8 @@ impl Role for Server {
         if let Some(stream) = driver.streams.get_mut(&id) {
             stream.awaits_head = false;
         }
-        let head = Request::take_head(received);
-        driver.role.arrived.push_back(Request {
+        let head = IncomingRequest::take_head(received);
+        driver.role.arrived.push_back(IncomingRequest {
             stream: id,
             head,
             length,
@@ -260,19 +260,19 @@ impl Role for Server {
         });
     }
 
-    fn refused(driver: &mut Driver<Server>, id: StreamId, error: Error, received: &Received) {
+    fn refused(driver: &mut Driver<ServerRole>, id: StreamId, error: Error, received: &Received) {
         driver.refuse_request(id, error, received);
     }
 
-    fn discard_refused(driver: &mut Driver<Server>, id: StreamId) {
+    fn discard_refused(driver: &mut Driver<ServerRole>, id: StreamId) {
         driver.end_or_linger(id);
     }
 
-    fn head_incomplete(driver: &mut Driver<Server>) {
+    fn head_incomplete(driver: &mut Driver<ServerRole>) {
         driver.charge_partial_heads();
     }
 
-    fn stopped(driver: &mut Driver<Server>, id: StreamId, code: Code, event: Option<Event>) {
+    fn stopped(driver: &mut Driver<ServerRole>, id: StreamId, code: Code, event: Option<Event>) {
         let is_sending = |stream: &RequestStream| !stream.is_finished;
         match event {
             Some(Event::Reset { error, code }) => driver.lose_stream(id, error, code),
@@ -290,7 +290,7 @@ impl Role for Server {
     }
 
     fn loss(
-        driver: &Driver<Server>,
+        driver: &Driver<ServerRole>,
         id: StreamId,
         error: Error,
         code: Code,
@@ -308,15 +308,15 @@ impl Role for Server {
         (reason, code)
     }
 
-    fn room(driver: &Driver<Server>) -> Option<usize> {
+    fn room(driver: &Driver<ServerRole>) -> Option<usize> {
         room_of_server(driver.unsent, driver.limits())
     }
 
-    fn message_acknowledged(driver: &mut Driver<Server>) {
+    fn message_acknowledged(driver: &mut Driver<ServerRole>) {
         driver.role.last_response = Some(driver.acknowledged_at);
     }
 
-    fn queued_sent(driver: &mut Driver<Server>, id: StreamId) {
+    fn queued_sent(driver: &mut Driver<ServerRole>, id: StreamId) {
         driver.end_rest(id);
     }
 
@@ -326,25 +326,25 @@ impl Role for Server {
         self.unsent_rests.shrink_to(streams);
     }
 
-    fn is_over(driver: &mut Driver<Server>) -> bool {
+    fn is_over(driver: &mut Driver<ServerRole>) -> bool {
         driver.is_drained()
     }
 
-    fn next_deadline(driver: &mut Driver<Server>) -> Option<Instant> {
+    fn next_deadline(driver: &mut Driver<ServerRole>) -> Option<Instant> {
         driver.next_server_deadline()
     }
 
-    fn deadline(driver: &mut Driver<Server>, now: Instant) {
+    fn deadline(driver: &mut Driver<ServerRole>, now: Instant) {
         driver.server_deadline(now);
     }
 
-    fn retire_idle(driver: &mut Driver<Server>) {
+    fn retire_idle(driver: &mut Driver<ServerRole>) {
         if driver.drain_idle() {
             Self::note_end(driver, "idle-memory");
         }
     }
 
-    fn note_end(driver: &Driver<Server>, rule: &'static str) {
+    fn note_end(driver: &Driver<ServerRole>, rule: &'static str) {
         let client = driver.role.peer.remote.map(tracing::field::display);
         tracing::debug!(cause = rule, client, "connection ended");
         count_refused(rule);
@@ -355,7 +355,7 @@ impl Role for Server {
     }
 
     /// Removes the connection from the list of open ones.
-    fn left(driver: &mut Driver<Server>) {
+    fn left(driver: &mut Driver<ServerRole>) {
         count(|counters| counters.connections -= 1);
         let listener = &driver.shared.role;
         let mut connections = listener.connections.borrow_mut();
@@ -366,8 +366,8 @@ impl Role for Server {
     }
 }
 
-impl WithTasks for Driver<Server> {
-    fn conclude(&mut self, id: StreamId, outcome: Outcome) {
+impl WithTasks for Driver<ServerRole> {
+    fn conclude(&mut self, id: StreamId, outcome: ExchangeOutcome) {
         let is_tunnel = self
             .stream(id)
             .is_some_and(|state| state.exchange.is_tunnel);
@@ -385,7 +385,7 @@ impl WithTasks for Driver<Server> {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     /// The response is complete. An incomplete request is discarded for a moment, and then stopped with NO_ERROR (RFC
     /// 9114, section 4.1). The rest of the response that QUIC has not taken is awaited.
     pub(super) fn end_or_linger(&mut self, id: StreamId) {
@@ -399,7 +399,7 @@ impl Driver<Server> {
         }
         let receiving = &mut stream.state.exchange.receiving;
         if !is_received {
-            receiving.body = Body::Unwanted;
+            receiving.body = BodyState::Unwanted;
         }
         stream.discards_from = stream.read_to;
         stream.state.is_lingering = true;
@@ -481,7 +481,7 @@ impl Driver<Server> {
     }
 }
 
-impl ServerFraming for Driver<Server> {
+impl ServerFraming for Driver<ServerRole> {
     const VERSION: Version = Version::Http3;
 
     fn options(&self) -> &Rc<ServeOptions> {
@@ -545,7 +545,7 @@ impl ServerFraming for Driver<Server> {
         };
         state.trailers = None;
         wake(&mut state.exchange.receiving.reader);
-        if matches!(state.exchange.receiving.body, Body::Unwanted)
+        if matches!(state.exchange.receiving.body, BodyState::Unwanted)
             && let Err(error) = self.discard_arrived(id)
         {
             self.fail(error);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_proto::h3::{Code, StreamId};
 
 use super::driver::{Conn, Driver, RequestStream};
-use super::server::Server;
+use super::server::ServerRole;
 use crate::conn::streams::due::Discarded;
 use crate::conn::streams::stream::Streams;
 use crate::counters::{count, count_refused};
@@ -20,7 +20,7 @@ const GOAWAY_PAUSE: Duration = Duration::from_millis(200);
 /// client's QUIC has acknowledged and its application has not read (RFC 9000, section 10.2).
 const READ_GRACE: Duration = Duration::from_secs(3);
 
-impl Conn<Server> {
+impl Conn<ServerRole> {
     /// Requests that arrive from now on may be the last.
     pub(super) fn drain(self: &Rc<Self>) {
         self.work(|driver| {
@@ -45,7 +45,7 @@ impl Conn<Server> {
     }
 }
 
-impl Driver<Server> {
+impl Driver<ServerRole> {
     pub(super) fn next_server_deadline(&mut self) -> Option<Instant> {
         let idle_timeout = self.limits().idle_timeout;
         let idle = self.idle_since.map(|since| since + idle_timeout);

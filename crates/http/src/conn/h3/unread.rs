@@ -10,7 +10,7 @@ use blitz_quic::StreamFrame;
 use blitz_quic::quinn_proto::Dir;
 
 use super::driver::{Driver, stream_of};
-use super::held::{Held, HeldMemory, StreamInput, end_if_unmerged};
+use super::held::{HeldFrame, HeldMemory, StreamInput, end_if_unmerged};
 use super::role::Role;
 use crate::conn::streams::stream::Streams;
 
@@ -63,7 +63,7 @@ pub(super) struct Unread {
     /// The open streams beside the requests, with the offset until which each was read.
     beside: Vec<(StreamId, u64)>,
     /// Memory for new streams.
-    spare: Vec<BinaryHeap<Held>>,
+    spare: Vec<BinaryHeap<HeldFrame>>,
     slots: HeapSlots,
 }
 

@@ -5,12 +5,14 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::exchange::{Exchange, Framing, Link, Outcome, ServerFraming, Service, poll_outcome};
+use crate::exchange::{
+    Exchange, ExchangeOutcome, Framing, Link, ServerFraming, Service, poll_outcome,
+};
 
 /// A driver whose exchanges have tasks.
 pub(in crate::conn) trait WithTasks: ServerFraming {
     /// Ends an exchange with its task.
-    fn conclude(&mut self, id: Self::Id, outcome: Outcome);
+    fn conclude(&mut self, id: Self::Id, outcome: ExchangeOutcome);
 }
 
 type Id<C> = <<C as Link>::Framing as Framing>::Id;
@@ -28,7 +30,7 @@ pub(in crate::conn) async fn run<C, S>(
     let mut guard = Guard {
         conn: &*conn,
         id,
-        outcome: Outcome::Cut,
+        outcome: ExchangeOutcome::Cut,
     };
     let call = pin!(exchange.map(|exchange| service.call(exchange)));
     let mut call = call;
@@ -40,7 +42,7 @@ fn poll_exchange<C: Link<Framing: WithTasks>, F: Future<Output = ()>>(
     id: Id<C>,
     mut call: Pin<&mut Option<F>>,
     cx: &mut Context<'_>,
-) -> Poll<Outcome> {
+) -> Poll<ExchangeOutcome> {
     if let Some(future) = call.as_mut().as_pin_mut()
         && future.poll(cx).is_ready()
     {
@@ -54,7 +56,7 @@ fn poll_exchange<C: Link<Framing: WithTasks>, F: Future<Output = ()>>(
 struct Guard<'a, C: Link<Framing: WithTasks>> {
     conn: &'a C,
     id: Id<C>,
-    outcome: Outcome,
+    outcome: ExchangeOutcome,
 }
 
 impl<C: Link<Framing: WithTasks>> Drop for Guard<'_, C> {

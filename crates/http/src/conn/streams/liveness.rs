@@ -25,12 +25,12 @@ pub(in crate::conn) struct Liveness {
     /// PINGs in a row without progress of a message.
     answered: u32,
     /// When to check next.
-    pub(in crate::conn) next: Next,
+    pub(in crate::conn) next: NextCheck,
 }
 
 /// When to check next.
 #[derive(Debug)]
-pub(in crate::conn) enum Next {
+pub(in crate::conn) enum NextCheck {
     /// Now, since the state has changed.
     Now,
     At(Instant),
@@ -54,7 +54,7 @@ impl Liveness {
             pinged: None,
             is_heard: true,
             answered: 0,
-            next: Next::Now,
+            next: NextCheck::Now,
         }
     }
 
@@ -64,7 +64,7 @@ impl Liveness {
         if std::mem::take(&mut self.is_heard) {
             self.heard = now;
         }
-        self.next = Next::Now;
+        self.next = NextCheck::Now;
     }
 
     /// Bytes came.
@@ -73,7 +73,7 @@ impl Liveness {
         self.heard = blitz_reactor::now();
         self.is_heard = true;
         if self.pinged.take().is_some() {
-            self.next = Next::Now;
+            self.next = NextCheck::Now;
         }
     }
 
@@ -82,7 +82,7 @@ impl Liveness {
     pub(in crate::conn) fn progress(&mut self) {
         if self.answered != 0 {
             self.answered = 0;
-            self.next = Next::Now;
+            self.next = NextCheck::Now;
         }
     }
 

@@ -8,7 +8,7 @@ use blitz_proto::{BodyLength, Method, RequestHead, ResponseHead, Status};
 
 use super::stream::{ResetReason, Stream};
 use crate::error::ClientError;
-use crate::exchange::{Body, Framing, Message, Received, ReceivedKind, note};
+use crate::exchange::{BodyState, Framing, MessageState, ReceivedHead, ReceivedKind, note};
 use crate::recycle::Pooled;
 
 /// A client's driver whose exchanges have streams.
@@ -24,13 +24,13 @@ pub(in crate::conn) fn poll_head<D: Requesting>(
     driver: &mut D,
     id: D::Id,
     cx: &mut Context<'_>,
-) -> Poll<Result<Received, ClientError>> {
+) -> Poll<Result<ReceivedHead, ClientError>> {
     let Some(state) = driver.request(id) else {
         return Poll::Ready(Err(ClientError::Cancelled));
     };
     if let Some((head, length)) = state.response.heads.pop_front() {
         let kind = kind_of(driver, id, &head);
-        return Poll::Ready(Ok(Received { head, length, kind }));
+        return Poll::Ready(Ok(ReceivedHead { head, length, kind }));
     }
     if let Some(error) = state.response.failed.take() {
         driver.close_request(id);
@@ -54,7 +54,7 @@ fn kind_of<D: Requesting>(driver: &mut D, id: D::Id, head: &ResponseHead) -> Rec
             return ReceivedKind::Tunnel;
         }
         // The request of a refused CONNECT has no writer that could end it.
-        state.exchange.message = Message::Done;
+        state.exchange.message = MessageState::Done;
     }
     let is_complete = state.exchange.receiving.is_complete()
         && state.parts.is_empty()
@@ -80,7 +80,7 @@ pub(in crate::conn) fn has_response<D: Requesting>(driver: &mut D, id: D::Id) ->
 /// Closes a stream when the response was read and the request was sent.
 pub(in crate::conn) fn settle<D: Requesting>(driver: &mut D, id: D::Id) {
     let is_settled = driver.request(id).is_some_and(|state| {
-        let is_sending = state.exchange.message == Message::Open && !state.exchange.is_gone;
+        let is_sending = state.exchange.message == MessageState::Open && !state.exchange.is_gone;
         state.response.is_read && !is_sending
     });
     if is_settled {
@@ -106,8 +106,8 @@ impl Stream {
     ) {
         self.is_connect = head.method == Method::Connect;
         self.exchange.message = match has_content {
-            true => Message::Open,
-            false => Message::Done,
+            true => MessageState::Open,
+            false => MessageState::Done,
         };
         self.response.wait_start = Some(blitz_reactor::now());
         self.response.is_reused = is_reused;
@@ -126,7 +126,11 @@ impl Stream {
         let receiving = &mut self.exchange.receiving;
         if !head.status.is_informational() {
             self.response.has_final = true;
-            receiving.body = if has_ended { Body::Done } else { Body::Open };
+            receiving.body = if has_ended {
+                BodyState::Done
+            } else {
+                BodyState::Open
+            };
             receiving.pace.declare(length);
         } else if head.status == Status::PROCESSING {
             // The wait begins again (RFC 2518, section 10.1). The rate of interim responses is limited.

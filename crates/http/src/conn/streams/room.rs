@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use blitz_proto::Limits;
 use blitz_reactor::FAIR_SHARE_MAX;
 
-use super::stream::Sending;
+use super::stream::QueuedContent;
 use crate::exchange::note;
 
 /// Shares of a stream that a connection may queue, and hold, while the core is short of memory.
@@ -44,7 +44,7 @@ pub(in crate::conn) fn room_of_server(unsent: usize, limits: &Limits) -> Option<
     }
 }
 
-impl Sending {
+impl QueuedContent {
     /// Ready if there is room for another piece; else the writer is woken when there is room.
     pub(in crate::conn) fn poll_room(&mut self, room: Option<usize>, cx: &Context<'_>) -> Poll<()> {
         if room.is_some_and(|below| self.queued <= below) {

@@ -10,7 +10,7 @@ use blitz_reactor::{Chunk, Slice};
 
 use super::response::Response;
 use crate::error::BodyError;
-use crate::exchange::{Body, ExchangeState, wake};
+use crate::exchange::{BodyState, ExchangeState, wake};
 use crate::recycle::Pooled;
 use crate::tls::TlsError;
 
@@ -45,7 +45,7 @@ pub(in crate::conn) struct Stream {
     /// Content received and not yet taken.
     pub(in crate::conn) parts: VecDeque<Slice>,
     pub(in crate::conn) trailers: Option<Pooled<Fields>>,
-    pub(in crate::conn) sending: Sending,
+    pub(in crate::conn) sending: QueuedContent,
     /// On a client: the response head, until the body follows.
     pub(in crate::conn) response: Response,
     /// The request is CONNECT, so that a 2xx opens a tunnel.
@@ -55,7 +55,7 @@ pub(in crate::conn) struct Stream {
 }
 
 /// Content of our message that waits.
-pub(in crate::conn) struct Sending {
+pub(in crate::conn) struct QueuedContent {
     /// Bytes that no window has room for.
     pub(in crate::conn) queue: VecDeque<Chunk>,
     /// Bytes in it.
@@ -69,7 +69,7 @@ pub(in crate::conn) struct Sending {
     pub(in crate::conn) progress: Instant,
 }
 
-impl Sending {
+impl QueuedContent {
     /// Queues content. Pieces of less than `slice_bytes_min` are copied together while they wait: each alone would
     /// occupy a receive buffer, and an entry in the queue that is larger than itself (rule 3).
     pub(in crate::conn) fn push(&mut self, chunk: Chunk, slice_bytes_min: usize) {
@@ -98,7 +98,7 @@ impl Stream {
             exchange: ExchangeState::default(),
             parts: VecDeque::new(),
             trailers: None,
-            sending: Sending {
+            sending: QueuedContent {
                 queue: VecDeque::new(),
                 queued: 0,
                 end: Ending::Open,
@@ -146,8 +146,8 @@ impl Stream {
     pub(in crate::conn) fn fail(&mut self, reason: &ResetReason) {
         let exchange = &mut self.exchange;
         exchange.is_gone = true;
-        if matches!(exchange.receiving.body, Body::Open) {
-            exchange.receiving.body = Body::Failed(reason.of_body());
+        if matches!(exchange.receiving.body, BodyState::Open) {
+            exchange.receiving.body = BodyState::Failed(reason.of_body());
         }
         self.response.fail(reason);
         exchange.wake_all();

@@ -6,9 +6,9 @@ use super::input::{DataFrameRest, InputState};
 use super::{Connection, PING_PROBE};
 use crate::error::ErrorKind;
 use crate::h2::floods::Flood;
-use crate::h2::frame::{self, Header, Kind, flag};
+use crate::h2::frame::{self, FrameType, Header, flag};
 use crate::h2::stream::Receiving;
-use crate::h2::streams::End;
+use crate::h2::streams::StreamEnd;
 use crate::h2::{Event, StreamId};
 
 /// DATA with fewer bytes than this counts as small: a gRPC message has at least five.
@@ -60,7 +60,7 @@ impl Connection {
         }
         stream.expects_continue = false;
         if self.flow.measure(header.len) {
-            frame::write(Kind::Ping, 0, 0, &PING_PROBE, out);
+            frame::write(FrameType::Ping, 0, 0, &PING_PROBE, out);
         }
         if overhead > 0 {
             // Padding is released at once, since the caller never sees it.
@@ -100,8 +100,8 @@ impl Connection {
             return Err(ErrorKind::FrameUnexpected);
         }
         match self.streams.end_of(id) {
-            Some(End::ByUs) => Ok(None),
-            Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
+            Some(StreamEnd::ByUs) => Ok(None),
+            Some(StreamEnd::ByPeer) => Err(ErrorKind::StreamClosed),
             // The record of its end is gone, so the error may not be the peer's.
             None => self
                 .stream_error(id, ErrorKind::StreamClosed, now, out)

@@ -6,10 +6,10 @@ use super::{Closing, Connection, EARLY_PRIORITIES_MAX, PING_CALLER, PING_DRAIN, 
 use crate::error::{Error, ErrorKind};
 use crate::h2::code::Code;
 use crate::h2::floods::Flood;
-use crate::h2::frame::{self, Header, Kind, flag};
+use crate::h2::frame::{self, FrameType, Header, flag};
 use crate::h2::settings::WINDOW_DEFAULT;
 use crate::h2::stream::{Receiving, Sending};
-use crate::h2::streams::End;
+use crate::h2::streams::StreamEnd;
 use crate::h2::{Event, StreamId};
 use crate::priority::Priority;
 
@@ -52,7 +52,7 @@ impl Connection {
                 }
             }
         }
-        frame::write(Kind::Settings, flag::ACK, 0, &[], out);
+        frame::write(FrameType::Settings, flag::ACK, 0, &[], out);
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Connection {
         let content: [u8; 8] = payload.try_into().map_err(|_| ErrorKind::FrameSize)?;
         if !header.has(flag::ACK) {
             self.floods.note(Flood::Ping, now)?;
-            frame::write(Kind::Ping, flag::ACK, 0, &content, out);
+            frame::write(FrameType::Ping, flag::ACK, 0, &content, out);
             return Ok(None);
         }
         self.floods.note(Flood::PingAck, now)?;
@@ -246,7 +246,7 @@ impl Connection {
             return None;
         };
         let slot = self.streams.find(id)?;
-        self.remove(slot, End::ByPeer);
+        self.remove(slot, StreamEnd::ByPeer);
         let error = Error::new(ErrorKind::PeerRefused, self.side());
         Some(Event::Reset {
             stream: StreamId(id),

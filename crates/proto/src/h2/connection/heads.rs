@@ -14,7 +14,7 @@ use crate::h2::frame::{self, Header, flag};
 use crate::h2::hpack::Malformed;
 use crate::h2::section;
 use crate::h2::stream::{Receiving, Sending};
-use crate::h2::streams::{End, Slot};
+use crate::h2::streams::{Slot, StreamEnd};
 use crate::h2::{Event, Received, StreamId};
 use crate::message::{BodyLength, RequestHead, ResponseHead};
 use crate::priority::Priority;
@@ -224,8 +224,8 @@ impl Connection {
         }
         self.ignore_block(block)?;
         match self.streams.end_of(id) {
-            Some(End::ByUs) => self.count_stray_frame(now).map(|()| None),
-            Some(End::ByPeer) => Err(ErrorKind::StreamClosed),
+            Some(StreamEnd::ByUs) => self.count_stray_frame(now).map(|()| None),
+            Some(StreamEnd::ByPeer) => Err(ErrorKind::StreamClosed),
             // RFC 9113, section 5.1.1: "The identifier of a newly established stream MUST be
             // numerically greater than all streams that the initiating endpoint has opened".
             None if self.streams.remembers_all() => Err(ErrorKind::StreamId),
@@ -325,7 +325,7 @@ impl Connection {
         self.ignore_block(block)?;
         if self.closing == Closing::Final {
             // The GOAWAY already covers this stream.
-            self.streams.note_closed(id, End::ByUs);
+            self.streams.note_closed(id, StreamEnd::ByUs);
             return Ok(None);
         }
         self.stream_error(id, ErrorKind::StreamLimit, now, out)

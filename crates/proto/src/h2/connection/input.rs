@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Connection;
 use crate::error::{Error, ErrorKind};
 use crate::h2::floods::Flood;
-use crate::h2::frame::{Header, Kind, PAYLOAD_MAX, PREFACE, flag};
+use crate::h2::frame::{FrameType, Header, PAYLOAD_MAX, PREFACE, flag};
 use crate::h2::{Event, Received, Step};
 
 /// The state of the frame that is being received.
@@ -246,7 +246,7 @@ impl Connection {
     ) -> Result<Option<Event>, ErrorKind> {
         self.check_header(header)?;
         match header.kind {
-            Kind::Data if header.has(flag::PADDED) => {
+            FrameType::Data if header.has(flag::PADDED) => {
                 // RFC 9113, section 6.1: the length of the padding is part of the payload.
                 if header.len == 0 {
                     return Err(ErrorKind::FrameSize);
@@ -254,8 +254,8 @@ impl Connection {
                 self.input.state = InputState::Padding(header);
                 Ok(None)
             }
-            Kind::Data => self.begin_content(header, None, now, out),
-            Kind::Unknown => {
+            FrameType::Data => self.begin_content(header, None, now, out),
+            FrameType::Unknown => {
                 self.floods.note(Flood::UnknownFrame, now)?;
                 self.input.state = InputState::Skip(header.len);
                 Ok(None)
@@ -281,16 +281,18 @@ impl Connection {
         if header.len > PAYLOAD_MAX {
             return Err(self.too_long(header));
         }
-        if !self.settings_received && header.kind != Kind::Settings {
+        if !self.settings_received && header.kind != FrameType::Settings {
             return Err(ErrorKind::Preface);
         }
         match &self.input.block {
             // RFC 9113, section 4.3: "Any other frame [...] MUST be treated as a connection error",
             // within a header block.
-            Some(block) if header.kind != Kind::Continuation || header.stream != block.stream => {
+            Some(block)
+                if header.kind != FrameType::Continuation || header.stream != block.stream =>
+            {
                 Err(ErrorKind::FrameUnexpected)
             }
-            None if header.kind == Kind::Continuation => Err(ErrorKind::FrameUnexpected),
+            None if header.kind == FrameType::Continuation => Err(ErrorKind::FrameUnexpected),
             _ => Ok(()),
         }
     }
@@ -335,17 +337,17 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
         match header.kind {
-            Kind::Headers => self.headers(header, payload, now, received, out),
-            Kind::Continuation => self.continuation(header, payload, now, received, out),
-            Kind::WindowUpdate => self.window_update(header, payload, now, out),
-            Kind::RstStream => self.rst_stream(header, payload, now),
-            Kind::Settings => self.settings(header, payload, now, out).map(|()| None),
-            Kind::Ping => self.pinged(header, payload, now, out),
-            Kind::GoAway => self.go_away(header, payload, now),
-            Kind::Priority => self.priority(header, payload, now).map(|()| None),
-            Kind::PriorityUpdate => self.priority_update(header, payload, now).map(|()| None),
-            Kind::PushPromise => Err(ErrorKind::PushUnexpected),
-            Kind::Data | Kind::Unknown => Ok(None),
+            FrameType::Headers => self.headers(header, payload, now, received, out),
+            FrameType::Continuation => self.continuation(header, payload, now, received, out),
+            FrameType::WindowUpdate => self.window_update(header, payload, now, out),
+            FrameType::RstStream => self.rst_stream(header, payload, now),
+            FrameType::Settings => self.settings(header, payload, now, out).map(|()| None),
+            FrameType::Ping => self.pinged(header, payload, now, out),
+            FrameType::GoAway => self.go_away(header, payload, now),
+            FrameType::Priority => self.priority(header, payload, now).map(|()| None),
+            FrameType::PriorityUpdate => self.priority_update(header, payload, now).map(|()| None),
+            FrameType::PushPromise => Err(ErrorKind::PushUnexpected),
+            FrameType::Data | FrameType::Unknown => Ok(None),
         }
     }
 }

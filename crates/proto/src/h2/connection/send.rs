@@ -4,7 +4,7 @@ use super::{Connection, Role};
 use crate::content::{self, ContentLeft, RequestKind};
 use crate::error::{Error, ErrorKind, Side};
 use crate::h2::encode;
-use crate::h2::frame::{self, Header, Kind, PAYLOAD_MAX, flag};
+use crate::h2::frame::{self, FrameType, Header, PAYLOAD_MAX, flag};
 use crate::h2::settings::WINDOW_DEFAULT;
 use crate::h2::stream::{Receiving, Sending};
 use crate::h2::{StreamId, UpgradeSettings};
@@ -181,7 +181,7 @@ impl Connection {
         let flags = if is_last { flag::END_STREAM } else { 0 };
         let header = Header {
             len: now,
-            kind: Kind::Data,
+            kind: FrameType::Data,
             flags,
             stream: stream.0,
         };
@@ -222,7 +222,7 @@ impl Connection {
             trailers.is_some_and(|trailers| encode::trailers(encoder, stream.0, trailers, out));
         if !has_trailers {
             self.floods.content_sent(0, true);
-            frame::write(Kind::Data, flag::END_STREAM, stream.0, &[], out);
+            frame::write(FrameType::Data, flag::END_STREAM, stream.0, &[], out);
         }
         self.remove_if_closed(slot);
         Ok(())

@@ -3,21 +3,21 @@
 use super::{Malformed, read_integer, static_table};
 use crate::error::ErrorKind;
 use crate::field_compression::huffman;
-use crate::field_compression::table::{ENTRY_OVERHEAD, Table};
-use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
+use crate::field_compression::table::{DynamicTable, ENTRY_OVERHEAD};
+use crate::field_section::{Budget, DecodedLine, FieldLines, LineName, Overflow, line_problem};
 use crate::message::Name;
 
 /// The decoder of one direction.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// The largest table size that the peer may set.
     size_limit: usize,
 }
 
 /// A block that is being decoded.
 #[derive(Debug)]
-struct Block<'a> {
+struct FieldBlock<'a> {
     rest: &'a [u8],
     budget: Budget,
     /// A size update is valid only before the first field.
@@ -27,7 +27,7 @@ struct Block<'a> {
 /// The lines of a block.
 pub(crate) struct BlockLines<'d, 'b> {
     decoder: &'d mut Decoder,
-    block: Block<'b>,
+    block: FieldBlock<'b>,
 }
 
 impl Decoder {
@@ -36,7 +36,7 @@ impl Decoder {
     #[must_use]
     pub fn new(size_limit: usize) -> Decoder {
         Decoder {
-            table: Table::new(size_limit.min(DEFAULT_SIZE)),
+            table: DynamicTable::new(size_limit.min(DEFAULT_SIZE)),
             size_limit: size_limit.max(DEFAULT_SIZE),
         }
     }
@@ -51,7 +51,7 @@ impl Decoder {
         block: &[u8],
         mut on_field: impl FnMut(&[u8], &[u8], bool),
     ) -> Result<(), Malformed> {
-        let mut block = Block::new(block, Budget::unlimited());
+        let mut block = FieldBlock::new(block, Budget::unlimited());
         let mut text = Vec::new();
         while let Some(line) = self.next(&mut block, &mut text)? {
             let value_start = line.value_start as usize;
@@ -84,7 +84,7 @@ impl Decoder {
     #[inline(always)]
     fn next(
         &mut self,
-        block: &mut Block<'_>,
+        block: &mut FieldBlock<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
         // After the first requests, nearly every field is an index of one byte.
@@ -101,7 +101,7 @@ impl Decoder {
     #[inline(never)]
     fn next_other(
         &mut self,
-        block: &mut Block<'_>,
+        block: &mut FieldBlock<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
         while let Some(&first) = block.rest.first() {
@@ -123,7 +123,7 @@ impl Decoder {
     fn indexed(
         &self,
         index: usize,
-        block: &mut Block<'_>,
+        block: &mut FieldBlock<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
         block.has_begun = true;
@@ -169,7 +169,7 @@ impl Decoder {
     fn not_indexed(
         &mut self,
         first: u8,
-        block: &mut Block<'_>,
+        block: &mut FieldBlock<'_>,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
         match first >> 4 {
@@ -190,7 +190,7 @@ impl Decoder {
 
     fn literal(
         &mut self,
-        block: &mut Block<'_>,
+        block: &mut FieldBlock<'_>,
         prefix_bits: u32,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
@@ -223,7 +223,7 @@ impl Decoder {
     /// Reads a name; its text remains in `text` only if the name is not known.
     fn name(
         &mut self,
-        block: &mut Block<'_>,
+        block: &mut FieldBlock<'_>,
         prefix_bits: u32,
         text: &mut Vec<u8>,
     ) -> Result<(LineName, Option<ErrorKind>), Malformed> {
@@ -271,12 +271,12 @@ impl<'d, 'b> BlockLines<'d, 'b> {
         block: &'b [u8],
         budget: Budget,
     ) -> BlockLines<'d, 'b> {
-        let block = Block::new(block, budget);
+        let block = FieldBlock::new(block, budget);
         BlockLines { decoder, block }
     }
 }
 
-impl Lines for BlockLines<'_, '_> {
+impl FieldLines for BlockLines<'_, '_> {
     #[inline(always)]
     fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed> {
         self.decoder.next(&mut self.block, text)
@@ -288,9 +288,9 @@ impl Lines for BlockLines<'_, '_> {
     }
 }
 
-impl<'a> Block<'a> {
-    fn new(bytes: &'a [u8], budget: Budget) -> Block<'a> {
-        Block {
+impl<'a> FieldBlock<'a> {
+    fn new(bytes: &'a [u8], budget: Budget) -> FieldBlock<'a> {
+        FieldBlock {
             rest: bytes,
             budget,
             has_begun: false,

@@ -2,7 +2,7 @@
 
 use super::{static_table, write_integer};
 use crate::field_compression::huffman;
-use crate::field_compression::table::{ENTRY_OVERHEAD, Table};
+use crate::field_compression::table::{DynamicTable, ENTRY_OVERHEAD};
 use crate::field_section::send::{LineEncoder, pseudo};
 use crate::field_section::{LineName, Pseudo};
 use crate::message::{Method, Status};
@@ -14,7 +14,7 @@ use crate::message::{Method, Status};
 /// field in the table is stored under a hash of the field and found without a search.
 #[derive(Debug)]
 pub struct Encoder {
-    table: Table,
+    table: DynamicTable,
     cache: Box<[[CachedEntry; 2]; SETS]>,
     size_limit: usize,
     /// The smallest size since the last block, and the final one (RFC 7541, section 4.2).
@@ -47,7 +47,7 @@ impl Encoder {
     pub fn new(size_limit: usize) -> Encoder {
         let size = size_limit.min(DEFAULT_SIZE);
         Encoder {
-            table: Table::new(size),
+            table: DynamicTable::new(size),
             cache: Box::new([[CachedEntry::default(); 2]; SETS]),
             size_limit,
             size_update: (size < DEFAULT_SIZE).then_some((size, size)),

@@ -6,10 +6,10 @@ use super::{Connection, EARLY_PRIORITIES_MAX, Role};
 use crate::error::ErrorKind;
 use crate::h3::code::Code;
 use crate::h3::floods::Flood;
-use crate::h3::frame::{Header, Kind, read_integer};
+use crate::h3::frame::{FrameType, Header, read_integer};
 use crate::h3::settings::PeerSettings;
 use crate::h3::unidirectional::{
-    CONTROL, Control, DECODER, ENCODER, PUSH, Purpose, Report, Reports,
+    CONTROL, ControlStream, DECODER, DecoderInstruction, DecoderStream, ENCODER, PUSH, Purpose,
 };
 use crate::h3::{Event, Step, StreamId};
 use crate::priority::Priority;
@@ -98,13 +98,15 @@ impl Connection {
                 self.instructions(input, now)?;
                 Ok((input.len(), Event::NeedMore))
             }
-            Purpose::Decoder(reports) => {
-                let next = reports.next(input);
+            Purpose::Decoder(decoder) => {
+                let next = decoder.next(input);
                 let (len, report) = next.map_err(|()| ErrorKind::CompressionReport)?;
                 // Nothing that this encoder sends refers to a table of the peer.
                 match report {
-                    Some(Report::Section | Report::Insertions) => Err(ErrorKind::CompressionReport),
-                    Some(Report::Cancelled) => {
+                    Some(DecoderInstruction::Section | DecoderInstruction::Insertions) => {
+                        Err(ErrorKind::CompressionReport)
+                    }
+                    Some(DecoderInstruction::Cancelled) => {
                         self.floods.note(Flood::Instruction, now)?;
                         Ok((len, Event::NeedMore))
                     }
@@ -151,9 +153,9 @@ impl Connection {
     /// The purpose of a stream of this type; `None` if it has none.
     fn purpose(&mut self, number: u64) -> Result<Option<Purpose>, ErrorKind> {
         let (at, purpose) = match number {
-            CONTROL => (0, Purpose::Control(Control::default())),
+            CONTROL => (0, Purpose::Control(ControlStream::default())),
             ENCODER => (1, Purpose::Encoder),
-            DECODER => (2, Purpose::Decoder(Reports::default())),
+            DECODER => (2, Purpose::Decoder(DecoderStream::default())),
             PUSH if self.role == Role::Server => return Err(ErrorKind::StreamCreation),
             // RFC 9114, section 4.6: no push was allowed.
             PUSH => return Err(ErrorKind::StreamId),
@@ -168,7 +170,7 @@ impl Connection {
     /// Takes bytes of the control stream, up to the end of a frame. Returns how many.
     fn control(
         &mut self,
-        control: &mut Control,
+        control: &mut ControlStream,
         input: &[u8],
         now: Duration,
     ) -> Result<(usize, Event), ErrorKind> {
@@ -185,7 +187,7 @@ impl Connection {
         };
         let len = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
         *left -= len as u64;
-        if header.kind != Kind::Unknown {
+        if header.kind != FrameType::Unknown {
             control.payload.extend_from_slice(&input[..len]);
         }
         match *left {
@@ -199,18 +201,18 @@ impl Connection {
         let Header { kind, len } = header;
         // RFC 9114, section 6.2.1: "If the first frame of the control stream is any other frame type, this
         // MUST be treated as a connection error of type H3_MISSING_SETTINGS."
-        if self.peer.is_none() && kind != Kind::Settings {
+        if self.peer.is_none() && kind != FrameType::Settings {
             return Err(ErrorKind::SettingsMissing);
         }
         let len_max = match kind {
-            Kind::Settings if self.peer.is_some() => return Err(ErrorKind::FrameUnexpected),
-            Kind::Settings => SETTINGS_BYTES_MAX,
-            Kind::GoAway | Kind::CancelPush => INTEGER_BYTES_MAX,
-            Kind::MaxPushId if self.role == Role::Server => INTEGER_BYTES_MAX,
-            Kind::RequestPriority | Kind::PushPriority if self.role == Role::Server => {
+            FrameType::Settings if self.peer.is_some() => return Err(ErrorKind::FrameUnexpected),
+            FrameType::Settings => SETTINGS_BYTES_MAX,
+            FrameType::GoAway | FrameType::CancelPush => INTEGER_BYTES_MAX,
+            FrameType::MaxPushId if self.role == Role::Server => INTEGER_BYTES_MAX,
+            FrameType::RequestPriority | FrameType::PushPriority if self.role == Role::Server => {
                 PRIORITY_BYTES_MAX
             }
-            Kind::Unknown => {
+            FrameType::Unknown => {
                 self.floods.note(Flood::UnknownFrame, now)?;
                 u64::MAX
             }
@@ -224,7 +226,7 @@ impl Connection {
 
     fn end_control_frame(
         &mut self,
-        control: &mut Control,
+        control: &mut ControlStream,
         now: Duration,
     ) -> Result<Event, ErrorKind> {
         let Some((header, _)) = control.frame.take() else {
@@ -232,15 +234,15 @@ impl Connection {
         };
         let payload = std::mem::take(&mut control.payload);
         match header.kind {
-            Kind::Settings => {
+            FrameType::Settings => {
                 self.peer = Some(PeerSettings::parse(&payload)?);
                 Ok(Event::NeedMore)
             }
-            Kind::GoAway => {
+            FrameType::GoAway => {
                 self.floods.note(Flood::Announcement, now)?;
                 self.peer_goes_away(single(&payload)?)
             }
-            Kind::MaxPushId => {
+            FrameType::MaxPushId => {
                 self.floods.note(Flood::Announcement, now)?;
                 let id = single(&payload)?;
                 // RFC 9114, section 7.2.7: "A MAX_PUSH_ID frame cannot reduce the maximum push ID".
@@ -249,14 +251,14 @@ impl Connection {
                     _ => Ok(Event::NeedMore),
                 }
             }
-            Kind::CancelPush => {
+            FrameType::CancelPush => {
                 single(&payload)?;
                 // There is no push that could be cancelled.
                 Err(ErrorKind::StreamId)
             }
-            Kind::RequestPriority => self.reprioritize(&payload, now),
+            FrameType::RequestPriority => self.reprioritize(&payload, now),
             // RFC 9218, section 7.2: a push that was not promised.
-            Kind::PushPriority => Err(ErrorKind::StreamId),
+            FrameType::PushPriority => Err(ErrorKind::StreamId),
             _ => Ok(Event::NeedMore),
         }
     }

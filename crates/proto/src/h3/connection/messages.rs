@@ -9,7 +9,7 @@ use crate::field_section::is_malformed;
 use crate::field_section::receive::RequestFacts;
 use crate::h3::code::Code;
 use crate::h3::floods::{Flood, SMALL_DATA_BYTES};
-use crate::h3::frame::{Header, Kind};
+use crate::h3::frame::{FrameType, Header};
 use crate::h3::qpack::Prefix;
 use crate::h3::section;
 use crate::h3::stream::{Parsing, Receiving, Sending, Stream};
@@ -144,7 +144,7 @@ impl Connection {
     ) -> Result<Option<Event>, ErrorKind> {
         let Header { kind, len } = header;
         match (kind, stream.receiving) {
-            (Kind::Data, Receiving::Body | Receiving::Discarded) => {
+            (FrameType::Data, Receiving::Body | Receiving::Discarded) => {
                 let is_last = rest.has_fin && rest.bytes.len() as u64 == len;
                 if len == 0 {
                     self.floods.note(Flood::EmptyFrame, now)?;
@@ -165,7 +165,7 @@ impl Connection {
                 }
                 Ok(None)
             }
-            (Kind::Headers, Receiving::Discarded) => {
+            (FrameType::Headers, Receiving::Discarded) => {
                 self.floods.note(Flood::UnknownFrame, now)?;
                 // RFC 9204, section 2.2.2.2: it will not be decoded.
                 self.decoder.cancel(id, &mut self.decoder_output);
@@ -173,24 +173,24 @@ impl Connection {
                 Ok(None)
             }
             // RFC 9114, section 4.4: "Once the CONNECT method has completed, only DATA frames are permitted".
-            (Kind::Headers, Receiving::Body) if stream.request == RequestKind::Connect => {
+            (FrameType::Headers, Receiving::Body) if stream.request == RequestKind::Connect => {
                 Err(ErrorKind::FrameUnexpected)
             }
-            (Kind::Headers, Receiving::Head | Receiving::Body) => {
+            (FrameType::Headers, Receiving::Head | Receiving::Body) => {
                 stream.parsing = match len <= self.limits.block_bytes_max as u64 {
                     true => Parsing::Section(len),
                     false => Parsing::LongSection(len),
                 };
                 Ok(None)
             }
-            (Kind::Unknown, _) => {
+            (FrameType::Unknown, _) => {
                 self.floods.note(Flood::UnknownFrame, now)?;
                 stream.parsing = Parsing::Ignored(len);
                 Ok(None)
             }
             // RFC 9114, section 7.2.5: "A client MUST treat receipt of a PUSH_PROMISE frame that contains a
             // larger push ID than the client has advertised as a connection error of H3_ID_ERROR."
-            (Kind::PushPromise, _) if self.role == Role::Client => Err(ErrorKind::StreamId),
+            (FrameType::PushPromise, _) if self.role == Role::Client => Err(ErrorKind::StreamId),
             _ => Err(ErrorKind::FrameUnexpected),
         }
     }

@@ -3,15 +3,15 @@
 
 use super::{read_integer, static_table};
 use crate::error::ErrorKind;
-use crate::field_compression::table::{DynamicEntry, ENTRY_OVERHEAD, Table};
+use crate::field_compression::table::{DynamicEntry, DynamicTable, ENTRY_OVERHEAD};
 use crate::field_compression::{Malformed, huffman, integer};
-use crate::field_section::{Budget, DecodedLine, LineName, Lines, Overflow, line_problem};
+use crate::field_section::{Budget, DecodedLine, FieldLines, LineName, Overflow, line_problem};
 use crate::message::Name;
 
 /// The decoder of one connection.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// The largest capacity that the peer may set.
     capacity_max: usize,
     /// Entries inserted since the beginning.
@@ -41,11 +41,11 @@ pub struct Prefix {
 /// The lines of a section.
 pub(crate) struct SectionLines<'d, 'b> {
     decoder: &'d Decoder,
-    section: Section<'b>,
+    section: FieldSection<'b>,
 }
 
 #[derive(Debug)]
-struct Section<'b> {
+struct FieldSection<'b> {
     rest: &'b [u8],
     prefix: Prefix,
     budget: Budget,
@@ -61,15 +61,15 @@ const INSTRUCTION_OVERHEAD: usize = 24;
 #[derive(Debug, Clone, Copy)]
 enum Instruction<'b> {
     Capacity(u64),
-    InsertStatic(u64, Text<'b>),
-    InsertDynamic(u64, Text<'b>),
-    Insert(Text<'b>, Text<'b>),
+    InsertStatic(u64, StringLiteral<'b>),
+    InsertDynamic(u64, StringLiteral<'b>),
+    Insert(StringLiteral<'b>, StringLiteral<'b>),
     Duplicate(u64),
 }
 
 /// A string literal that is not decoded yet.
 #[derive(Debug, Clone, Copy)]
-struct Text<'b> {
+struct StringLiteral<'b> {
     bytes: &'b [u8],
     is_huffman: bool,
 }
@@ -87,7 +87,7 @@ impl Decoder {
     #[must_use]
     pub fn new(capacity_max: usize) -> Decoder {
         Decoder {
-            table: Table::new(0),
+            table: DynamicTable::new(0),
             capacity_max,
             inserted: 0,
             version: 0,
@@ -326,7 +326,7 @@ impl Decoder {
 }
 
 /// Why no message may have this name. The problem of an entry may concern only its value.
-fn name_problem(table: &Table, entry: &DynamicEntry) -> Option<ErrorKind> {
+fn name_problem(table: &DynamicTable, entry: &DynamicEntry) -> Option<ErrorKind> {
     match entry.name {
         LineName::Field(Name::Other) if entry.problem.is_some() => {
             LineName::parse(table.name_text(entry)).1
@@ -339,7 +339,9 @@ impl<'b> Instruction<'b> {
     /// Parses the instruction at the front of `rest`, whose texts fit into a table of `capacity_max` bytes.
     fn parse(rest: &mut &'b [u8], capacity_max: usize) -> Result<Instruction<'b>, Incomplete> {
         let first = rest[0];
-        let text = |rest: &mut &'b [u8], prefix_bits| Text::parse(rest, prefix_bits, capacity_max);
+        let text = |rest: &mut &'b [u8], prefix_bits| {
+            StringLiteral::parse(rest, prefix_bits, capacity_max)
+        };
         Ok(match first >> 5 {
             0b100.. => {
                 let index = integer_or_more(rest, 6)?;
@@ -366,12 +368,12 @@ fn integer_or_more(rest: &mut &[u8], prefix_bits: u32) -> Result<u64, Incomplete
     })
 }
 
-impl<'b> Text<'b> {
+impl<'b> StringLiteral<'b> {
     fn parse(
         rest: &mut &'b [u8],
         prefix_bits: u32,
         len_max: usize,
-    ) -> Result<Text<'b>, Incomplete> {
+    ) -> Result<StringLiteral<'b>, Incomplete> {
         let first = rest.first().ok_or(Incomplete::More)?;
         let is_huffman = first & 1 << prefix_bits != 0;
         let len = integer_or_more(rest, prefix_bits)?;
@@ -382,7 +384,7 @@ impl<'b> Text<'b> {
             .ok_or(Incomplete::Never)?;
         let (bytes, after) = rest.split_at_checked(len).ok_or(Incomplete::More)?;
         *rest = after;
-        Ok(Text { bytes, is_huffman })
+        Ok(StringLiteral { bytes, is_huffman })
     }
 
     fn decode(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
@@ -402,7 +404,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         section: &'b [u8],
         budget: Budget,
     ) -> SectionLines<'d, 'b> {
-        let section = Section {
+        let section = FieldSection {
             rest: &section[prefix.len..],
             prefix: *prefix,
             budget,
@@ -413,11 +415,11 @@ impl<'d, 'b> SectionLines<'d, 'b> {
     /// RFC 9204, sections 4.5.2 and 4.5.3.
     fn indexed(
         &mut self,
-        reference: Reference,
+        reference: LineReference,
         text: &mut Vec<u8>,
     ) -> Result<Option<DecodedLine>, Malformed> {
         let (name, name_len, value, problem) = match reference {
-            Reference::Static(index) => {
+            LineReference::Static(index) => {
                 let entry = static_table::get(index).ok_or(Malformed)?;
                 if !self.section.budget.admits(entry.name, entry.size) {
                     return Ok(None);
@@ -430,7 +432,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
                 let value = entry.value.as_bytes();
                 (entry.name, entry.name_text.len(), value, problem)
             }
-            Reference::Dynamic(absolute) => {
+            LineReference::Dynamic(absolute) => {
                 let entry = self.entry(absolute)?;
                 if !self.section.budget.admits(entry.name, entry.size) {
                     return Ok(None);
@@ -458,16 +460,16 @@ impl<'d, 'b> SectionLines<'d, 'b> {
     }
 
     /// An index relative to the base (RFC 9204, section 3.2.5).
-    fn relative(&self, index: u64) -> Result<Reference, Malformed> {
+    fn relative(&self, index: u64) -> Result<LineReference, Malformed> {
         let before = self.section.prefix.base.checked_sub(index);
         let absolute = before.and_then(|before| before.checked_sub(1));
-        absolute.map(Reference::Dynamic).ok_or(Malformed)
+        absolute.map(LineReference::Dynamic).ok_or(Malformed)
     }
 
     /// An index that counts from the base on (RFC 9204, section 3.2.6).
-    fn post_base(&self, index: u64) -> Result<Reference, Malformed> {
+    fn post_base(&self, index: u64) -> Result<LineReference, Malformed> {
         let absolute = self.section.prefix.base.checked_add(index);
-        absolute.map(Reference::Dynamic).ok_or(Malformed)
+        absolute.map(LineReference::Dynamic).ok_or(Malformed)
     }
 
     /// A line whose value is a literal (RFC 9204, sections 4.5.4 to 4.5.6).
@@ -478,7 +480,7 @@ impl<'d, 'b> SectionLines<'d, 'b> {
                 let index = self.integer(4)?;
                 let reference = match first & 0x10 {
                     0 => self.relative(index)?,
-                    _ => Reference::Static(index),
+                    _ => LineReference::Static(index),
                 };
                 (Some(reference), first & 0x20 != 0)
             }
@@ -489,12 +491,12 @@ impl<'d, 'b> SectionLines<'d, 'b> {
             }
         };
         let (name, name_problem) = match reference {
-            Some(Reference::Static(index)) => {
+            Some(LineReference::Static(index)) => {
                 let entry = static_table::get(index).ok_or(Malformed)?;
                 text.extend_from_slice(entry.name_text.as_bytes());
                 (entry.name, None)
             }
-            Some(Reference::Dynamic(absolute)) => {
+            Some(LineReference::Dynamic(absolute)) => {
                 let entry = self.entry(absolute)?;
                 let table = &self.decoder.table;
                 table.copy_name(entry, text);
@@ -540,19 +542,19 @@ impl<'d, 'b> SectionLines<'d, 'b> {
         let len = usize::try_from(self.integer(prefix_bits)?).map_err(|_| Malformed)?;
         let (bytes, after) = self.section.rest.split_at_checked(len).ok_or(Malformed)?;
         self.section.rest = after;
-        Text { bytes, is_huffman }.decode(out)
+        StringLiteral { bytes, is_huffman }.decode(out)
     }
 }
 
 /// The target of a line's reference.
 #[derive(Debug, Clone, Copy)]
-enum Reference {
+enum LineReference {
     Static(u64),
     /// By its absolute index.
     Dynamic(u64),
 }
 
-impl Lines for SectionLines<'_, '_> {
+impl FieldLines for SectionLines<'_, '_> {
     fn next_line(&mut self, text: &mut Vec<u8>) -> Result<Option<DecodedLine>, Malformed> {
         while let Some(&first) = self.section.rest.first() {
             // No other section depends on the rest: sections do not change the table.
@@ -564,7 +566,7 @@ impl Lines for SectionLines<'_, '_> {
                     let index = self.integer(6)?;
                     let reference = match first & 0x40 {
                         0 => self.relative(index)?,
-                        _ => Reference::Static(index),
+                        _ => LineReference::Static(index),
                     };
                     self.indexed(reference, text)?
                 }

@@ -13,11 +13,11 @@ const VALUE_LEN: RangeInclusive<usize> = 8..=64;
 #[derive(Debug, Default)]
 pub(super) struct RepeatedLines {
     /// Empty before the first.
-    lines: Vec<Line>,
+    lines: Vec<RepeatedLine>,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct RepeatedLine {
     /// The value, and behind it the encoded line.
     text: Vec<u8>,
     value_len: usize,
@@ -53,7 +53,7 @@ impl RepeatedLines {
             return;
         };
         if self.lines.is_empty() {
-            self.lines.resize_with(PLACES, Line::default);
+            self.lines.resize_with(PLACES, RepeatedLine::default);
         }
         let line = &mut self.lines[place];
         line.text.clear();

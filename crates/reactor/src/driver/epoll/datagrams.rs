@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 
 use crate::buffer::{DATAGRAM_BUFFERS, DatagramBuffer, DatagramBuffers};
-use crate::driver::{Event, ReceivedTrain, system};
+use crate::driver::{Completion, ReceivedTrain, system};
 use crate::socket::SocketKey;
 
 /// All UDP sockets, and their operations that are to be tried.
@@ -150,14 +150,14 @@ impl Datagrams {
 
     /// The next report of this turn.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<Event> {
+    pub(super) fn next(&mut self) -> Option<Completion> {
         if self.to_send.is_empty() && self.to_receive.is_empty() {
             return None;
         }
         self.try_next()
     }
 
-    fn try_next(&mut self) -> Option<Event> {
+    fn try_next(&mut self) -> Option<Completion> {
         while self.sends_left > 0 {
             self.sends_left -= 1;
             let send = self.to_send.pop_front()?;
@@ -178,7 +178,7 @@ impl Datagrams {
                 }
                 result => {
                     let slot = send.slot;
-                    return Some(Event::TrainSent { slot, result });
+                    return Some(Completion::TrainSent { slot, result });
                 }
             }
         }
@@ -193,12 +193,12 @@ impl Datagrams {
     }
 
     /// Receives one batch; `None` if there was none.
-    fn try_receive(&mut self, socket: SocketKey) -> Option<Event> {
+    fn try_receive(&mut self, socket: SocketKey) -> Option<Completion> {
         let state = find(&mut self.sockets, socket)?;
         let fd = state.receive?;
         let Some(mut buffer) = self.buffers.as_ref().and_then(DatagramBuffer::take) else {
             state.receive = None;
-            return Some(Event::TrainReceived {
+            return Some(Completion::TrainReceived {
                 socket,
                 received: ReceivedTrain::Nothing,
                 more: false,
@@ -212,7 +212,7 @@ impl Datagrams {
             result => {
                 // An error of the socket was reported and is gone; more datagrams may be there.
                 self.to_receive.push_back(socket);
-                result.ok().map(|()| Event::TrainReceived {
+                result.ok().map(|()| Completion::TrainReceived {
                     socket,
                     received: ReceivedTrain::Train(buffer),
                     more: true,

@@ -31,7 +31,7 @@ const SYN_RETRIES: u32 = 6;
 const LATE_MAX_US: u64 = 2_000;
 
 /// The network as the cores and peers of a simulation share it.
-pub(crate) type Shared = Rc<RefCell<Network>>;
+pub(crate) type SharedNetwork = Rc<RefCell<Network>>;
 
 /// The result of a read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub(crate) struct Network {
     base: Instant,
     pub(crate) random: Random,
     pub(crate) conditions: Conditions,
-    ends: Vec<Option<End>>,
+    ends: Vec<Option<ConnectionEnd>>,
     vacant: Vec<usize>,
-    listeners: Vec<Option<Listening>>,
+    listeners: Vec<Option<NetworkListener>>,
     pub(super) datagram_sockets: DatagramSockets,
     /// Addresses whose packets are dropped.
     black_holes: Vec<Address>,
@@ -62,7 +62,7 @@ pub(crate) struct Network {
 }
 
 /// One end of a connection.
-struct End {
+struct ConnectionEnd {
     id: Id,
     owner: Owner,
     /// The other end, from when the connection is established until that end is gone.
@@ -101,7 +101,7 @@ enum Fin {
     Arrived,
 }
 
-struct Listening {
+struct NetworkListener {
     address: Address,
     owner: Owner,
     backlog: VecDeque<Id>,
@@ -291,7 +291,7 @@ impl Network {
         if is_taken {
             return Err(libc::EADDRINUSE);
         }
-        self.listeners.push(Some(Listening {
+        self.listeners.push(Some(NetworkListener {
             address: address.clone(),
             owner,
             backlog: VecDeque::new(),
@@ -376,7 +376,7 @@ impl Network {
         };
         let outbox_max = self.draw(|conditions| &conditions.buffer_bytes) as usize;
         let inbox_max = self.draw(|conditions| &conditions.buffer_bytes) as usize;
-        self.ends[number] = Some(End {
+        self.ends[number] = Some(ConnectionEnd {
             id,
             owner,
             other: None,
@@ -525,7 +525,7 @@ impl Network {
         self.ends.iter().flatten().count() + self.open_datagram_sockets()
     }
 
-    fn end(&mut self, id: Id) -> Option<&mut End> {
+    fn end(&mut self, id: Id) -> Option<&mut ConnectionEnd> {
         let end = self.ends.get_mut(id.number)?.as_mut();
         end.filter(|end| end.id == id)
     }

@@ -452,13 +452,13 @@ pub(crate) struct SentTrain {
     message: libc::msghdr,
     vector: libc::iovec,
     name: RawAddress,
-    control: Control,
+    control: ControlBuffer,
     pub(crate) destination: Destination,
     pub(crate) content: Vec<u8>,
 }
 
 #[repr(C, align(8))]
-struct Control([u8; SENT_CONTROL_BYTES]);
+struct ControlBuffer([u8; SENT_CONTROL_BYTES]);
 
 /// The destination of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -483,7 +483,7 @@ impl SentTrain {
             },
             // Replaced when it is described.
             name: RawAddress::from_ip(destination.to),
-            control: Control([0; SENT_CONTROL_BYTES]),
+            control: ControlBuffer([0; SENT_CONTROL_BYTES]),
             destination,
             content,
         }

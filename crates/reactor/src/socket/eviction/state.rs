@@ -17,7 +17,7 @@ pub(crate) struct Eviction {
     pub(super) began_at: usize,
     /// Evicted sockets that are not closed yet.
     pub(super) closing: usize,
-    pub(super) turn: Turn,
+    pub(super) turn: TurnEvictions,
     /// The number of sockets closed while tracking.
     pub(super) closed: u64,
     pub(super) wakers: Vec<Waker>,
@@ -36,7 +36,7 @@ pub(super) enum Demand {
 
 /// The evictions of one turn.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct TurnEvictions {
     /// How many sockets are still to be evicted to meet the demand.
     pub(super) missing: usize,
     /// How many of these this turn may evict.

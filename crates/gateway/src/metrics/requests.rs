@@ -1,0 +1,301 @@
+//! The metrics of requests: the series of all cores, summed by the texts of their labels.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use blitz_site::metrics::{HISTOGRAM_LINES, Histogram, Series, SeriesKey};
+
+use super::family::{Families, Value};
+use super::labels::{LabelTexts, OTHER};
+
+/// Lines that are kept for the requests without series of their own: those of a histogram for each class, on both
+/// sides, and the bytes of both directions.
+const RESERVED_LINES: usize = 6 * (2 * HISTOGRAM_LINES + CONTENT_LINES);
+
+/// Bytes received and sent.
+const CONTENT_LINES: usize = 2;
+
+/// The labels of a series towards clients.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Server {
+    route: Arc<str>,
+    method: &'static str,
+    scheme: &'static str,
+    status: &'static str,
+    version: &'static str,
+}
+
+/// The labels of a series towards an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Client {
+    server: Server,
+    upstream: Arc<str>,
+    error_type: &'static str,
+}
+
+/// The labels of bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Content {
+    route: Arc<str>,
+    status: &'static str,
+}
+
+/// The labels that have series of their own. A series that was exposed once stays: otherwise its counts would move to
+/// another one.
+pub(super) struct Accepted {
+    lines_max: usize,
+    lines: usize,
+    servers: HashSet<Server>,
+    clients: HashSet<Client>,
+    contents: HashSet<Content>,
+}
+
+impl Accepted {
+    /// At most so many lines have labels of their own, or are for all other requests.
+    pub(super) fn new(lines_max: usize) -> Accepted {
+        Accepted {
+            lines_max: lines_max.saturating_sub(RESERVED_LINES),
+            lines: 0,
+            servers: HashSet::new(),
+            clients: HashSet::new(),
+            contents: HashSet::new(),
+        }
+    }
+
+    fn has_room(&mut self, lines: usize) -> bool {
+        let has_room = self.lines + lines <= self.lines_max;
+        self.lines += if has_room { lines } else { 0 };
+        has_room
+    }
+
+    /// The labels themselves, if they have a series of their own.
+    fn server(&mut self, labels: Server) -> Server {
+        if self.servers.contains(&labels) {
+            return labels;
+        }
+        if labels.is_other() || !self.has_room(HISTOGRAM_LINES) {
+            return Server::other(labels.status);
+        }
+        self.servers.insert(labels.clone());
+        labels
+    }
+
+    fn client(&mut self, labels: Client) -> Client {
+        if self.clients.contains(&labels) {
+            return labels;
+        }
+        if labels.server.is_other() || !self.has_room(HISTOGRAM_LINES) {
+            return Client::other(labels.server.status);
+        }
+        self.clients.insert(labels.clone());
+        labels
+    }
+
+    fn content(&mut self, labels: Content) -> Content {
+        if self.contents.contains(&labels) {
+            return labels;
+        }
+        if &*labels.route == OTHER || !self.has_room(CONTENT_LINES) {
+            return Content {
+                route: OTHER.into(),
+                status: labels.status,
+            };
+        }
+        self.contents.insert(labels.clone());
+        labels
+    }
+}
+
+impl Server {
+    fn of(key: SeriesKey, texts: &LabelTexts) -> Server {
+        Server {
+            route: Arc::clone(&texts.route),
+            method: key.method(),
+            scheme: key.scheme(),
+            status: key.status(),
+            version: key.version(),
+        }
+    }
+
+    /// Of those labels the class of the status is left.
+    fn other(status: &'static str) -> Server {
+        Server {
+            route: OTHER.into(),
+            method: "_OTHER",
+            scheme: OTHER,
+            status,
+            version: OTHER,
+        }
+    }
+
+    fn is_other(&self) -> bool {
+        &*self.route == OTHER
+    }
+
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("route", self.route.to_string()),
+            ("method", self.method.to_owned()),
+            ("scheme", self.scheme.to_owned()),
+            ("status", self.status.to_owned()),
+            ("version", self.version.to_owned()),
+        ]
+    }
+}
+
+impl Client {
+    fn other(status: &'static str) -> Client {
+        Client {
+            server: Server::other(status),
+            upstream: OTHER.into(),
+            error_type: "",
+        }
+    }
+
+    /// A label without text is left out.
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let mut labels = self.server.labels();
+        labels.push(("upstream", self.upstream.to_string()));
+        if !self.error_type.is_empty() {
+            labels.push(("error_type", self.error_type.to_owned()));
+        }
+        labels
+    }
+}
+
+/// The sums of all cores.
+#[derive(Default)]
+struct Sums {
+    servers: BTreeMap<Server, Histogram>,
+    clients: BTreeMap<Client, Histogram>,
+    /// Received, sent.
+    contents: BTreeMap<Content, [u64; 2]>,
+}
+
+impl Sums {
+    fn add(
+        &mut self,
+        accepted: &mut Accepted,
+        texts: &LabelTexts,
+        (key, series): &(SeriesKey, Series),
+    ) {
+        let labels = Server::of(*key, texts);
+        let content = accepted.content(Content {
+            route: Arc::clone(&texts.route),
+            status: key.status(),
+        });
+        let bytes = self.contents.entry(content).or_default();
+        bytes[0] += series.request_bytes;
+        bytes[1] += series.response_bytes;
+        if let Some(histogram) = &series.client {
+            let client = accepted.client(Client {
+                server: Server {
+                    status: key.upstream_status(),
+                    ..labels.clone()
+                },
+                upstream: texts.upstream.clone().unwrap_or_else(|| OTHER.into()),
+                error_type: key.error_type().unwrap_or_default(),
+            });
+            add(&mut self.clients, client, histogram);
+        }
+        add(&mut self.servers, accepted.server(labels), &series.server);
+    }
+}
+
+fn add<L: Ord>(sums: &mut BTreeMap<L, Histogram>, labels: L, histogram: &Histogram) {
+    match sums.get_mut(&labels) {
+        Some(sum) => sum.add(histogram),
+        None => {
+            sums.insert(labels, histogram.clone());
+        }
+    }
+}
+
+/// Adds the metrics of requests.
+pub(super) fn add_requests<'s>(
+    families: &mut Families,
+    accepted: &mut Accepted,
+    texts: &[LabelTexts],
+    series: impl Iterator<Item = &'s (SeriesKey, Series)>,
+) {
+    let mut sums = Sums::default();
+    for one in series {
+        // A snapshot that was made just now may have new texts.
+        let number = one.0.label().number();
+        let texts = texts.get(number).unwrap_or(&texts[0]);
+        sums.add(accepted, texts, one);
+    }
+    let others = sums.servers.iter().filter(|(labels, _)| labels.is_other());
+    let merged: u64 = others.map(|(_, histogram)| histogram.count()).sum();
+    let histograms = sums.servers.len() + sums.clients.len();
+    let bytes = sums.contents.values().flatten();
+    let lines = histograms * HISTOGRAM_LINES + bytes.filter(|bytes| **bytes > 0).count();
+    for (labels, histogram) in sums.servers {
+        let value = Value::Histogram(Box::new(histogram));
+        families.add(
+            "http_server_request_duration_seconds",
+            labels.labels(),
+            value,
+        );
+    }
+    for (labels, histogram) in sums.clients {
+        let value = Value::Histogram(Box::new(histogram));
+        families.add(
+            "http_client_request_duration_seconds",
+            labels.labels(),
+            value,
+        );
+    }
+    for (name, direction) in [
+        ("blitz_request_content_bytes", 0),
+        ("blitz_response_content_bytes", 1),
+    ] {
+        for (Content { route, status }, bytes) in &sums.contents {
+            let labels = vec![
+                ("route", route.to_string()),
+                ("status", (*status).to_owned()),
+            ];
+            families.count_with(name, labels, bytes[direction]);
+        }
+    }
+    families.gauge("blitz_metrics_series", lines as f64);
+    families.count("blitz_metrics_merged_requests", merged);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(route: &str) -> Server {
+        Server {
+            route: route.into(),
+            method: "GET",
+            scheme: "http",
+            status: "2xx",
+            version: "1.1",
+        }
+    }
+
+    #[test]
+    fn labels_that_had_a_series_keep_it() {
+        let mut accepted = Accepted::new(RESERVED_LINES + 2 * HISTOGRAM_LINES);
+        for _ in 0..2 {
+            assert_eq!(accepted.server(server("a/")), server("a/"));
+            assert_eq!(accepted.server(server("b/")), server("b/"));
+            assert_eq!(accepted.server(server("c/")), Server::other("2xx"));
+        }
+        assert_eq!(accepted.lines, 2 * HISTOGRAM_LINES);
+    }
+
+    #[test]
+    fn below_the_reserve_no_request_has_a_series_of_its_own() {
+        let mut accepted = Accepted::new(RESERVED_LINES - 1);
+        assert_eq!(accepted.server(server("a/")), Server::other("2xx"));
+        let client = Client {
+            server: server("a/"),
+            upstream: "http://u:1".into(),
+            error_type: "",
+        };
+        assert_eq!(accepted.client(client), Client::other("2xx"));
+    }
+}

@@ -1,0 +1,270 @@
+//! The access log has one line for each request.
+
+use std::sync::{Arc, Mutex};
+
+use blitz_gateway::Options;
+use blitz_gateway::access_log::{
+    AccessLog, LogField, LogFilter, LogFormat, LogSettings, LogSink, LoggedStatus,
+};
+use blitz_http::IoChoice;
+use blitz_testing::refusing_address;
+use serde_json::Value;
+
+use crate::support::{Proxy, Upstream, eventually};
+
+/// Keeps all lines.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<Vec<u8>>);
+
+impl LogSink for Lines {
+    fn write(&self, mut lines: Vec<u8>) -> Vec<u8> {
+        self.0.lock().unwrap().extend_from_slice(&lines);
+        lines.clear();
+        lines
+    }
+}
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// The lines, once there are as many.
+    fn wait(&self, count: usize) -> Vec<String> {
+        eventually("all lines are written", || {
+            self.text().lines().count() >= count
+        });
+        let lines: Vec<_> = self.text().lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), count, "{lines:?}");
+        lines
+    }
+}
+
+/// A gateway with this log.
+fn proxy(io: IoChoice, targets: &[&str], settings: LogSettings) -> (Proxy, Arc<Lines>) {
+    let lines = Arc::<Lines>::default();
+    let log = AccessLog::new(settings, Arc::clone(&lines) as Arc<dyn LogSink>);
+    let options = Options {
+        access_log: Some(Arc::new(log)),
+        ..Options::default()
+    };
+    (Proxy::with(io, targets, options), lines)
+}
+
+fn with_format(format: LogFormat) -> LogSettings {
+    LogSettings {
+        format,
+        ..LogSettings::default()
+    }
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// The values of these fields, as JSON.
+fn values(line: &Value, fields: &[&str]) -> Vec<Value> {
+    let value = |field: &&str| line.get(field).cloned().unwrap_or(Value::Null);
+    fields.iter().map(value).collect()
+}
+
+/// A request whose connection is read to its end.
+fn send(proxy: &Proxy, request: &str) -> String {
+    let mut peer = proxy.peer();
+    peer.send(request);
+    String::from_utf8_lossy(&peer.rest().0).into_owned()
+}
+
+scenarios! {
+    fn a_line_has_what_is_known_of_the_request(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        send(&proxy, "PUT /a/b?token=secret&x HTTP/1.1\r\nHost: app.example:81\r\nUser-Agent: \"test\"\r\n\
+            Referer: http://a/?q=secret\r\nAuthorization: secret\r\nX-Request-Id: the-id\r\n\
+            Connection: close\r\nContent-Length: 3\r\n\r\nabc");
+        let line = &lines.wait(1)[0];
+        assert!(!line.contains("secret"), "{line}");
+        let line = json(line);
+        let fields = ["request_id", "client", "method", "scheme", "host", "path", "protocol"];
+        let expected = ["the-id", "127.0.0.1", "PUT", "http", "app.example:81", "/a/b?token=***&***", "HTTP/1.1"];
+        assert_eq!(values(&line, &fields), expected.map(Value::from));
+        assert_eq!(values(&line, &["status", "bytes_in", "bytes_out", "attempts"]), [200, 3, 5, 1].map(Value::from));
+        let upstream = format!("127.0.0.1:{}", upstream.port());
+        assert_eq!(values(&line, &["upstream", "ended", "user_agent", "referer", "cause"]), [
+            Value::from(upstream), "complete".into(), "\"test\"".into(), "http://a/?q=***".into(), Value::Null,
+        ]);
+        let seconds = |field: &str| line[field].as_f64().unwrap();
+        assert!(seconds("connect_time") <= seconds("ttfb") && seconds("ttfb") <= seconds("duration"));
+        assert!(seconds("upstream_time") <= seconds("duration"));
+        let ts = line["ts"].as_str().unwrap();
+        assert!(ts.len() == 24 && ts.ends_with('Z') && ts.as_bytes()[10] == b'T', "{ts}");
+    }
+
+    // The memory of large heads is freed before the end of the request.
+    fn a_large_head_keeps_its_fields(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        let cookie = "c".repeat(20_000);
+        send(&proxy, &format!(
+            "GET /large HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nUser-Agent: browser\r\nConnection: close\r\n\r\n"
+        ));
+        let line = json(&lines.wait(1)[0]);
+        assert_eq!(values(&line, &["path", "user_agent"]), ["/large", "browser"].map(Value::from));
+    }
+
+    // The upstream receives another path and another host.
+    fn the_request_is_the_clients(io) {
+        let upstream = Upstream::with_text("hello");
+        let (mut proxy, lines) = proxy(io, &[], LogSettings::default());
+        proxy.replace_sites(&format!(
+            "[site.\"app.example\"]\nto = \"{}\"\nhost = \"inner.example\"\npath = \"/v2{{path}}\"\n\
+             request_headers.User-Agent = \"gateway\"", upstream.url(),
+        ));
+        send(&proxy, "GET /a HTTP/1.1\r\nHost: app.example\r\nUser-Agent: browser\r\nConnection: close\r\n\r\n");
+        assert_eq!(upstream.head().line, "GET /v2/a HTTP/1.1");
+        let line = json(&lines.wait(1)[0]);
+        let fields = ["site", "route", "host", "path", "user_agent"];
+        let expected = ["app.example", "/", "app.example", "/a", "browser"];
+        assert_eq!(values(&line, &fields), expected.map(Value::from));
+    }
+
+    fn each_end_of_a_request_has_one_line(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            while let Some((head, _)) = peer.request() {
+                if head.line.contains("/cut") {
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+                    return;
+                }
+                peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+            }
+        });
+        let (mut proxy, lines) = proxy(io, &[], LogSettings::default());
+        proxy.replace_sites(&format!(
+            "[site.\"a\"]\nto = \"{}\"\n\"/fixed\" = {{ respond = \"410 gone\" }}\n\
+             \"/down\" = \"http://{}\"\n\"/closed\" = {{ allow = [\"192.0.2.0/24\"], respond = 204 }}\n\
+             \"/quiet\" = {{ access_log = false }}",
+            upstream.url(), refusing_address(),
+        ));
+        let cases = [
+            ("GET / HTTP/1.1\r\nHost: a", 204, "complete", None),
+            ("GET /fixed HTTP/1.1\r\nHost: a", 410, "complete", None),
+            ("GET /closed HTTP/1.1\r\nHost: a", 403, "rejected", Some("forbidden")),
+            ("GET /down HTTP/1.1\r\nHost: a", 502, "failed", Some("connection_refused")),
+            ("GET /cut HTTP/1.1\r\nHost: a", 200, "cut-off", Some("http_response_incomplete")),
+            ("GET / HTTP/1.1\r\nHost: b", 404, "rejected", Some("unknown-host")),
+            ("GET / HTTP/1.1\r\nHost: a\r\nBad Name: x", 400, "refused", Some("field-name")),
+            ("TRACE / HTTP/1.1\r\nHost: a", 405, "rejected", Some("method-not-forwarded")),
+        ];
+        for (count, (request, status, ended, cause)) in cases.into_iter().enumerate() {
+            send(&proxy, "GET /quiet HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            send(&proxy, &format!("{request}\r\nConnection: close\r\n\r\n"));
+            let all = lines.wait(count + 1);
+            let line = json(&all[count]);
+            assert_eq!(values(&line, &["status", "ended", "cause"]), [
+                Value::from(status), ended.into(), cause.map_or(Value::Null, Value::from),
+            ], "{request}: {}", all[count]);
+        }
+    }
+
+    fn a_client_that_leaves_has_a_line_without_a_status(io) {
+        let upstream = Upstream::scripted(|_, peer| {
+            peer.request();
+            // Until the gateway closes the connection.
+            peer.request();
+        });
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        let mut client = proxy.peer();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("the upstream has it", || upstream.accepted() == 1);
+        drop(client);
+        let line = json(&lines.wait(1)[0]);
+        assert_eq!(values(&line, &["status", "ended"]), [Value::Null, "client-gone".into()]);
+    }
+
+    // A client can neither add a line nor a field.
+    fn a_client_cannot_forge_a_line(io) {
+        let upstream = Upstream::with_text("hello");
+        for format in [LogFormat::Json, LogFormat::Logfmt, LogFormat::Combined] {
+            let (proxy, lines) = proxy(io, &[&upstream.url()], with_format(format));
+            send(&proxy, "GET /a%0a\" HTTP/1.1\r\nHost: a\r\nUser-Agent: x\" \\ status=999 \u{202e}\u{85}\r\n\
+                Referer: \",\"status\":\"999\r\nConnection: close\r\n\r\n");
+            let line = &lines.wait(1)[0];
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+            match format {
+                LogFormat::Json => assert_eq!(json(line)["status"], 200),
+                LogFormat::Logfmt => assert_eq!(line.matches(" status=200 ").count(), 1, "{line}"),
+                LogFormat::Combined => assert_eq!(line.matches('"').count(), 6, "{line}"),
+            }
+        }
+    }
+
+    fn the_combined_format_is_that_of_other_servers(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url()], with_format(LogFormat::Combined));
+        send(&proxy, "GET /a HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\nConnection: close\r\n\r\n");
+        let line = &lines.wait(1)[0];
+        let (client, rest) = line.split_once(" - - [").unwrap();
+        let (time, rest) = rest.split_once("] ").unwrap();
+        assert_eq!(client, "127.0.0.1");
+        assert!(time.len() == 26 && time.ends_with(" +0000"), "{time}");
+        assert_eq!(rest, "\"GET /a HTTP/1.1\" 200 5 \"-\" \"test\"");
+    }
+
+    fn fields_are_chosen(io) {
+        let upstream = Upstream::with_text("hello");
+        let fields = ["status", "header.X-A", "method", "header.X-A", "header.Cookie"];
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings {
+            format: LogFormat::Logfmt,
+            fields: fields.map(|field| field.parse::<LogField>().unwrap()).to_vec(),
+            ..LogSettings::default()
+        });
+        send(&proxy, "GET /a HTTP/1.1\r\nHost: a\r\nx-a: 1\r\nX-A: 2 3\r\nCookie: c=d\r\nConnection: close\r\n\r\n");
+        assert_eq!(lines.wait(1)[0], "status=200 x_a=\"1, 2 3\" method=GET x_a=\"1, 2 3\" cookie=***");
+    }
+
+    fn only_wanted_requests_have_a_line(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url(), "/down=http://127.0.0.1:9"], LogSettings {
+            filter: LogFilter {
+                statuses: vec![LoggedStatus::Class(5)],
+                ..LogFilter::default()
+            },
+            ..LogSettings::default()
+        });
+        for path in ["/", "/down", "/"] {
+            send(&proxy, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        }
+        assert_eq!(json(&lines.wait(1)[0])["status"], 502);
+    }
+
+    // Lines in the buffer of a core are written when it ends.
+    fn the_last_lines_are_written(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        for _ in 0..3 {
+            send(&proxy, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        }
+        drop(proxy);
+        assert_eq!(lines.text().lines().count(), 3);
+    }
+
+    fn a_reload_changes_the_log_and_loses_no_line(io) {
+        let upstream = Upstream::with_text("hello");
+        let (mut proxy, first) = proxy(io, &[&upstream.url()], LogSettings::default());
+        let second = Arc::<Lines>::default();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut client = proxy.client();
+        client.send(request);
+        client.response();
+        let log = AccessLog::new(with_format(LogFormat::Logfmt), Arc::clone(&second) as Arc<dyn LogSink>);
+        let site = format!("[site.\"*\"]\nto = \"{}\"", upstream.url());
+        proxy.replace(&site, |replacement| replacement.with_access_log(Some(Arc::new(log))));
+        client.send(request);
+        client.response();
+        proxy.replace(&site, |replacement| replacement.with_access_log(None));
+        client.send(request);
+        client.response();
+        assert!(first.wait(1)[0].starts_with('{'));
+        assert!(second.wait(1)[0].starts_with("ts="));
+    }
+}

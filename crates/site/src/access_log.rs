@@ -1,0 +1,130 @@
+//! The access log: a line for each request, made from its record.
+//!
+//! A line is formatted on the core of its request, into a buffer of the core. The buffer goes to the log's sink when it
+//! is full or [`FLUSH_AFTER`] old, so a request takes no lock and makes no system call.
+
+mod buffer;
+mod escape;
+mod field;
+mod filter;
+pub(crate) mod line;
+mod noted;
+mod syntax;
+mod timestamp;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use syntax::Syntax;
+
+pub use field::{Fact, HeaderName, LogField, UnknownField};
+pub use filter::{LogFilter, LoggedStatus};
+
+pub(crate) use buffer::CoreLog;
+pub(crate) use noted::Noted;
+
+/// How long lines stay in the buffer of a core.
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(200);
+
+/// Bytes after which the buffer of a core goes to the sink at once.
+pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
+
+/// Takes lines of an access log.
+pub trait LogSink: Send + Sync {
+    /// Takes whole lines, each with its end, without waiting. Returns an empty buffer for the next ones.
+    fn write(&self, lines: Vec<u8>) -> Vec<u8>;
+}
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// A JSON object, without the fields that have no value.
+    #[default]
+    Json,
+    /// `field=value`, without the fields that have no value.
+    Logfmt,
+    /// The combined format of Apache httpd and nginx. A request without a response has the status 499.
+    Combined,
+}
+
+/// The settings of an access log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogSettings {
+    /// The form of its lines.
+    pub format: LogFormat,
+    /// The fields in their order; the combined format has its own.
+    pub fields: Vec<LogField>,
+    /// Fields of requests whose values are left out.
+    pub redacted: Vec<HeaderName>,
+    /// Whether the values of queries are left out, in `Referer` as well.
+    pub redacts_query: bool,
+    /// Which requests have a line.
+    pub filter: LogFilter,
+}
+
+impl Default for LogSettings {
+    fn default() -> LogSettings {
+        let redacted = ["Authorization", "Proxy-Authorization", "Cookie"];
+        LogSettings {
+            format: LogFormat::Json,
+            fields: LogField::usual(),
+            redacted: redacted.map(HeaderName::new).to_vec(),
+            redacts_query: true,
+            filter: LogFilter::default(),
+        }
+    }
+}
+
+/// An access log, shared by all cores.
+pub struct AccessLog {
+    settings: LogSettings,
+    /// The fields with their text before the value, such as `,"status":`.
+    keyed: Box<[(LogField, Box<str>)]>,
+    /// Fields of requests that are noted, in the order of their places in [`Noted`], and whether their values are left
+    /// out.
+    headers: Box<[(HeaderName, bool)]>,
+    syntax: Syntax,
+    sink: Arc<dyn LogSink>,
+}
+
+impl AccessLog {
+    /// A log with these settings, whose lines this sink takes.
+    #[must_use]
+    pub fn new(settings: LogSettings, sink: Arc<dyn LogSink>) -> AccessLog {
+        let syntax = Syntax::of(settings.format);
+        let fields = match settings.format {
+            LogFormat::Json | LogFormat::Logfmt => settings.fields.clone(),
+            LogFormat::Combined => LogField::combined(),
+        };
+        let headers = fields.iter().filter_map(LogField::header);
+        let headers = headers
+            .map(|name| (name.clone(), settings.redacted.contains(name)))
+            .collect();
+        let keyed = fields.into_iter().map(|field| {
+            let key = syntax.key(&field);
+            (field, key.into())
+        });
+        AccessLog {
+            keyed: keyed.collect(),
+            headers,
+            syntax,
+            sink,
+            settings,
+        }
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn settings(&self) -> &LogSettings {
+        &self.settings
+    }
+}
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessLog")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,262 @@
+//! The metrics of requests of a core: durations and bytes by route, method, scheme, class of the status, version,
+//! upstream and outcome. They are derived from the [record](crate::Record), and outlive configurations.
+//!
+//! All labels come from the configuration and from closed sets. A request adds to one series, which it finds by a packed
+//! number; in steady state it allocates nothing. Each series takes [`SERIES_BYTES`] at most, and a core has at most as
+//! many as [`set_series_max`] says, and a few more for the requests beyond.
+
+mod ended_request;
+mod histogram;
+mod key;
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use blitz_http::core_local;
+
+pub(crate) use ended_request::{Contact, ContactError, EndedRequest};
+
+pub use histogram::{CLASSIC_BOUNDS_NS, Histogram, NativeBuckets, SCHEMA, zero_threshold};
+pub use key::{RouteLabel, SeriesKey};
+
+/// The lines of a histogram in text: its buckets, the one without a bound, sum and count.
+pub const HISTOGRAM_LINES: usize = CLASSIC_BOUNDS_NS.len() + 3;
+
+/// By default as many lines may be exposed for requests.
+pub const SERIES_MAX_DEFAULT: usize = 10_000;
+
+/// The most bytes of memory of a series on a core: two histograms, their bytes, and its share of the table when that
+/// was just enlarged.
+pub const SERIES_BYTES: usize = 2 * size_of::<Histogram>() + 128;
+
+/// Durations and bytes of requests with the same labels.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// From the start of a request to its end.
+    pub server: Histogram,
+    /// From the connection of the last attempt to the head of the response; `None` if no upstream was contacted.
+    pub client: Option<Box<Histogram>>,
+    /// Content received from clients.
+    pub request_bytes: u64,
+    /// Content sent to clients.
+    pub response_bytes: u64,
+}
+
+/// Some series of a core, in the order in which they were made.
+#[derive(Debug)]
+pub struct SeriesPart {
+    /// With their labels.
+    pub series: Vec<(SeriesKey, Series)>,
+    /// How many the core has.
+    pub total: usize,
+}
+
+/// An unused slot of the table.
+const UNUSED: u64 = u64::MAX;
+
+/// Slots of the first table.
+const SLOTS_FIRST: usize = 64;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    key: u64,
+    series: u32,
+}
+
+/// The series of a core in an open hash table, of which at most half is used.
+struct Store {
+    slots: Vec<Slot>,
+    series: Vec<(SeriesKey, Box<Series>)>,
+    own_max: usize,
+}
+
+impl Store {
+    const NEW: Store = Store {
+        slots: Vec::new(),
+        series: Vec::new(),
+        own_max: SERIES_MAX_DEFAULT / HISTOGRAM_LINES,
+    };
+
+    #[inline]
+    fn find(&mut self, key: SeriesKey) -> &mut Series {
+        let found = match self.slot(key) {
+            Some(slot) if slot.key == key.number() => slot.series as usize,
+            _ => self.add(key),
+        };
+        &mut self.series[found].1
+    }
+
+    /// The slot with this key, or the unused one where it belongs; `None` without a table.
+    #[inline]
+    fn slot(&mut self, key: SeriesKey) -> Option<&mut Slot> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let hash = key.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> 32) as usize & mask;
+        while self.slots[at].key != key.number() && self.slots[at].key != UNUSED {
+            at = (at + 1) & mask;
+        }
+        Some(&mut self.slots[at])
+    }
+
+    /// The position of a new series, or that of the merged ones if there are enough.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, key: SeriesKey) -> usize {
+        if self.series.len() >= self.own_max && !key.is_merged() {
+            let merged = key.merged();
+            return match self.slot(merged) {
+                Some(slot) if slot.key == merged.number() => slot.series as usize,
+                _ => self.add(merged),
+            };
+        }
+        if (self.series.len() + 1) * 2 > self.slots.len() {
+            self.enlarge();
+        }
+        let position = self.series.len();
+        let slot = self.slot(key).expect("there is a table");
+        *slot = Slot {
+            key: key.number(),
+            series: position as u32,
+        };
+        let series = Series {
+            server: Histogram::NEW,
+            client: None,
+            request_bytes: 0,
+            response_bytes: 0,
+        };
+        self.series.push((key, Box::new(series)));
+        position
+    }
+
+    fn enlarge(&mut self) {
+        let unused = Slot {
+            key: UNUSED,
+            series: 0,
+        };
+        let slots = (self.slots.len() * 2).max(SLOTS_FIRST);
+        self.slots = vec![unused; slots];
+        for position in 0..self.series.len() {
+            let key = self.series[position].0;
+            let slot = self.slot(key).expect("there is a table");
+            *slot = Slot {
+                key: key.number(),
+                series: position as u32,
+            };
+        }
+    }
+}
+
+core_local! {
+    static CORE: RefCell<Store> = const { RefCell::new(Store::NEW) };
+}
+
+/// Counts a request.
+#[inline(always)]
+pub(crate) fn measure(request: &EndedRequest) {
+    let key = SeriesKey::of(request);
+    CORE.with_borrow_mut(|store| {
+        let series = store.find(key);
+        series.server.observe(nanoseconds(request.duration));
+        series.request_bytes += request.request_bytes;
+        series.response_bytes += request.response_bytes;
+        if let Some(contact) = &request.contact {
+            let client = &mut series.client;
+            let client = client.get_or_insert_with(|| Box::new(Histogram::NEW));
+            client.observe(nanoseconds(contact.duration));
+        }
+    });
+}
+
+#[inline]
+fn nanoseconds(duration: Duration) -> u64 {
+    const PER_SECOND: u64 = 1_000_000_000;
+    let seconds = duration.as_secs().saturating_mul(PER_SECOND);
+    seconds.saturating_add(u64::from(duration.subsec_nanos()))
+}
+
+/// Sets how many lines the calling core's requests may fill in text; further ones have no series of their own. Each
+/// series fills at least those of a histogram.
+pub fn set_series_max(lines: usize) {
+    CORE.with_borrow_mut(|store| store.own_max = lines / HISTOGRAM_LINES);
+}
+
+/// At most `count` series of the calling core, without the first ones. They only grow, so a reader may fetch them in
+/// parts, each of which costs the core little.
+#[must_use]
+pub fn series(first: usize, count: usize) -> SeriesPart {
+    CORE.with_borrow(|store| {
+        let part = store.series.iter().skip(first).take(count);
+        SeriesPart {
+            series: part
+                .map(|(key, series)| (*key, (**series).clone()))
+                .collect(),
+            total: store.series.len(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(own_max: usize) -> Store {
+        Store {
+            own_max,
+            ..Store::NEW
+        }
+    }
+
+    #[test]
+    fn each_key_has_one_series() {
+        let mut store = store(usize::MAX);
+        for _ in 0..2 {
+            for label in 0..5_000 {
+                store.find(SeriesKey::for_test(label, 2)).server.observe(1);
+            }
+        }
+        assert_eq!(store.series.len(), 5_000);
+        let mut counted = store.series.iter().enumerate();
+        assert!(counted.all(|(at, (key, series))| {
+            key.label().number() == at && series.server.count() == 2
+        }));
+    }
+
+    #[test]
+    fn requests_beyond_the_bound_are_merged_by_class() {
+        let mut store = store(3);
+        for label in 10..20 {
+            for class in [2, 5] {
+                let series = store.find(SeriesKey::for_test(label, class));
+                series.server.observe(1);
+            }
+        }
+        let own = store.series.iter().filter(|(key, _)| !key.is_merged());
+        assert_eq!(own.count(), 3);
+        let merged = store.series.iter().filter(|(key, _)| key.is_merged());
+        let merged: Vec<_> = merged
+            .map(|(key, series)| (key.status(), series.server.count()))
+            .collect();
+        assert_eq!(merged, [("5xx", 9), ("2xx", 8)]);
+    }
+
+    #[test]
+    fn a_core_has_the_stated_memory_for_each_series() {
+        let table = 4 * size_of::<Slot>();
+        let list = 2 * size_of::<(SeriesKey, Box<Series>)>();
+        let own = size_of::<Series>() + size_of::<Histogram>();
+        assert!(own + table + list <= SERIES_BYTES, "{own} {table} {list}");
+    }
+
+    #[test]
+    fn parts_have_all_series() {
+        CORE.with_borrow_mut(|core| {
+            for label in 0..5 {
+                core.find(SeriesKey::for_test(label, 2));
+            }
+        });
+        let parts: Vec<_> = [0, 2, 4].map(|first| series(first, 2)).into();
+        let sizes: Vec<_> = parts.iter().map(|part| part.series.len()).collect();
+        assert_eq!(sizes, [2, 2, 1]);
+        assert!(parts.iter().all(|part| part.total == 5));
+    }
+}
