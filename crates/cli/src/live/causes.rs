@@ -182,6 +182,17 @@ mod tests {
     }
 
     #[test]
+    fn all_counters_are_metrics() {
+        let page = include_str!("../../../../docs/metrics.md");
+        for family in FAILURES.iter().chain(LIMITS) {
+            assert!(
+                page.contains(&format!("| `blitz_{family}_total` | counter |")),
+                "{family}"
+            );
+        }
+    }
+
+    #[test]
     fn the_page_has_the_same_counters() {
         let page = include_str!("../control/page.html");
         let list = |name: &str| {

@@ -117,16 +117,14 @@ impl Frame<'_> {
             is_reload_successful,
             reloaded,
         } = configuration;
-        line.add(
-            Tone::Plain,
-            &format!(" · configuration {}", count(*generation)),
-        );
-        if let (Some(is_successful), Some(reloaded)) = (is_reload_successful, reloaded) {
-            let reloaded = age(*reloaded);
-            match is_successful {
-                true => line.add(Tone::Plain, &format!(", read {reloaded} ago")),
-                false => line.add(Tone::Bad, &format!(" · a reload failed {reloaded} ago")),
-            }
+        let reloaded = reloaded.map(age).zip(*is_reload_successful);
+        if let Some((reloaded, false)) = &reloaded {
+            line.add(Tone::Bad, &format!(" · a reload failed {reloaded} ago"));
+        }
+        let generation = format!(" · configuration {}", count(*generation));
+        line.add(Tone::Plain, &generation);
+        if let Some((reloaded, true)) = &reloaded {
+            line.add(Tone::Plain, &format!(", read {reloaded} ago"));
         }
         line
     }

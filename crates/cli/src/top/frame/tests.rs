@@ -61,7 +61,7 @@ fn text(view: &View, rates: &[f64], columns: usize, rows: Option<usize>) -> Vec<
 fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
     let lines = text(&view(30, 30), &[10.0, 20.0, 0.0], 80, Some(24));
     let expected = [
-        "blitz 0.1.0 · up 50 min · 2 cores, 1 without answer · configuration 3 · a rel…",
+        "blitz 0.1.0 · up 50 min · 2 cores, 1 without answer · a reload failed 2 s ago ·…",
         "requests  1,500/s  2xx 100%  3xx 0%  4xx 0%  5xx 0%  none 0%  over 2 s",
         "latency   p50 5.6 ms  p90 10 ms  p99 91 ms",
         "now       1,234 connections  0 requests  content in 0 B/s  out 0 B/s",
