@@ -98,7 +98,7 @@ pub(crate) async fn run(ledger: Rc<Ledger>, client: ClientPlan, gateway: Address
     drop(sender);
 }
 
-fn config(client: &ClientPlan, plan: &plan::Quic) -> ClientConfig {
+fn config(client: &ClientPlan, plan: &plan::QuicPlan) -> ClientConfig {
     let mut transport = TransportConfig::default();
     transport
         .stream_receive_window(client.windows.stream.into())
@@ -112,7 +112,7 @@ fn config(client: &ClientPlan, plan: &plan::Quic) -> ClientConfig {
 
 async fn connect(
     ledger: &Rc<Ledger>,
-    plan: &plan::Quic,
+    plan: &plan::QuicPlan,
     config: ClientConfig,
     gateway: SocketAddr,
     seed: u64,
@@ -174,7 +174,7 @@ fn host(number: u8) -> IpAddr {
 }
 
 /// Moves to other addresses and updates keys as planned.
-async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::Quic) {
+async fn trouble(ledger: Rc<Ledger>, quic: Quic, plan: plan::QuicPlan) {
     let changes_host = plan.changes_host();
     let moves = plan.moves.into_iter().map(|(after, to)| (after, Some(to)));
     let updates = plan.key_updates.into_iter().map(|after| (after, None));

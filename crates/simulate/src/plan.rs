@@ -10,7 +10,7 @@ use blitz_reactor::simulation::Conditions;
 
 use crate::random::Random;
 
-pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, Quic};
+pub(crate) use http3::{FIRST_HOST, Http3, LOSSY_WAIT, Move, QuicPlan};
 pub(crate) use reload::{ConfigurationPlan, Reloads};
 
 /// Largest content of a message in bytes.
@@ -136,7 +136,7 @@ pub(crate) struct ClientPlan {
     /// Over TLS; peers of hyper, and always over HTTP/3.
     pub(crate) is_secure: bool,
     /// Over HTTP/3 only.
-    pub(crate) quic: Option<Quic>,
+    pub(crate) quic: Option<QuicPlan>,
     pub(crate) requests: Vec<RequestPlan>,
 }
 

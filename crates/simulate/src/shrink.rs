@@ -6,7 +6,7 @@ use std::time::Duration;
 use blitz_reactor::simulation::Conditions;
 
 use crate::check::{RunFailure, carry_out};
-use crate::plan::{ConfigurationPlan, ContentPlan, Plan, Quic, Reloads};
+use crate::plan::{ConfigurationPlan, ContentPlan, Plan, QuicPlan, Reloads};
 
 /// Most runs of one search.
 const RUNS_MAX: usize = 1_000;
@@ -194,7 +194,7 @@ fn each_reload(plan: &mut Plan, change: impl Fn(&mut Reloads)) {
     plan.reloads.iter_mut().for_each(change);
 }
 
-fn each_quic(plan: &mut Plan, change: fn(&mut Quic)) {
+fn each_quic(plan: &mut Plan, change: fn(&mut QuicPlan)) {
     let clients = plan.clients.iter_mut();
     clients
         .filter_map(|client| client.quic.as_mut())

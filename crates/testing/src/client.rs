@@ -3,12 +3,12 @@
 use std::net::{SocketAddr, TcpStream};
 
 use crate::IO_TIMEOUT;
-use crate::peer::Peer;
+use crate::peer::H1Peer;
 
 /// One connection.
 #[derive(Debug)]
 pub struct Client {
-    peer: Peer,
+    peer: H1Peer,
 }
 
 /// A complete response.
@@ -30,7 +30,7 @@ impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect_timeout(&address, IO_TIMEOUT).expect("a server listens");
         Client {
-            peer: Peer::new(stream),
+            peer: H1Peer::new(stream),
         }
     }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 pub use alone::is_alone;
 pub use client::{Client, Response};
 pub use log_lines::{keep_log_lines, log_lines};
-pub use peer::{Head, Peer, PeerStream};
+pub use peer::{H1Peer, Head, PeerStream};
 pub use raw::{Raw, read, read_head};
 pub use refusing::{LateListener, refusing_address};
 pub use requests::{REQUESTS, RequestRow};

@@ -43,7 +43,7 @@ pub struct Head {
 
 /// One end of a connection, with a limit for every wait.
 #[derive(Debug)]
-pub struct Peer {
+pub struct H1Peer {
     reader: BufReader<Box<dyn PeerStream>>,
     heads: Option<Arc<Mutex<Vec<Head>>>>,
 }
@@ -65,11 +65,11 @@ impl Head {
     }
 }
 
-impl Peer {
+impl H1Peer {
     /// The end of an open connection.
-    pub fn new(mut stream: impl PeerStream + 'static) -> Peer {
+    pub fn new(mut stream: impl PeerStream + 'static) -> H1Peer {
         stream.set_timeouts();
-        Peer {
+        H1Peer {
             reader: BufReader::new(Box::new(stream)),
             heads: None,
         }
@@ -77,8 +77,8 @@ impl Peer {
 
     /// Adds each head that it reads to this list.
     #[must_use]
-    pub fn recording(self, heads: Arc<Mutex<Vec<Head>>>) -> Peer {
-        Peer {
+    pub fn recording(self, heads: Arc<Mutex<Vec<Head>>>) -> H1Peer {
+        H1Peer {
             heads: Some(heads),
             ..self
         }

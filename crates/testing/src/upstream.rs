@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use crate::peer::Peer;
+use crate::peer::H1Peer;
 
 /// A listening upstream; it accepts until the test process ends.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Request {
 }
 
 fn serve(stream: TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
-    let mut peer = Peer::new(stream);
+    let mut peer = H1Peer::new(stream);
     peer.wait_forever();
     while let Some(request) = read_request(&mut peer) {
         if !peer.send(answer(&request)) {
@@ -73,7 +73,7 @@ fn serve(stream: TcpStream, answer: &dyn Fn(&Request) -> Vec<u8>) {
 }
 
 /// The next request, or `None` when the peer has closed.
-fn read_request(peer: &mut Peer) -> Option<Request> {
+fn read_request(peer: &mut H1Peer) -> Option<Request> {
     let head = peer.head()?;
     let trimmed = |(name, value): (String, String)| (name, value.trim().to_owned());
     let mut request = Request {

@@ -4,7 +4,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{Client, IO_TIMEOUT, Peer, Upstream};
+use blitz_testing::{Client, H1Peer, IO_TIMEOUT, Upstream};
 
 use crate::{blitz, stderr};
 
@@ -172,7 +172,7 @@ fn a_listener_for_http2_only_does_not_answer_others() {
     let command = format!("curl http://{}/hello", running.address());
     assert!(all.ends_with(&command), "{all}");
     assert_eq!(running.connect().get("/hello").text(), "Hello, World!");
-    let mut peer = Peer::new(TcpStream::connect(only).unwrap());
+    let mut peer = H1Peer::new(TcpStream::connect(only).unwrap());
     peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let (answer, has_fin) = peer.rest();
     assert!(has_fin, "{answer:?}");

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blitz_testing::{IO_TIMEOUT, LateListener, Peer, silent_address};
+use blitz_testing::{H1Peer, IO_TIMEOUT, LateListener, silent_address};
 
 use crate::run::Running;
 
@@ -22,7 +22,7 @@ fn falling_silent(response: &'static str) -> String {
 }
 
 fn fall_silent(stream: TcpStream, response: &str) {
-    let mut peer = Peer::new(stream);
+    let mut peer = H1Peer::new(stream);
     while peer.request().is_some() {
         peer.send(response);
     }
@@ -102,8 +102,8 @@ fn upstream_idle_limits_idle_connections() {
 }
 
 /// Accepts a connection, and answers its first request.
-fn answer_one(listener: &TcpListener) -> Peer {
-    let mut peer = Peer::new(listener.accept().unwrap().0);
+fn answer_one(listener: &TcpListener) -> H1Peer {
+    let mut peer = H1Peer::new(listener.accept().unwrap().0);
     peer.request().expect("a request comes");
     assert!(peer.send("HTTP/1.1 204 No Content\r\n\r\n"));
     peer

@@ -14,7 +14,7 @@ use blitz_gateway::{
 use blitz_http::{BodyError, BodyLength, IoChoice, Limits, Method, RequestHead, Status, Version};
 use blitz_site::EndpointMaker;
 use blitz_site::matcher::RouteKey;
-use blitz_testing::Peer;
+use blitz_testing::H1Peer;
 use blitz_testing::h3::request;
 
 use crate::h2::h2;
@@ -352,7 +352,7 @@ scenarios! {
         let gateway = site(Proxy::gateway(io).listen(any_port()), &upstream, options);
         let mut proxy = Proxy::start(gateway, &[]);
         let address = (Ipv4Addr::LOCALHOST, proxy.ports()[1]);
-        let mut peer = Peer::new(TcpStream::connect(address).unwrap());
+        let mut peer = H1Peer::new(TcpStream::connect(address).unwrap());
         peer.send("GET /app/endless HTTP/1.1\r\nHost: a\r\n\r\n");
         peer.head().unwrap();
         proxy.keep_one_listener(sites_of("[site.\"*\"]\nrespond = 204\n"));

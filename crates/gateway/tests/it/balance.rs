@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Method, RequestHead, Status};
-use blitz_testing::{Client, LateListener, Peer, Response, refusing_address};
+use blitz_testing::{Client, H1Peer, LateListener, Response, refusing_address};
 
 use crate::h2::{H2Upstream, h2};
 use crate::name_server::NameServer;
@@ -56,7 +56,7 @@ fn leaving(text: &'static str) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        let mut peer = Peer::new(stream);
+        let mut peer = H1Peer::new(stream);
         peer.request();
         peer.send(ok(text));
     });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use blitz_gateway::{Options, Rejection};
 use blitz_http::{BodyLength, Fields, IoChoice, Method, Name, RequestHead, ResponseHead, Status};
 use blitz_proto::h2::Code;
-use blitz_testing::{Peer, Response};
+use blitz_testing::{H1Peer, Response};
 
 use crate::h2::{H2Upstream, h2, result_of};
 use crate::support::{Proxy, Upstream, ok};
@@ -111,7 +111,7 @@ fn call(proxy: &Proxy, content_type: &str, content: &[u8], length: BodyLength) -
 }
 
 /// A response that begins before the content of its request ends.
-fn begin_early(peer: &mut Peer) {
+fn begin_early(peer: &mut H1Peer) {
     while peer.head().is_some() {
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nearly\r\n");
         if peer.chunks().is_none() {

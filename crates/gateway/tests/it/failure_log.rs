@@ -12,7 +12,7 @@ use blitz_http::{BodyLength, IoChoice, Limits, Method, RequestHead, Status};
 use blitz_proto::h2::Code;
 use blitz_testing::h2::kind::{GOAWAY, HEADERS};
 use blitz_testing::h2::{PREFACE, frame as h2_frame};
-use blitz_testing::{Peer, keep_log_lines, log_lines, refusing_address, silent_address};
+use blitz_testing::{H1Peer, keep_log_lines, log_lines, refusing_address, silent_address};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
@@ -92,7 +92,7 @@ fn h2_upstream_sends(bytes: Vec<u8>) -> String {
     upstream.url().replace("http://", "h2c://")
 }
 
-fn next_frame(peer: &mut Peer) -> Option<u8> {
+fn next_frame(peer: &mut H1Peer) -> Option<u8> {
     let head = peer.exactly(9)?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
     peer.exactly(usize::try_from(length).unwrap())?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use blitz_gateway::Options;
 use blitz_http::Address;
-use blitz_testing::{Head, Peer};
+use blitz_testing::{H1Peer, Head};
 
 use crate::support::{Proxy, Upstream};
 
@@ -22,7 +22,7 @@ fn options(trusted: &[&str]) -> Options {
 }
 
 /// Requests the switch; returns the first line of the response.
-fn answer(mut peer: Peer) -> String {
+fn answer(mut peer: H1Peer) -> String {
     peer.send(REQUEST);
     peer.head().unwrap().line
 }
@@ -72,7 +72,7 @@ scenarios! {
         let gateway = Proxy::gateway(io).listen(Address::Unix(Arc::new(path.clone())));
         let proxy = Proxy::start(gateway.options(options(&[])), &[&upstream.url()]);
         let client = UnixStream::connect(&path).unwrap();
-        assert_eq!(answer(Peer::new(client)), "HTTP/1.1 200 OK");
+        assert_eq!(answer(H1Peer::new(client)), "HTTP/1.1 200 OK");
         check(&upstream.head());
         assert_eq!(proxy.http_counters().h2c_upgrades, 0);
     }

@@ -10,7 +10,7 @@ use blitz_config::{Document, Environment, read};
 use blitz_gateway::{Gateway, Options, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{IoChoice, Limits, Status, TlsSlot};
-use blitz_testing::{Client, Peer};
+use blitz_testing::{Client, H1Peer};
 
 use crate::h2::result_of;
 use crate::h2_peer::H2Peer;
@@ -74,7 +74,7 @@ fn telling() -> Upstream {
 }
 
 /// The line for a client that has sent this request.
-fn line_of(client: &Peer, proxy: &Proxy) -> String {
+fn line_of(client: &H1Peer, proxy: &Proxy) -> String {
     let (own, port) = (client.writer().local_addr().unwrap(), proxy.address.port());
     format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {port}", own.port())
 }
@@ -93,7 +93,7 @@ fn line_before(stream: &mut TcpStream) -> String {
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// The content of a response.
-fn content(peer: &mut Peer) -> String {
+fn content(peer: &mut H1Peer) -> String {
     let head = peer.head().expect("a response");
     let length = head.field("content-length").expect("its length");
     String::from_utf8(peer.exactly(length.parse().unwrap()).unwrap()).unwrap()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use blitz_gateway::{Ended, Failure, Options, Record, RecordHook, Rejection};
 use blitz_http::{BodyError, BodyLength, IoChoice, Name, ResponseHead, Status};
 use blitz_proto::h2::Code;
-use blitz_testing::{Peer, refusing_address};
+use blitz_testing::{H1Peer, refusing_address};
 
 use crate::h2::H2Upstream;
 use crate::support::{Proxy, Upstream, eventually, ok};
@@ -77,7 +77,7 @@ impl Recorder {
         seen[0].clone()
     }
 
-    fn send_request(&self, request: &str) -> Peer {
+    fn send_request(&self, request: &str) -> H1Peer {
         let mut peer = self.proxy.peer();
         peer.send(request);
         peer

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use blitz_http::{BodyLength, Method, Status};
-use blitz_testing::Peer;
+use blitz_testing::H1Peer;
 
 use crate::h2::{H2Upstream, h2};
 use crate::support::{Proxy, Upstream, eventually, held};
@@ -19,7 +19,7 @@ const PART: [u8; 1000] = [b'x'; 1000];
 const PARTS: usize = 20;
 
 /// Sends a part of the download each time that the sender sends.
-fn download(peer: &mut Peer, next: &Receiver<()>) {
+fn download(peer: &mut H1Peer, next: &Receiver<()>) {
     peer.send(format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
         PART.len() * PARTS

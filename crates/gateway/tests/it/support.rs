@@ -20,7 +20,7 @@ use blitz_http::{
     Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
 };
 use blitz_site::{Endpoint, Exchange};
-use blitz_testing::{Client, Head, IO_TIMEOUT, Peer, PeerStream};
+use blitz_testing::{Client, H1Peer, Head, IO_TIMEOUT, PeerStream};
 
 use crate::tls_support::Authority;
 
@@ -120,8 +120,8 @@ impl Proxy {
     }
 
     /// A client connection on the level of bytes.
-    pub(crate) fn peer(&self) -> Peer {
-        Peer::new(TcpStream::connect(self.address).unwrap())
+    pub(crate) fn peer(&self) -> H1Peer {
+        H1Peer::new(TcpStream::connect(self.address).unwrap())
     }
 
     /// The ports of the listeners, in order.
@@ -268,7 +268,9 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn scripted(script: impl Fn(usize, &mut Peer) + Send + Sync + 'static) -> Upstream {
+    pub(crate) fn scripted(
+        script: impl Fn(usize, &mut H1Peer) + Send + Sync + 'static,
+    ) -> Upstream {
         serve_all(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), script)
     }
 
@@ -317,7 +319,7 @@ impl Upstream {
 /// An upstream on this listener.
 pub(crate) fn serve_all(
     listener: TcpListener,
-    script: impl Fn(usize, &mut Peer) + Send + Sync + 'static,
+    script: impl Fn(usize, &mut H1Peer) + Send + Sync + 'static,
 ) -> Upstream {
     let address = listener.local_addr().unwrap();
     let heads = Arc::default();
@@ -346,7 +348,7 @@ pub(crate) fn unix_upstream(name: &str, text: &str) -> PathBuf {
         heads: Arc::default(),
         accepted: Arc::default(),
     };
-    let script = move |_, peer: &mut Peer| {
+    let script = move |_, peer: &mut H1Peer| {
         while peer.request().is_some() {
             peer.send(&response);
         }
@@ -366,14 +368,14 @@ impl Streams {
     fn run(
         self,
         streams: impl Iterator<Item = impl PeerStream + 'static>,
-        script: &Arc<impl Fn(usize, &mut Peer) + Send + Sync + 'static>,
+        script: &Arc<impl Fn(usize, &mut H1Peer) + Send + Sync + 'static>,
     ) {
         for stream in streams {
             let number = self.accepted.fetch_add(1, Ordering::SeqCst);
             let script = Arc::clone(script);
             let heads = Arc::clone(&self.heads);
             thread::spawn(move || {
-                script(number, &mut Peer::new(stream).recording(heads));
+                script(number, &mut H1Peer::new(stream).recording(heads));
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Content that an upstream leaves unread, and takes for the next request of its connection (rule 11).
 
 use blitz_http::IoChoice;
-use blitz_testing::{Head, Peer};
+use blitz_testing::{H1Peer, Head};
 
 use crate::support::{Proxy, Upstream, ok};
 
@@ -93,7 +93,7 @@ scenarios! {
     }
 
     fn a_connection_is_reused_after_content_that_its_method_defines(io) {
-        let reading = || Upstream::scripted(|_, peer: &mut Peer| {
+        let reading = || Upstream::scripted(|_, peer: &mut H1Peer| {
             while let Some((head, _)) = peer.request() {
                 let content = if head.line.starts_with("HEAD") { "" } else { &head.line };
                 peer.send(ok(content));

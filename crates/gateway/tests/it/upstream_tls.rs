@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use blitz_http::{BodyLength, ClientTlsSlot, Limits, Method, Name, Status};
 use blitz_proto::h2::Code;
-use blitz_testing::{Peer, Raw};
+use blitz_testing::{H1Peer, Raw};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::h2_client::Client;
@@ -26,7 +26,7 @@ pub(crate) struct TlsUpstream {
 
 /// A connection with its negotiated protocol.
 pub(crate) enum Accepted {
-    H1(Peer),
+    H1(H1Peer),
     H2(Box<H2Peer>),
 }
 
@@ -131,7 +131,7 @@ fn accept(tcp: TcpStream, config: ServerConfig) -> Option<Accepted> {
     }
     Some(match stream.conn.alpn_protocol() {
         Some(b"h2") => Accepted::H2(Box::new(H2Peer::speaking(stream, &Limits::default()))),
-        _ => Accepted::H1(Peer::new(*stream)),
+        _ => Accepted::H1(H1Peer::new(*stream)),
     })
 }
 

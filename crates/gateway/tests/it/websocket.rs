@@ -11,7 +11,7 @@ use blitz_http::{
     BodyLength, IoChoice, Limits, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey,
 };
 use blitz_proto::h2::{Code, StreamId};
-use blitz_testing::Peer;
+use blitz_testing::H1Peer;
 
 use crate::h2::{H2Upstream, result_of};
 use crate::h2_client::Client;
@@ -40,7 +40,7 @@ fn connect(path: &str) -> RequestHead {
 }
 
 /// Switches on request and then echoes, until FIN.
-fn echo_h1(peer: &mut Peer) {
+fn echo_h1(peer: &mut H1Peer) {
     while let Some((head, _)) = peer.request() {
         if head.field("upgrade") != Some("websocket") || head.line.contains("/no") {
             peer.send(ok("plain"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use blitz_gateway::Options;
 use blitz_http::{BodyLength, Method, Name, RequestHead, ResponseHead, Status, WebSocketKey};
 use blitz_proto::h2::{Code, StreamId};
-use blitz_testing::Peer;
+use blitz_testing::H1Peer;
 use blitz_testing::h3::kind::{DATA, HEADERS};
 use blitz_testing::h3::{data, request_with};
 use blitz_testing::quic::{RawClient, RawExchange, ResponseEnd};
@@ -25,7 +25,7 @@ const MANY: usize = 130;
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-fn switch(peer: &mut Peer) -> bool {
+fn switch(peer: &mut H1Peer) -> bool {
     let Some(head) = peer.head() else {
         return false;
     };
@@ -131,7 +131,7 @@ async fn rest_h3(exchange: &mut RawExchange) -> (Vec<u8>, ResponseEnd) {
     }
 }
 
-fn h1_client(proxy: &Proxy) -> Peer {
+fn h1_client(proxy: &Proxy) -> H1Peer {
     let mut peer = proxy.peer();
     peer.send(format!(
         "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

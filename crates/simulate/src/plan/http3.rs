@@ -49,7 +49,7 @@ pub(crate) struct Http3 {
 
 /// How a client uses its connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Quic {
+pub(crate) struct QuicPlan {
     /// Times after the first bytes of the gateway.
     pub(crate) moves: Vec<(Duration, Move)>,
     pub(crate) key_updates: Vec<Duration>,
@@ -77,8 +77,8 @@ pub(crate) const FIRST_HOST: u8 = 1;
 /// How long the gateway waits for handshakes, heads and content where datagrams are lost.
 pub(crate) const LOSSY_WAIT: Duration = Duration::from_secs(60);
 
-impl Quic {
-    fn new(random: &mut Random, conditions: &Conditions, streams_max: u32) -> Quic {
+impl QuicPlan {
+    fn new(random: &mut Random, conditions: &Conditions, streams_max: u32) -> QuicPlan {
         let times = |random: &mut Random, max: u64| -> Vec<Duration> {
             let count = random.within(0..=max);
             let time = |_| Duration::from_micros(random.within(0..=1_000_000));
@@ -100,7 +100,7 @@ impl Quic {
         });
         let moves = moves.collect();
         let updates = random.chance(300) && conditions.datagram_lost == 0;
-        Quic {
+        QuicPlan {
             moves,
             key_updates: times(random, if updates { 3 } else { 0 }),
             vanishes: random.chance(300),
@@ -165,7 +165,7 @@ fn client(
     conditions: &Conditions,
     streams_max: u32,
 ) -> ClientPlan {
-    let quic = Quic::new(random, conditions, streams_max);
+    let quic = QuicPlan::new(random, conditions, streams_max);
     let sends_little = quic.changes_host() || quic.inserts_within.is_some();
     let sent_max = match sends_little {
         true => LITTLE_CONTENT_MAX,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use blitz_testing::field_compression::prefixed_integer;
-use blitz_testing::{Client, Peer, Raw, Upstream, h2, h3, is_alone};
+use blitz_testing::{Client, H1Peer, Raw, Upstream, h2, h3, is_alone};
 
 #[test]
 fn the_client_reads_what_the_upstream_writes() {
@@ -142,7 +142,7 @@ fn a_peer_reads_requests_with_both_framings() {
             client.expect("done").expect_end();
         },
         |server| {
-            let mut peer = Peer::new(server);
+            let mut peer = H1Peer::new(server);
             let requests: Vec<_> = std::iter::from_fn(|| peer.request()).collect();
             assert!(peer.send("done"));
             requests
@@ -175,7 +175,7 @@ fn exact_bytes_are_expected_and_others_are_a_panic() {
     );
     assert!(is_other);
     connected(
-        |client| Peer::new(client).reset(),
+        |client| H1Peer::new(client).reset(),
         |server| Raw::over(server).expect_reset(),
     );
 }
