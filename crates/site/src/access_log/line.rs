@@ -20,6 +20,7 @@ pub(crate) struct Line<'a> {
     noted: &'a Noted,
     request_id: &'a [u8],
     ended: Instant,
+    duration: Duration,
 }
 
 /// The value of a field.
@@ -42,16 +43,18 @@ impl<'a> Line<'a> {
     /// The line of a request that ends now. `head` has its id.
     pub(super) fn new(record: &'a Record<'a>, noted: &'a Noted, head: &'a RequestHead) -> Line<'a> {
         let id = head.fields.get(Name::XRequestId).unwrap_or_default();
+        let ended = blitz_http::now();
         Line {
             record,
             noted,
             request_id: &id[..id.len().min(ID_MAX)],
-            ended: blitz_http::now(),
+            ended,
+            duration: ended.saturating_duration_since(record.started),
         }
     }
 
     pub(super) fn is_wanted(&self, filter: &LogFilter) -> bool {
-        filter.takes(self.record.response.status, self.duration())
+        filter.takes(self.record.response.status, self.duration)
     }
 
     /// Writes a line of fields with their names, without those that have no value.
@@ -137,7 +140,7 @@ impl<'a> Line<'a> {
             Fact::Status => number(record.response.status.map(Status::code)),
             Fact::BytesIn => Value::Number(record.request_bytes),
             Fact::BytesOut => Value::Number(record.response.bytes),
-            Fact::Duration => Value::Duration(self.duration()),
+            Fact::Duration => Value::Duration(self.duration),
             Fact::FirstByte => self.since_start(record.responded),
             Fact::Site => record.site.map_or(Value::Absent, text),
             Fact::Route => record
@@ -195,13 +198,9 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn duration(&self) -> Duration {
-        self.ended.saturating_duration_since(self.record.started)
-    }
-
     fn started(&self) -> SystemTime {
         let now = blitz_http::wall_clock();
-        now.checked_sub(self.duration()).unwrap_or(now)
+        now.checked_sub(self.duration).unwrap_or(now)
     }
 
     fn since_start(&self, time: Option<Instant>) -> Value<'_> {
