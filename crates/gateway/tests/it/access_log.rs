@@ -152,7 +152,7 @@ scenarios! {
             ("GET /down HTTP/1.1\r\nHost: a", 502, "failed", Some("connection_refused")),
             ("GET /cut HTTP/1.1\r\nHost: a", 200, "cut-off", Some("http_response_incomplete")),
             ("GET / HTTP/1.1\r\nHost: b", 404, "rejected", Some("unknown-host")),
-            ("GET / HTTP/1.1\r\nHost: a\r\nBad Name: x", 400, "refused", Some("field-name")),
+            ("GET / HTTP/1.1\r\nHost: a\r\nBad Name: x", 400, "refused", Some("field-name-malformed")),
             ("TRACE / HTTP/1.1\r\nHost: a", 405, "rejected", Some("method-not-forwarded")),
         ];
         for (count, (request, status, ended, cause)) in cases.into_iter().enumerate() {
