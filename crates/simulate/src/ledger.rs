@@ -434,6 +434,12 @@ impl Ledger {
         f(self.entries.borrow_mut().entry(id).or_default())
     }
 
+    /// Whether the upstream resets the exchange of this request.
+    pub(crate) fn upstream_resets(&self, id: u64) -> bool {
+        let request = self.find(id);
+        request.is_some_and(|request| matches!(request.fault, Some(Fault::UpstreamResets(_))))
+    }
+
     /// All requests that have ended: the id, how often it has arrived at an upstream, and how it ended.
     pub(crate) fn endings(&self) -> Vec<(u64, usize, Ending)> {
         let entries = self.entries.borrow();

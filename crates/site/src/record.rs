@@ -402,16 +402,9 @@ impl ResponseRecord {
         }
     }
 
-    /// Whether all content was sent of a response of known length, or of one that has none.
-    #[must_use]
-    pub fn has_all_content(&self) -> bool {
-        let has_none = self.has_no_content || self.status.is_some_and(Status::forbids_content);
-        has_none
-            || match self.length {
-                BodyLength::Known(length) => length == self.bytes,
-                BodyLength::Empty | BodyLength::NothingButTrailers => true,
-                BodyLength::Unknown => false,
-            }
+    /// Whether all content of a response of known length was sent.
+    fn has_all_content(&self) -> bool {
+        matches!(self.length, BodyLength::Known(length) if length == self.bytes)
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) async fn relay(
     let Request { upload, record, .. } = request;
     let sent = &mut record.response.bytes;
     let stopped = poll_fn(|cx| poll(upload, &mut download, deadline, sent, cx)).await;
-    stopped.or_else(|stop| end_early(request, download, has_trailers, stop))
+    stopped.map_err(|stop| end_early(request, download, has_trailers, stop))
 }
 
 /// Why a response was not completed.
@@ -121,14 +121,14 @@ fn poll(
     }
 }
 
-/// How a response ended before the upstream ended it. The client of a call gets a status if possible.
+/// How an incomplete response ended. The client of a call gets a status if possible.
 #[cold]
 fn end_early(
     request: &mut Request<'_>,
     mut download: Flow,
     has_trailers: bool,
     stop: Stop,
-) -> Result<(), Ended> {
+) -> Ended {
     let failure = match stop {
         Stop::Upload(ended) => {
             if let (Ended::Rejected(rejection), Some(call)) = (&ended, request.kind.call())
@@ -137,16 +137,16 @@ fn end_early(
                 request.record.grpc_status = Some(Code::of_status(rejection.status()) as u8);
                 end_with_status(call.rejected_trailers(*rejection), to);
             }
-            return Err(ended);
+            return ended;
         }
         Stop::Deadline => Failure::DeadlineExceeded,
         Stop::Download(error) => match ended_by(&error, &mut request.record) {
             Ended::CutOff(failure) => failure,
-            ended => return Err(ended),
+            ended => return ended,
         },
     };
     let Some(call) = request.kind.call() else {
-        return end_without_upstream(request, download, failure);
+        return Ended::CutOff(failure);
     };
     let code = Code::of_failure(failure);
     match (download.to.take(), &mut download.translation) {
@@ -164,23 +164,7 @@ fn end_early(
         // The client only sees that something is missing.
         _ => {}
     }
-    Err(Ended::Failed(failure))
-}
-
-/// A stream of HTTP/2 may be reset behind the last byte of its content, and the client need not notice.
-fn end_without_upstream(
-    request: &Request<'_>,
-    download: Flow,
-    failure: Failure,
-) -> Result<(), Ended> {
-    match download.to {
-        Some(to) if request.record.response.has_all_content() => {
-            // A client that is gone needs no end.
-            let _ = to.finish(None);
-            Ok(())
-        }
-        _ => Err(Ended::CutOff(failure)),
-    }
+    Ended::Failed(failure)
 }
 
 fn end_with_status(trailers: Option<Pooled<Fields>>, to: SendBody) {
