@@ -8,10 +8,10 @@ requests=5000
 upstream=$(free_port)
 start_blitz upstream "$upstream"
 
-# logging NAME PORT DESTINATION: a gateway with this access log.
+# logging NAME PORT DESTINATION CONTROL_PORT: a gateway with this access log.
 logging() {
   cat >"$scratch/$1.toml" <<CONF
-control = false
+control = { listen = "127.0.0.1:$4", socket = false }
 listen = ["127.0.0.1:$2"]
 log.access = "$3"
 
@@ -51,7 +51,7 @@ assert all(line["ended"] in ("complete", "rejected") for line in lines)
 # logrotate moves the file under load.
 port=$(free_port)
 mkdir "$scratch/logs"
-logging rotated "$port" "$scratch/logs/access.log"
+logging rotated "$port" "$scratch/logs/access.log" "$(free_port)"
 pid=${started[-1]}
 cat >"$scratch/logrotate.conf" <<CONF
 $scratch/logs/access.log {
@@ -93,7 +93,7 @@ CONF
 rsyslogd -n -f "$scratch/rsyslog.conf" -i "$scratch/rsyslog.pid" >"$scratch/rsyslogd.log" 2>&1 &
 started+=("$!")
 for tries in $(seq 100); do [ -S "$scratch/syslog.sock" ] && break || sleep 0.1; done
-logging syslog "$port" "syslog:$scratch/syslog.sock"
+logging syslog "$port" "syslog:$scratch/syslog.sock" "$(free_port)"
 load "$port" /hello
 for tries in $(seq 100); do
   [ "$(wc -l <"$scratch/syslog.out" 2>/dev/null || echo 0)" -ne "$requests" ] || break
@@ -109,10 +109,23 @@ mkdir "$scratch/disk"
 mount -t tmpfs -o size=256k tmpfs "$scratch/disk" ||
   { echo 'full disk: not tried, since nothing may be mounted here' && exit; }
 trap 'umount --lazy "$scratch/disk"; cleanup' EXIT
-logging full "$port" "$scratch/disk/access.log"
+control=$(free_port)
+logging full "$port" "$scratch/disk/access.log" "$control"
 load "$port" /hello
 [ "$(df --output=avail "$scratch/disk" | tail -n 1)" -eq 0 ] || fail "the disk is not full"
-cp "$scratch/disk/access.log" "$scratch/before-room"
+# A line that the full disk has torn is not counted, and not whole.
+written=$(wc -l <"$scratch/disk/access.log")
+dropped() {
+  curl --silent --show-error --fail --max-time 10 "http://127.0.0.1:$control/metrics" |
+    sed -n 's/^blitz_access_log_lines_dropped_total //p'
+}
+for tries in $(seq 50); do
+  sum=$((written + $(dropped)))
+  [ "$sum" -lt $((requests - 1)) ] || break
+  sleep 0.1
+done
+[ "$sum" -eq "$requests" ] || [ "$sum" -eq $((requests - 1)) ] ||
+  fail "$requests requests, but $written lines were written and $(dropped) dropped"
 : >"$scratch/disk/access.log"
 sleep 1
 curl --silent --show-error --fail --max-time 10 --output "$scratch/response" "http://127.0.0.1:$port/hello?room"

@@ -64,7 +64,9 @@ impl OpenAccessLog {
         let output = match same_output {
             Some(open) => open.output.clone(),
             None => LogOutput::open(&to).map_err(|error| {
-                format!("the access log cannot be opened: {error}\n  change log.access")
+                format!(
+                    "the access log cannot be opened: {error}\n  change log.access or --access-log"
+                )
             })?,
         };
         let log = AccessLog::new(settings, Arc::new(Sink(output.clone())));

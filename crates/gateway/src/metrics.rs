@@ -147,6 +147,8 @@ impl MetricsReader {
         families.gauge("blitz_sockets_max", self.sockets_max as f64);
         families.gauge("blitz_metrics_series_max", self.series_max as f64);
         families.count("blitz_log_lines_dropped", blitz_host::log::dropped_lines());
+        let dropped = blitz_host::log::dropped_output_lines();
+        families.count("blitz_access_log_lines_dropped", dropped);
         let generation = self.status.generation();
         families.gauge("blitz_configuration_generation", generation as f64);
         if let Some(last) = self.status.last_reload() {

@@ -17,6 +17,7 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use tracing::{Level, Metadata};
@@ -24,7 +25,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use self::queue::Queue;
+use self::queue::{DROPPED, Queue};
 use self::stream::Stream;
 use self::writer::FLUSH_TIMEOUT;
 
@@ -72,6 +73,14 @@ where
 #[must_use]
 pub fn dropped_lines() -> u64 {
     STDERR.dropped_lines()
+}
+
+/// Lines that all [outputs](LogOutput) of the process have dropped so far.
+#[must_use]
+pub fn dropped_output_lines() -> u64 {
+    // In this order: a line is added to the sum first.
+    let of_stderr = dropped_lines();
+    DROPPED.load(Ordering::Relaxed).saturating_sub(of_stderr)
 }
 
 impl Drop for LogGuard {

@@ -90,7 +90,10 @@ pub(crate) fn check(ledger: &Ledger) {
             }
             (Ending::Refused(status), [line]) => {
                 // A call ends with a status of gRPC.
-                line.status == Some(*status) || line.status == Some(200)
+                let is_call = ledger
+                    .find(id)
+                    .is_some_and(|request| request.call.is_some());
+                line.status == Some(*status) || (is_call && line.status == Some(200))
             }
             (Ending::NotSent, []) => true,
             (Ending::Complete | Ending::Refused(_) | Ending::NotSent, _) => false,

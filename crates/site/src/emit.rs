@@ -28,12 +28,16 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
     }
 }
 
-/// The same if nobody observes records. An app has logged its failures.
+/// The same if nobody observes records beside the access log, whose lines need no more of the head than the request's
+/// id. An app has logged its failures.
 #[inline]
-pub(crate) fn emit_unobserved(record: &Record<'_>) {
+pub(crate) fn emit_unobserved(record: &Record<'_>, with_id: Option<&RequestHead>) {
     let is_ordinary = matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
     measure(record);
+    if let (Some(noted), Some(head)) = (&record.noted, with_id) {
+        line::add(record, noted, head);
+    }
 }
 
 /// Emits the record of a request that the server has refused, and has counted and logged. The site is that of its host,

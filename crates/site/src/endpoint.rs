@@ -10,7 +10,7 @@ use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 use crate::edit::Edit;
 use crate::emit::{emit, emit_unobserved};
 use crate::pages::RequestPages;
-use crate::record::Record;
+use crate::record::{KeptHead, Record};
 use crate::responder::Responder;
 
 /// Answers requests on one core.
@@ -69,8 +69,7 @@ pub struct Exchange<'a> {
 /// The record of a request that an endpoint has taken over. Dropping it emits the record.
 pub struct HandedOver<'a> {
     record: Record<'a>,
-    /// The part of the request's head that observers are told, if there are any.
-    told: Option<Pooled<RequestHead>>,
+    head: KeptHead,
     received: Option<Rc<Cell<u64>>>,
 }
 
@@ -80,11 +79,11 @@ impl<'a> HandedOver<'a> {
     pub fn new(record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
         let mut handed = HandedOver {
             record,
-            told: None,
+            head: KeptHead::Nothing,
             received: None,
         };
-        handed.told = handed.record.observe(head);
-        if handed.told.is_some() {
+        handed.head = handed.record.observe(head);
+        if !matches!(handed.head, KeptHead::Nothing) {
             handed.received = Some(Rc::default());
         }
         handed
@@ -113,13 +112,12 @@ impl Drop for HandedOver<'_> {
     #[inline]
     fn drop(&mut self) {
         self.record.response.find_end();
-        match &self.told {
-            None => emit_unobserved(&self.record),
-            Some(head) => {
-                let received = self.received.as_ref();
-                self.record.request_bytes = received.map_or(0, |received| received.get());
-                emit(&self.record, head);
-            }
+        let received = self.received.as_ref();
+        self.record.request_bytes = received.map_or(0, |received| received.get());
+        match &self.head {
+            KeptHead::Nothing => emit_unobserved(&self.record, None),
+            KeptHead::Id(head) => emit_unobserved(&self.record, Some(head)),
+            KeptHead::Reduced(head) => emit(&self.record, head),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The record of a request. Counters and metrics are derived from it; access logs and traces can be.
+//! The record of a request. Counters, metrics and the access log are derived from it; traces can be.
 //!
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
@@ -306,15 +306,18 @@ impl<'a> Record<'a> {
         self.noted = Some(Noted::new(log, head));
     }
 
-    /// The part of this head that observers want when the request has ended; `None` if there are none.
+    /// The part of this head that is needed when the request has ended.
     #[inline]
-    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> Option<Pooled<RequestHead>> {
+    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> KeptHead {
         if self.observers.see_all() {
             self.response.is_observed = true;
             self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
-            return Some(head.reduced());
+            return KeptHead::Reduced(head.reduced());
         }
-        self.noted.as_ref().map(|_| with_id(head))
+        match self.noted {
+            Some(_) => KeptHead::Id(with_id(head)),
+            None => KeptHead::Nothing,
+        }
     }
 
     /// Time since the start. Records are seen when their requests end.
@@ -406,6 +409,16 @@ impl ResponseRecord {
     fn has_all_content(&self) -> bool {
         matches!(self.length, BodyLength::Known(length) if length == self.bytes)
     }
+}
+
+/// The part of a request's head that is kept until the request has ended.
+pub(crate) enum KeptHead {
+    /// Nobody is told.
+    Nothing,
+    /// A head with the request's id only, for the access log.
+    Id(Pooled<RequestHead>),
+    /// The part that logs and hooks show.
+    Reduced(Pooled<RequestHead>),
 }
 
 /// A head that has only the id of this one.

@@ -43,6 +43,7 @@ const FAILURES: &[&str] = &[
     "reactor_task_panics",
     "reactor_datagrams_dropped",
     "log_lines_dropped",
+    "access_log_lines_dropped",
 ];
 
 /// The same for refusals and limits.

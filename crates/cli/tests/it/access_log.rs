@@ -115,6 +115,31 @@ fn lines_are_written_before_the_process_ends() {
     wait_for_lines(&folder.file("access.log"), 3);
 }
 
+/// The log needs no more of its head than the id, with which a warning would name a wrong path.
+#[test]
+fn an_app_that_is_cut_off_has_a_line_and_no_warning() {
+    let folder = Folder::new();
+    let file = folder.file("access.log");
+    let log = format!("--access-log={file}");
+    let flags = ["--listen=127.0.0.1:0", "--timeout-drain=100ms", &log];
+    let running = Running::announcing(&folder, &flags, "http://");
+    let mut client = Client::connect(running.address("http://"));
+    client.send("GET /delay?ms=60000 HTTP/1.1\r\nHost: a\r\nX-Request-Id: the-id\r\n\r\n");
+    // It has arrived once a later one on another connection has its response.
+    get(running.address("http://"), "/hello");
+    let sent = Command::new("kill").args(["-TERM", &running.id()]).status();
+    assert!(sent.unwrap().success());
+    let lines = wait_for_lines(&file, 2);
+    let mut parsed = lines.iter().map(|line| serde_json::from_str(line).unwrap());
+    let line = parsed.find(|line: &Value| line["path"] == "/delay?ms=***");
+    let line = line.unwrap();
+    assert_eq!(
+        (line["request_id"].as_str(), line["ended"].as_str()),
+        (Some("the-id"), Some("cut-off"))
+    );
+    assert!(!running.log().contains("the-id"), "{}", running.log());
+}
+
 #[test]
 fn mistakes_have_their_repairs() {
     let folder = Folder::new();

@@ -20,6 +20,9 @@ const EMPTY_BUFFER_BYTES_MAX: usize = 128 * 1024;
 /// Time between looks whether all has been written, at the end.
 const FLUSH_PAUSE: Duration = Duration::from_millis(1);
 
+/// Lines that all queues of the process have dropped, those that have ended included.
+pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
+
 /// Batches of lines. Any thread adds some, and one thread takes them.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -115,6 +118,7 @@ impl Queue {
     }
 
     pub(super) fn add_dropped(&self, lines: u64) {
+        DROPPED.fetch_add(lines, Ordering::Relaxed);
         self.dropped_lines.fetch_add(lines, Ordering::Relaxed);
     }
 

@@ -31,7 +31,7 @@ impl LogFilter {
         !self.has_conditions() && self.sample.is_none()
     }
 
-    /// Whether this request has a line. A request without a response meets no condition on statuses but that of 499.
+    /// Whether this request has a line. A request without a response counts as one with 499.
     pub(super) fn takes(&self, status: Option<Status>, duration: Duration) -> bool {
         let code = status.map_or(NO_RESPONSE, Status::code);
         let is_status = self.statuses.iter().any(|logged| match *logged {
