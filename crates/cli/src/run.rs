@@ -253,10 +253,9 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
-    let state = Arc::clone(&control.state);
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: metrics_reader::reader(&running, move || state.tls()),
+        metrics: metrics_reader::reader(&running, &control.state),
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();

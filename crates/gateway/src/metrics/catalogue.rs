@@ -101,6 +101,7 @@ pub(super) const METRICS: &[Description] = &[
     gauge("process_open_fds", &[], "Open descriptors."),
     gauge("process_max_fds", &[], "The most descriptors that may be open."),
     gauge("process_start_time_seconds", &[], "Start of the process, in Unix time."),
+    gauge("blitz_ready", &[], "Whether load balancers may send requests to the process: 1, or 0 while it drains."),
     gauge("blitz_build_info", &["version", "revision"], "The running version, always 1."),
     gauge("blitz_io_driver_info", &["driver"], "The I/O driver in use, always 1. Without io_uring, which containers may forbid, it is epoll."),
     gauge("blitz_cores", &[], "Cores, with a thread each."),
