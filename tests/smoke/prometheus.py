@@ -77,9 +77,13 @@ def counts(prometheus, rounds, expected):
     else:
         sys.exit(f"requests in Prometheus: {found}, sent: {wanted}")
     by_version = {labels["version"]: value for labels, value in prometheus.values("blitz_http_requests_total")}
-    kinds = [len(prometheus.values(f"{SERVER}{kind}")) for kind in ("_bucket", "")]
-    print(f"{sum(wanted.values())} requests, as many in Prometheus: {kinds[0]} classic buckets, {kinds[1]} native series; "
-          f"by version {by_version}")
+    for version, value in by_version.items():
+        # Refused requests have no service.
+        of_version = sum(count for name, count in wanted.items() if name.startswith(f"{version}/"))
+        if not of_version - 5 * rounds <= value <= of_version:
+            sys.exit(f"requests over HTTP/{version}: {value}, sent: {of_version}")
+    classic, native = (len(prometheus.values(f"{SERVER}{kind}")) for kind in ("_bucket", ""))
+    print(f"{sum(wanted.values())} requests, as many in Prometheus: {classic} classic buckets, {native} native series")
 
 
 def queries(dashboard):
@@ -100,7 +104,8 @@ def replaced(query, chosen):
 
 def options(prometheus, variable, chosen):
     """The values that Grafana offers."""
-    selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", replaced(variable["query"]["query"], chosen)).groups()
+    query = replaced(variable["query"]["query"], chosen)
+    selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()
     values = prometheus.get(f"label/{label}/values", **{"match[]": selector})
     if not variable["regex"]:
         return values

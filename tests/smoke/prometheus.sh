@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two Prometheus servers read a gateway under load, one of them native histograms: their counts are those of the clients,
-# each query of the dashboard returns data, and the rules load. promtool tests each alert.
+# Two Prometheus servers read a gateway under load, one of them with native histograms: their counts are those of the
+# clients, each query of the dashboard returns data, and the rules work. promtool tests each alert.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh
