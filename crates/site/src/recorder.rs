@@ -49,16 +49,20 @@ pub struct RecordBatch {
     pub log: Option<Arc<AccessLog>>,
     /// The fields of heads that were noted, in the order of [`OwnedRecord::header_at`].
     pub headers: Arc<[NotedHeader]>,
-    handed_over: (Instant, SystemTime),
+    /// The time at which its first record came, on both clocks.
+    begun: (Instant, SystemTime),
 }
 
 impl RecordBatch {
     /// The time of a clock on the wall at a time of a record.
     #[must_use]
     pub fn wall_clock(&self, time: Instant) -> SystemTime {
-        let (now, wall_clock) = self.handed_over;
-        let before = now.saturating_duration_since(time);
-        wall_clock.checked_sub(before).unwrap_or(wall_clock)
+        let (begun, wall_clock) = self.begun;
+        let at = match begun.checked_duration_since(time) {
+            Some(before) => wall_clock.checked_sub(before),
+            None => wall_clock.checked_add(time.saturating_duration_since(begun)),
+        };
+        at.unwrap_or(wall_clock)
     }
 
     /// Tells the access log that the lines of this batch are lost.
@@ -93,6 +97,8 @@ pub(crate) struct Recorder {
     sink: Option<Arc<dyn RecordSink>>,
     #[expect(clippy::vec_box, reason = "their memory is used again")]
     records: RefCell<Vec<Box<OwnedRecord>>>,
+    /// See [`RecordBatch`].
+    begun: Cell<Option<(Instant, SystemTime)>>,
     /// Whether a task of the core hands the records over after a while.
     has_flusher: Cell<bool>,
     lines: RefCell<LineWriter>,
@@ -114,6 +120,7 @@ impl Recorder {
             headers,
             sink: sink.cloned(),
             records: RefCell::default(),
+            begun: Cell::new(None),
             has_flusher: Cell::new(false),
             lines: RefCell::default(),
         }))
@@ -139,6 +146,10 @@ impl Recorder {
     fn add(self: &Rc<Self>, record: Box<OwnedRecord>) {
         let count = {
             let mut records = self.records.borrow_mut();
+            if records.is_empty() {
+                let now = (blitz_http::now(), blitz_http::wall_clock());
+                self.begun.set(Some(now));
+            }
             records.push(record);
             records.len()
         };
@@ -159,15 +170,16 @@ impl Recorder {
         });
     }
 
+    /// Works without a core as well.
     fn flush(&self) {
-        if self.records.borrow().is_empty() {
+        let Some(begun) = self.begun.take() else {
             return;
-        }
+        };
         let batch = RecordBatch {
             records: self.records.take(),
             log: self.log.clone(),
             headers: Arc::clone(&self.headers),
-            handed_over: (blitz_http::now(), blitz_http::wall_clock()),
+            begun,
         };
         let used = match &self.sink {
             Some(sink) => sink.take(batch),
