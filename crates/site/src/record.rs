@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Name, Peer, Pooled, RequestHead,
-    Status, Upstream, Version,
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RequestHead, Status,
+    Upstream, Version,
 };
 
-use crate::access_log::{AccessLog, CoreLog, Noted};
+use crate::access_log::AccessLog;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::metrics::RouteLabel;
+use crate::recorder::{BegunRecord, RecordSink, Recorder};
 use crate::rejection::Rejection;
 
 /// The record of a request, complete when the request ends.
@@ -64,8 +65,8 @@ pub struct Record<'a> {
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
     pub(crate) observers: &'a Observers,
-    /// The parts of the head that the access log needs; `None` if the request has no line in it.
-    pub(crate) noted: Option<Noted>,
+    /// What leaves the core when the request ends; `None` if nobody wants it.
+    pub(crate) begun: Option<BegunRecord>,
 }
 
 /// The response to a client, and its end.
@@ -109,6 +110,7 @@ pub struct Observers {
     pub(crate) hook: Option<RecordHook>,
     told_client: ToldClient,
     dropped_lines: fn() -> u64,
+    sink: Option<Arc<dyn RecordSink>>,
     /// The limit of lines about failures.
     warnings: LogLimit,
 }
@@ -127,8 +129,16 @@ impl Observers {
             hook,
             told_client,
             dropped_lines,
+            sink: None,
             warnings: LogLimit::new(),
         }
+    }
+
+    /// The same, and this sink takes the records. Without one each core writes the lines of the access log.
+    #[must_use]
+    pub fn with_sink(mut self, sink: Option<Arc<dyn RecordSink>>) -> Observers {
+        self.sink = sink;
+        self
     }
 
     /// Whether somebody is told of every request, beside the access log.
@@ -138,10 +148,10 @@ impl Observers {
     }
 }
 
-/// The observers on one core, with its access log.
+/// The observers on one core.
 pub struct CoreObservers {
     shared: Arc<Observers>,
-    log: Option<Rc<CoreLog>>,
+    recorder: Option<Rc<Recorder>>,
 }
 
 impl CoreObservers {
@@ -152,14 +162,14 @@ impl CoreObservers {
         log: Option<&Arc<AccessLog>>,
         before: Option<&CoreObservers>,
     ) -> CoreObservers {
-        let before = before.and_then(|before| before.log.as_ref());
-        let log = log.map(|log| match before.filter(|before| before.is(log)) {
-            Some(same) => Rc::clone(same),
-            None => CoreLog::new(log),
-        });
+        let before = before.and_then(|before| before.recorder.as_ref());
+        let recorder = match before.filter(|before| before.has(log)) {
+            Some(same) => Some(Rc::clone(same)),
+            None => Recorder::new(log, shared.sink.as_ref()),
+        };
         CoreObservers {
             shared: Arc::clone(shared),
-            log,
+            recorder,
         }
     }
 
@@ -169,18 +179,12 @@ impl CoreObservers {
         &self.shared
     }
 
-    /// Whether somebody is told of every request.
+    /// The beginning of the record that leaves the core; `None` if nobody wants it.
     #[inline]
-    #[must_use]
-    pub fn see_all(&self) -> bool {
-        self.log.is_some() || self.shared.see_all()
-    }
-
-    /// The log that has a line for a request of this route.
-    #[inline]
-    fn log(&self, route: Option<&dyn RouteName>) -> Option<&Rc<CoreLog>> {
-        let log = self.log.as_ref()?;
-        route.is_none_or(RouteName::is_logged).then_some(log)
+    fn begin(&self, route: Option<&dyn RouteName>, head: &RequestHead) -> Option<BegunRecord> {
+        let recorder = self.recorder.as_ref()?;
+        let is_logged = recorder.has_log() && route.is_none_or(RouteName::is_logged);
+        BegunRecord::new(recorder, is_logged, head)
     }
 }
 
@@ -290,34 +294,37 @@ impl<'a> Record<'a> {
             rule: None,
             grpc_status: None,
             observers: &observers.shared,
-            noted: None,
+            begun: observers.begin(route, head),
         };
-        if let Some(log) = observers.log(route) {
-            record.note(log, head);
+        if record.begun.is_some() {
+            record.note_observed(head);
         }
         record
     }
 
-    /// Notes the head for the access log.
-    #[inline(never)]
-    fn note(&mut self, log: &Rc<CoreLog>, head: &RequestHead) {
-        self.response.is_observed = true;
-        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
-        self.noted = Some(Noted::new(log, head));
+    /// Whether somebody is told of this request when it has ended.
+    #[inline]
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.response.is_observed || self.observers.see_all()
     }
 
-    /// The part of this head that is needed when the request has ended.
+    /// The part of this head that logs and hooks show when the request has ended; `None` if nobody is told.
     #[inline]
-    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> KeptHead {
+    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> Option<Pooled<RequestHead>> {
         if self.observers.see_all() {
-            self.response.is_observed = true;
-            self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
-            return KeptHead::Reduced(head.reduced());
+            self.note_observed(head);
+            return Some(head.reduced());
         }
-        match self.noted {
-            Some(_) => KeptHead::Id(with_id(head)),
-            None => KeptHead::Nothing,
+        if let Some(begun) = &mut self.begun {
+            begun.note_id(head);
         }
+        None
+    }
+
+    fn note_observed(&mut self, head: &RequestHead) {
+        self.response.is_observed = true;
+        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
     }
 
     /// Time since the start. Records are seen when their requests end.
@@ -409,23 +416,4 @@ impl ResponseRecord {
     fn has_all_content(&self) -> bool {
         matches!(self.length, BodyLength::Known(length) if length == self.bytes)
     }
-}
-
-/// The part of a request's head that is kept until the request has ended.
-pub(crate) enum KeptHead {
-    /// Nobody is told.
-    Nothing,
-    /// A head with the request's id only, for the access log.
-    Id(Pooled<RequestHead>),
-    /// The part that logs and hooks show.
-    Reduced(Pooled<RequestHead>),
-}
-
-/// A head that has only the id of this one.
-fn with_id(head: &RequestHead) -> Pooled<RequestHead> {
-    let mut id = Pooled::<RequestHead>::take();
-    if let Some(value) = head.fields.get(Name::XRequestId) {
-        id.fields.append(Name::XRequestId, value);
-    }
-    id
 }
