@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks by the HTTP API of Prometheus, for prometheus.sh.
 
-    prometheus.py rules RULES TESTS                   each alert has a test, and a remedy that exists
-    prometheus.py counts URL ROUNDS VERSION/STATUS=N...  requests as Prometheus has them
-    prometheus.py dashboard URL FILE                  each query of the dashboard returns data
-    prometheus.py alerts URL STATE=ALERT...           the rules work, and the alerts have the states
+    prometheus.py rules RULES TESTS           each alert has a test, and a remedy that exists
+    prometheus.py counts URL KIND ROUNDS VERSION/STATUS=N...
+                                              the histograms of this kind have the requests of all rounds
+    prometheus.py dashboard URL FILE          each query of the dashboard returns data
+    prometheus.py alerts URL STATE=ALERT...   the rules work, and the alerts have the states
 """
 
 import json
@@ -63,7 +64,7 @@ def rules(file, tests):
                 sys.exit(f"{page} has no line about {alert}")
 
 
-def counts(prometheus, rounds, expected):
+def counts(prometheus, kind, rounds, expected):
     wanted = {name: int(count) * rounds for name, count in (one.split("=") for one in expected)}
     for _ in range(WITHIN_SECONDS):
         # A histogram is one or the other.
@@ -82,8 +83,11 @@ def counts(prometheus, rounds, expected):
         of_version = sum(count for name, count in wanted.items() if name.startswith(f"{version}/"))
         if not of_version - 5 * rounds <= value <= of_version:
             sys.exit(f"requests over HTTP/{version}: {value}, sent: {of_version}")
-    classic, native = (len(prometheus.values(f"{SERVER}{kind}")) for kind in ("_bucket", ""))
-    print(f"{sum(wanted.values())} requests, as many in Prometheus: {classic} classic buckets, {native} native series")
+    series = {"classic": f"count({SERVER}_bucket)", "native": f"count({SERVER})"}
+    kinds = {name for name, query in series.items() if prometheus.values(query)}
+    if kinds != {kind}:
+        sys.exit(f"histograms are {kinds}, not {kind}")
+    print(f"{sum(wanted.values())} requests, as many in {kind} histograms of Prometheus")
 
 
 def queries(dashboard):
@@ -165,8 +169,8 @@ def main():
     match sys.argv[1:]:
         case ["rules", file, tests]:
             rules(file, tests)
-        case ["counts", url, rounds, *expected]:
-            counts(Prometheus(url), int(rounds), expected)
+        case ["counts", url, kind, rounds, *expected]:
+            counts(Prometheus(url), kind, int(rounds), expected)
         case ["dashboard", url, file]:
             dashboard(Prometheus(url), file)
         case ["alerts", url, *expected]:

@@ -24,7 +24,7 @@ cat >"$scratch/blitz.toml" <<TOML
 listen = ["127.0.0.1:$port"]
 listen_tls = ["127.0.0.1:$tls_port"]
 certificates = ["$scratch/app.example.pem"]
-log.access = "$scratch/access.log"
+log.access = "$scratch/access.json"
 control = { listen = "127.0.0.1:$control", socket = "$scratch/control.sock" }
 
 [site."app.example"]
@@ -82,9 +82,10 @@ one_round() {
   load 100 "http://app.example:$port/closed" --h1
   load 50 "http://unknown.example:$port/" --h1
   load 3000 "https://app.example:$tls_port/hello" --max-concurrent-streams=10
-  # It sends two requests before.
+  # It sends two requests before. Its exit code says whether its times are valid.
+  rm -f "$scratch/load.json"
   "$BLITZ" load --http 3 -n 1000 -c 4 -m 8 --insecure --address "127.0.0.1:$tls_port" --keep-going --json \
-    "https://app.example:$tls_port/hello" >"$scratch/load.json" 2>"$scratch/load.log" || true
+    "$scratch/load.json" "https://app.example:$tls_port/hello" >"$scratch/load.log" 2>&1 || true
   python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["counts"]["completed"] == 1000' \
     "$scratch/load.json" || fail "blitz load: $(cat "$scratch/load.log")"
   for try in 1 2 3 4 5; do
@@ -105,7 +106,7 @@ for round in $(seq "$rounds"); do
   sleep 2
 done
 for name in classic native; do
-  python3 "$here/prometheus.py" counts "${url[$name]}" "$rounds" "${count[@]}" || fail "$name: other counts"
+  python3 "$here/prometheus.py" counts "${url[$name]}" "$name" "$rounds" "${count[@]}" || fail "$name: other counts"
   python3 "$here/prometheus.py" dashboard "${url[$name]}" contrib/grafana/blitz.json ||
     fail "$name: queries of the dashboard return nothing"
 done

@@ -1,6 +1,6 @@
 //! Proxies that are configured as operators do it: a file with many sites, and an access log.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ pub(crate) fn wait_for_lines(file: &Path, requests: u64) -> Result<(), String> {
 }
 
 fn lines(file: &Path) -> std::io::Result<u64> {
-    let mut log = fs::File::open(file)?;
+    let mut log = File::open(file)?;
     let (mut chunk, mut lines) = (vec![0; 1 << 18], 0);
     loop {
         match log.read(&mut chunk)? {
@@ -136,6 +136,8 @@ fn lines(file: &Path) -> std::io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::programs::Programs;
     use crate::run_folder::TestFolder;
