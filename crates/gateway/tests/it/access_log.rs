@@ -341,11 +341,11 @@ scenarios! {
         assert!(started + Duration::from_secs(1) > before && started < SystemTime::now());
         let mut writer = LineWriter::default();
         batches.iter().for_each(|batch| writer.write(batch));
-        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?***");
+        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?q=***");
         // Any log can have a line of any record.
         let logfmt = AccessLog::new(with_format(LogFormat::Logfmt), Arc::<Lines>::default());
         let line = String::from_utf8_lossy(writer.line(&batches[1], all[1], &logfmt));
-        assert!(line.contains(" path=/quiet?*** "), "{line}");
+        assert!(line.contains(" path=/quiet?q=*** "), "{line}");
         records.is_full.store(true, Ordering::Relaxed);
         request("/logged");
         request("/quiet");
