@@ -63,6 +63,8 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
+    /// Failed handshakes with the same cause that have no record, because there were too many since the last that has.
+    pub omitted: u64,
     pub(crate) observers: &'a Observers,
     /// The parts of the head that the access log needs; `None` if the request has no line in it.
     pub(crate) noted: Option<Noted>,
@@ -111,6 +113,8 @@ pub struct Observers {
     dropped_lines: fn() -> u64,
     /// The limit of lines about failures.
     warnings: LogLimit,
+    /// The limit of records of failed handshakes.
+    pub(crate) handshakes: LogLimit,
 }
 
 /// Tells the client that a trusted proxy has named, from the fields of a request and the address of its connection.
@@ -128,6 +132,7 @@ impl Observers {
             told_client,
             dropped_lines,
             warnings: LogLimit::new(),
+            handshakes: LogLimit::new(),
         }
     }
 
@@ -176,6 +181,13 @@ impl CoreObservers {
         self.log.is_some() || self.shared.see_all()
     }
 
+    /// Whether a failed handshake that took so long may have a line.
+    pub(crate) fn see_handshake(&self, duration: Duration) -> bool {
+        let Some(log) = &self.log else { return false };
+        let settings = log.log.settings();
+        settings.handshakes && settings.filter.may_take_unanswered(duration)
+    }
+
     /// The log that has a line for a request of this route.
     #[inline]
     fn log(&self, route: Option<&dyn RouteName>) -> Option<&Rc<CoreLog>> {
@@ -184,7 +196,7 @@ impl CoreObservers {
     }
 }
 
-/// How a request ended.
+/// How a request ended, or a connection before its first request.
 #[derive(Debug, Clone)]
 pub enum Ended {
     /// The response is complete.
@@ -193,6 +205,8 @@ pub enum Ended {
     Rejected(Rejection),
     /// The server refused the request for this rule, before a site saw it.
     Refused(&'static str),
+    /// There was no request, because the handshake failed for this cause.
+    Handshake(&'static str),
     /// The upstream failed. The client got a status: an HTTP status, or that of a gRPC call, in
     /// trailers if the response had begun and if they were possible.
     Failed(Failure),
@@ -216,6 +230,7 @@ impl Ended {
             Ended::Complete => "complete",
             Ended::Rejected(_) => "rejected",
             Ended::Refused(_) => "refused",
+            Ended::Handshake(_) => "handshake",
             Ended::Failed(_) => "failed",
             Ended::RequestContent(_) => "request-content",
             Ended::CutOff(_) => "cut-off",
@@ -230,7 +245,7 @@ impl Ended {
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Ended::Rejected(rejection) => Some(rejection.rule()),
-            Ended::Refused(rule) => Some(rule),
+            Ended::Refused(cause) | Ended::Handshake(cause) => Some(cause),
             Ended::RequestContent(error) => Some(error.rule()),
             Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.token()),
             Ended::Complete | Ended::Aborted | Ended::ClientGone => None,
@@ -289,6 +304,7 @@ impl<'a> Record<'a> {
             response: ResponseRecord::new(head.method == Method::Head),
             rule: None,
             grpc_status: None,
+            omitted: 0,
             observers: &observers.shared,
             noted: None,
         };

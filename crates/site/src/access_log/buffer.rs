@@ -9,7 +9,7 @@ use super::{AccessLog, BUFFER_BYTES, FLUSH_AFTER};
 
 /// An access log on one core.
 pub(crate) struct CoreLog {
-    pub(super) log: Arc<AccessLog>,
+    pub(crate) log: Arc<AccessLog>,
     lines: RefCell<Vec<u8>>,
     /// Whether a task of the core hands the lines over after a while.
     has_flusher: Cell<bool>,

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-use blitz_http::{Address, Method, Name, RequestHead, Status, TlsInfo, Upstream};
+use blitz_http::{Address, Method, Name, RequestHead, Status, TlsInfo, Upstream, Version};
 
 use super::field::Fact;
 use super::filter::NO_RESPONSE;
 use super::syntax::Syntax;
 use super::{AccessLog, LogField, LogFilter, Noted, escape};
-use crate::record::Record;
+use crate::record::{Ended, Record};
 
 /// Longest id of a request: that of a rejected one may be invalid.
 const ID_MAX: usize = 128;
@@ -100,11 +100,16 @@ impl<'a> Line<'a> {
         let timestamps = &self.noted.log.timestamps;
         timestamps.common(self.started(), out);
         out.extend_from_slice(b"] \"");
-        or_dash(self.fact(Fact::Method), out);
-        out.push(b' ');
-        or_dash(self.fact(Fact::Path), out);
-        out.push(b' ');
-        out.extend_from_slice(self.record.version.as_str().as_bytes());
+        match self.is_handshake() {
+            true => out.push(b'-'),
+            false => {
+                or_dash(self.fact(Fact::Method), out);
+                out.push(b' ');
+                or_dash(self.fact(Fact::Path), out);
+                out.push(b' ');
+                or_dash(self.fact(Fact::Protocol), out);
+            }
+        }
         out.extend_from_slice(b"\" ");
         let status = self.record.response.status;
         escape::number(status.map_or(NO_RESPONSE, Status::code).into(), out);
@@ -128,7 +133,7 @@ impl<'a> Line<'a> {
             Fact::Scheme => Value::Plain(record.client.scheme.as_str()),
             Fact::Host => present(self.noted.host()),
             Fact::Path => present(self.noted.path()),
-            Fact::Protocol => Value::Plain(record.version.as_str()),
+            Fact::Protocol => plain(self.version()),
             Fact::TlsVersion
             | Fact::TlsCipher
             | Fact::TlsGroup
@@ -155,6 +160,8 @@ impl<'a> Line<'a> {
             | Fact::GrpcStatus => self.upstream_fact(fact),
             Fact::Ended => Value::Plain(record.response.ended.as_str()),
             Fact::Cause => plain(record.response.ended.cause()),
+            Fact::Omitted if record.omitted > 0 => Value::Number(record.omitted),
+            Fact::Omitted => Value::Absent,
         }
     }
 
@@ -186,9 +193,22 @@ impl<'a> Line<'a> {
         let remote = || self.record.client.remote.map(|remote| remote.ip());
         match self.record.forwarded_client.or_else(remote) {
             Some(client) => Value::Ip(client),
+            // The kernel forgets the address of a connection that was reset.
+            None if self.record.client.listener.is_some() => Value::Absent,
             // A client of a unix socket has no address.
             None => Value::Plain("unix"),
         }
+    }
+
+    /// The version of HTTP. A failed handshake over TCP has none.
+    fn version(&self) -> Option<&'static str> {
+        let version = self.record.version;
+        let is_known = !self.is_handshake() || version == Version::Http3;
+        is_known.then(|| version.as_str())
+    }
+
+    fn is_handshake(&self) -> bool {
+        matches!(self.record.response.ended, Ended::Handshake(_))
     }
 
     fn method(&self) -> Value<'_> {
@@ -262,7 +282,7 @@ pub(crate) fn add(record: &Record<'_>, noted: &Noted, head: &RequestHead) {
 fn tls_fact(fact: Fact, tls: &TlsInfo) -> Value<'_> {
     match fact {
         Fact::TlsVersion => Value::Plain(tls.version.as_str()),
-        Fact::TlsCipher => Value::Plain(tls.cipher_suite),
+        Fact::TlsCipher => present(tls.cipher_suite.as_bytes()),
         Fact::TlsGroup => plain(tls.key_exchange),
         Fact::TlsServerName => tls.server_name.as_deref().map_or(Value::Absent, text),
         _ => tls.alpn.as_deref().map_or(Value::Absent, Value::Text),
