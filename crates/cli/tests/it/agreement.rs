@@ -10,7 +10,7 @@ mod upstream;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -118,13 +118,13 @@ impl Setting {
         let secure = self.running.address("https://");
         for _ in 0..FAILED_HANDSHAKES {
             for bytes in [&b"\0 no TLS"[..], b"\x16\x03\x01"] {
-                let mut peer = H1Peer::new(std::net::TcpStream::connect(secure).unwrap());
+                let mut peer = H1Peer::new(TcpStream::connect(secure).unwrap());
                 peer.send(bytes);
                 peer.finish();
                 peer.rest();
             }
         }
-        let mut peer = H1Peer::new(std::net::TcpStream::connect(secure).unwrap());
+        let mut peer = H1Peer::new(TcpStream::connect(secure).unwrap());
         peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(peer.rest().0.starts_with(b"HTTP/1.1 400 "));
     }

@@ -1,7 +1,7 @@
 //! Clients of HTTP/1.1.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(super) fn run(ledger: &Ledger, address: SocketAddr, rounds: usize) {
     for _ in 0..rounds {
         let mut client = Client::connect(address);
         for kind in ["ok", "missing", "fixed", "ok"] {
-            ask(ledger, &mut client, &head_of(kind), kind);
+            ask(ledger, &mut client, &get, kind);
         }
         pipelined(ledger, &mut client);
         let upload = |path: &str| head("POST", path, "Content-Length: 5\r\n") + "hello";
@@ -38,7 +38,7 @@ pub(super) fn run(ledger: &Ledger, address: SocketAddr, rounds: usize) {
         let chunked = |path: &str| head("POST", path, chunked) + "5\r\nhello\r\n0\r\n\r\n";
         ask(ledger, &mut Client::connect(address), &chunked, "ok");
         for kind in ["closed", "down", "slow", "reset"] {
-            ask(ledger, &mut Client::connect(address), &head_of(kind), kind);
+            ask(ledger, &mut Client::connect(address), &get, kind);
         }
         let malformed = |path: &str| head("GET", path, "Bad Name: x\r\n");
         ask(ledger, &mut Client::connect(address), &malformed, "bad");
@@ -47,8 +47,8 @@ pub(super) fn run(ledger: &Ledger, address: SocketAddr, rounds: usize) {
     }
 }
 
-fn head_of(_: &str) -> impl Fn(&str) -> String {
-    |path: &str| head("GET", path, "")
+fn get(path: &str) -> String {
+    head("GET", path, "")
 }
 
 /// A request with a complete response.
@@ -60,7 +60,7 @@ fn ask(ledger: &Ledger, client: &mut Client, request: &dyn Fn(&str) -> String, k
 
 fn pipelined(ledger: &Ledger, client: &mut Client) {
     let paths = ["ok", "fixed", "missing"].map(|kind| ledger.send(kind, "http1"));
-    client.send(paths.each_ref().map(|path| head("GET", path, "")).concat());
+    client.send(paths.each_ref().map(|path| get(path)).concat());
     for path in paths {
         ledger.got(&path, client.response().status);
     }
@@ -70,7 +70,7 @@ fn pipelined(ledger: &Ledger, client: &mut Client) {
 fn cut(ledger: &Ledger, address: SocketAddr) {
     let path = ledger.send("cut", "http1");
     let mut peer = peer(address);
-    peer.send(head("GET", &path, ""));
+    peer.send(get(&path));
     ledger.got(&path, status(&peer.head().unwrap().line));
     assert_eq!(peer.rest().0, b"hello");
 }
@@ -90,13 +90,13 @@ fn leave(ledger: &Ledger, address: SocketAddr) {
 
         let path = ledger.send("slow", "http1");
         let mut before_response = peer(address);
-        before_response.send(head("GET", &path, ""));
+        before_response.send(get(&path));
         ledger.wait_arrived(&path);
         leave(before_response);
 
         let path = ledger.send("stream", "http1");
         let mut within_response = peer(address);
-        within_response.send(head("GET", &path, ""));
+        within_response.send(get(&path));
         ledger.got(&path, status(&within_response.head().unwrap().line));
         within_response.some();
         leave(within_response);
@@ -108,7 +108,7 @@ fn leave(ledger: &Ledger, address: SocketAddr) {
         leave(within_head);
         let path = ledger.send("ok", "http1");
         let mut at_once = peer(address);
-        at_once.send(head("GET", &path, ""));
+        at_once.send(get(&path));
         leave(at_once);
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn upload_slowly(ledger: &Ledger, address: SocketAddr) {
             }
         });
         ledger.got(&path, read_status(&mut stream));
-        stream.shutdown(std::net::Shutdown::Both).ok();
+        let _ = stream.shutdown(Shutdown::Both);
     });
 }
 
@@ -155,11 +155,11 @@ fn read_status(stream: &mut TcpStream) -> u16 {
 pub(super) fn be_drained(ledger: &Ledger, address: SocketAddr) {
     let path = ledger.send("stream", "http1");
     let mut streamed = peer(address);
-    streamed.send(head("GET", &path, ""));
+    streamed.send(get(&path));
     ledger.got(&path, status(&streamed.head().unwrap().line));
     let path = ledger.send("hold", "http1");
     let mut held = peer(address);
-    held.send(head("GET", &path, ""));
+    held.send(get(&path));
     ledger.wait_arrived(&path);
     ledger.is_drainable();
     while let Ok(stream) = TcpStream::connect(address) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -205,7 +205,7 @@ pub(super) fn upload_slowly(ledger: &Ledger, address: SocketAddr) {
             }
         });
         connection.receive_all(ledger);
-        connection.stream.shutdown(std::net::Shutdown::Both).ok();
+        let _ = connection.stream.shutdown(Shutdown::Both);
     });
 }
 
