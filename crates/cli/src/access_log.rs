@@ -40,6 +40,10 @@ impl LogSink for Sink {
     fn write(&self, lines: Vec<u8>) -> Vec<u8> {
         self.0.write(lines)
     }
+
+    fn lose(&self, lines: u64) {
+        self.0.count_dropped(lines);
+    }
 }
 
 impl OpenAccessLog {

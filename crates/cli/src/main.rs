@@ -38,6 +38,7 @@ mod metrics_reader;
 mod output;
 mod process;
 mod process_flags;
+mod records;
 mod redaction;
 mod reload;
 mod run;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blitz_config::Process;
 use blitz_gateway::access_log::AccessLog;
 use blitz_gateway::{
-    Gateway, Options, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+    Gateway, Options, RecordSink, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
 };
 use blitz_host::certificates;
 use blitz_host::log;
@@ -22,6 +22,7 @@ use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
 use crate::listeners::ListenAddresses;
 use crate::process_flags::ProcessArguments;
+use crate::records::Records;
 use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
 use crate::size::size;
@@ -244,12 +245,15 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         ReloadedFile::new(path, settings, file, &process)
     });
     let (access_log, log) = access_log::open(&process).map_err(failed)?;
+    let records = Records::start();
+    let records = records.map_err(|error| failed(format!("no thread can be started: {error}")))?;
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
     let state = ControlState::new(in_use, log_level);
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
-    let running = gateway(arguments, &process, file, configs, targets, log)
+    let observed = (log, records.sink());
+    let running = gateway(arguments, &process, file, configs, targets, observed)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
@@ -269,6 +273,8 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     };
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
+    // Before the output of the access log ends.
+    records.finish();
     ended.map_err(|error| end_failure(&error))
 }
 
@@ -476,7 +482,7 @@ fn gateway(
     file: Option<ConfigFile>,
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
-    access_log: Option<Arc<AccessLog>>,
+    (access_log, record_sink): (Option<Arc<AccessLog>>, Arc<dyn RecordSink>),
 ) -> Gateway {
     let (trusted_proxies, sites) = match file {
         Some(file) => (file.trusted_proxies, file.sites),
@@ -488,6 +494,7 @@ fn gateway(
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
         access_log,
+        record_sink: Some(record_sink),
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);

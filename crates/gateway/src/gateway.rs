@@ -215,7 +215,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
     let told = move |fields: &Fields, remote| told_client(fields, remote, &trusted);
     let hook = options.record_hook.clone();
     let observers = Observers::new(hook, Box::new(told), blitz_host::log::dropped_lines);
-    let observers = Arc::new(observers);
+    let observers = Arc::new(observers.with_sink(options.record_sink.clone()));
     let options = Arc::new(options);
     let newest = Arc::clone(newest);
     let random_id = OnceLock::new();

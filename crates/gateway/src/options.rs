@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_http::{ClientOptions, Limits};
-use blitz_site::RecordHook;
+use blitz_site::{RecordHook, RecordSink};
 use blitz_site::access_log::AccessLog;
 use blitz_site::metrics::SERIES_MAX_DEFAULT;
 
@@ -61,6 +61,9 @@ pub struct Options {
     pub record_hook: Option<RecordHook>,
     /// The log with a line for each request; none.
     pub access_log: Option<Arc<AccessLog>>,
+    /// Takes the records of all cores, writes the lines of the access log, and may want more records than those of
+    /// lines; none: each core writes its lines.
+    pub record_sink: Option<Arc<dyn RecordSink>>,
     /// How many lines the requests may fill in a text of metrics; 10,000. Those without lines of their own count as
     /// `route="_other"`.
     pub series_max: usize,
@@ -87,6 +90,7 @@ impl Default for Options {
             summary_interval: Duration::from_secs(60),
             record_hook: None,
             access_log: None,
+            record_sink: None,
             series_max: SERIES_MAX_DEFAULT,
             name_servers: Vec::new(),
         }

@@ -8,3 +8,6 @@ pub mod log;
 pub mod names;
 pub mod service_manager;
 pub mod serving;
+mod sleeper;
+
+pub use sleeper::Sleeper;

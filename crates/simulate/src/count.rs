@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::access_log::{AccessLog, LogSettings, LogSink};
+use blitz_gateway::{RecordBatch, RecordSink};
 use blitz_gateway::{Gateway, Options, Site, compile};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
@@ -264,17 +265,24 @@ fn options(kind: &RequestCase) -> Options {
     let log = AccessLog::new(LogSettings::default(), Arc::new(Nowhere));
     Options {
         access_log: kind.is_logged.then(|| Arc::new(log)),
+        record_sink: Some(Arc::new(Nowhere)),
         ..Options::default()
     }
 }
 
-/// Takes the lines of a log, as a thread that writes them does.
+/// In place of the thread that takes records and writes lines.
+#[derive(Debug)]
 struct Nowhere;
 
+impl RecordSink for Nowhere {
+    fn take(&self, batch: RecordBatch) -> Option<RecordBatch> {
+        Some(batch)
+    }
+}
+
 impl LogSink for Nowhere {
-    fn write(&self, mut lines: Vec<u8>) -> Vec<u8> {
-        lines.clear();
-        lines
+    fn write(&self, _lines: Vec<u8>) -> Vec<u8> {
+        Vec::new()
     }
 }
 

@@ -1,39 +1,32 @@
 //! The access log: a line for each request, made from its record.
-//!
-//! A line is formatted on the core of its request, into a buffer of the core. The buffer goes to the log's sink when it
-//! is full or [`FLUSH_AFTER`] old, so a request takes no lock and makes no system call.
 
-mod buffer;
 mod escape;
 mod field;
 mod filter;
-pub(crate) mod line;
-mod noted;
+mod line;
+mod redaction;
 mod syntax;
 mod timestamp;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use syntax::Syntax;
 
-pub use field::{Fact, HeaderName, LogField, UnknownField};
+pub use field::{Fact, HeaderName, LogField, NotedHeader, UnknownField};
 pub use filter::{LogFilter, LoggedStatus};
+pub use line::LineWriter;
+pub use redaction::redact_query;
 
-pub(crate) use buffer::CoreLog;
-pub(crate) use noted::Noted;
-
-/// How long lines stay in the buffer of a core.
-pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(200);
-
-/// Bytes after which the buffer of a core goes to the sink at once.
-pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
+pub(crate) use redaction::REDACTED;
 
 /// Takes lines of an access log.
 pub trait LogSink: Send + Sync {
     /// Takes whole lines, each with its end, without waiting. Returns an empty buffer for the next ones.
     fn write(&self, lines: Vec<u8>) -> Vec<u8>;
+
+    /// Counts lines that were lost before they were written.
+    fn lose(&self, _lines: u64) {}
 }
 
 /// The form of a line.
@@ -84,9 +77,8 @@ pub struct AccessLog {
     settings: LogSettings,
     /// The fields with their text before the value, such as `,"status":`.
     keyed: Box<[(LogField, Box<str>)]>,
-    /// Fields of requests that are noted, in the order of their places in [`Noted`], and whether their values are left
-    /// out.
-    headers: Box<[(HeaderName, bool)]>,
+    /// Fields of requests that are noted.
+    headers: Arc<[NotedHeader]>,
     syntax: Syntax,
     sink: Arc<dyn LogSink>,
 }
@@ -101,9 +93,11 @@ impl AccessLog {
             LogFormat::Combined => LogField::combined(),
         };
         let headers = fields.iter().filter_map(LogField::header);
-        let headers = headers
-            .map(|name| (name.clone(), settings.redacted.contains(name)))
-            .collect();
+        let headers = headers.map(|name| NotedHeader {
+            name: name.clone(),
+            is_redacted: settings.redacted.contains(name),
+        });
+        let headers = headers.collect();
         let keyed = fields.into_iter().map(|field| {
             let key = syntax.key(&field);
             (field, key.into())
@@ -115,6 +109,14 @@ impl AccessLog {
             sink,
             settings,
         }
+    }
+
+    pub(crate) fn headers(&self) -> Arc<[NotedHeader]> {
+        Arc::clone(&self.headers)
+    }
+
+    pub(crate) fn lose(&self, lines: u64) {
+        self.sink.lose(lines);
     }
 
     /// Its settings.

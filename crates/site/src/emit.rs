@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use blitz_http::{FailedHandshake, Method, Pooled, RefusedRequest, RequestHead, Version};
 
-use crate::access_log::line;
 use crate::counters::{Counters, count};
 use crate::record::log;
 use crate::record::measure::measure;
@@ -12,7 +11,7 @@ use crate::record::{CoreObservers, Ended, Record, RecordHook};
 
 /// Emits the record of a request that has ended. The caller emits no record twice.
 #[inline]
-pub fn emit(record: &Record<'_>, head: &RequestHead) {
+pub fn emit(record: &mut Record<'_>, head: &RequestHead) {
     let is_plain = record.connect_failures == 0 && !record.is_retried;
     let is_ordinary = is_plain && matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
@@ -20,23 +19,23 @@ pub fn emit(record: &Record<'_>, head: &RequestHead) {
     if !is_ordinary {
         log::log_failure(record, head);
     }
-    if let Some(noted) = &record.noted {
-        line::add(record, noted, head);
+    if let Some(mut begun) = record.begun.take() {
+        begun.note_id(head);
+        begun.finish(record);
     }
     if record.observers.see_all() {
         observe(record, head);
     }
 }
 
-/// The same if nobody observes records beside the access log, whose lines need no more of the head than the request's
-/// id. An app has logged its failures.
+/// The same if nobody observes the rest of the head. An app has logged its failures.
 #[inline]
-pub(crate) fn emit_unobserved(record: &Record<'_>, with_id: Option<&RequestHead>) {
+pub(crate) fn emit_unobserved(record: &mut Record<'_>) {
     let is_ordinary = matches!(record.response.ended, Ended::Complete);
     count(|counters| add(counters, record, is_ordinary));
     measure(record);
-    if let (Some(noted), Some(head)) = (&record.noted, with_id) {
-        line::add(record, noted, head);
+    if let Some(begun) = record.begun.take() {
+        begun.finish(record);
     }
 }
 
@@ -53,7 +52,7 @@ pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers:
         record.response.sent(status, refused.content_bytes);
     }
     record.response.ended = Ended::Refused(refused.refusal.rule);
-    emit(&record, head);
+    emit(&mut record, head);
 }
 
 /// Emits the record of a failed handshake, which the server has counted and logged. At most ten in a second have the same
@@ -78,8 +77,8 @@ pub fn emit_handshake(failed: &FailedHandshake<'_>, observers: &CoreObservers) {
     record.version = failed.version.unwrap_or(Version::Http11);
     record.omitted = omitted;
     record.response.ended = Ended::Handshake(failed.cause);
-    if let Some(noted) = &record.noted {
-        line::add(&record, noted, &unknown);
+    if let Some(begun) = record.begun.take() {
+        begun.finish(&record);
     }
 }
 

@@ -10,7 +10,7 @@ use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 use crate::edit::Edit;
 use crate::emit::{emit, emit_unobserved};
 use crate::pages::RequestPages;
-use crate::record::{KeptHead, Record};
+use crate::record::Record;
 use crate::responder::Responder;
 
 /// Answers requests on one core.
@@ -69,7 +69,8 @@ pub struct Exchange<'a> {
 /// The record of a request that an endpoint has taken over. Dropping it emits the record.
 pub struct HandedOver<'a> {
     record: Record<'a>,
-    head: KeptHead,
+    /// The part of the head that logs and hooks show; `None` if nobody is told.
+    head: Option<Pooled<RequestHead>>,
     received: Option<Rc<Cell<u64>>>,
 }
 
@@ -79,11 +80,11 @@ impl<'a> HandedOver<'a> {
     pub fn new(record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
         let mut handed = HandedOver {
             record,
-            head: KeptHead::Nothing,
+            head: None,
             received: None,
         };
         handed.head = handed.record.observe(head);
-        if !matches!(handed.head, KeptHead::Nothing) {
+        if handed.record.response.is_observed {
             handed.received = Some(Rc::default());
         }
         handed
@@ -115,9 +116,8 @@ impl Drop for HandedOver<'_> {
         let received = self.received.as_ref();
         self.record.request_bytes = received.map_or(0, |received| received.get());
         match &self.head {
-            KeptHead::Nothing => emit_unobserved(&self.record, None),
-            KeptHead::Id(head) => emit_unobserved(&self.record, Some(head)),
-            KeptHead::Reduced(head) => emit(&self.record, head),
+            None => emit_unobserved(&mut self.record),
+            Some(head) => emit(&mut self.record, head),
         }
     }
 }

@@ -13,8 +13,10 @@ mod error_page;
 mod failure;
 pub mod matcher;
 pub mod metrics;
+mod owned_record;
 mod pages;
 mod record;
+mod recorder;
 mod rejection;
 mod responder;
 
@@ -24,9 +26,11 @@ pub use emit::{emit, emit_handshake, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
+pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,
 };
+pub use recorder::{RecordBatch, RecordSink};
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};

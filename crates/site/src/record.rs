@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Name, Peer, Pooled, RequestHead,
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RequestHead,
     Status, Upstream, Version,
 };
 
-use crate::access_log::{AccessLog, CoreLog, Noted};
+use crate::access_log::AccessLog;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::metrics::RouteLabel;
+use crate::recorder::{BegunRecord, RecordSink, Recorder};
 use crate::rejection::Rejection;
 
 /// The record of a request, complete when the request ends.
@@ -66,8 +67,8 @@ pub struct Record<'a> {
     /// Failed handshakes with the same cause that have no record, because there were too many since the last that has.
     pub omitted: u64,
     pub(crate) observers: &'a Observers,
-    /// The parts of the head that the access log needs; `None` if the request has no line in it.
-    pub(crate) noted: Option<Noted>,
+    /// What leaves the core when the request ends; `None` if nobody wants it.
+    pub(crate) begun: Option<BegunRecord>,
 }
 
 /// The response to a client, and its end.
@@ -111,6 +112,7 @@ pub struct Observers {
     pub(crate) hook: Option<RecordHook>,
     told_client: ToldClient,
     dropped_lines: fn() -> u64,
+    sink: Option<Arc<dyn RecordSink>>,
     /// The limit of lines about failures.
     warnings: LogLimit,
     /// The limit of records of failed handshakes.
@@ -131,9 +133,17 @@ impl Observers {
             hook,
             told_client,
             dropped_lines,
+            sink: None,
             warnings: LogLimit::new(),
             handshakes: LogLimit::new(),
         }
+    }
+
+    /// The same, and this sink takes the records. Without one each core writes the lines of the access log.
+    #[must_use]
+    pub fn with_sink(mut self, sink: Option<Arc<dyn RecordSink>>) -> Observers {
+        self.sink = sink;
+        self
     }
 
     /// Whether somebody is told of every request, beside the access log.
@@ -143,10 +153,10 @@ impl Observers {
     }
 }
 
-/// The observers on one core, with its access log.
+/// The observers on one core.
 pub struct CoreObservers {
     shared: Arc<Observers>,
-    log: Option<Rc<CoreLog>>,
+    recorder: Option<Rc<Recorder>>,
 }
 
 impl CoreObservers {
@@ -157,14 +167,14 @@ impl CoreObservers {
         log: Option<&Arc<AccessLog>>,
         before: Option<&CoreObservers>,
     ) -> CoreObservers {
-        let before = before.and_then(|before| before.log.as_ref());
-        let log = log.map(|log| match before.filter(|before| before.is(log)) {
-            Some(same) => Rc::clone(same),
-            None => CoreLog::new(log),
-        });
+        let before = before.and_then(|before| before.recorder.as_ref());
+        let recorder = match before.filter(|before| before.has(log)) {
+            Some(same) => Some(Rc::clone(same)),
+            None => Recorder::new(log, shared.sink.as_ref()),
+        };
         CoreObservers {
             shared: Arc::clone(shared),
-            log,
+            recorder,
         }
     }
 
@@ -174,25 +184,18 @@ impl CoreObservers {
         &self.shared
     }
 
-    /// Whether somebody is told of every request.
-    #[inline]
-    #[must_use]
-    pub fn see_all(&self) -> bool {
-        self.log.is_some() || self.shared.see_all()
-    }
-
-    /// Whether a failed handshake that took so long may have a line.
+    /// Whether somebody wants the record of a failed handshake that took so long.
     pub(crate) fn see_handshake(&self, duration: Duration) -> bool {
-        let Some(log) = &self.log else { return false };
-        let settings = log.log.settings();
-        settings.handshakes && settings.filter.may_take_unanswered(duration)
+        let recorder = self.recorder.as_ref();
+        recorder.is_some_and(|recorder| recorder.wants_handshake(duration))
     }
 
-    /// The log that has a line for a request of this route.
+    /// The beginning of the record that leaves the core; `None` if nobody wants it.
     #[inline]
-    fn log(&self, route: Option<&dyn RouteName>) -> Option<&Rc<CoreLog>> {
-        let log = self.log.as_ref()?;
-        route.is_none_or(RouteName::is_logged).then_some(log)
+    fn begin(&self, route: Option<&dyn RouteName>, head: &RequestHead) -> Option<BegunRecord> {
+        let recorder = self.recorder.as_ref()?;
+        let is_logged = recorder.has_log() && route.is_none_or(RouteName::is_logged);
+        BegunRecord::new(recorder, is_logged, head)
     }
 }
 
@@ -306,34 +309,37 @@ impl<'a> Record<'a> {
             grpc_status: None,
             omitted: 0,
             observers: &observers.shared,
-            noted: None,
+            begun: observers.begin(route, head),
         };
-        if let Some(log) = observers.log(route) {
-            record.note(log, head);
+        if record.begun.is_some() {
+            record.note_observed(head);
         }
         record
     }
 
-    /// Notes the head for the access log.
-    #[inline(never)]
-    fn note(&mut self, log: &Rc<CoreLog>, head: &RequestHead) {
-        self.response.is_observed = true;
-        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
-        self.noted = Some(Noted::new(log, head));
+    /// Whether somebody is told of this request when it has ended.
+    #[inline]
+    #[must_use]
+    pub fn is_observed(&self) -> bool {
+        self.response.is_observed || self.observers.see_all()
     }
 
-    /// The part of this head that is needed when the request has ended.
+    /// The part of this head that logs and hooks show when the request has ended; `None` if nobody is told.
     #[inline]
-    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> KeptHead {
+    pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> Option<Pooled<RequestHead>> {
         if self.observers.see_all() {
-            self.response.is_observed = true;
-            self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
-            return KeptHead::Reduced(head.reduced());
+            self.note_observed(head);
+            return Some(head.reduced());
         }
-        match self.noted {
-            Some(_) => KeptHead::Id(with_id(head)),
-            None => KeptHead::Nothing,
+        if let Some(begun) = &mut self.begun {
+            begun.note_id(head);
         }
+        None
+    }
+
+    fn note_observed(&mut self, head: &RequestHead) {
+        self.response.is_observed = true;
+        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
     }
 
     /// Time since the start. Records are seen when their requests end.
@@ -425,23 +431,4 @@ impl ResponseRecord {
     fn has_all_content(&self) -> bool {
         matches!(self.length, BodyLength::Known(length) if length == self.bytes)
     }
-}
-
-/// The part of a request's head that is kept until the request has ended.
-pub(crate) enum KeptHead {
-    /// Nobody is told.
-    Nothing,
-    /// A head with the request's id only, for the access log.
-    Id(Pooled<RequestHead>),
-    /// The part that logs and hooks show.
-    Reduced(Pooled<RequestHead>),
-}
-
-/// A head that has only the id of this one.
-fn with_id(head: &RequestHead) -> Pooled<RequestHead> {
-    let mut id = Pooled::<RequestHead>::take();
-    if let Some(value) = head.fields.get(Name::XRequestId) {
-        id.fields.append(Name::XRequestId, value);
-    }
-    id
 }

@@ -43,7 +43,7 @@ const EXTRAS: [Extra; 2] = [
         increase_max: 0.02,
         other: "a flag",
     },
-    // It formats about 420 bytes in 24 fields on the core: docs/decisions/records-and-responses.md.
+    // It hands records over: docs/decisions/records-and-responses.md.
     Extra {
         suffix: "-log",
         increase_max: 0.42,

@@ -42,11 +42,11 @@ pub(super) fn respond_answer<E>(
         content = Chunk::from("");
     }
     let mut record = Record::new(&request, peer, site.name(), Some(route), observers);
-    if observers.see_all() {
+    if record.is_observed() {
         record.request_bytes = body.take_whole().map_or(0, |content| content.len() as u64);
     }
     let edits = edits.as_deref().unwrap_or_default();
     let responder = Responder::new(responder, edits, &mut record.response);
     responder.send(&mut head, content);
-    emit(&record, &request);
+    emit(&mut record, &request);
 }

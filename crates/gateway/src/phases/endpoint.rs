@@ -71,5 +71,5 @@ fn respond_unrouted(call: &Call, mut record: Record<'_>, exchange: Exchange) {
     record.grpc_status = Some(code as u8);
     let responder = Responder::new(exchange.responder, &[], &mut record.response);
     responder.send(&mut head, content);
-    emit(&record, &exchange.request);
+    emit(&mut record, &exchange.request);
 }

@@ -29,7 +29,7 @@ impl Drop for Request<'_> {
         if matches!(self.record.response.ended, Ended::ClientGone) {
             self.find_end();
         }
-        emit(&self.record, &self.head);
+        emit(&mut self.record, &self.head);
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) fn reject<E>(
     };
     response.send(responder, head, rejection.detail());
     record.response.ended = Ended::Rejected(rejection);
-    emit(&record, &request);
+    emit(&mut record, &request);
 }
 
 fn respond_rejected(

@@ -1,11 +1,13 @@
 //! The access log has one line for each request.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
-use blitz_gateway::Options;
 use blitz_gateway::access_log::{
-    AccessLog, LogField, LogFilter, LogFormat, LogSettings, LogSink, LoggedStatus,
+    AccessLog, LineWriter, LogField, LogFilter, LogFormat, LogSettings, LogSink, LoggedStatus,
 };
+use blitz_gateway::{Options, RecordBatch, RecordSink};
 use blitz_http::IoChoice;
 use blitz_testing::refusing_address;
 use serde_json::Value;
@@ -14,19 +16,55 @@ use crate::support::{Proxy, Upstream, eventually};
 
 /// Keeps all lines.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<Vec<u8>>);
+pub(crate) struct Lines {
+    kept: Mutex<Vec<u8>>,
+    lost: AtomicU64,
+}
 
 impl LogSink for Lines {
     fn write(&self, mut lines: Vec<u8>) -> Vec<u8> {
-        self.0.lock().unwrap().extend_from_slice(&lines);
+        self.kept.lock().unwrap().extend_from_slice(&lines);
         lines.clear();
         lines
+    }
+
+    fn lose(&self, lines: u64) {
+        self.lost.fetch_add(lines, Ordering::Relaxed);
+    }
+}
+
+/// Keeps all records while it has room.
+#[derive(Debug, Default)]
+struct Records {
+    kept: Mutex<Vec<RecordBatch>>,
+    wants_all: AtomicBool,
+    is_full: AtomicBool,
+}
+
+impl RecordSink for Records {
+    fn take(&self, batch: RecordBatch) -> Option<RecordBatch> {
+        if self.is_full.load(Ordering::Relaxed) {
+            batch.lose_lines();
+            return Some(batch);
+        }
+        self.kept.lock().unwrap().push(batch);
+        None
+    }
+
+    fn wants_all(&self) -> bool {
+        self.wants_all.load(Ordering::Relaxed)
+    }
+}
+
+impl Records {
+    fn count(&self) -> usize {
+        self.kept.lock().unwrap().iter().map(|batch| batch.records.len()).sum()
     }
 }
 
 impl Lines {
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.kept.lock().unwrap().clone()).unwrap()
     }
 
     /// The lines, once there are as many.
@@ -266,5 +304,46 @@ scenarios! {
         client.response();
         assert!(first.wait(1)[0].starts_with('{'));
         assert!(second.wait(1)[0].starts_with("ts="));
+    }
+
+    fn a_sink_takes_the_records_of_all_cores(io) {
+        let upstream = Upstream::with_text("hello");
+        let (lines, records) = (Arc::<Lines>::default(), Arc::<Records>::default());
+        let log = Arc::new(AccessLog::new(LogSettings::default(), Arc::clone(&lines) as Arc<dyn LogSink>));
+        let mut proxy = Proxy::with(io, &[], Options {
+            access_log: Some(Arc::clone(&log)),
+            record_sink: Some(Arc::clone(&records) as Arc<dyn RecordSink>),
+            ..Options::default()
+        });
+        proxy.replace_sites(&format!(
+            "[site.a]\nto = \"{}\"\n\"/quiet\" = {{ access_log = false }}", upstream.url(),
+        ));
+        let request = |path: &str| {
+            send(&proxy, &format!("GET {path}?q=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        };
+        let before = SystemTime::now();
+        request("/logged");
+        request("/quiet");
+        eventually("the record is handed over", || records.count() == 1);
+        records.wants_all.store(true, Ordering::Relaxed);
+        request("/quiet");
+        eventually("all records are wanted", || records.count() == 2);
+        let batches = std::mem::take(&mut *records.kept.lock().unwrap());
+        let all: Vec<_> = batches.iter().flat_map(|batch| &batch.records).collect();
+        let paths: Vec<_> = all.iter().map(|record| (record.path(), record.query(), record.is_logged)).collect();
+        assert_eq!(paths, [(&b"/logged"[..], Some(&b"1"[..]), true), (b"/quiet", Some(b"1"), false)]);
+        let started = batches[0].wall_clock(all[0].started);
+        assert!(started + Duration::from_secs(1) > before && started < SystemTime::now());
+        let mut writer = LineWriter::default();
+        batches.iter().for_each(|batch| writer.write(batch));
+        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?***");
+        // Any log can have a line of any record.
+        let logfmt = AccessLog::new(with_format(LogFormat::Logfmt), Arc::<Lines>::default());
+        let line = String::from_utf8_lossy(writer.line(&batches[1], all[1], &logfmt));
+        assert!(line.contains(" path=/quiet?*** "), "{line}");
+        records.is_full.store(true, Ordering::Relaxed);
+        request("/logged");
+        request("/quiet");
+        eventually("a line is lost", || lines.lost.load(Ordering::Relaxed) == 1);
     }
 }

@@ -88,6 +88,11 @@ impl LogOutput {
         self.0.queue.dropped_lines()
     }
 
+    /// Counts lines that were lost on their way here, as if they had been dropped.
+    pub fn count_dropped(&self, lines: u64) {
+        self.0.queue.add_dropped(lines);
+    }
+
     /// Opens the file anew, for example after logrotate has moved it. The thread of the output does so, and warns if it
     /// fails; the old file is in use until it succeeds. Lines that wait go to the new file. The name of a daemon of
     /// syslog is resolved again.

@@ -1,12 +1,13 @@
 //! Lines on their way from the threads that log to the one that writes, without a lock.
 
 use std::mem;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::thread::{self, Thread};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+
+use crate::sleeper::Sleeper;
 
 /// Batches that wait at most, however small they are.
 const BATCHES_MAX: usize = 4096;
@@ -32,8 +33,7 @@ pub(super) struct Queue {
     waiting_bytes_max: usize,
     empty_buffers: ArrayQueue<Vec<u8>>,
     dropped_lines: AtomicU64,
-    writer: OnceLock<Thread>,
-    writer_sleeps: AtomicBool,
+    writer: Sleeper,
     must_reopen: AtomicBool,
     must_end: AtomicBool,
 }
@@ -46,8 +46,7 @@ impl Queue {
             waiting_bytes_max,
             empty_buffers: ArrayQueue::new(EMPTY_BUFFERS_MAX),
             dropped_lines: AtomicU64::new(0),
-            writer: OnceLock::new(),
-            writer_sleeps: AtomicBool::new(false),
+            writer: Sleeper::default(),
             must_reopen: AtomicBool::new(false),
             must_end: AtomicBool::new(false),
         }
@@ -74,7 +73,7 @@ impl Queue {
             self.count_dropped(&batch);
             self.release(batch.len());
         } else {
-            self.wake_writer();
+            self.writer.wake();
         }
         match is_roomy {
             true => lines,
@@ -137,7 +136,7 @@ impl Queue {
     /// Has the writer open its file anew.
     pub(super) fn reopen(&self) {
         self.must_reopen.store(true, Ordering::Relaxed);
-        self.interrupt_writer();
+        self.writer.interrupt();
     }
 
     /// Whether the file must be opened anew, since the last call.
@@ -148,7 +147,7 @@ impl Queue {
     /// Has the writer end once nothing waits. No lines may be added later.
     pub(super) fn end(&self) {
         self.must_end.store(true, Ordering::Release);
-        self.interrupt_writer();
+        self.writer.interrupt();
     }
 
     pub(super) fn must_end(&self) -> bool {
@@ -157,47 +156,17 @@ impl Queue {
 
     /// The calling thread is the writer.
     pub(super) fn register_writer(&self) {
-        // A second one, which only a race of two starts can make, is never woken and does no harm.
-        let _ = self.writer.set(thread::current());
-    }
-
-    /// Wakes the writer if it sleeps: one system call, and none while it works.
-    fn wake_writer(&self) {
-        // Either this thread sees that the writer sleeps, or `sleep` sees the new batch: each of them first writes its
-        // own part, and looks at that of the other behind a fence.
-        fence(Ordering::SeqCst);
-        if self.writer_sleeps.load(Ordering::Relaxed)
-            && self.writer_sleeps.swap(false, Ordering::Relaxed)
-        {
-            self.unpark_writer();
-        }
-    }
-
-    /// Ends a sleep or a pause of the writer.
-    fn interrupt_writer(&self) {
-        fence(Ordering::SeqCst);
-        self.unpark_writer();
-    }
-
-    fn unpark_writer(&self) {
-        if let Some(writer) = self.writer.get() {
-            writer.unpark();
-        }
+        self.writer.register();
     }
 
     /// Puts the writer to sleep until there is work for it, for at most this time. It may wake without any.
     pub(super) fn sleep(&self, timeout: Option<Duration>) {
-        self.writer_sleeps.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let is_idle = self.batches.is_empty()
-            && !self.must_reopen.load(Ordering::Relaxed)
-            && !self.must_end.load(Ordering::Relaxed);
-        match timeout {
-            _ if !is_idle => {}
-            Some(timeout) => thread::park_timeout(timeout),
-            None => thread::park(),
-        }
-        self.writer_sleeps.store(false, Ordering::Relaxed);
+        let has_work = || {
+            !self.batches.is_empty()
+                || self.must_reopen.load(Ordering::Relaxed)
+                || self.must_end.load(Ordering::Relaxed)
+        };
+        self.writer.sleep(timeout, has_work);
     }
 }
 

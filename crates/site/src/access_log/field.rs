@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use blitz_http::{AsName, Name};
 
@@ -22,6 +23,30 @@ pub enum LogField {
 pub struct HeaderName {
     known: Name,
     text: Box<str>,
+}
+
+/// A field of a request's head that is noted for the log.
+#[derive(Debug, Clone)]
+pub struct NotedHeader {
+    /// Its name.
+    pub name: HeaderName,
+    /// Whether `***` is noted in place of its value.
+    pub is_redacted: bool,
+}
+
+impl NotedHeader {
+    /// Those that are noted without a log.
+    pub(crate) fn usual() -> Arc<[NotedHeader]> {
+        let usual = LogField::combined().into_iter();
+        let noted = usual.filter_map(|field| match field {
+            LogField::Header(name) => Some(NotedHeader {
+                name,
+                is_redacted: false,
+            }),
+            LogField::Fact(_) => None,
+        });
+        noted.collect()
+    }
 }
 
 /// A text that names no field of a line.

@@ -3,24 +3,67 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-use blitz_http::{Address, Method, Name, RequestHead, Status, TlsInfo, Upstream, Version};
+use blitz_http::{Address, Name, Status, Version};
 
 use super::field::Fact;
 use super::filter::NO_RESPONSE;
+use super::redaction::{redact_query, redact_url};
 use super::syntax::Syntax;
-use super::{AccessLog, LogField, LogFilter, Noted, escape};
-use crate::record::{Ended, Record};
+use super::timestamp::Timestamps;
+use super::{AccessLog, HeaderName, LogField, NotedHeader, escape};
+use crate::owned_record::OwnedRecord;
+use crate::recorder::RecordBatch;
 
-/// Longest id of a request: that of a rejected one may be invalid.
-const ID_MAX: usize = 128;
+/// Writes lines of records.
+#[derive(Debug, Default)]
+pub struct LineWriter {
+    lines: Vec<u8>,
+    timestamps: Timestamps,
+    scratch: Vec<u8>,
+}
 
-/// A request that has ended, with the parts of its head that were noted.
-pub(crate) struct Line<'a> {
-    record: &'a Record<'a>,
-    noted: &'a Noted,
-    request_id: &'a [u8],
-    ended: Instant,
-    duration: Duration,
+impl LineWriter {
+    /// Gives the log of a batch the lines of those records that have one.
+    pub fn write(&mut self, batch: &RecordBatch) {
+        let Some(log) = &batch.log else { return };
+        for record in batch.records.iter().filter(|record| record.is_logged) {
+            self.add(batch, record, log);
+        }
+        if !self.lines.is_empty() {
+            self.lines = log.sink.write(std::mem::take(&mut self.lines));
+        }
+    }
+
+    /// Writes the line that a record of this batch has in a log with the settings of this one.
+    pub fn line(&mut self, batch: &RecordBatch, record: &OwnedRecord, log: &AccessLog) -> &[u8] {
+        self.lines.clear();
+        self.add(batch, record, log);
+        &self.lines
+    }
+
+    fn add(&mut self, batch: &RecordBatch, record: &OwnedRecord, log: &AccessLog) {
+        let mut line = Line {
+            record,
+            log,
+            headers: &batch.headers,
+            started: batch.wall_clock(record.started),
+            timestamps: &mut self.timestamps,
+            scratch: &mut self.scratch,
+        };
+        match log.syntax {
+            Syntax::Combined => line.combined(&mut self.lines),
+            _ => line.keyed(&mut self.lines),
+        }
+    }
+}
+
+struct Line<'a> {
+    record: &'a OwnedRecord,
+    log: &'a AccessLog,
+    headers: &'a [NotedHeader],
+    started: SystemTime,
+    timestamps: &'a mut Timestamps,
+    scratch: &'a mut Vec<u8>,
 }
 
 /// The value of a field.
@@ -33,6 +76,10 @@ enum Value<'a> {
     Plain(&'a str),
     /// A text of a peer or of the configuration.
     Text(&'a [u8]),
+    /// Path and query.
+    Target(&'a [u8], &'a [u8]),
+    /// A URL of a peer.
+    Url(&'a [u8]),
     Time(SystemTime),
     Ip(IpAddr),
     Socket(SocketAddr),
@@ -40,38 +87,17 @@ enum Value<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The line of a request that ends now. `head` has its id.
-    pub(super) fn new(record: &'a Record<'a>, noted: &'a Noted, head: &'a RequestHead) -> Line<'a> {
-        let id = head.fields.get(Name::XRequestId).unwrap_or_default();
-        let ended = blitz_http::now();
-        Line {
-            record,
-            noted,
-            request_id: &id[..id.len().min(ID_MAX)],
-            ended,
-            duration: ended.saturating_duration_since(record.started),
-        }
-    }
-
-    pub(super) fn is_wanted(&self, filter: &LogFilter) -> bool {
-        filter.takes(self.record.response.status, self.duration)
-    }
-
     /// Writes a line of fields with their names, without those that have no value.
-    pub(super) fn keyed(&self, log: &AccessLog, syntax: Syntax, out: &mut Vec<u8>) {
-        let start = out.len();
-        let mut header = 0;
-        for (field, key) in &log.keyed {
+    fn keyed(&mut self, out: &mut Vec<u8>) {
+        let (syntax, start) = (self.log.syntax, out.len());
+        for (field, key) in &self.log.keyed {
             let value = match field {
                 LogField::Fact(fact) => self.fact(*fact),
-                LogField::Header(_) => {
-                    header += 1;
-                    present(self.noted.header_at(header - 1))
-                }
+                LogField::Header(name) => self.header(name),
             };
             if !matches!(value, Value::Absent) {
                 out.extend_from_slice(key.as_bytes());
-                self.write(&value, syntax, out);
+                self.write(&value, out);
             }
         }
         match (syntax, out.get_mut(start)) {
@@ -90,67 +116,69 @@ impl<'a> Line<'a> {
 
     /// Writes a line in the combined format: the client, a dash for its identity, a dash for the user, the time, the
     /// request line, the status, the bytes of content, `Referer` and `User-Agent`.
-    pub(super) fn combined(&self, out: &mut Vec<u8>) {
-        let or_dash = |value: Value<'_>, out: &mut Vec<u8>| match value {
-            Value::Absent => out.push(b'-'),
-            value => self.write(&value, Syntax::Combined, out),
-        };
-        or_dash(self.fact(Fact::Client), out);
+    fn combined(&mut self, out: &mut Vec<u8>) {
+        self.write_or_dash(&self.fact(Fact::Client), out);
         out.extend_from_slice(b" - - [");
-        let timestamps = &self.noted.log.timestamps;
-        timestamps.common(self.started(), out);
+        self.timestamps.common(self.started, out);
         out.extend_from_slice(b"] \"");
-        match self.is_handshake() {
-            true => out.push(b'-'),
-            false => {
-                or_dash(self.fact(Fact::Method), out);
-                out.push(b' ');
-                or_dash(self.fact(Fact::Path), out);
-                out.push(b' ');
-                or_dash(self.fact(Fact::Protocol), out);
-            }
+        if self.record.is_handshake() {
+            out.push(b'-');
+        } else {
+            self.write_or_dash(&self.fact(Fact::Method), out);
+            out.push(b' ');
+            self.write_or_dash(&self.fact(Fact::Path), out);
+            out.push(b' ');
+            out.extend_from_slice(self.record.version.as_str().as_bytes());
         }
         out.extend_from_slice(b"\" ");
-        let status = self.record.response.status;
+        let status = self.record.status;
         escape::number(status.map_or(NO_RESPONSE, Status::code).into(), out);
         out.push(b' ');
-        escape::number(self.record.response.bytes, out);
-        for index in 0..self.noted.log.log.headers.len() {
-            out.extend_from_slice(b" \"");
-            or_dash(present(self.noted.header_at(index)), out);
-            out.push(b'"');
+        escape::number(self.record.response_bytes, out);
+        for (field, _) in &self.log.keyed {
+            if let LogField::Header(name) = field {
+                out.extend_from_slice(b" \"");
+                self.write_or_dash(&self.header(name), out);
+                out.push(b'"');
+            }
         }
         out.push(b'\n');
     }
 
-    fn fact(&self, fact: Fact) -> Value<'_> {
+    fn fact(&self, fact: Fact) -> Value<'a> {
         let record = self.record;
         match fact {
-            Fact::Time => Value::Time(self.started()),
-            Fact::RequestId => present(self.request_id),
+            Fact::Time => Value::Time(self.started),
+            Fact::RequestId => present(record.request_id()),
             Fact::Client => self.client(),
-            Fact::Method => self.method(),
-            Fact::Scheme => Value::Plain(record.client.scheme.as_str()),
-            Fact::Host => present(self.noted.host()),
-            Fact::Path => present(self.noted.path()),
-            Fact::Protocol => plain(self.version()),
-            Fact::TlsVersion
-            | Fact::TlsCipher
-            | Fact::TlsGroup
-            | Fact::TlsServerName
-            | Fact::TlsAlpn => match &record.client.tls {
-                Some(tls) => tls_fact(fact, tls),
-                None => Value::Absent,
+            Fact::Method => present(record.method_name()),
+            Fact::Scheme => Value::Plain(record.scheme.as_str()),
+            Fact::Host => present(record.host()),
+            Fact::Path => match (record.path(), record.query()) {
+                ([], None) => Value::Absent,
+                (path, None) => Value::Text(path),
+                (path, Some(query)) => Value::Target(path, query),
             },
-            Fact::Status => number(record.response.status.map(Status::code)),
+            // A failed handshake over TCP has none.
+            Fact::Protocol if record.is_handshake() && record.version != Version::Http3 => {
+                Value::Absent
+            }
+            Fact::Protocol => Value::Plain(record.version.as_str()),
+            Fact::TlsVersion => plain(record.tls.map(|tls| tls.version.as_str())),
+            Fact::TlsCipher => {
+                let suite = record.tls.map_or("", |tls| tls.cipher_suite);
+                present(suite.as_bytes())
+            }
+            Fact::TlsGroup => plain(record.tls.and_then(|tls| tls.key_exchange)),
+            Fact::TlsServerName => present(record.server_name()),
+            Fact::TlsAlpn => present(record.alpn()),
+            Fact::Status => number(record.status.map(Status::code)),
             Fact::BytesIn => Value::Number(record.request_bytes),
-            Fact::BytesOut => Value::Number(record.response.bytes),
-            Fact::Duration => Value::Duration(self.duration),
+            Fact::BytesOut => Value::Number(record.response_bytes),
+            Fact::Duration => self.since_start(Some(record.finished)),
             Fact::FirstByte => self.since_start(record.responded),
-            Fact::Site => record.site.map_or(Value::Absent, text),
-            Fact::Route => record
-                .route
-                .map_or(Value::Absent, |route| text(route.name())),
+            Fact::Site => present(record.site()),
+            Fact::Route => present(record.route()),
             Fact::Upstream
             | Fact::ConnectTime
             | Fact::UpstreamTime
@@ -158,26 +186,25 @@ impl<'a> Line<'a> {
             | Fact::ConnectFailures
             | Fact::Reused
             | Fact::GrpcStatus => self.upstream_fact(fact),
-            Fact::Ended => Value::Plain(record.response.ended.as_str()),
-            Fact::Cause => plain(record.response.ended.cause()),
+            Fact::Ended => Value::Plain(record.ended),
+            Fact::Cause => plain(record.cause),
             Fact::Omitted if record.omitted > 0 => Value::Number(record.omitted),
             Fact::Omitted => Value::Absent,
         }
     }
 
-    fn upstream_fact(&self, fact: Fact) -> Value<'_> {
+    fn upstream_fact(&self, fact: Fact) -> Value<'a> {
         let record = self.record;
         match fact {
-            Fact::Upstream => match record.upstream.as_ref().map(Upstream::address) {
+            Fact::Upstream => match &record.upstream {
                 None => Value::Absent,
                 Some(Address::Tcp(address)) => Value::Socket(*address),
                 Some(Address::Unix(path)) => Value::Text(path.as_os_str().as_encoded_bytes()),
             },
             Fact::ConnectTime => self.since_start(record.connected),
-            Fact::UpstreamTime => match record.connected {
-                Some(connected) => Value::Duration(self.ended.saturating_duration_since(connected)),
-                None => Value::Absent,
-            },
+            Fact::UpstreamTime => record.connected.map_or(Value::Absent, |connected| {
+                Value::Duration(record.finished.saturating_duration_since(connected))
+            }),
             Fact::Attempts => number((record.attempts > 0).then_some(record.attempts.into())),
             Fact::ConnectFailures => {
                 let failures = record.connect_failures;
@@ -189,47 +216,39 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn client(&self) -> Value<'_> {
-        let remote = || self.record.client.remote.map(|remote| remote.ip());
-        match self.record.forwarded_client.or_else(remote) {
+    fn client(&self) -> Value<'a> {
+        match self.record.client() {
             Some(client) => Value::Ip(client),
             // The kernel forgets the address of a connection that was reset.
-            None if self.record.client.listener.is_some() => Value::Absent,
+            None if self.record.is_handshake() => Value::Absent,
             // A client of a unix socket has no address.
             None => Value::Plain("unix"),
         }
     }
 
-    /// The version of HTTP. A failed handshake over TCP has none.
-    fn version(&self) -> Option<&'static str> {
-        let version = self.record.version;
-        let is_known = !self.is_handshake() || version == Version::Http3;
-        is_known.then(|| version.as_str())
-    }
-
-    fn is_handshake(&self) -> bool {
-        matches!(self.record.response.ended, Ended::Handshake(_))
-    }
-
-    fn method(&self) -> Value<'_> {
-        match self.record.method {
-            Method::Other => present(self.noted.method()),
-            known => Value::Plain(known.as_str()),
+    fn header(&self, name: &HeaderName) -> Value<'a> {
+        let index = self.headers.iter().position(|noted| noted.name == *name);
+        match index.map_or(&b""[..], |index| self.record.header_at(index)) {
+            [] => Value::Absent,
+            url if name.is(Name::Referer) => Value::Url(url),
+            text => Value::Text(text),
         }
     }
 
-    fn started(&self) -> SystemTime {
-        let now = blitz_http::wall_clock();
-        now.checked_sub(self.duration).unwrap_or(now)
-    }
-
-    fn since_start(&self, time: Option<Instant>) -> Value<'_> {
+    fn since_start(&self, time: Option<Instant>) -> Value<'a> {
         time.map_or(Value::Absent, |time| {
             Value::Duration(time.saturating_duration_since(self.record.started))
         })
     }
 
-    fn write(&self, value: &Value<'_>, syntax: Syntax, out: &mut Vec<u8>) {
+    fn write_or_dash(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
+        match value {
+            Value::Absent => out.push(b'-'),
+            value => self.write(value, out),
+        }
+    }
+
+    fn write(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
         match *value {
             Value::Absent => {}
             Value::Number(number) => escape::number(number, out),
@@ -239,13 +258,11 @@ impl<'a> Line<'a> {
                 escape::digits(duration.subsec_micros(), 6, out);
             }
             Value::True => out.extend_from_slice(b"true"),
-            Value::Text(text) => match syntax {
-                Syntax::Json => escape::json(text, out),
-                Syntax::Logfmt => escape::logfmt(text, out),
-                Syntax::Combined => escape::combined(text, out),
-            },
+            Value::Text(text) => self.write_text(text, out),
+            Value::Target(path, query) => self.write_target(path, query, out),
+            Value::Url(url) => self.write_url(url, out),
             Value::Plain(_) | Value::Time(_) | Value::Ip(_) | Value::Socket(_) => {
-                let is_quoted = syntax == Syntax::Json;
+                let is_quoted = self.log.syntax == Syntax::Json;
                 out.extend(is_quoted.then_some(b'"'));
                 self.write_plain(value, out);
                 out.extend(is_quoted.then_some(b'"'));
@@ -253,39 +270,44 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Writes a text that needs no escaping.
-    fn write_plain(&self, value: &Value<'_>, out: &mut Vec<u8>) {
-        match *value {
-            Value::Plain(text) => out.extend_from_slice(text.as_bytes()),
-            Value::Time(time) => self.noted.log.timestamps.rfc3339(time, out),
-            Value::Ip(address) => escape::ip(address, out),
-            Value::Socket(address) => {
-                escape::socket(address, out);
-            }
-            _ => {}
+    fn write_text(&self, text: &[u8], out: &mut Vec<u8>) {
+        match self.log.syntax {
+            Syntax::Json => escape::json(text, out),
+            Syntax::Logfmt => escape::logfmt(text, out),
+            Syntax::Combined => escape::combined(text, out),
         }
     }
-}
 
-/// Adds the line of a request that ends now.
-pub(crate) fn add(record: &Record<'_>, noted: &Noted, head: &RequestHead) {
-    let (line, log) = (Line::new(record, noted, head), &noted.log);
-    let settings = log.log.settings();
-    if settings.filter.takes_all() || line.is_wanted(&settings.filter) {
-        log.add(|out| match log.log.syntax {
-            Syntax::Combined => line.combined(out),
-            syntax => line.keyed(&log.log, syntax, out),
-        });
+    fn write_target(&mut self, path: &[u8], query: &[u8], out: &mut Vec<u8>) {
+        let mut target = std::mem::take(self.scratch);
+        target.clear();
+        target.extend_from_slice(path);
+        target.push(b'?');
+        match self.log.settings.redacts_query {
+            true => redact_query(query, &mut target),
+            false => target.extend_from_slice(query),
+        }
+        self.write_text(&target, out);
+        *self.scratch = target;
     }
-}
 
-fn tls_fact(fact: Fact, tls: &TlsInfo) -> Value<'_> {
-    match fact {
-        Fact::TlsVersion => Value::Plain(tls.version.as_str()),
-        Fact::TlsCipher => present(tls.cipher_suite.as_bytes()),
-        Fact::TlsGroup => plain(tls.key_exchange),
-        Fact::TlsServerName => tls.server_name.as_deref().map_or(Value::Absent, text),
-        _ => tls.alpn.as_deref().map_or(Value::Absent, Value::Text),
+    fn write_url(&mut self, url: &[u8], out: &mut Vec<u8>) {
+        let mut redacted = std::mem::take(self.scratch);
+        redacted.clear();
+        let is_redacted = self.log.settings.redacts_query && redact_url(url, &mut redacted);
+        self.write_text(if is_redacted { &redacted } else { url }, out);
+        *self.scratch = redacted;
+    }
+
+    /// Writes a text that needs no escaping.
+    fn write_plain(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
+        match *value {
+            Value::Plain(text) => out.extend_from_slice(text.as_bytes()),
+            Value::Time(time) => self.timestamps.rfc3339(time, out),
+            Value::Ip(address) => escape::ip(address, out),
+            Value::Socket(address) => escape::socket(address, out),
+            _ => {}
+        }
     }
 }
 
@@ -294,10 +316,6 @@ fn present(text: &[u8]) -> Value<'_> {
         [] => Value::Absent,
         text => Value::Text(text),
     }
-}
-
-fn text(text: &str) -> Value<'_> {
-    Value::Text(text.as_bytes())
 }
 
 fn plain(text: Option<&'static str>) -> Value<'static> {

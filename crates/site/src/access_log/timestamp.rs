@@ -1,15 +1,14 @@
 //! Times in lines, in UTC.
 
-use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 
 use super::escape::digits;
 
-/// The text of the last second, since most lines of a core begin in the same one.
+/// The text of the last second, since most lines begin in the same one as the line before.
 #[derive(Debug, Default)]
-pub(super) struct Timestamps(RefCell<Second>);
+pub(super) struct Timestamps(Second);
 
 #[derive(Debug, Default)]
 struct Second {
@@ -26,29 +25,24 @@ const MONTHS: [&str; 12] = [
 
 impl Timestamps {
     /// Writes the time as `2026-11-29T17:12:27.123Z` (RFC 3339).
-    pub(super) fn rfc3339(&self, time: SystemTime, out: &mut Vec<u8>) {
+    pub(super) fn rfc3339(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         let since_epoch = since_epoch(time);
-        self.with(since_epoch.as_secs(), |second| {
-            out.extend_from_slice(&second.rfc3339);
-        });
+        out.extend_from_slice(&self.second(since_epoch.as_secs()).rfc3339);
         out.push(b'.');
         digits(since_epoch.subsec_millis(), 3, out);
         out.push(b'Z');
     }
 
     /// Writes the time as `29/Nov/2026:17:12:27 +0000`, as the common log format has it.
-    pub(super) fn common(&self, time: SystemTime, out: &mut Vec<u8>) {
-        self.with(since_epoch(time).as_secs(), |second| {
-            out.extend_from_slice(&second.common);
-        });
+    pub(super) fn common(&mut self, time: SystemTime, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.second(since_epoch(time).as_secs()).common);
     }
 
-    fn with(&self, since_epoch: u64, write: impl FnOnce(&Second)) {
-        let mut second = self.0.borrow_mut();
-        if second.since_epoch != since_epoch || second.rfc3339.is_empty() {
-            second.replace(since_epoch);
+    fn second(&mut self, since_epoch: u64) -> &Second {
+        if self.0.since_epoch != since_epoch || self.0.rfc3339.is_empty() {
+            self.0.replace(since_epoch);
         }
-        write(&second);
+        &self.0
     }
 }
 
@@ -80,8 +74,8 @@ mod tests {
 
     #[test]
     fn times_have_two_forms() {
-        let times = Timestamps::default();
-        let written = |time: Duration| {
+        let mut times = Timestamps::default();
+        let mut written = |time: Duration| {
             let time = SystemTime::UNIX_EPOCH + time;
             let (mut rfc3339, mut common) = (Vec::new(), Vec::new());
             times.rfc3339(time, &mut rfc3339);

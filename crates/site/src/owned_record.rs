@@ -1,0 +1,246 @@
+//! Records without borrows: other threads make lines of logs and spans of them.
+
+mod texts;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use blitz_http::{Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version};
+
+use crate::access_log::NotedHeader;
+use crate::record::{Ended, Record, RouteName};
+
+use texts::{Text, Texts};
+
+/// Longest id of a request: that of a rejected one may be invalid.
+const ID_MAX: usize = 128;
+
+/// What is known of a request that has ended. Texts that a client has sent are as it has sent them, so whoever writes
+/// them escapes them, and leaves out what nobody may read.
+#[derive(Debug)]
+pub struct OwnedRecord {
+    /// As in [`Record`].
+    pub started: Instant,
+    /// When the request ended.
+    pub finished: Instant,
+    /// As in [`Record`].
+    pub connected: Option<Instant>,
+    /// As in [`Record`].
+    pub responded: Option<Instant>,
+    /// As in [`Record`].
+    pub method: Method,
+    /// As in [`Record`].
+    pub version: Version,
+    /// That of the client's connection.
+    pub scheme: Scheme,
+    /// The address of the client's connection; `None` on a unix socket.
+    pub remote: Option<SocketAddr>,
+    /// As in [`Record`].
+    pub forwarded_client: Option<IpAddr>,
+    /// The handshake of the client's connection; `None` in clear text.
+    pub tls: Option<TlsFacts>,
+    /// Status that was sent to the client.
+    pub status: Option<Status>,
+    /// As in [`Record`].
+    pub request_bytes: u64,
+    /// Content sent to the client.
+    pub response_bytes: u64,
+    /// Where the last attempt went.
+    pub upstream: Option<Address>,
+    /// As in [`Record`].
+    pub attempts: u8,
+    /// As in [`Record`].
+    pub connect_failures: u8,
+    /// As in [`Record`].
+    pub is_connection_reused: bool,
+    /// As in [`Record`].
+    pub grpc_status: Option<u8>,
+    /// How the request ended: the name of its [`Ended`](crate::Ended).
+    pub ended: &'static str,
+    /// The name of the cause, if it did not end with a complete response.
+    pub cause: Option<&'static str>,
+    /// As in [`Record`].
+    pub omitted: u64,
+    /// Whether it has a line in the access log.
+    pub is_logged: bool,
+    texts: Texts,
+}
+
+/// The results of a TLS handshake, by their registered names.
+#[derive(Debug, Clone, Copy)]
+pub struct TlsFacts {
+    /// The version.
+    pub version: TlsVersion,
+    /// The cipher suite; empty if the handshake failed before it was chosen.
+    pub cipher_suite: &'static str,
+    /// The group of the key exchange.
+    pub key_exchange: Option<&'static str>,
+}
+
+impl OwnedRecord {
+    #[cold]
+    pub(crate) fn new() -> Box<OwnedRecord> {
+        let now = blitz_http::now();
+        Box::new(OwnedRecord {
+            started: now,
+            finished: now,
+            connected: None,
+            responded: None,
+            method: Method::Other,
+            version: Version::Http11,
+            scheme: Scheme::Http,
+            remote: None,
+            forwarded_client: None,
+            tls: None,
+            status: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            upstream: None,
+            attempts: 0,
+            connect_failures: 0,
+            is_connection_reused: false,
+            grpc_status: None,
+            ended: "",
+            cause: None,
+            omitted: 0,
+            is_logged: false,
+            texts: Texts::default(),
+        })
+    }
+
+    /// Notes the parts of a head: later it is the upstream's, and parts of it are freed.
+    pub(crate) fn note(&mut self, head: &RequestHead, headers: &[NotedHeader]) {
+        self.texts.note(head, headers);
+    }
+
+    /// Notes the id of the request, which this head has.
+    #[inline]
+    pub(crate) fn note_id(&mut self, head: &RequestHead) {
+        if let Some(id) = head.fields.get(Name::XRequestId) {
+            self.texts.set(Text::Id, &id[..id.len().min(ID_MAX)]);
+        }
+    }
+
+    /// Takes the facts of a request that ends now.
+    #[inline]
+    pub(crate) fn fill(&mut self, record: &Record<'_>, finished: Instant) {
+        let (client, response) = (&*record.client, &record.response);
+        self.started = record.started;
+        self.finished = finished;
+        self.connected = record.connected;
+        self.responded = record.responded;
+        self.method = record.method;
+        self.version = record.version;
+        self.scheme = client.scheme;
+        self.remote = client.remote;
+        self.forwarded_client = record.forwarded_client;
+        self.status = response.status;
+        self.request_bytes = record.request_bytes;
+        self.response_bytes = response.bytes;
+        self.attempts = record.attempts;
+        self.connect_failures = record.connect_failures;
+        self.is_connection_reused = record.is_connection_reused;
+        self.grpc_status = record.grpc_status;
+        self.ended = response.ended.as_str();
+        self.cause = response.ended.cause();
+        self.omitted = record.omitted;
+        self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
+        if let Some(site) = record.site {
+            self.texts.set(Text::Site, site.as_bytes());
+        }
+        if let Some(route) = record.route {
+            self.texts.set(Text::Route, route.name().as_bytes());
+        }
+        self.tls = client.tls.as_ref().map(|tls| {
+            let name = tls.server_name.as_deref().unwrap_or_default();
+            self.texts.set(Text::ServerName, name.as_bytes());
+            self.texts.set(Text::Alpn, tls.alpn.as_deref().unwrap_or_default());
+            TlsFacts {
+                version: tls.version,
+                cipher_suite: tls.cipher_suite,
+                key_exchange: tls.key_exchange,
+            }
+        });
+    }
+
+    /// Forgets the texts, so that the next record can use their memory. `None` if they need too much of it.
+    pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<OwnedRecord>> {
+        self.texts.clear().then_some(self)
+    }
+
+    /// Whether there was no request, because the handshake failed.
+    #[must_use]
+    pub fn is_handshake(&self) -> bool {
+        self.ended == Ended::Handshake("").as_str()
+    }
+
+    /// The client: the one that a trusted proxy has told, otherwise that of the connection; `None` on a unix socket.
+    #[must_use]
+    pub fn client(&self) -> Option<IpAddr> {
+        let remote = || self.remote.map(|remote| remote.ip());
+        self.forwarded_client.or_else(remote)
+    }
+
+    /// The method.
+    #[must_use]
+    pub fn method_name(&self) -> &[u8] {
+        match self.method {
+            Method::Other => self.texts.get(Text::Method),
+            known => known.as_str().as_bytes(),
+        }
+    }
+
+    /// The host of the request with its port. Like each of the texts it is empty if there is none.
+    #[must_use]
+    pub fn host(&self) -> &[u8] {
+        self.texts.get(Text::Host)
+    }
+
+    /// The path as it was received, or its beginning.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        self.texts.get(Text::Path)
+    }
+
+    /// The query as it was received, or its beginning.
+    #[must_use]
+    pub fn query(&self) -> Option<&[u8]> {
+        self.texts.query()
+    }
+
+    /// The value of the field at this place among those that were noted.
+    #[must_use]
+    pub fn header_at(&self, index: usize) -> &[u8] {
+        self.texts.header_at(index)
+    }
+
+    /// `X-Request-Id`, the client's or a new one.
+    #[must_use]
+    pub fn request_id(&self) -> &[u8] {
+        self.texts.get(Text::Id)
+    }
+
+    /// The name of the site.
+    #[must_use]
+    pub fn site(&self) -> &[u8] {
+        self.texts.get(Text::Site)
+    }
+
+    /// The paths of the route as written.
+    #[must_use]
+    pub fn route(&self) -> &[u8] {
+        self.texts.get(Text::Route)
+    }
+
+    /// The server name of the handshake (SNI).
+    #[must_use]
+    pub fn server_name(&self) -> &[u8] {
+        self.texts.get(Text::ServerName)
+    }
+
+    /// The protocol of the handshake (ALPN).
+    #[must_use]
+    pub fn alpn(&self) -> &[u8] {
+        self.texts.get(Text::Alpn)
+    }
+}

@@ -1,0 +1,155 @@
+//! The texts of a record, in one piece of memory.
+
+use blitz_http::{Method, RequestHead};
+
+use crate::access_log::{NotedHeader, REDACTED};
+
+/// Longest method.
+const METHOD_MAX: usize = 32;
+/// Longest host.
+const HOST_MAX: usize = 255;
+/// Longest path, and longest query.
+const PATH_MAX: usize = 2048;
+/// Longest value of a field.
+const VALUE_MAX: usize = 1024;
+
+/// The end of a text that is longer than its maximum.
+const CUT: &[u8] = b"...";
+
+/// Largest capacity that is kept for a next request.
+const KEPT_BYTES_MAX: usize = 2048;
+
+/// The texts of each record beside fields of its head.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Text {
+    Method,
+    Host,
+    Path,
+    /// With its question mark.
+    Query,
+    Id,
+    Site,
+    Route,
+    ServerName,
+    Alpn,
+}
+
+const TEXTS: usize = Text::Alpn as usize + 1;
+
+/// The place of a text.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    start: u32,
+    end: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    bytes: Vec<u8>,
+    places: [Place; TEXTS],
+    headers: Vec<Place>,
+}
+
+impl Texts {
+    #[inline]
+    pub(super) fn get(&self, text: Text) -> &[u8] {
+        self.at(self.places[text as usize])
+    }
+
+    pub(super) fn query(&self) -> Option<&[u8]> {
+        self.get(Text::Query).split_first().map(|(_, query)| query)
+    }
+
+    pub(super) fn header_at(&self, index: usize) -> &[u8] {
+        self.headers.get(index).map_or(b"", |place| self.at(*place))
+    }
+
+    #[inline]
+    fn at(&self, place: Place) -> &[u8] {
+        &self.bytes[place.start as usize..place.end as usize]
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, text: Text, value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.places[text as usize] = self.since(start);
+    }
+
+    #[inline]
+    fn since(&self, start: usize) -> Place {
+        Place {
+            start: start as u32,
+            end: self.bytes.len() as u32,
+        }
+    }
+
+    pub(super) fn note(&mut self, head: &RequestHead, headers: &[NotedHeader]) {
+        if head.method == Method::Other {
+            self.set_start(Text::Method, head.method_str().as_bytes(), METHOD_MAX);
+        }
+        if let Some(host) = head.authority() {
+            self.set_start(Text::Host, host.as_bytes(), HOST_MAX);
+        }
+        self.set_start(Text::Path, head.raw_path().as_bytes(), PATH_MAX);
+        if let Some(query) = head.query() {
+            let start = self.bytes.len();
+            self.bytes.push(b'?');
+            self.push(query.as_bytes(), PATH_MAX);
+            self.places[Text::Query as usize] = self.since(start);
+        }
+        for header in headers {
+            let start = self.bytes.len();
+            self.push_header(header, head);
+            let place = self.since(start);
+            self.headers.push(place);
+        }
+    }
+
+    /// Values of several lines are one list (RFC 9110, section 5.3).
+    #[inline]
+    fn push_header(&mut self, header: &NotedHeader, head: &RequestHead) {
+        let mut values = head.fields.get_all(&header.name);
+        let Some(first) = values.next() else { return };
+        if header.is_redacted {
+            return self.bytes.extend_from_slice(REDACTED);
+        }
+        let mut room = VALUE_MAX;
+        self.push(first, room);
+        room = room.saturating_sub(first.len());
+        for value in values {
+            if room == 0 {
+                return;
+            }
+            self.bytes.extend_from_slice(b", ");
+            self.push(value, room);
+            room = room.saturating_sub(value.len());
+        }
+    }
+
+    #[inline]
+    fn set_start(&mut self, text: Text, value: &[u8], max: usize) {
+        let start = self.bytes.len();
+        self.push(value, max);
+        self.places[text as usize] = self.since(start);
+    }
+
+    #[inline]
+    fn push(&mut self, text: &[u8], max: usize) {
+        match text.get(..max) {
+            Some(start) if text.len() > max => {
+                self.bytes.extend_from_slice(start);
+                self.bytes.extend_from_slice(CUT);
+            }
+            _ => self.bytes.extend_from_slice(text),
+        }
+    }
+
+    /// Forgets all texts. Gives whether their memory is small enough to be kept.
+    pub(super) fn clear(&mut self) -> bool {
+        self.bytes.clear();
+        self.headers.clear();
+        self.places = Default::default();
+        self.bytes.capacity() <= KEPT_BYTES_MAX
+    }
+}

@@ -1,0 +1,295 @@
+//! The way of records from the cores to those who write lines and spans of them.
+//!
+//! A core collects the records of its requests, and hands them over when there are [`BATCH_RECORDS`] or when they are
+//! [`FLUSH_AFTER`] old. So a request takes no lock and makes no system call, and nothing is formatted on a core.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use blitz_http::RequestHead;
+
+use crate::access_log::{AccessLog, LineWriter, NotedHeader};
+use crate::owned_record::OwnedRecord;
+use crate::record::Record;
+
+/// How long records stay on their core.
+const FLUSH_AFTER: Duration = Duration::from_millis(200);
+
+/// Records of a batch.
+pub(crate) const BATCH_RECORDS: usize = 64;
+
+/// Records whose memory a core keeps for later requests.
+const KEPT_MAX: usize = 1024;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "batches move them")]
+    static FREE_LIST: RefCell<Vec<Box<OwnedRecord>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes the records of all cores, which may call it at the same time.
+pub trait RecordSink: fmt::Debug + Send + Sync {
+    /// Takes a batch without waiting. Gives back one that is not needed any more, often an earlier one.
+    fn take(&self, batch: RecordBatch) -> Option<RecordBatch>;
+
+    /// Whether records are wanted that have no line in the access log. It is asked at the beginning of each request.
+    fn wants_all(&self) -> bool {
+        false
+    }
+}
+
+/// Records of requests that have ended on one core.
+pub struct RecordBatch {
+    /// In the order of their ends.
+    #[expect(clippy::vec_box, reason = "their memory is used again")]
+    pub records: Vec<Box<OwnedRecord>>,
+    /// The access log in which some of them have a line.
+    pub log: Option<Arc<AccessLog>>,
+    /// The fields of heads that were noted, in the order of [`OwnedRecord::header_at`].
+    pub headers: Arc<[NotedHeader]>,
+    /// The time at which its first record came, on both clocks.
+    begun: (Instant, SystemTime),
+}
+
+impl RecordBatch {
+    /// The time of a clock on the wall at a time of a record.
+    #[must_use]
+    pub fn wall_clock(&self, time: Instant) -> SystemTime {
+        let (begun, wall_clock) = self.begun;
+        let at = match begun.checked_duration_since(time) {
+            Some(before) => wall_clock.checked_sub(before),
+            None => wall_clock.checked_add(time.saturating_duration_since(begun)),
+        };
+        at.unwrap_or(wall_clock)
+    }
+
+    /// Tells the access log that the lines of this batch are lost.
+    pub fn lose_lines(&self) {
+        let logged = self.records.iter().filter(|record| record.is_logged);
+        if let Some(log) = &self.log {
+            log.lose(logged.count() as u64);
+        }
+    }
+
+    /// Keeps the memory of its records for later requests. Gives the empty list back.
+    #[expect(clippy::vec_box, reason = "their memory is used again")]
+    fn recycle(mut self) -> Vec<Box<OwnedRecord>> {
+        self.records.drain(..).for_each(keep);
+        self.records
+    }
+}
+
+impl fmt::Debug for RecordBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordBatch")
+            .field("records", &self.records.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Collects the records of one core.
+pub(crate) struct Recorder {
+    log: Option<Arc<AccessLog>>,
+    headers: Arc<[NotedHeader]>,
+    /// `None` has the core write the lines itself.
+    sink: Option<Arc<dyn RecordSink>>,
+    #[expect(clippy::vec_box, reason = "their memory is used again")]
+    records: RefCell<Vec<Box<OwnedRecord>>>,
+    /// See [`RecordBatch`].
+    begun: Cell<Option<(Instant, SystemTime)>>,
+    /// Whether a task of the core hands the records over after a while.
+    has_flusher: Cell<bool>,
+    lines: RefCell<LineWriter>,
+}
+
+impl Recorder {
+    /// `None` if nobody wants records.
+    pub(crate) fn new(
+        log: Option<&Arc<AccessLog>>,
+        sink: Option<&Arc<dyn RecordSink>>,
+    ) -> Option<Rc<Recorder>> {
+        let headers = match (log, sink) {
+            (Some(log), _) => log.headers(),
+            (None, Some(_)) => NotedHeader::usual(),
+            (None, None) => return None,
+        };
+        Some(Rc::new(Recorder {
+            log: log.cloned(),
+            headers,
+            sink: sink.cloned(),
+            records: RefCell::default(),
+            begun: Cell::new(None),
+            has_flusher: Cell::new(false),
+            lines: RefCell::default(),
+        }))
+    }
+
+    /// Whether it is that of this log.
+    pub(crate) fn has(&self, log: Option<&Arc<AccessLog>>) -> bool {
+        match (&self.log, log) {
+            (Some(own), Some(log)) => Arc::ptr_eq(own, log),
+            (own, log) => own.is_none() && log.is_none(),
+        }
+    }
+
+    pub(crate) fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Whether somebody wants all records.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.wants_all())
+    }
+
+    /// Whether somebody wants the record of a failed handshake that took so long. The log may exclude all of them.
+    pub(crate) fn wants_handshake(&self, duration: Duration) -> bool {
+        let settings = self.log.as_ref().map(|log| log.settings());
+        match settings {
+            Some(settings) if !settings.handshakes => false,
+            Some(settings) if settings.filter.may_take_unanswered(duration) => true,
+            _ => self.is_followed(),
+        }
+    }
+
+    fn add(self: &Rc<Self>, record: Box<OwnedRecord>) {
+        let count = {
+            let mut records = self.records.borrow_mut();
+            if records.is_empty() {
+                let now = (blitz_http::now(), blitz_http::wall_clock());
+                self.begun.set(Some(now));
+            }
+            records.push(record);
+            records.len()
+        };
+        if count >= BATCH_RECORDS {
+            self.flush();
+        } else if !self.has_flusher.replace(true) {
+            self.flush_later();
+        }
+    }
+
+    #[cold]
+    fn flush_later(self: &Rc<Self>) {
+        let recorder = Rc::clone(self);
+        blitz_http::spawn(async move {
+            blitz_http::sleep(FLUSH_AFTER).await;
+            recorder.has_flusher.set(false);
+            recorder.flush();
+        });
+    }
+
+    /// Works without a core as well.
+    fn flush(&self) {
+        let Some(begun) = self.begun.take() else {
+            return;
+        };
+        let batch = RecordBatch {
+            records: self.records.take(),
+            log: self.log.clone(),
+            headers: Arc::clone(&self.headers),
+            begun,
+        };
+        let used = match &self.sink {
+            Some(sink) => sink.take(batch),
+            None => {
+                self.lines.borrow_mut().write(&batch);
+                Some(batch)
+            }
+        };
+        if let Some(used) = used {
+            self.records.replace(used.recycle());
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The record of a request that has not ended, with the parts of its head.
+pub(crate) struct BegunRecord {
+    recorder: Rc<Recorder>,
+    /// Gone when it has ended.
+    record: Option<Box<OwnedRecord>>,
+    is_logged: bool,
+    is_followed: bool,
+}
+
+impl BegunRecord {
+    /// `None` if nobody wants it.
+    #[inline]
+    pub(crate) fn new(
+        recorder: &Rc<Recorder>,
+        is_logged: bool,
+        head: &RequestHead,
+    ) -> Option<BegunRecord> {
+        let is_followed = recorder.is_followed();
+        (is_logged || is_followed).then(|| BegunRecord::note(recorder, (is_logged, is_followed), head))
+    }
+
+    #[inline(never)]
+    fn note(
+        recorder: &Rc<Recorder>,
+        (is_logged, is_followed): (bool, bool),
+        head: &RequestHead,
+    ) -> BegunRecord {
+        let kept = FREE_LIST.try_with(|list| list.borrow_mut().pop());
+        let mut record = kept.ok().flatten().unwrap_or_else(OwnedRecord::new);
+        record.note(head, &recorder.headers);
+        BegunRecord {
+            recorder: Rc::clone(recorder),
+            record: Some(record),
+            is_logged,
+            is_followed,
+        }
+    }
+
+    /// Notes the id of the request, which this head has.
+    pub(crate) fn note_id(&mut self, head: &RequestHead) {
+        if let Some(record) = &mut self.record {
+            record.note_id(head);
+        }
+    }
+
+    /// Hands the record of a request over that ends now.
+    pub(crate) fn finish(mut self, ended: &Record<'_>) {
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
+        let finished = blitz_http::now();
+        let is_logged = |log: &Arc<AccessLog>| {
+            let duration = finished.saturating_duration_since(ended.started);
+            log.settings().filter.takes(ended.response.status, duration)
+        };
+        record.is_logged = self.is_logged && self.recorder.log.as_ref().is_some_and(is_logged);
+        if record.is_logged || self.is_followed {
+            record.fill(ended, finished);
+            self.recorder.add(record);
+        } else {
+            keep(record);
+        }
+    }
+}
+
+fn keep(record: Box<OwnedRecord>) {
+    let Some(emptied) = record.emptied() else { return };
+    // While the thread ends, the free list may already be destroyed.
+    let _ = FREE_LIST.try_with(|list| {
+        let mut list = list.borrow_mut();
+        if list.len() < KEPT_MAX {
+            list.push(emptied);
+        }
+    });
+}
+
+impl Drop for BegunRecord {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            keep(record);
+        }
+    }
+}
