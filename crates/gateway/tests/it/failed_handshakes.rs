@@ -23,6 +23,9 @@ use crate::metrics::sum;
 use crate::support::{Proxy, Upstream, eventually};
 use crate::tls_support::{Authority, Outside, get};
 
+/// As long as the header of a record.
+const NOT_TLS: &[u8] = b"\0 not TLS";
+
 /// A listener with TLS that has a short timeout for handshakes.
 struct Server {
     proxy: Proxy,
@@ -148,7 +151,7 @@ scenarios! {
         server.fail_quic(server.authority.client_of(&[&rustls::version::TLS13], None), "hq");
         assert_eq!(server.line(4)["cause"], "no-application-protocol");
 
-        server.send(b"\x00\x01 no TLS");
+        server.send(NOT_TLS);
         let line = server.line(5);
         assert_eq!(values(&line, &facts), ["not-tls".into(), Value::Null, Value::Null, Value::Null]);
 
@@ -217,14 +220,14 @@ scenarios! {
     fn a_flood_has_few_lines(io) {
         let server = Server::start(io, LogSettings::default(), false);
         for _ in 0..100 {
-            server.send(b"\x00");
+            server.send(NOT_TLS);
         }
         eventually("all have ended", || server.proxy.http_counters().tls.failed_for("not-tls") == 100);
         thread::sleep(Duration::from_millis(1100));
         let omitted = server.omitted();
         // The connections may have taken more than a second.
         assert!((50..=90).contains(&omitted), "{omitted}");
-        server.send(b"\x00");
+        server.send(NOT_TLS);
         let lines = 101 - omitted as usize;
         let told = server.lines.wait(lines);
         let told = told.iter().map(|line| json(line)["omitted"].as_u64().unwrap_or_default());
@@ -250,7 +253,7 @@ scenarios! {
             let is_off = !settings.handshakes;
             let server = Server::start(io, settings, false);
             for _ in 0..20 {
-                server.send(b"\x00");
+                server.send(NOT_TLS);
             }
             assert_eq!(server.omitted(), 0);
             if is_off {
@@ -266,7 +269,7 @@ scenarios! {
             ..LogSettings::default()
         };
         let server = Server::start(io, settings, false);
-        server.send(b"\x00");
+        server.send(NOT_TLS);
         let line = &server.lines.wait(1)[0];
         assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
         assert!(line.ends_with("] \"-\" 499 0 \"-\" \"-\""), "{line}");

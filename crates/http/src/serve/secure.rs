@@ -171,7 +171,7 @@ impl<S: Service> Acceptor<S> {
         count(|counters| counters.tls.clear_text += 1);
         count_refused(CLEAR_TEXT.rule);
         transport.send_rarely(CLEAR_TEXT_ANSWER);
-        if let Some(peer) = self.peer(&transport) {
+        if let Some(peer) = self.peer(&transport).map(Rc::new) {
             let content_bytes = CLEAR_TEXT_ANSWER
                 .split_once("\r\n\r\n")
                 .map_or(0, |(_, content)| content.len());
@@ -182,7 +182,7 @@ impl<S: Service> Acceptor<S> {
                     status: Some(CLEAR_TEXT.status),
                     content_bytes,
                     version: Version::Http11,
-                    peer: &Rc::new(peer),
+                    peer: &peer,
                 })
             });
         }
