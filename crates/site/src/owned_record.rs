@@ -8,7 +8,7 @@ use std::time::Instant;
 use blitz_http::{Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version};
 
 use crate::access_log::NotedHeader;
-use crate::record::{Ended, Record, RouteName};
+use crate::record::{Ended, Record};
 
 use texts::{Text, Texts};
 
