@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_http::{ClientOptions, Limits};
-use blitz_site::{RecordHook, RecordSink};
 use blitz_site::access_log::AccessLog;
 use blitz_site::metrics::SERIES_MAX_DEFAULT;
+use blitz_site::{RecordHook, RecordSink};
 
 use crate::forward::LoopId;
 use crate::trusted::TrustedProxies;

@@ -5,7 +5,9 @@ mod texts;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use blitz_http::{Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version};
+use blitz_http::{
+    Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version,
+};
 
 use crate::access_log::NotedHeader;
 use crate::record::{Ended, Record};
@@ -154,7 +156,8 @@ impl OwnedRecord {
         self.tls = client.tls.as_ref().map(|tls| {
             let name = tls.server_name.as_deref().unwrap_or_default();
             self.texts.set(Text::ServerName, name.as_bytes());
-            self.texts.set(Text::Alpn, tls.alpn.as_deref().unwrap_or_default());
+            self.texts
+                .set(Text::Alpn, tls.alpn.as_deref().unwrap_or_default());
             TlsFacts {
                 version: tls.version,
                 cipher_suite: tls.cipher_suite,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use blitz_http::{
-    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RequestHead,
-    Status, Upstream, Version,
+    BodyError, BodyLength, Drain, Fields, LogLimit, Method, Peer, Pooled, RequestHead, Status,
+    Upstream, Version,
 };
 
 use crate::access_log::AccessLog;

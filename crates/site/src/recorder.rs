@@ -228,7 +228,8 @@ impl BegunRecord {
         head: &RequestHead,
     ) -> Option<BegunRecord> {
         let is_followed = recorder.is_followed();
-        (is_logged || is_followed).then(|| BegunRecord::note(recorder, (is_logged, is_followed), head))
+        (is_logged || is_followed)
+            .then(|| BegunRecord::note(recorder, (is_logged, is_followed), head))
     }
 
     #[inline(never)]
@@ -276,7 +277,9 @@ impl BegunRecord {
 }
 
 fn keep(record: Box<OwnedRecord>) {
-    let Some(emptied) = record.emptied() else { return };
+    let Some(emptied) = record.emptied() else {
+        return;
+    };
     // While the thread ends, the free list may already be destroyed.
     let _ = FREE_LIST.try_with(|list| {
         let mut list = list.borrow_mut();

@@ -58,7 +58,12 @@ impl RecordSink for Records {
 
 impl Records {
     fn count(&self) -> usize {
-        self.kept.lock().unwrap().iter().map(|batch| batch.records.len()).sum()
+        self.kept
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|batch| batch.records.len())
+            .sum()
     }
 }
 

@@ -208,8 +208,8 @@ scenarios! {
         let server = Server::start(io, LogSettings::default(), false);
         server.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let line = json(&server.lines.wait(1)[0]);
-        assert_eq!(values(&line, &["ended", "cause", "status", "scheme", "bytes_out"]), [
-            Value::from("refused"), "clear-text-on-tls-port".into(), 400.into(), "http".into(), 83.into(),
+        assert_eq!(values(&line, &["ended", "cause", "status", "scheme", "bytes_out", "path"]), [
+            Value::from("refused"), "clear-text-on-tls-port".into(), 400.into(), "http".into(), 83.into(), Value::Null,
         ]);
         let text = server.proxy.metrics().read().open_metrics();
         let name = "http_server_request_duration_seconds_count";
