@@ -21,8 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn connect(address: SocketAddr, trusted: &Arc<ClientConfig>) -> RawClient {
     let mut config = ClientConfig::clone(trusted);
     config.alpn_protocols = vec![b"h3".to_vec()];
-    let quic = Quic::connect(&Arc::new(config), Default::default(), address, "localhost");
-    RawClient::begin(quic.await.unwrap()).await
+    let config = Arc::new(config);
+    let quic = Quic::connect(&config, Default::default(), address, "localhost").await;
+    RawClient::begin(quic.unwrap()).await
 }
 
 async fn wait_arrived(ledger: &Ledger, path: &str) {
