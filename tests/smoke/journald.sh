@@ -65,7 +65,8 @@ for protocol in --h1 --no-tls-proto=h2c; do
 done
 hostile=$(python3 tests/smoke/journald.py send "$port")
 
-journal() { journalctl --directory=/run/log/journal --no-pager --quiet --output=json --identifier=blitz; }
+# Without --all values of more than 4 KiB are left out.
+journal() { journalctl --all --directory=/run/log/journal --no-pager --quiet --output=json --identifier=blitz; }
 expected=$((requests + hostile))
 for tries in $(seq 100); do
   journal >"$scratch/entries" 2>"$scratch/journalctl.log" || true

@@ -13,8 +13,8 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, ResponseHead,
-    ServeOptions, Signals, TlsSlot,
+    Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, ResponseHead, ServeOptions,
+    Signals, TlsSlot,
 };
 use blitz_site::metrics::set_series_max;
 use blitz_site::{Counters, Endpoint, Observers, emit_handshake, emit_refused, error_page};

@@ -228,7 +228,9 @@ impl Setting {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole
             .lines()
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
             .collect()
     }
 }
@@ -261,7 +263,12 @@ fn counts(metrics: &str) -> Counts {
         let (labels, count) = series.rsplit_once("} ").unwrap();
         let label = |name: &str| {
             let mut labels = labels.split("\",");
-            let of_name = |label: &str| label.strip_prefix(name)?.strip_prefix("=\"").map(str::to_owned);
+            let of_name = |label: &str| {
+                label
+                    .strip_prefix(name)?
+                    .strip_prefix("=\"")
+                    .map(str::to_owned)
+            };
             let value = labels.find_map(of_name).expect("it has this label");
             value.trim_end_matches('"').to_owned()
         };

@@ -225,7 +225,9 @@ impl crypto::Session for QuicSession {
         match &self.state {
             SessionState::Established(info, _) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
             SessionState::Handshaking(tls, choice) => {
-                let name = choice.as_ref().and_then(|choice| choice.server_name.clone());
+                let name = choice
+                    .as_ref()
+                    .and_then(|choice| choice.server_name.clone());
                 let is_server = self.side.is_server();
                 let incomplete = || TlsInfo::of_incomplete(tls, choice.clone());
                 Some(Box::new(Unfinished {

@@ -127,7 +127,12 @@ pub(super) fn upload_slowly(ledger: &Ledger, address: SocketAddr) {
     let path = ledger.send("slow-upload", "http1");
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "{}", head("POST", &path, "Content-Length: 1000\r\n")).unwrap();
+    write!(
+        stream,
+        "{}",
+        head("POST", &path, "Content-Length: 1000\r\n")
+    )
+    .unwrap();
     let mut writer = stream.try_clone().unwrap();
     thread::scope(|scope| {
         scope.spawn(move || {

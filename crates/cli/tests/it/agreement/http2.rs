@@ -54,7 +54,12 @@ impl Connection {
         let end = if is_whole { flag::END_STREAM } else { 0 };
         let stream = self.next;
         self.next += 2;
-        self.send(&frame(kind::HEADERS, flag::END_HEADERS | end, stream, block));
+        self.send(&frame(
+            kind::HEADERS,
+            flag::END_HEADERS | end,
+            stream,
+            block,
+        ));
         self.open.insert(stream, path.to_owned());
         stream
     }
@@ -69,7 +74,11 @@ impl Connection {
         let received = read_frame(&mut self.stream).ok()?;
         match received.kind {
             kind::SETTINGS | kind::PING if !received.has(flag::ACK) => {
-                let echoed = if received.kind == kind::PING { &received.payload[..] } else { &[] };
+                let echoed = if received.kind == kind::PING {
+                    &received.payload[..]
+                } else {
+                    &[]
+                };
                 self.send(&frame(received.kind, flag::ACK, 0, echoed));
             }
             kind::HEADERS => {
@@ -81,7 +90,8 @@ impl Connection {
             _ => {}
         }
         let is_end = received.kind == kind::RST_STREAM
-            || matches!(received.kind, kind::HEADERS | kind::DATA) && received.has(flag::END_STREAM);
+            || matches!(received.kind, kind::HEADERS | kind::DATA)
+                && received.has(flag::END_STREAM);
         if is_end {
             self.open.remove(&received.stream);
         }
@@ -91,7 +101,11 @@ impl Connection {
     /// Receives until all streams have ended.
     fn receive_all(&mut self, ledger: &Ledger) {
         while !self.open.is_empty() {
-            assert!(self.receive(ledger).is_some(), "{:?} have no end", self.open);
+            assert!(
+                self.receive(ledger).is_some(),
+                "{:?} have no end",
+                self.open
+            );
         }
     }
 
@@ -125,7 +139,9 @@ fn status(block: &[u8]) -> Option<u16> {
 
 /// Three digits in Huffman code (RFC 7541, appendix B): 0 to 2 have five bits, the others six.
 fn digits(coded: &[u8]) -> u16 {
-    let mut bits = coded.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
+    let mut bits = coded
+        .iter()
+        .flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1));
     let mut status = 0;
     for _ in 0..3 {
         let mut code = (0..5).fold(0, |code, _| code << 1 | u16::from(bits.next().unwrap()));
@@ -141,7 +157,9 @@ fn digits(coded: &[u8]) -> u16 {
 pub(super) fn run(ledger: &Ledger, address: SocketAddr, rounds: usize) {
     for _ in 0..rounds {
         let mut connection = Connection::open(address);
-        for kind in ["ok", "missing", "fixed", "closed", "down", "slow", "reset", "cut", "ok", "ok"] {
+        for kind in [
+            "ok", "missing", "fixed", "closed", "down", "slow", "reset", "cut", "ok", "ok",
+        ] {
             connection.request("GET", &ledger.send(kind, "http2"), &[], true);
         }
         let upload = connection.request("POST", &ledger.send("ok", "http2"), &[], false);

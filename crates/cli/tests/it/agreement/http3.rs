@@ -70,11 +70,18 @@ fn reset(exchange: &mut RawExchange) {
 }
 
 /// Requests of all kinds.
-pub(super) fn run(ledger: &Ledger, address: SocketAddr, trusted: &Arc<ClientConfig>, rounds: usize) {
+pub(super) fn run(
+    ledger: &Ledger,
+    address: SocketAddr,
+    trusted: &Arc<ClientConfig>,
+    rounds: usize,
+) {
     block_on(async {
         for _ in 0..rounds {
             let client = connect(address, trusted).await;
-            for kind in ["ok", "missing", "fixed", "closed", "down", "slow", "reset", "cut", "ok"] {
+            for kind in [
+                "ok", "missing", "fixed", "closed", "down", "slow", "reset", "cut", "ok",
+            ] {
                 ask(ledger, &client, kind, |path| request("GET", path)).await;
             }
             let upload = |path: &str| [request("POST", path), data("hello")].concat();
@@ -135,7 +142,9 @@ pub(super) fn upload_slowly(ledger: &Ledger, address: SocketAddr, trusted: &Arc<
     block_on(async {
         let client = connect(address, trusted).await;
         let path = ledger.send("slow-upload", "http3");
-        let RawExchange { mut send, mut recv, .. } = client.exchange(request("POST", &path)).await;
+        let RawExchange {
+            mut send, mut recv, ..
+        } = client.exchange(request("POST", &path)).await;
         let writing = async {
             while send.write_all(&data("hello")).await.is_ok() {
                 pause(100).await;

@@ -43,7 +43,11 @@ impl Ledger {
     pub(super) fn got(&self, path: &str, status: u16) {
         self.with(|inner| {
             let sent = inner.sent.get_mut(path).expect("it was sent");
-            assert_eq!(sent.status.replace(status), None, "{path} has two responses");
+            assert_eq!(
+                sent.status.replace(status),
+                None,
+                "{path} has two responses"
+            );
         });
     }
 

@@ -38,7 +38,9 @@ fn serve(ledger: &Ledger, mut peer: H1Peer) {
         if kind == "reset" {
             return;
         }
-        let length = head.field("content-length").map(|length| length.parse().unwrap());
+        let length = head
+            .field("content-length")
+            .map(|length| length.parse().unwrap());
         let is_whole = match head.field("transfer-encoding") {
             Some(_) => peer.chunks().is_some(),
             None => peer.exactly(length.unwrap_or(0)).is_some(),

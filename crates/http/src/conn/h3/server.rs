@@ -192,7 +192,9 @@ impl Role for ServerRole {
         log_client_failure(Some(quic.remote()), name, error, reason);
         let now = blitz_reactor::now();
         let timeout = shared.limits().tls_handshake_timeout;
-        let started = quic.handshake_due().and_then(|due| due.checked_sub(timeout));
+        let started = quic
+            .handshake_due()
+            .and_then(|due| due.checked_sub(timeout));
         let peer = Rc::new(Peer {
             remote: Some(quic.remote()),
             listener: Some(shared.role.address),
