@@ -172,8 +172,7 @@ impl OwnedRecord {
     }
 
     /// Whether there was no request, because the handshake failed.
-    #[must_use]
-    pub fn is_handshake(&self) -> bool {
+    pub(crate) fn is_handshake(&self) -> bool {
         self.ended == Ended::Handshake("").as_str()
     }
 

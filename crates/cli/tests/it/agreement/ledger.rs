@@ -1,4 +1,4 @@
-//! What clients have sent and got.
+//! The requests of all clients, and their responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, PoisonError};
