@@ -158,6 +158,7 @@ fn settings(keys: &AccessLogKeys) -> LogSettings {
             slower: keys.when.slower,
             sample: keys.sample.map(|millionths| f64::from(millionths) / 1e6),
         },
+        handshakes: keys.handshakes.unwrap_or(usual.handshakes),
     }
 }
 

@@ -20,6 +20,8 @@ pub struct AccessLog {
     pub when: AccessLogWhen,
     /// The share, in millionths, of the requests that meet no condition.
     pub sample: Option<u32>,
+    /// Whether failed handshakes have lines; `None` is yes.
+    pub handshakes: Option<bool>,
 }
 
 /// Conditions, one of which a request meets that has a line. Without any, all requests have one.
@@ -105,6 +107,8 @@ impl Written for AccessLog {
             self.sample
                 .map(|sample| format!("sample = {:?}", share(sample))),
         );
+        let handshakes = self.handshakes;
+        values.extend(handshakes.map(|logged| format!("handshakes = {logged}")));
         match values.as_slice() {
             [_] => to.value.written(),
             values => format!("{{ {} }}", values.join(", ")),

@@ -10,7 +10,7 @@ use blitz_http::{
 };
 
 use crate::access_log::NotedHeader;
-use crate::record::Record;
+use crate::record::{Ended, Record};
 
 use texts::{Text, Texts};
 
@@ -61,6 +61,8 @@ pub struct OwnedRecord {
     pub ended: &'static str,
     /// The name of the cause, if it did not end with a complete response.
     pub cause: Option<&'static str>,
+    /// As in [`Record`].
+    pub omitted: u64,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
     texts: Texts,
@@ -71,7 +73,7 @@ pub struct OwnedRecord {
 pub struct TlsFacts {
     /// The version.
     pub version: TlsVersion,
-    /// The cipher suite.
+    /// The cipher suite; empty if the handshake failed before it was chosen.
     pub cipher_suite: &'static str,
     /// The group of the key exchange.
     pub key_exchange: Option<&'static str>,
@@ -102,6 +104,7 @@ impl OwnedRecord {
             grpc_status: None,
             ended: "",
             cause: None,
+            omitted: 0,
             is_logged: false,
             texts: Texts::default(),
         })
@@ -142,6 +145,7 @@ impl OwnedRecord {
         self.grpc_status = record.grpc_status;
         self.ended = response.ended.as_str();
         self.cause = response.ended.cause();
+        self.omitted = record.omitted;
         self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
         if let Some(site) = record.site {
             self.texts.set(Text::Site, site.as_bytes());
@@ -165,6 +169,11 @@ impl OwnedRecord {
     /// Forgets the texts, so that the next record can use their memory. `None` if they need too much of it.
     pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<OwnedRecord>> {
         self.texts.clear().then_some(self)
+    }
+
+    /// Whether there was no request, because the handshake failed.
+    pub(crate) fn is_handshake(&self) -> bool {
+        self.ended == Ended::Handshake("").as_str()
     }
 
     /// The client: the one that a trusted proxy has told, otherwise that of the connection; `None` on a unix socket.
