@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use blitz_gateway::{MetricsReader, ProcessFacts, Running};
+use blitz_gateway::{ExportFacts, MetricsReader, ProcessFacts, Running};
 use blitz_http::TlsSlot;
 
+use crate::otlp::ExportCounts;
 use crate::version::REVISION;
 
 /// Clock ticks per second in `/proc`, which Linux has fixed for programs.
@@ -15,11 +16,16 @@ const TICKS: f64 = 100.0;
 pub(crate) fn reader(
     running: &Running,
     tls: impl Fn() -> Option<TlsSlot> + Send + Sync + 'static,
+    exports: ExportCounts,
 ) -> MetricsReader {
     running
         .metrics()
         .with_build(env!("CARGO_PKG_VERSION"), REVISION)
         .with_process(process_facts)
+        .with_exports(move || ExportFacts {
+            spans: exports.spans.read(),
+            log_records: exports.logs.read(),
+        })
         .with_certificates(move || tls().as_ref().map_or_else(Vec::new, certificates))
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::access_log::{AccessLog, LogSettings, LogSink};
-use blitz_gateway::{RecordBatch, RecordSink};
 use blitz_gateway::{Gateway, Options, Site, compile};
+use blitz_gateway::{RecordBatch, RecordSink};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
 use blitz_reactor::Counters;

@@ -5,10 +5,13 @@ mod texts;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use blitz_http::{Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version};
+use blitz_http::{
+    Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version,
+};
 
 use crate::access_log::NotedHeader;
-use crate::record::{Record, RouteName};
+use crate::record::Record;
+use crate::trace::{TraceContext, TraceEvent, TraceEvents};
 
 use texts::{Text, Texts};
 
@@ -61,6 +64,11 @@ pub struct OwnedRecord {
     pub cause: Option<&'static str>,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
+    /// Whether it is exported as a log record.
+    pub is_exported: bool,
+    /// As in [`Record`].
+    pub trace: Option<TraceContext>,
+    trace_events: TraceEvents,
     texts: Texts,
 }
 
@@ -101,6 +109,9 @@ impl OwnedRecord {
             ended: "",
             cause: None,
             is_logged: false,
+            is_exported: false,
+            trace: None,
+            trace_events: TraceEvents::default(),
             texts: Texts::default(),
         })
     }
@@ -140,6 +151,8 @@ impl OwnedRecord {
         self.grpc_status = record.grpc_status;
         self.ended = response.ended.as_str();
         self.cause = response.ended.cause();
+        self.trace = record.trace;
+        self.trace_events = record.trace_events.clone();
         self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
         if let Some(site) = record.site {
             self.texts.set(Text::Site, site.as_bytes());
@@ -150,7 +163,8 @@ impl OwnedRecord {
         self.tls = client.tls.as_ref().map(|tls| {
             let name = tls.server_name.as_deref().unwrap_or_default();
             self.texts.set(Text::ServerName, name.as_bytes());
-            self.texts.set(Text::Alpn, tls.alpn.as_deref().unwrap_or_default());
+            self.texts
+                .set(Text::Alpn, tls.alpn.as_deref().unwrap_or_default());
             TlsFacts {
                 version: tls.version,
                 cipher_suite: tls.cipher_suite,
@@ -169,6 +183,18 @@ impl OwnedRecord {
     pub fn client(&self) -> Option<IpAddr> {
         let remote = || self.remote.map(|remote| remote.ip());
         self.forwarded_client.or_else(remote)
+    }
+
+    /// What happened while a response was sought; only requests that are recorded in a trace have events.
+    #[must_use]
+    pub fn trace_events(&self) -> &[TraceEvent] {
+        self.trace_events.all()
+    }
+
+    /// How many of them were too many.
+    #[must_use]
+    pub fn dropped_trace_events(&self) -> u32 {
+        self.trace_events.dropped()
     }
 
     /// The method.

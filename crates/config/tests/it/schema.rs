@@ -109,7 +109,7 @@ fn mutants(text: &str) -> Vec<String> {
         let renamed = [
             format!("{}x{}", &name[..1], &name[1..]),
             name.to_uppercase(),
-            "tracing".to_owned(),
+            "acme".to_owned(),
         ];
         let replaced =
             |new: &String| format!("{}{new}{}", &text[..found.start()], &text[found.end()..]);

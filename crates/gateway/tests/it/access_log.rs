@@ -58,7 +58,12 @@ impl RecordSink for Records {
 
 impl Records {
     fn count(&self) -> usize {
-        self.kept.lock().unwrap().iter().map(|batch| batch.records.len()).sum()
+        self.kept
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|batch| batch.records.len())
+            .sum()
     }
 }
 
@@ -68,7 +73,7 @@ impl Lines {
     }
 
     /// The lines, once there are as many.
-    fn wait(&self, count: usize) -> Vec<String> {
+    pub(crate) fn wait(&self, count: usize) -> Vec<String> {
         eventually("all lines are written", || {
             self.text().lines().count() >= count
         });

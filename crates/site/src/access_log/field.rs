@@ -177,6 +177,10 @@ facts! {
     Ended "ended",
     /// the cause, if it did not end with a complete response
     Cause "cause",
+    /// the id of the trace, with `tracing`
+    TraceId "trace_id",
+    /// the id of the span of the request, with `tracing`
+    SpanId "span_id",
 }
 
 impl LogField {

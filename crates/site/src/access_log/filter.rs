@@ -32,7 +32,7 @@ impl LogFilter {
     }
 
     /// Whether this request has a line. A request without a response counts as one with 499.
-    pub(super) fn takes(&self, status: Option<Status>, duration: Duration) -> bool {
+    pub(crate) fn takes(&self, status: Option<Status>, duration: Duration) -> bool {
         let code = status.map_or(NO_RESPONSE, Status::code);
         let is_status = self.statuses.iter().any(|logged| match *logged {
             LoggedStatus::Code(wanted) => wanted == code,
