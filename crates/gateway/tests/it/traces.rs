@@ -201,7 +201,8 @@ scenarios! {
         let (proxy, records) = proxy(io, &[], 0.0);
         let mut client = proxy.client();
         client.send(format!("GET /traceparent HTTP/1.1\r\nHost: a\r\n{}\r\n", fields_of("01")));
-        let got = client.response().text();
+        let response = client.response();
+        let got = response.text();
         records.with_one(|record, _| {
             assert_eq!(got, format!("00-{TRACE}-{}-01", record.trace.unwrap().span_id));
         });
