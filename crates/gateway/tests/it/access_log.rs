@@ -336,7 +336,7 @@ scenarios! {
         let batches = std::mem::take(&mut *records.kept.lock().unwrap());
         let all: Vec<_> = batches.iter().flat_map(|batch| &batch.records).collect();
         let paths: Vec<_> = all.iter().map(|record| (record.path(), record.query(), record.is_logged)).collect();
-        assert_eq!(paths, [(&b"/logged"[..], Some(&b"1"[..]), true), (b"/quiet", Some(b"1"), false)]);
+        assert_eq!(paths, [(&b"/logged"[..], Some(&b"q=1"[..]), true), (b"/quiet", Some(b"q=1"), false)]);
         let started = batches[0].wall_clock(all[0].started);
         assert!(started + Duration::from_secs(1) > before && started < SystemTime::now());
         let mut writer = LineWriter::default();

@@ -26,11 +26,6 @@ pub enum LoggedStatus {
 }
 
 impl LogFilter {
-    /// Whether all requests have a line.
-    pub(super) fn takes_all(&self) -> bool {
-        !self.has_conditions() && self.sample.is_none()
-    }
-
     /// Whether this request has a line. A request without a response counts as one with 499.
     pub(crate) fn takes(&self, status: Option<Status>, duration: Duration) -> bool {
         let code = status.map_or(NO_RESPONSE, Status::code);
