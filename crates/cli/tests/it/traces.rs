@@ -571,7 +571,7 @@ fn credentials_are_not_shown() {
         format!("tracing = {{ {keys} }}\n[site.\"a\"]\nrespond = 204\n"),
     )
     .unwrap();
-    let output = blitz(&["config", "show", "--config", &file]);
+    let output = blitz(&["config", "show", &file]);
     let shown = crate::stdout(&output);
     assert!(
         shown.contains("tracing.headers") && !shown.contains("hidden"),
