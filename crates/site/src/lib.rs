@@ -19,6 +19,7 @@ mod record;
 mod recorder;
 mod rejection;
 mod responder;
+mod trace;
 
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, apply, apply_to_request};
@@ -34,3 +35,4 @@ pub use record::{
 pub use recorder::{RecordBatch, RecordSink};
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};
+pub use trace::{SpanId, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings};

@@ -31,6 +31,7 @@ mod service_manager;
 mod several_servers;
 mod timeouts;
 mod top;
+mod traces;
 mod tuning;
 mod usage_errors;
 mod version;

@@ -113,6 +113,8 @@ pub(super) const METRICS: &[Description] = &[
     gauge("blitz_certificate_expiry_timestamp_seconds", &["name"], "When a certificate expires, in Unix time; at most the 1,000 that expire first."),
     counter("blitz_access_log_lines_dropped", &[], "Lines of access logs that were dropped, because they were not taken fast enough or could not be written."),
     counter("blitz_access_log_handshakes_omitted", &[], "Failed handshakes without a line in the access log, because more than ten in a second had the same cause."),
+    counter("blitz_trace_spans", &["result"], "Spans that were exported, or dropped because the collector did not take them."),
+    counter("blitz_log_records", &["result"], "Log records that were exported, or dropped because the collector did not take them."),
     counter("blitz_log_lines_dropped", &[], "Lines of the log that were dropped, because they were not read fast enough."),
     gauge("blitz_requests_in_flight", &["core"], "Requests now."),
     counter("blitz_requests_routed", &[], "Requests that a route matched, also if its rules rejected them."),
