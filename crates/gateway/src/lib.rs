@@ -62,6 +62,6 @@ pub use upstream_report::{
 pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
-    Counters, Ended, Failure, LoadedFile, OwnedRecord, Record, RecordBatch, RecordHook, RecordSink,
-    Rejection, RouteName, TlsFacts, counters,
+    Counters, Ended, Failure, LoadedFile, Occurrence, OwnedRecord, RecentFailure, Record,
+    RecordBatch, RecordHook, RecordSink, Rejection, RouteName, TlsFacts, counters,
 };

@@ -28,6 +28,7 @@ mod run;
 mod running_config;
 mod service_manager;
 mod several_servers;
+mod tail;
 mod timeouts;
 mod top;
 mod tuning;
