@@ -336,16 +336,16 @@ scenarios! {
         let batches = std::mem::take(&mut *records.kept.lock().unwrap());
         let all: Vec<_> = batches.iter().flat_map(|batch| &batch.records).collect();
         let paths: Vec<_> = all.iter().map(|record| (record.path(), record.query(), record.is_logged)).collect();
-        assert_eq!(paths, [(&b"/logged"[..], Some(&b"1"[..]), true), (b"/quiet", Some(b"1"), false)]);
+        assert_eq!(paths, [(&b"/logged"[..], Some(&b"q=1"[..]), true), (b"/quiet", Some(b"q=1"), false)]);
         let started = batches[0].wall_clock(all[0].started);
         assert!(started + Duration::from_secs(1) > before && started < SystemTime::now());
         let mut writer = LineWriter::default();
         batches.iter().for_each(|batch| writer.write(batch));
-        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?***");
+        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?q=***");
         // Any log can have a line of any record.
         let logfmt = AccessLog::new(with_format(LogFormat::Logfmt), Arc::<Lines>::default());
         let line = String::from_utf8_lossy(writer.line(&batches[1], all[1], &logfmt));
-        assert!(line.contains(" path=/quiet?*** "), "{line}");
+        assert!(line.contains(" path=/quiet?q=*** "), "{line}");
         records.is_full.store(true, Ordering::Relaxed);
         request("/logged");
         request("/quiet");
