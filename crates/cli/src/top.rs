@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use blitz_http::Signals;
 use clap::{Args, ValueEnum};
+use unicode_width::UnicodeWidthStr;
 
 use self::frame::{Frame, Size};
 use self::screen::Screen;
@@ -220,7 +221,8 @@ impl Shown {
         let colour = has_colour();
         let lines = frame.lines().into_iter();
         let lines = lines.map(|line| {
-            let is_full = line.width() >= size.columns;
+            // Without the spaces at its end, which are not written.
+            let is_full = line.text(size.columns, false).width() >= size.columns;
             line.text(size.columns, colour) + screen::line_end(is_full)
         });
         lines.collect()

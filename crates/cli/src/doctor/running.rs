@@ -8,7 +8,7 @@ use blitz_host::serving::MORE_OPEN_FILES;
 
 use super::{Check, CheckResult, count};
 use crate::control_client::Place;
-use crate::live::{Certificate, RecentFailure, Severity, Source, State, Upstream, View};
+use crate::live::{Cause, Certificate, RecentFailure, Severity, Source, State, Upstream, View};
 use crate::terminal::number::{self, age, bytes, duration, percent, rate};
 
 /// A certificate is renewed earlier than so many days before its end.
@@ -56,8 +56,10 @@ fn of_view(view: &View) -> Vec<Check> {
     checks.push(configuration(view));
     checks.extend(certificates(&view.certificates));
     checks.extend(upstreams(&view.upstreams));
-    checks.extend(failures(&view.failures, &window));
-    checks.extend(counters(view, &window));
+    let failures = failures(&view.failures, &window);
+    let counters = counters(view, &window, !failures.is_empty());
+    checks.extend(failures);
+    checks.extend(counters);
     checks
 }
 
@@ -281,9 +283,12 @@ fn failures(all: &[RecentFailure], window: &str) -> Vec<Check> {
     lines.collect()
 }
 
-/// Counters of failures and limits that have grown, and in one line those of earlier.
-fn counters(view: &View, window: &str) -> Vec<Check> {
-    let with_remedy = view.causes.iter().filter(|cause| !cause.remedy.is_empty());
+/// Counters of failures and limits that have grown, and in one line those of earlier. Those of upstreams are left out if
+/// the failures have lines.
+fn counters(view: &View, window: &str, has_failures: bool) -> Vec<Check> {
+    let is_told = |cause: &Cause| has_failures && cause.text.starts_with("upstream failures");
+    let causes = view.causes.iter().filter(|cause| !is_told(cause));
+    let with_remedy = causes.filter(|cause| !cause.remedy.is_empty());
     let (recent, earlier): (Vec<_>, Vec<_>) = with_remedy.partition(|cause| cause.recent > 0.0);
     let mut checks: Vec<_> = recent
         .into_iter()

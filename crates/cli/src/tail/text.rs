@@ -177,6 +177,8 @@ fn cause(request: &Value) -> String {
     let mut parts = vec![match (ended, text(request, "cause")) {
         ("complete", _) => String::new(),
         (ended, "") => ended.to_owned(),
+        // The status tells how it ended.
+        ("failed" | "rejected" | "refused", cause) => cause.to_owned(),
         (ended, cause) => format!("{ended}: {cause}"),
     }];
     if let Some(status) = request["grpc_status"].as_u64() {
@@ -222,7 +224,7 @@ mod tests {
     fn a_small_terminal_has_the_request_and_the_cause() {
         let expected = [
             "TIME, UTC     CODE     TOOK  METHOD   REQUEST",
-            "18:55:00.123  502     12 ms  GET      app.example/a/path/…  failed: connection_…",
+            "18:55:00.123  502     12 ms  GET      app.example/a/path/th…  connection_refused",
             "18:55:01.000  204     1.5 s  OPTIONS  app.example/",
             "18:55:01.000  -       50 µs  GET      a/  client-gone",
         ];
@@ -235,7 +237,7 @@ mod tests {
         assert_eq!(
             lines[1],
             "18:55:00.123  502     12 ms   2.0 KiB  GET      192.0.2.7        10.0.0.1:8080          \
-             app.example/a/path/that/is/rather/long?x=***  failed: connection_refused"
+             app.example/a/path/that/is/rather/long?x=***  connection_refused"
         );
         let at = lines[0].find("REQUEST");
         assert_eq!(at, lines[2].find("app.example/"));
