@@ -29,6 +29,7 @@ mod run;
 mod running_config;
 mod service_manager;
 mod several_servers;
+mod tail;
 mod timeouts;
 mod top;
 mod traces;
