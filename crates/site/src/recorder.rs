@@ -276,8 +276,9 @@ impl BegunRecord {
         };
         let finished = blitz_http::now();
         let passes = |log: &Arc<AccessLog>| {
-            let duration = finished.saturating_duration_since(ended.started);
-            log.settings().filter.takes(ended.response.status, duration)
+            let filter = &log.settings().filter;
+            let duration = || finished.saturating_duration_since(ended.started);
+            filter.takes_all() || filter.takes(ended.response.status, duration())
         };
         let wanted = self.wanted;
         let passes =

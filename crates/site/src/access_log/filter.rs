@@ -26,6 +26,11 @@ pub enum LoggedStatus {
 }
 
 impl LogFilter {
+    /// Whether all requests have a line.
+    pub(crate) fn takes_all(&self) -> bool {
+        !self.has_conditions() && self.sample.is_none()
+    }
+
     /// Whether this request has a line. A request without a response counts as one with 499.
     pub(crate) fn takes(&self, status: Option<Status>, duration: Duration) -> bool {
         self.is_met(status, duration) || self.is_sampled()
