@@ -305,7 +305,7 @@ def dashboard():
                "expr": f"blitz_configuration_last_reload_timestamp_seconds{{{CHOSEN}}} * 1000",
                "titleFormat": "The configuration was read again", "textFormat": "{{instance}}"}
     return {
-        "uid": "blitz", "title": "Blitz", "tags": ["blitz"], "schemaVersion": 41, "editable": True,
+        "uid": "blitz", "title": "Blitz", "tags": ["blitz"], "schemaVersion": 42, "editable": True,
         "description": "Requests, latencies, upstreams, limits and state of Blitz: docs/prometheus.md.",
         "time": {"from": "now-1h", "to": "now"}, "refresh": "30s", "graphTooltip": 1,
         "annotations": {"list": [reloads]}, "templating": {"list": variables()}, "panels": panels.all,

@@ -5,6 +5,7 @@ pub(crate) mod envoy;
 pub(crate) mod h2o;
 pub(crate) mod haproxy;
 pub(crate) mod nginx;
+pub(crate) mod site_proxy;
 pub(crate) mod varnish;
 
 use std::fs;

@@ -148,7 +148,7 @@ impl System {
                 command
             }
             SystemKind::Sites { program, log } => {
-                sites::command(program, log, self.workers, options)?
+                peer::site_proxy::command(program, log, self.workers, options)?
             }
             SystemKind::Framework(framework) => {
                 let mut command = example(framework)?;
