@@ -27,7 +27,9 @@ use crate::options::Options;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
 use crate::sites::{Site, SiteRoutes, Sites};
-use crate::snapshot::{CoreSnapshot, Snapshot, SnapshotMaker, SteppedReloads, register};
+use crate::snapshot::{
+    CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, SteppedReloads, register,
+};
 use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
@@ -142,7 +144,7 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
-        let snapshot = maker.make(sites, redirect, self.options.access_log.clone())?;
+        let snapshot = maker.make(sites, redirect, observed(&self.options))?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let Options {
             drain_delay,
@@ -188,8 +190,9 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
         let redirect = HttpsRedirect::of(&listeners);
-        let log = self.options.access_log.clone();
-        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect, log)?));
+        let observed = observed(&self.options);
+        let snapshot = maker.make(sites, redirect, observed)?;
+        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let make = Rc::new(service_maker(&newest, self.options, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
@@ -202,6 +205,13 @@ impl Gateway {
             Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
         };
         Ok((on_core, SteppedReloads::new(maker, newest, redirect)))
+    }
+}
+
+fn observed(options: &Options) -> ObserverSettings {
+    ObserverSettings {
+        access_log: options.access_log.clone(),
+        tracing: options.tracing,
     }
 }
 

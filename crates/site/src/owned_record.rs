@@ -11,6 +11,7 @@ use blitz_http::{
 
 use crate::access_log::NotedHeader;
 use crate::record::{Ended, Record};
+use crate::trace::{TraceContext, TraceEvent, TraceEvents};
 
 use texts::{Text, Texts};
 
@@ -65,6 +66,11 @@ pub struct OwnedRecord {
     pub omitted: u64,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
+    /// Whether it is exported as a log record.
+    pub is_exported: bool,
+    /// As in [`Record`].
+    pub trace: Option<TraceContext>,
+    trace_events: TraceEvents,
     texts: Texts,
 }
 
@@ -106,6 +112,9 @@ impl OwnedRecord {
             cause: None,
             omitted: 0,
             is_logged: false,
+            is_exported: false,
+            trace: None,
+            trace_events: TraceEvents::default(),
             texts: Texts::default(),
         })
     }
@@ -146,6 +155,8 @@ impl OwnedRecord {
         self.ended = response.ended.as_str();
         self.cause = response.ended.cause();
         self.omitted = record.omitted;
+        self.trace = record.trace;
+        self.trace_events = record.trace_events.clone();
         self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
         if let Some(site) = record.site {
             self.texts.set(Text::Site, site.as_bytes());
@@ -181,6 +192,18 @@ impl OwnedRecord {
     pub fn client(&self) -> Option<IpAddr> {
         let remote = || self.remote.map(|remote| remote.ip());
         self.forwarded_client.or_else(remote)
+    }
+
+    /// What happened while a response was sought; only requests that are recorded in a trace have events.
+    #[must_use]
+    pub fn trace_events(&self) -> &[TraceEvent] {
+        self.trace_events.all()
+    }
+
+    /// How many of them were too many.
+    #[must_use]
+    pub fn dropped_trace_events(&self) -> u32 {
+        self.trace_events.dropped()
     }
 
     /// The method.

@@ -57,6 +57,14 @@ upstream_head_max = "1m"
 [metrics]
 series_max = 20000
 
+[tracing]
+otlp = "https://collector.example:4317"
+protocol = "grpc"
+sample = 0.1
+logs = true
+service = "edge"
+headers = { X-Api-Key = "${APP}" }
+
 [site]
 "shop.example" = "http://127.0.0.1:3001"
 "own.example" = { to = "http://127.0.0.1:3002", tls = { cert = "shop.pem", key = "shop.key" } }

@@ -1,5 +1,6 @@
 //! A line of the log.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,6 +14,7 @@ use super::timestamp::Timestamps;
 use super::{AccessLog, HeaderName, LogField, NotedHeader, escape};
 use crate::owned_record::OwnedRecord;
 use crate::recorder::RecordBatch;
+use crate::trace::{SpanId, TraceId};
 
 /// Writes lines of records.
 #[derive(Debug, Default)]
@@ -41,19 +43,61 @@ impl LineWriter {
         &self.lines
     }
 
-    fn add(&mut self, batch: &RecordBatch, record: &OwnedRecord, log: &AccessLog) {
-        let mut line = Line {
+    /// Calls `visit` with the values that the line of a record has in a log of this form, each with the position of its
+    /// field among those of the log.
+    pub fn fields(
+        &mut self,
+        batch: &RecordBatch,
+        record: &OwnedRecord,
+        log: &AccessLog,
+        mut visit: impl FnMut(usize, FieldValue<'_>),
+    ) {
+        let mut text = std::mem::take(&mut self.lines);
+        let mut line = self.of(batch, record, log);
+        for (index, (field, _)) in log.keyed.iter().enumerate() {
+            let value = line.value(field);
+            let value = match value {
+                Value::Absent => continue,
+                Value::Number(number) => FieldValue::Number(number),
+                Value::Duration(duration) => FieldValue::Duration(duration),
+                Value::True => FieldValue::True,
+                Value::Text(text) => FieldValue::Text(text),
+                _ => {
+                    text.clear();
+                    line.write_raw(&value, &mut text);
+                    FieldValue::Text(&text)
+                }
+            };
+            visit(index, value);
+        }
+        text.clear();
+        self.lines = text;
+    }
+
+    fn of<'a>(
+        &'a mut self,
+        batch: &'a RecordBatch,
+        record: &'a OwnedRecord,
+        log: &'a AccessLog,
+    ) -> Line<'a> {
+        Line {
             record,
             log,
             headers: &batch.headers,
             started: batch.wall_clock(record.started),
             timestamps: &mut self.timestamps,
             scratch: &mut self.scratch,
-        };
-        match log.syntax {
-            Syntax::Combined => line.combined(&mut self.lines),
-            _ => line.keyed(&mut self.lines),
         }
+    }
+
+    fn add(&mut self, batch: &RecordBatch, record: &OwnedRecord, log: &AccessLog) {
+        let mut lines = std::mem::take(&mut self.lines);
+        let mut line = self.of(batch, record, log);
+        match log.syntax {
+            Syntax::Combined => line.combined(&mut lines),
+            _ => line.keyed(&mut lines),
+        }
+        self.lines = lines;
     }
 }
 
@@ -83,6 +127,21 @@ enum Value<'a> {
     Time(SystemTime),
     Ip(IpAddr),
     Socket(SocketAddr),
+    TraceId(TraceId),
+    SpanId(SpanId),
+    True,
+}
+
+/// The value of a field, for other forms than lines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FieldValue<'a> {
+    /// A text, perhaps of a client.
+    Text(&'a [u8]),
+    /// A number.
+    Number(u64),
+    /// In seconds.
+    Duration(Duration),
+    /// It holds.
     True,
 }
 
@@ -91,10 +150,7 @@ impl<'a> Line<'a> {
     fn keyed(&mut self, out: &mut Vec<u8>) {
         let (syntax, start) = (self.log.syntax, out.len());
         for (field, key) in &self.log.keyed {
-            let value = match field {
-                LogField::Fact(fact) => self.fact(*fact),
-                LogField::Header(name) => self.header(name),
-            };
+            let value = self.value(field);
             if !matches!(value, Value::Absent) {
                 out.extend_from_slice(key.as_bytes());
                 self.write(&value, out);
@@ -145,6 +201,13 @@ impl<'a> Line<'a> {
         out.push(b'\n');
     }
 
+    fn value(&self, field: &LogField) -> Value<'a> {
+        match field {
+            LogField::Fact(fact) => self.fact(*fact),
+            LogField::Header(name) => self.header(name),
+        }
+    }
+
     fn fact(&self, fact: Fact) -> Value<'a> {
         let record = self.record;
         match fact {
@@ -190,6 +253,12 @@ impl<'a> Line<'a> {
             Fact::Cause => plain(record.cause),
             Fact::Omitted if record.omitted > 0 => Value::Number(record.omitted),
             Fact::Omitted => Value::Absent,
+            Fact::TraceId => record
+                .trace
+                .map_or(Value::Absent, |trace| Value::TraceId(trace.trace_id)),
+            Fact::SpanId => record
+                .trace
+                .map_or(Value::Absent, |trace| Value::SpanId(trace.span_id)),
         }
     }
 
@@ -259,9 +328,13 @@ impl<'a> Line<'a> {
             }
             Value::True => out.extend_from_slice(b"true"),
             Value::Text(text) => self.write_text(text, out),
-            Value::Target(path, query) => self.write_target(path, query, out),
-            Value::Url(url) => self.write_url(url, out),
-            Value::Plain(_) | Value::Time(_) | Value::Ip(_) | Value::Socket(_) => {
+            Value::Target(..) | Value::Url(_) => self.write_redacted(value, out),
+            Value::Plain(_)
+            | Value::Time(_)
+            | Value::Ip(_)
+            | Value::Socket(_)
+            | Value::TraceId(_)
+            | Value::SpanId(_) => {
                 let is_quoted = self.log.syntax == Syntax::Json;
                 out.extend(is_quoted.then_some(b'"'));
                 self.write_plain(value, out);
@@ -278,25 +351,35 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn write_target(&mut self, path: &[u8], query: &[u8], out: &mut Vec<u8>) {
-        let mut target = std::mem::take(self.scratch);
-        target.clear();
-        target.extend_from_slice(path);
-        target.push(b'?');
-        match self.log.settings.redacts_query {
-            true => redact_query(query, &mut target),
-            false => target.extend_from_slice(query),
-        }
-        self.write_text(&target, out);
-        *self.scratch = target;
+    /// Writes a text as the log's syntax has it.
+    fn write_redacted(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
+        let mut text = std::mem::take(self.scratch);
+        text.clear();
+        self.write_raw(value, &mut text);
+        self.write_text(&text, out);
+        *self.scratch = text;
     }
 
-    fn write_url(&mut self, url: &[u8], out: &mut Vec<u8>) {
-        let mut redacted = std::mem::take(self.scratch);
-        redacted.clear();
-        let is_redacted = self.log.settings.redacts_query && redact_url(url, &mut redacted);
-        self.write_text(if is_redacted { &redacted } else { url }, out);
-        *self.scratch = redacted;
+    /// Writes a value without escaping.
+    fn write_raw(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
+        let redacts_query = self.log.settings.redacts_query;
+        match *value {
+            Value::Target(path, query) => {
+                out.extend_from_slice(path);
+                out.push(b'?');
+                match redacts_query {
+                    true => redact_query(query, out),
+                    false => out.extend_from_slice(query),
+                }
+            }
+            Value::Url(url) => {
+                if !redacts_query || !redact_url(url, out) {
+                    out.extend_from_slice(url);
+                }
+            }
+            Value::Text(text) => out.extend_from_slice(text),
+            _ => self.write_plain(value, out),
+        }
     }
 
     /// Writes a text that needs no escaping.
@@ -306,6 +389,9 @@ impl<'a> Line<'a> {
             Value::Time(time) => self.timestamps.rfc3339(time, out),
             Value::Ip(address) => escape::ip(address, out),
             Value::Socket(address) => escape::socket(address, out),
+            // Writing to memory cannot fail.
+            Value::TraceId(id) => drop(write!(out, "{id}")),
+            Value::SpanId(id) => drop(write!(out, "{id}")),
             _ => {}
         }
     }
