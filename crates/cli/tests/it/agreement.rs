@@ -13,7 +13,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use blitz_testing::{H1Peer, IO_TIMEOUT, refusing_address};
@@ -102,7 +102,7 @@ impl Setting {
                 scope.spawn(|| http3::run(ledger, secure, trusted, ROUNDS)),
             ];
             let mut generation = 0;
-            while !clients.iter().all(|client| client.is_finished()) {
+            while !clients.iter().all(ScopedJoinHandle::is_finished) {
                 generation += 1;
                 let file = self.folder.file("blitz.toml");
                 fs::write(file, text(self.upstream, generation)).unwrap();
