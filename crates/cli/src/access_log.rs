@@ -164,6 +164,7 @@ fn settings(keys: &AccessLogKeys) -> LogSettings {
             slower: keys.when.slower,
             sample: keys.sample.map(Share::number),
         },
+        handshakes: keys.handshakes.unwrap_or(usual.handshakes),
     }
 }
 

@@ -22,6 +22,7 @@ use tracing_subscriber::Layer;
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
+use crate::followers::Followers;
 use crate::listeners::ListenAddresses;
 use crate::otlp::{Events, OpenExport};
 use crate::process_flags::ProcessArguments;
@@ -261,17 +262,17 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     export.replace(new_export);
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
-    let state = ControlState::new(in_use, log_level);
+    let followers = Followers::new(records.consumers());
+    let state = ControlState::new(in_use, log_level, followers);
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
     let running = gateway(arguments, &process, file, configs, targets, observed)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
-    let state = Arc::clone(&control.state);
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: metrics_reader::reader(&running, move || state.tls(), export.counts()),
+        metrics: metrics_reader::reader(&running, &control.state, export.counts()),
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();

@@ -18,6 +18,8 @@ pub struct AccessLog {
     pub redact: Option<Vec<Placed<String>>>,
     /// Which requests have a line.
     pub when: AccessLogWhen,
+    /// Whether failed handshakes have lines; `None` is yes.
+    pub handshakes: Option<bool>,
     /// The share of the requests that meet no condition.
     pub sample: Option<Share>,
 }
@@ -131,6 +133,8 @@ impl Written for AccessLog {
             self.sample
                 .map(|sample| format!("sample = {}", sample.written())),
         );
+        let handshakes = self.handshakes;
+        values.extend(handshakes.map(|logged| format!("handshakes = {logged}")));
         match values.as_slice() {
             [_] => to.value.written(),
             values => format!("{{ {} }}", values.join(", ")),

@@ -319,6 +319,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Log, "access", Kind::AccessLog, "false", "where a line for each request goes"),
     key(Scope::AccessLog, "fields", Kind::Texts, "all", "the fields of a line in their order; `header.NAME` is a field of the request"),
     key(Scope::AccessLog, "format", Kind::OneOf(&["json", "logfmt", "combined"]), "\"json\"", "the form of lines"),
+    key(Scope::AccessLog, "handshakes", Kind::Boolean, "true", "whether failed TLS handshakes have lines"),
     key(Scope::AccessLog, "redact", Kind::Texts, "`[\"Authorization\", \"Proxy-Authorization\", \"Cookie\", \"query\"]`", "fields of requests whose values are left out; `query` is for the values of queries"),
     key(Scope::AccessLog, "sample", Kind::Share, "1, and 0 with `when`", "the share of the requests that meet no condition of `when`"),
     key(Scope::AccessLog, "to", Kind::Text, "", "`\"stdout\"`, `\"journal\"`, `\"syslog:/dev/log\"`, `\"syslog:HOST:PORT\"`, or a file"),

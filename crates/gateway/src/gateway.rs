@@ -13,11 +13,11 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,
-    ServeOptions, Signals, TlsSlot,
+    Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, ResponseHead, ServeOptions,
+    Signals, TlsSlot,
 };
 use blitz_site::metrics::set_series_max;
-use blitz_site::{Counters, Endpoint, Observers, emit_refused, error_page};
+use blitz_site::{Counters, Endpoint, Observers, emit_handshake, emit_refused, error_page};
 
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
@@ -267,11 +267,15 @@ fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<
     grpc::refusal(refusal, fields, head).or_else(|| error_page(fields, head, refusal.rule))
 }
 
-/// Emits the record of a request that the server has refused.
+/// Emits the record of a request that the server has refused, or of a failed handshake.
 fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObserver> {
     let gateway = Rc::clone(service);
-    Rc::new(move |refused: &RefusedRequest<'_>| {
+    Rc::new(move |refused: &Refused<'_>| {
         let snapshot = gateway.snapshot();
+        let refused = match refused {
+            Refused::Request(refused) => refused,
+            Refused::Handshake(failed) => return emit_handshake(failed, snapshot.observers()),
+        };
         let listener = refused.peer.listener;
         let site = refused.head;
         let site = site.and_then(|head| snapshot.sites().find(head, listener));

@@ -62,7 +62,7 @@ pub use upstream_report::{
 pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
-    Counters, Ended, Failure, LoadedFile, OwnedRecord, Record, RecordBatch, RecordHook, RecordSink,
-    Rejection, RouteName, SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId,
-    TraceSettings, counters,
+    Counters, Ended, Failure, LoadedFile, Occurrence, OwnedRecord, RecentFailure, Record,
+    RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId, TlsFacts, TraceContext,
+    TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
 };

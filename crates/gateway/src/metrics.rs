@@ -50,7 +50,7 @@ struct Known {
     accepted: Accepted,
 }
 
-/// Facts of the process that its program takes from the operating system; `None` are not exposed.
+/// Facts of the process that its program knows, most of them from the operating system; `None` are not exposed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ProcessFacts {
     /// Processor time in seconds.
@@ -65,6 +65,8 @@ pub struct ProcessFacts {
     pub files_max: Option<u64>,
     /// The start in Unix time.
     pub started_seconds: Option<f64>,
+    /// Whether load balancers may send requests to it.
+    pub is_ready: Option<bool>,
 }
 
 /// What became of spans and log records since the start: how many were exported, and how many were dropped.
@@ -212,6 +214,7 @@ fn add_process(families: &mut Families, facts: ProcessFacts) {
         open_files,
         files_max,
         started_seconds,
+        is_ready,
     } = facts;
     let number = |count: Option<u64>| count.map(|count| count as f64);
     for (name, value) in [
@@ -221,6 +224,7 @@ fn add_process(families: &mut Families, facts: ProcessFacts) {
         ("process_open_fds", number(open_files)),
         ("process_max_fds", number(files_max)),
         ("process_start_time_seconds", started_seconds),
+        ("blitz_ready", is_ready.map(|it| f64::from(u8::from(it)))),
     ] {
         if let Some(value) = value {
             families.gauge(name, value);

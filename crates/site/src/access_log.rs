@@ -54,6 +54,8 @@ pub struct LogSettings {
     pub redacts_query: bool,
     /// Which requests have a line.
     pub filter: LogFilter,
+    /// Whether failed handshakes have lines, as requests without a response.
+    pub handshakes: bool,
 }
 
 impl Default for LogSettings {
@@ -65,6 +67,7 @@ impl Default for LogSettings {
             redacted: redacted.map(HeaderName::new).to_vec(),
             redacts_query: true,
             filter: LogFilter::default(),
+            handshakes: true,
         }
     }
 }

@@ -10,7 +10,7 @@ use blitz_http::{
 };
 
 use crate::access_log::NotedHeader;
-use crate::record::Record;
+use crate::record::{Ended, Record};
 use crate::trace::{TraceContext, TraceEvent, TraceEvents};
 
 use texts::{Text, Texts};
@@ -62,6 +62,8 @@ pub struct OwnedRecord {
     pub ended: &'static str,
     /// The name of the cause, if it did not end with a complete response.
     pub cause: Option<&'static str>,
+    /// As in [`Record`].
+    pub omitted: u64,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
     /// Whether it is exported as a log record.
@@ -77,7 +79,7 @@ pub struct OwnedRecord {
 pub struct TlsFacts {
     /// The version.
     pub version: TlsVersion,
-    /// The cipher suite.
+    /// The cipher suite; empty if the handshake failed before it was chosen.
     pub cipher_suite: &'static str,
     /// The group of the key exchange.
     pub key_exchange: Option<&'static str>,
@@ -108,6 +110,7 @@ impl OwnedRecord {
             grpc_status: None,
             ended: "",
             cause: None,
+            omitted: 0,
             is_logged: false,
             is_exported: false,
             trace: None,
@@ -151,6 +154,7 @@ impl OwnedRecord {
         self.grpc_status = record.grpc_status;
         self.ended = response.ended.as_str();
         self.cause = response.ended.cause();
+        self.omitted = record.omitted;
         self.trace = record.trace;
         self.trace_events = record.trace_events.clone();
         self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
@@ -176,6 +180,11 @@ impl OwnedRecord {
     /// Forgets the texts, so that the next record can use their memory. `None` if they need too much of it.
     pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<OwnedRecord>> {
         self.texts.clear().then_some(self)
+    }
+
+    /// Whether there was no request, because the handshake failed.
+    pub(crate) fn is_handshake(&self) -> bool {
+        self.ended == Ended::Handshake("").as_str()
     }
 
     /// The client: the one that a trusted proxy has told, otherwise that of the connection; `None` on a unix socket.

@@ -65,6 +65,8 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
+    /// Failed handshakes with the same cause that have no record, because there were too many since the last that has.
+    pub omitted: u64,
     /// Its place in a trace; `None` if requests take part in none.
     pub trace: Option<TraceContext>,
     pub(crate) trace_events: TraceEvents,
@@ -117,6 +119,8 @@ pub struct Observers {
     sink: Option<Arc<dyn RecordSink>>,
     /// The limit of lines about failures.
     warnings: LogLimit,
+    /// The limit of records of failed handshakes.
+    pub(crate) handshakes: LogLimit,
 }
 
 /// Tells the client that a trusted proxy has named, from the fields of a request and the address of its connection.
@@ -135,6 +139,7 @@ impl Observers {
             dropped_lines,
             sink: None,
             warnings: LogLimit::new(),
+            handshakes: LogLimit::new(),
         }
     }
 
@@ -187,6 +192,12 @@ impl CoreObservers {
         &self.shared
     }
 
+    /// Whether somebody wants the record of a failed handshake that took so long.
+    pub(crate) fn see_handshake(&self, duration: Duration) -> bool {
+        let recorder = self.recorder.as_ref();
+        recorder.is_some_and(|recorder| recorder.wants_handshake(duration))
+    }
+
     /// The beginning of the record that leaves the core; `None` if nobody wants it.
     #[inline]
     fn begin(
@@ -209,7 +220,7 @@ impl CoreObservers {
     }
 }
 
-/// How a request ended.
+/// How a request ended, or a connection before its first request.
 #[derive(Debug, Clone)]
 pub enum Ended {
     /// The response is complete.
@@ -218,6 +229,8 @@ pub enum Ended {
     Rejected(Rejection),
     /// The server refused the request for this rule, before a site saw it.
     Refused(&'static str),
+    /// There was no request, because the handshake failed for this cause.
+    Handshake(&'static str),
     /// The upstream failed. The client got a status: an HTTP status, or that of a gRPC call, in
     /// trailers if the response had begun and if they were possible.
     Failed(Failure),
@@ -241,6 +254,7 @@ impl Ended {
             Ended::Complete => "complete",
             Ended::Rejected(_) => "rejected",
             Ended::Refused(_) => "refused",
+            Ended::Handshake(_) => "handshake",
             Ended::Failed(_) => "failed",
             Ended::RequestContent(_) => "request-content",
             Ended::CutOff(_) => "cut-off",
@@ -255,7 +269,7 @@ impl Ended {
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Ended::Rejected(rejection) => Some(rejection.rule()),
-            Ended::Refused(rule) => Some(rule),
+            Ended::Refused(cause) | Ended::Handshake(cause) => Some(cause),
             Ended::RequestContent(error) => Some(error.rule()),
             Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.token()),
             Ended::Complete | Ended::Aborted | Ended::ClientGone => None,
@@ -316,6 +330,7 @@ impl<'a> Record<'a> {
             response: ResponseRecord::new(head.method == Method::Head),
             rule: None,
             grpc_status: None,
+            omitted: 0,
             trace,
             trace_events: TraceEvents::default(),
             observers: &observers.shared,

@@ -148,6 +148,16 @@ impl Recorder {
         self.sink.as_ref().is_some_and(|sink| sink.wants_all())
     }
 
+    /// Whether somebody wants the record of a failed handshake that took so long. The log may exclude all of them.
+    pub(crate) fn wants_handshake(&self, duration: Duration) -> bool {
+        let settings = self.log.as_ref().map(|log| log.settings());
+        match settings {
+            Some(settings) if !settings.handshakes => false,
+            Some(settings) if settings.filter.may_take_unanswered(duration) => true,
+            _ => self.is_followed(),
+        }
+    }
+
     fn add(self: &Rc<Self>, record: Box<OwnedRecord>) {
         let count = {
             let mut records = self.records.borrow_mut();

@@ -46,6 +46,7 @@ impl Reader<'_> {
                 "to" => log.to = self.text(value, DESTINATION).map(StringValue::placed),
                 "format" => log.format = self.one_of(value, key),
                 "fields" => log.fields = Some(self.placed_texts(value, "\"status\"")),
+                "handshakes" => log.handshakes = self.boolean(value),
                 "redact" => log.redact = Some(self.placed_texts(value, "\"query\"")),
                 "when" => log.when = self.access_log_when(value),
                 _ => log.sample = self.share(value),

@@ -42,6 +42,7 @@ fields = ["ts", "status", "header.Accept"]
 redact = ["Cookie", "query"]
 when = { status = [404, "5xx"], slower = "1s" }
 sample = 0.01
+handshakes = false
 
 [limits]
 cookies_max = 1000

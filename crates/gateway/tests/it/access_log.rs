@@ -101,12 +101,12 @@ fn with_format(format: LogFormat) -> LogSettings {
     }
 }
 
-fn json(line: &str) -> Value {
+pub(crate) fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
 /// The values of these fields, as JSON.
-fn values(line: &Value, fields: &[&str]) -> Vec<Value> {
+pub(crate) fn values(line: &Value, fields: &[&str]) -> Vec<Value> {
     let value = |field: &&str| line.get(field).cloned().unwrap_or(Value::Null);
     fields.iter().map(value).collect()
 }
@@ -341,11 +341,11 @@ scenarios! {
         assert!(started + Duration::from_secs(1) > before && started < SystemTime::now());
         let mut writer = LineWriter::default();
         batches.iter().for_each(|batch| writer.write(batch));
-        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?***");
+        assert_eq!(json(&lines.wait(1)[0])["path"], "/logged?q=***");
         // Any log can have a line of any record.
         let logfmt = AccessLog::new(with_format(LogFormat::Logfmt), Arc::<Lines>::default());
         let line = String::from_utf8_lossy(writer.line(&batches[1], all[1], &logfmt));
-        assert!(line.contains(" path=/quiet?*** "), "{line}");
+        assert!(line.contains(" path=/quiet?q=*** "), "{line}");
         records.is_full.store(true, Ordering::Relaxed);
         request("/logged");
         request("/quiet");

@@ -19,6 +19,7 @@ mod closing;
 mod compression;
 mod expect;
 mod explained;
+mod failed_handshakes;
 mod failure_log;
 mod failures;
 mod fields;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{
-    Counters, Gateway, MetricsReader, Options, Replacement, Running, Site, Target, UpstreamReport,
-    compile,
+    Counters, Gateway, MetricsReader, Options, RecentFailure, Replacement, Running, Site, Target,
+    UpstreamReport, compile,
 };
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
@@ -141,6 +141,10 @@ impl Proxy {
 
     pub(crate) fn upstreams(&self) -> Vec<UpstreamReport> {
         self.running.as_ref().unwrap().state_reader().upstreams()
+    }
+
+    pub(crate) fn failures(&self) -> Vec<RecentFailure> {
+        self.running.as_ref().unwrap().state_reader().failures()
     }
 
     /// A reader of its metrics.

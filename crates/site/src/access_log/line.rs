@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-use blitz_http::{Address, Name, Status};
+use blitz_http::{Address, Name, Status, Version};
 
 use super::field::Fact;
 use super::filter::NO_RESPONSE;
@@ -177,11 +177,15 @@ impl<'a> Line<'a> {
         out.extend_from_slice(b" - - [");
         self.timestamps.common(self.started, out);
         out.extend_from_slice(b"] \"");
-        self.write_or_dash(&self.fact(Fact::Method), out);
-        out.push(b' ');
-        self.write_or_dash(&self.fact(Fact::Path), out);
-        out.push(b' ');
-        out.extend_from_slice(self.record.version.as_str().as_bytes());
+        if self.record.is_handshake() {
+            out.push(b'-');
+        } else {
+            self.write_or_dash(&self.fact(Fact::Method), out);
+            out.push(b' ');
+            self.write_or_dash(&self.fact(Fact::Path), out);
+            out.push(b' ');
+            out.extend_from_slice(self.record.version.as_str().as_bytes());
+        }
         out.extend_from_slice(b"\" ");
         let status = self.record.status;
         escape::number(status.map_or(NO_RESPONSE, Status::code).into(), out);
@@ -209,8 +213,7 @@ impl<'a> Line<'a> {
         match fact {
             Fact::Time => Value::Time(self.started),
             Fact::RequestId => present(record.request_id()),
-            // A client of a unix socket has no address.
-            Fact::Client => record.client().map_or(Value::Plain("unix"), Value::Ip),
+            Fact::Client => self.client(),
             Fact::Method => present(record.method_name()),
             Fact::Scheme => Value::Plain(record.scheme.as_str()),
             Fact::Host => present(record.host()),
@@ -219,9 +222,16 @@ impl<'a> Line<'a> {
                 (path, None) => Value::Text(path),
                 (path, Some(query)) => Value::Target(path, query),
             },
+            // A failed handshake over TCP has none.
+            Fact::Protocol if record.is_handshake() && record.version != Version::Http3 => {
+                Value::Absent
+            }
             Fact::Protocol => Value::Plain(record.version.as_str()),
             Fact::TlsVersion => plain(record.tls.map(|tls| tls.version.as_str())),
-            Fact::TlsCipher => plain(record.tls.map(|tls| tls.cipher_suite)),
+            Fact::TlsCipher => {
+                let suite = record.tls.map_or("", |tls| tls.cipher_suite);
+                present(suite.as_bytes())
+            }
             Fact::TlsGroup => plain(record.tls.and_then(|tls| tls.key_exchange)),
             Fact::TlsServerName => present(record.server_name()),
             Fact::TlsAlpn => present(record.alpn()),
@@ -241,6 +251,8 @@ impl<'a> Line<'a> {
             | Fact::GrpcStatus => self.upstream_fact(fact),
             Fact::Ended => Value::Plain(record.ended),
             Fact::Cause => plain(record.cause),
+            Fact::Omitted if record.omitted > 0 => Value::Number(record.omitted),
+            Fact::Omitted => Value::Absent,
             Fact::TraceId => record
                 .trace
                 .map_or(Value::Absent, |trace| Value::TraceId(trace.trace_id)),
@@ -270,6 +282,16 @@ impl<'a> Line<'a> {
             Fact::Reused if record.is_connection_reused => Value::True,
             Fact::GrpcStatus => number(record.grpc_status.map(u16::from)),
             _ => Value::Absent,
+        }
+    }
+
+    fn client(&self) -> Value<'a> {
+        match self.record.client() {
+            Some(client) => Value::Ip(client),
+            // The kernel forgets the address of a connection that was reset.
+            None if self.record.is_handshake() => Value::Absent,
+            // A client of a unix socket has no address.
+            None => Value::Plain("unix"),
         }
     }
 
