@@ -37,6 +37,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("h3", &[HTTP3_LOAD]),
     ("h2-proxy", &[LIMIT_RESPONDER]),
     ("cores", &[LIMIT_RESPONDER]),
+    ("log", &[LIMIT_RESPONDER, LIMIT_RELAY]),
     ("bulk", &[LIMIT_RELAY, BULK_BACKEND, PACED_CLIENT]),
     ("generator", &[HTTP3_LOAD]),
     ("compare", &[LIMIT_RESPONDER, LIMIT_RELAY]),

@@ -101,6 +101,8 @@ enum Benchmark {
     Tls(RoundsArguments),
     /// HTTP/2 to HTTP/1.1 and HTTP/2 upstreams: CPU per request, 32 connections with 32 streams
     H2Proxy(RoundsArguments),
+    /// Access log and metrics: CPU per request of a proxy with 100 sites, with its log and without
+    Log(RoundsArguments),
     /// CPU per request of a server with two workers, against two servers with one worker each
     Cores(RoundsArguments),
     /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
@@ -212,6 +214,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<BenchOutcom
         Benchmark::Tls(arguments) => compare(&scenario::TLS, arguments),
         Benchmark::H2Proxy(arguments) => compare(&scenario::H2_PROXY, arguments),
         Benchmark::Cores(arguments) => compare(&scenario::CORES, arguments),
+        Benchmark::Log(arguments) => compare(&scenario::LOG, arguments),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Compare(arguments) => compare::run(arguments, invocation),
         Benchmark::Gateway(arguments) => gateway::run(arguments, invocation),

@@ -1,5 +1,5 @@
 //! Comparisons whose systems run interleaved, round by round: `blitz bench h1`, `h2`, `h3`, `tls`,
-//! `h2-proxy` and `cores`.
+//! `h2-proxy`, `cores` and `log`.
 
 use crate::differences::differences;
 use crate::goals::{self, BenchOutcome};

@@ -46,6 +46,8 @@ impl ServerWork {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadTool {
     Wrk,
+    /// wrk whose requests are for all [sites](crate::sites) in turn.
+    WrkToSites,
     /// With `varied`, a head repeats after 10,000 others.
     H2load {
         varied: bool,

@@ -35,6 +35,7 @@ mod rounds;
 mod run_folder;
 mod scenario;
 mod shell_words;
+mod sites;
 pub mod stats;
 mod study;
 mod supervised;

@@ -79,7 +79,7 @@ pub(crate) fn missing_tool(group: &Group, programs: &Programs) -> Option<String>
 /// The installed programs that the load of a group needs.
 pub(crate) fn names(group: &Group) -> Vec<&'static str> {
     let tool = match group.load_tool {
-        LoadTool::Wrk => "wrk",
+        LoadTool::Wrk | LoadTool::WrkToSites => "wrk",
         LoadTool::H2load { .. } => "h2load",
         LoadTool::Handshakes => "openssl",
         LoadTool::Http3(_) => return Vec::new(),
@@ -116,7 +116,8 @@ impl<'a> LoadTools<'a> {
         load_run: &LoadRun<'_>,
     ) -> Result<LoadSummary, String> {
         match tool {
-            LoadTool::Wrk => self.wrk.run_on(core, load_run),
+            LoadTool::Wrk => self.wrk.run_on(core, load_run, false),
+            LoadTool::WrkToSites => self.wrk.run_on(core, load_run, true),
             LoadTool::H2load { varied } => h2load::run(load_run, varied, self.folder),
             LoadTool::Handshakes => handshakes::run(load_run),
             LoadTool::Http3(requests) => {

@@ -18,7 +18,7 @@ use crate::rounds::RoundsPlan;
 use crate::stats::{Median, order};
 use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
-use crate::{fixed_response, probe};
+use crate::{fixed_response, probe, sites};
 
 /// The measurements of one run.
 #[derive(Debug, Clone, Serialize)]
@@ -78,6 +78,8 @@ pub(crate) struct Bench<'a> {
 
 struct RunningSystem {
     servers: Vec<ServerProcess>,
+    /// The access logs of those that have one.
+    logs: Vec<PathBuf>,
     /// Bytes that the load tool counts for one response.
     response_bytes: usize,
     measured: Measurement,
@@ -104,7 +106,11 @@ impl<'a> Bench<'a> {
         bench.start_backends(response.as_deref())?;
         for system in &plan.systems {
             let servers = bench.start_servers(system, response.as_deref())?;
-            let running = RunningSystem::new(system, servers, bench.tls.as_ref(), &bench.tools)?;
+            let mut running =
+                RunningSystem::new(system, servers, bench.tls.as_ref(), &bench.tools)?;
+            let addresses = running.servers.iter().map(|server| server.address);
+            let logs = addresses.filter_map(|address| system.log_file(folder, address));
+            running.logs = logs.collect();
             bench.running.push(running);
         }
         if let Some(warm_up) = plan.warm_up {
@@ -215,6 +221,7 @@ impl<'a> Bench<'a> {
         let (name, group) = (running.measured.name, running.measured.system.group);
         let failed = |error: String| format!("{name}, round {round}: {error}");
         running.probe(tls, &self.tools).map_err(failed)?;
+        running.empty_logs().map_err(failed)?;
         let load_run = LoadRun {
             address: running.servers[0].address,
             protocol: group.protocol,
@@ -240,6 +247,7 @@ impl<'a> Bench<'a> {
             }
         };
         let summary = summary.map_err(failed)?;
+        running.wait_for_logs(summary.requests).map_err(failed)?;
         let busy = busy_seconds() - busy_before;
         let server = running.cpu_seconds() - server_before;
         let switches = running.switches().since(switches_before);
@@ -278,6 +286,7 @@ impl RunningSystem {
             .map_err(|e| format!("{}: {e}", system.name))?;
         Ok(RunningSystem {
             servers,
+            logs: Vec::new(),
             response_bytes,
             measured: Measurement {
                 name: system.name,
@@ -291,6 +300,16 @@ impl RunningSystem {
 
     fn cpu_seconds(&self) -> f64 {
         self.servers.iter().map(ServerProcess::cpu_seconds).sum()
+    }
+
+    fn empty_logs(&self) -> Result<(), String> {
+        self.logs.iter().try_for_each(|log| sites::empty_log(log))
+    }
+
+    /// Writing the last lines is work of the servers as well.
+    fn wait_for_logs(&self, requests: u64) -> Result<(), String> {
+        let mut logs = self.logs.iter();
+        logs.try_for_each(|log| sites::wait_for_lines(log, requests))
     }
 
     fn switches(&self) -> Switches {

@@ -65,6 +65,7 @@ fn content_file() -> String {
     format!("{CONTENT_FOLDER}/data-{CONTENT_BYTES}")
 }
 
-fn write(file: &Path, content: &str) -> Result<(), String> {
+/// Writes a file of this run.
+pub(crate) fn write(file: &Path, content: &str) -> Result<(), String> {
     fs::write(file, content).map_err(|e| format!("{}: {e}", file.display()))
 }

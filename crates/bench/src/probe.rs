@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::fixed_response::{BODY, PATH};
 use crate::group::{ClientProtocol, Group, LoadTool};
 use crate::load_tool::{LoadRun, LoadTools};
+use crate::sites;
 use crate::tls_files::{HOST, TlsFiles};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,6 +27,7 @@ pub(crate) fn request_as(
     match (group.load_tool, group.protocol) {
         (LoadTool::Wrk, ClientProtocol::Tls) => length_of_whole(&curl("--http1.1")?),
         (LoadTool::Wrk, ClientProtocol::Http1 | ClientProtocol::H2c) => Ok(request(address)?.len()),
+        (LoadTool::WrkToSites, _) => Ok(request_for(&sites::host(0), address)?.len()),
         (LoadTool::Handshakes, _) => length_of_whole(&curl("--http1.0")?),
         (LoadTool::H2load { .. }, ClientProtocol::Tls) => length_of_content(&curl("--http2")?),
         (LoadTool::Http3(_), _) => http3(address, tls, tools),
@@ -111,13 +113,22 @@ fn length_of_content(response: &[u8]) -> Result<usize, String> {
 
 /// Sends a request on a new connection and returns the whole response.
 pub(crate) fn request(address: SocketAddr) -> Result<Vec<u8>, String> {
+    request_for(&address.to_string(), address)
+}
+
+/// The same with this host.
+fn request_for(host: &str, address: SocketAddr) -> Result<Vec<u8>, String> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|e| e.to_string())?;
-    request_on(&stream, address)
+    exchange(&stream, host)
 }
 
 /// Sends a request on an open connection and returns the whole response, checked.
-pub(crate) fn request_on(mut stream: &TcpStream, address: SocketAddr) -> Result<Vec<u8>, String> {
-    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+pub(crate) fn request_on(stream: &TcpStream, address: SocketAddr) -> Result<Vec<u8>, String> {
+    exchange(stream, &address.to_string())
+}
+
+fn exchange(mut stream: &TcpStream, host: &str) -> Result<Vec<u8>, String> {
+    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream
         .set_read_timeout(Some(TIMEOUT))
         .map_err(|e| e.to_string())?;

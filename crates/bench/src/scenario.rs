@@ -12,6 +12,7 @@ mod h2;
 mod h2_proxy;
 mod h3;
 pub(crate) mod idle;
+mod log;
 pub(crate) mod models;
 pub(crate) mod protocols;
 pub(crate) mod regression;
@@ -29,6 +30,7 @@ pub(crate) use h1::H1;
 pub(crate) use h2::H2_FIXED;
 pub(crate) use h2_proxy::H2_PROXY;
 pub(crate) use h3::H3;
+pub(crate) use log::LOG;
 pub(crate) use tls::TLS;
 
 /// One benchmark whose systems run interleaved.
@@ -69,7 +71,7 @@ impl Scenario {
     }
 }
 
-pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &H3, &TLS, &H2_PROXY, &CORES];
+pub(crate) const ALL: &[&Scenario] = &[&H1, &H2_FIXED, &H3, &TLS, &H2_PROXY, &CORES, &LOG];
 
 const URING: &str = "uring";
 const EPOLL: &str = "epoll";

@@ -1,5 +1,7 @@
 //! A measured system: its program and its flags.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::group::{ClientProtocol, Group, ServerWork};
@@ -7,6 +9,7 @@ use crate::peer::varnish::Storage;
 use crate::peer::{self, SMALL_PATH, StartOptions};
 use crate::process::Workers;
 use crate::programs::{Example, Programs, missing};
+use crate::sites::{self, SitesLog, SitesProgram};
 use crate::tls_files::TlsFiles;
 
 /// The program of a system.
@@ -30,6 +33,11 @@ pub(crate) enum SystemKind {
     /// A proxy with a connection for each request.
     BlockingProxy {
         threads: u32,
+    },
+    /// A proxy with many sites.
+    Sites {
+        program: SitesProgram,
+        log: SitesLog,
     },
     /// Another framework with the response of the example server.
     Framework(Example),
@@ -68,6 +76,11 @@ impl System {
         match self.kind {
             SystemKind::Nginx => Some("nginx"),
             SystemKind::Haproxy => Some("haproxy"),
+            SystemKind::Sites { program, .. } => match program {
+                SitesProgram::Blitz { .. } => None,
+                SitesProgram::Nginx => Some("nginx"),
+                SitesProgram::Haproxy => Some("haproxy"),
+            },
             SystemKind::H2o => Some("h2o"),
             SystemKind::Envoy => Some("envoy"),
             SystemKind::Caddy => Some("caddy"),
@@ -86,13 +99,23 @@ impl System {
             SystemKind::BlockingProxy { .. } => programs.example(Example::BlockingProxy).err(),
             SystemKind::Framework(example) => programs.example(example).err(),
             SystemKind::HelloWorld { .. } | SystemKind::Blitz { .. } => None,
-            SystemKind::Nginx
+            SystemKind::Sites { .. }
+            | SystemKind::Nginx
             | SystemKind::Haproxy
             | SystemKind::H2o
             | SystemKind::Envoy
             | SystemKind::Caddy
             | SystemKind::Varnish { .. } => missing(self.peer().as_slice()),
         }
+    }
+
+    /// The access log of its server with this address, if it has one.
+    pub(crate) fn log_file(&self, folder: &Path, address: SocketAddr) -> Option<PathBuf> {
+        let has_log = match self.kind {
+            SystemKind::Sites { log, .. } => log != SitesLog::Off,
+            _ => false,
+        };
+        has_log.then(|| sites::log_file(folder, address))
     }
 
     /// The command; writes a configuration file where one is needed.
@@ -123,6 +146,9 @@ impl System {
                 command.args(["--listen", &listen, "--to", &options.backend.to_string()]);
                 command.args(["--threads", &threads.to_string()]);
                 command
+            }
+            SystemKind::Sites { program, log } => {
+                sites::command(program, log, self.workers, options)?
             }
             SystemKind::Framework(framework) => {
                 let mut command = example(framework)?;

@@ -36,6 +36,7 @@ mod load;
 mod loaded_file;
 mod message_limits;
 mod metrics_reader;
+mod otlp;
 mod output;
 mod process;
 mod process_flags;

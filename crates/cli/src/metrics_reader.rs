@@ -1,26 +1,43 @@
 //! The reader of the metrics of a running gateway, with the facts of this process.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use blitz_gateway::{MetricsReader, ProcessFacts, Running};
+use blitz_gateway::{ExportFacts, MetricsReader, ProcessFacts, Running};
 use blitz_http::TlsSlot;
 
+use crate::control::ControlState;
+use crate::otlp::ExportCounts;
 use crate::version::REVISION;
 
 /// Clock ticks per second in `/proc`, which Linux has fixed for programs.
 const TICKS: f64 = 100.0;
 
-/// A reader for any thread. `tls` gives the certificates that are in use.
+/// A reader for any thread, with readiness and certificates of the control interface.
 pub(crate) fn reader(
     running: &Running,
-    tls: impl Fn() -> Option<TlsSlot> + Send + Sync + 'static,
+    state: &Arc<ControlState>,
+    exports: ExportCounts,
 ) -> MetricsReader {
+    let (of_process, of_tls) = (Arc::clone(state), Arc::clone(state));
+    let process = move || ProcessFacts {
+        is_ready: Some(of_process.readiness.is_ready()),
+        ..process_facts()
+    };
+    let in_use = move || {
+        let tls = of_tls.tls();
+        tls.as_ref().map_or_else(Vec::new, certificates)
+    };
     running
         .metrics()
         .with_build(env!("CARGO_PKG_VERSION"), REVISION)
-        .with_process(process_facts)
-        .with_certificates(move || tls().as_ref().map_or_else(Vec::new, certificates))
+        .with_process(process)
+        .with_certificates(in_use)
+        .with_exports(move || ExportFacts {
+            spans: exports.spans.read(),
+            log_records: exports.logs.read(),
+        })
 }
 
 /// The first names of the certificates in use, and their expiry in Unix time.
@@ -55,6 +72,7 @@ fn process_facts() -> ProcessFacts {
         open_files: files.map(|count| (count as u64).saturating_sub(1)),
         files_max: number(line(&read("/proc/self/limits"), "Max open files")),
         started_seconds: started.map(|(boot, ticks)| boot as f64 + ticks as f64 / TICKS),
+        is_ready: None,
     }
 }
 

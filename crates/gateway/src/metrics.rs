@@ -39,6 +39,7 @@ pub struct MetricsReader {
     build: [String; 2],
     process: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     certificates: Arc<dyn Fn() -> Vec<(String, f64)> + Send + Sync>,
+    exports: Arc<dyn Fn() -> ExportFacts + Send + Sync>,
     /// One reading at a time.
     known: Arc<Mutex<Known>>,
 }
@@ -49,7 +50,7 @@ struct Known {
     accepted: Accepted,
 }
 
-/// Facts of the process that its program takes from the operating system; `None` are not exposed.
+/// Facts of the process that its program knows, most of them from the operating system; `None` are not exposed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ProcessFacts {
     /// Processor time in seconds.
@@ -64,6 +65,17 @@ pub struct ProcessFacts {
     pub files_max: Option<u64>,
     /// The start in Unix time.
     pub started_seconds: Option<f64>,
+    /// Whether load balancers may send requests to it.
+    pub is_ready: Option<bool>,
+}
+
+/// What became of spans and log records since the start: how many were exported, and how many were dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExportFacts {
+    /// Of traces.
+    pub spans: [u64; 2],
+    /// Of requests.
+    pub log_records: [u64; 2],
 }
 
 impl MetricsReader {
@@ -87,6 +99,7 @@ impl MetricsReader {
             build: Default::default(),
             process: Arc::new(ProcessFacts::default),
             certificates: Arc::new(Vec::new),
+            exports: Arc::new(ExportFacts::default),
             known: Arc::new(Mutex::new(known)),
         }
     }
@@ -115,6 +128,16 @@ impl MetricsReader {
         certificates: impl Fn() -> Vec<(String, f64)> + Send + Sync + 'static,
     ) -> MetricsReader {
         self.certificates = Arc::new(certificates);
+        self
+    }
+
+    /// With the counts of an export of traces, which each reading asks for.
+    #[must_use]
+    pub fn with_exports(
+        mut self,
+        exports: impl Fn() -> ExportFacts + Send + Sync + 'static,
+    ) -> MetricsReader {
+        self.exports = Arc::new(exports);
         self
     }
 
@@ -149,6 +172,17 @@ impl MetricsReader {
         families.count("blitz_log_lines_dropped", blitz_host::log::dropped_lines());
         let dropped = blitz_host::log::dropped_output_lines();
         families.count("blitz_access_log_lines_dropped", dropped);
+        let ExportFacts { spans, log_records } = (self.exports)();
+        for (name, counts) in [
+            ("blitz_trace_spans", spans),
+            ("blitz_log_records", log_records),
+        ] {
+            families.count_parts(
+                name,
+                "result",
+                ["exported", "dropped"].into_iter().zip(counts),
+            );
+        }
         let generation = self.status.generation();
         families.gauge("blitz_configuration_generation", generation as f64);
         if let Some(last) = self.status.last_reload() {
@@ -180,6 +214,7 @@ fn add_process(families: &mut Families, facts: ProcessFacts) {
         open_files,
         files_max,
         started_seconds,
+        is_ready,
     } = facts;
     let number = |count: Option<u64>| count.map(|count| count as f64);
     for (name, value) in [
@@ -189,6 +224,7 @@ fn add_process(families: &mut Families, facts: ProcessFacts) {
         ("process_open_fds", number(open_files)),
         ("process_max_fds", number(files_max)),
         ("process_start_time_seconds", started_seconds),
+        ("blitz_ready", is_ready.map(|it| f64::from(u8::from(it)))),
     ] {
         if let Some(value) = value {
             families.gauge(name, value);

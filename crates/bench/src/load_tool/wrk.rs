@@ -1,14 +1,15 @@
 //! The load tool for HTTP/1.1: wrk with one thread and a JSON summary.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{LoadRun, LoadSummary};
 use crate::group::ClientProtocol;
+use crate::peer::write;
+use crate::sites::SITES;
 use crate::tls_files::HOST;
 
-/// `request` and `response` are not defined, so wrk runs no Lua per request. The argument is the file with
+/// `request` and `response` are not defined here, so wrk runs no Lua per request. The argument is the file with
 /// the content of the requests.
 const SCRIPT: &str = r#"
 function init(arguments)
@@ -27,20 +28,45 @@ function done(summary, latency)
 end
 "#;
 
-/// The script file of wrk.
+/// Requests for all sites in turn. The head of each is made once.
+const TO_SITES: &str = r#"
+local requests, turn = {}, 0
+function init(arguments)
+  for site = 1, SITES do
+    requests[site] = wrk.format(nil, nil, { Host = string.format("s%d.example", site - 1) })
+  end
+end
+function request()
+  turn = turn % SITES + 1
+  return requests[turn]
+end
+"#;
+
+/// The script files of wrk.
 pub(crate) struct Wrk {
     script: PathBuf,
+    to_sites: PathBuf,
 }
 
 impl Wrk {
     pub(crate) fn prepare(folder: &Path) -> Result<Wrk, String> {
-        let script = folder.join("summary.lua");
-        fs::write(&script, SCRIPT).map_err(|e| format!("{}: {e}", script.display()))?;
-        Ok(Wrk { script })
+        let (script, to_sites) = (folder.join("summary.lua"), folder.join("sites.lua"));
+        write(&script, SCRIPT)?;
+        // Of two functions of a name the later one counts.
+        write(
+            &to_sites,
+            &format!("{SCRIPT}local SITES = {SITES}\n{TO_SITES}"),
+        )?;
+        Ok(Wrk { script, to_sites })
     }
 
-    /// Runs wrk on a core and reads its summary.
-    pub(crate) fn run_on(&self, core: &str, load_run: &LoadRun<'_>) -> Result<LoadSummary, String> {
+    /// Runs wrk on a core and reads its summary. Its requests are for the host of the URL, or for all sites in turn.
+    pub(crate) fn run_on(
+        &self,
+        core: &str,
+        load_run: &LoadRun<'_>,
+        to_sites: bool,
+    ) -> Result<LoadSummary, String> {
         let LoadRun { address, path, .. } = load_run;
         let url = match load_run.protocol {
             ClientProtocol::Tls => format!("https://{HOST}:{}{path}", address.port()),
@@ -56,7 +82,10 @@ impl Wrk {
             .arg(format!("-d{}s", load_run.length.as_secs()))
             .arg(format!("--timeout={}s", load_run.timeout.as_secs()))
             .arg("-s")
-            .arg(&self.script)
+            .arg(match to_sites {
+                true => &self.to_sites,
+                false => &self.script,
+            })
             .arg(url);
         if let Some(content) = load_run.upload {
             command.arg("--").arg(content);

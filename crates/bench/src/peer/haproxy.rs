@@ -1,6 +1,7 @@
 //! HAProxy.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{SMALL_PATH, StartOptions, is_http3, write};
@@ -8,6 +9,7 @@ use crate::fixed_response::FixedResponse;
 use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::process::Workers;
 use crate::programs::locate;
+use crate::sites::{self, SITES};
 
 const MAXCONN_MIN: u32 = 8000;
 
@@ -17,38 +19,112 @@ pub(crate) fn command(
     workers: Workers,
     options: &StartOptions<'_>,
 ) -> Result<Command, String> {
-    let threads = workers.count();
-    let StartOptions {
-        listen,
-        connections,
-        requests,
-        folder,
-        ..
-    } = options;
     if is_http3(group) {
         return Err("Debian builds HAProxy without HTTP/3".to_owned());
     }
-    let work = work(group.role, options)?;
-    let splice = match group.role {
-        ServerWork::ProxyContentToHttp1 => "option splice-auto",
-        _ => "",
+    let text = Text {
+        splice: match group.role {
+            ServerWork::ProxyContentToHttp1 => "option splice-auto",
+            _ => "",
+        },
+        log: ["", ""],
+        bind: &bind(group.protocol, options)?,
+        work: &work(group.role, options)?,
     };
-    let bind = bind(group.protocol, options)?;
-    // HAProxy closes idle server connections once a fifth of its descriptors is in use, so with a small
-    // maxconn it would reconnect for every request.
-    let maxconn = (connections.max(requests) + 200).max(MAXCONN_MIN);
-    // The limit of streams stays at its default of 100: with 1,024 some requests to HTTP/2 backends failed.
-    // Without strict limits it starts although its descriptors do not suffice for a server connection per
-    // client.
-    let config = format!(
-        "global
+    let mut command = Command::new(locate("haproxy")?);
+    command.args(["-db", "-q", "-f"]);
+    command.arg(text.write(workers, options)?);
+    Ok(command)
+}
+
+/// HAProxy with a map of the [sites](crate::sites), and its log, if it has one, on standard output.
+pub(crate) fn with_sites(
+    log: Option<&Path>,
+    workers: Workers,
+    options: &StartOptions<'_>,
+) -> Result<Command, String> {
+    let StartOptions {
+        listen,
+        backend,
+        folder,
+        ..
+    } = options;
+    let map = folder.join(format!("hosts-{}.map", listen.port()));
+    let hosts = (0..SITES).map(|site| format!("{} backend\n", sites::host(site)));
+    write(&map, &hosts.collect::<String>())?;
+    let work = format!(
+        "use_backend %[req.hdr(host),lower,map_str({})]\n\nbackend backend\n  server one {backend}",
+        map.display()
+    );
+    let text = Text {
+        splice: "",
+        log: match log {
+            Some(_) => [
+                "log stdout format raw local0",
+                "log global\n  option httplog",
+            ],
+            None => ["", ""],
+        },
+        bind: "",
+        work: &work,
+    };
+    let file = text.write(workers, options)?;
+    let program = locate("haproxy")?;
+    let Some(log) = log else {
+        let mut command = Command::new(program);
+        command.args(["-db", "-q", "-f"]).arg(file);
+        return Ok(command);
+    };
+    // With -q it would close its standard output.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" -db -f \"$1\" >>\"$2\""]);
+    command.arg(program).arg(file).arg(log);
+    Ok(command)
+}
+
+/// The parts of a configuration that differ.
+struct Text<'a> {
+    splice: &'static str,
+    /// Of the sections `global` and `defaults`.
+    log: [&'static str; 2],
+    bind: &'a str,
+    work: &'a str,
+}
+
+impl Text<'_> {
+    /// Writes the file and returns its path.
+    fn write(&self, workers: Workers, options: &StartOptions<'_>) -> Result<PathBuf, String> {
+        let StartOptions {
+            listen,
+            connections,
+            requests,
+            folder,
+            ..
+        } = options;
+        let threads = workers.count();
+        // HAProxy closes idle server connections once a fifth of its descriptors is in use, so with a small
+        // maxconn it would reconnect for every request.
+        let maxconn = (connections.max(requests) + 200).max(MAXCONN_MIN);
+        let Text {
+            splice,
+            log: [global, defaults],
+            bind,
+            work,
+        } = self;
+        // The limit of streams stays at its default of 100: with 1,024 some requests to HTTP/2 backends failed.
+        // Without strict limits it starts although its descriptors do not suffice for a server connection per
+        // client.
+        let config = format!(
+            "global
   nbthread {threads}
   no strict-limits
   maxconn {maxconn}
+  {global}
 
 defaults
   mode http
   {splice}
+  {defaults}
   http-reuse always
   timeout connect 5s
   timeout client 1h
@@ -59,12 +135,11 @@ frontend front
   bind {listen} backlog 4096 {bind}
   {work}
 "
-    );
-    let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
-    write(&file, &config)?;
-    let mut command = Command::new(locate("haproxy")?);
-    command.args(["-db", "-q", "-f"]).arg(&file);
-    Ok(command)
+        );
+        let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
+        write(&file, &config)?;
+        Ok(file)
+    }
 }
 
 /// The rules of the frontend, and the backends after it.

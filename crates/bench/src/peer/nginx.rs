@@ -11,6 +11,7 @@ use super::{
 use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::process::Workers;
 use crate::programs::locate;
+use crate::sites::{self, SITES};
 
 /// nginx, with its files in the folder of this run.
 pub(crate) fn command(
@@ -35,6 +36,28 @@ pub(crate) fn file_backend(options: &StartOptions<'_>) -> Result<Command, String
     let server =
         format!("server {{ {listener} location / {{ {files} sendfile on; tcp_nopush on; }} }}");
     start(Workers::One, options, &server)
+}
+
+/// nginx with a server for each of the [sites](crate::sites), which has these directives.
+pub(crate) fn with_sites(
+    directives: &str,
+    workers: Workers,
+    options: &StartOptions<'_>,
+) -> Result<Command, String> {
+    let mut text = upstream("backend", options.backend, options);
+    for site in 0..SITES {
+        // The options of an address stand in one server.
+        let listener = match site {
+            0 => listener(ClientProtocol::Http1, options)?,
+            _ => format!("listen {};", options.listen),
+        };
+        let host = sites::host(site);
+        text += &format!(
+            "\n  server {{ {listener} server_name {host}; {directives} \
+             location / {{ proxy_pass http://backend; {PROXY} }} }}"
+        );
+    }
+    start(workers, options, &text)
 }
 
 /// nginx with this content of its `http` block.

@@ -34,6 +34,11 @@ impl Readiness {
         self.0.load(Ordering::Acquire) == ENDING
     }
 
+    /// Whether [`readyz`] says so.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Acquire) == READY
+    }
+
     fn text(&self) -> Result<&'static str, &'static str> {
         match self.0.load(Ordering::Acquire) {
             READY => Ok("ready\n"),

@@ -192,6 +192,8 @@ fn readiness_ends_before_connections_are_refused() {
     let flags = ["--listen", "127.0.0.1:0", "--drain-delay", "2s"];
     let mut control = Controlled::start(Folder::new(), &flags);
     let site = control.running.address("http://");
+    let metrics = control.address.get("/metrics");
+    assert!(metrics.content.contains("\nblitz_ready 1\n"));
     // It keeps the process from its end.
     let mut long = Client::connect(site);
     long.send("GET /delay?ms=5000 HTTP/1.1\r\nHost: a.example\r\n\r\n");
@@ -211,6 +213,8 @@ fn readiness_ends_before_connections_are_refused() {
         );
         assert_eq!(place.get("/livez").status, 200);
     }
+    let metrics = control.address.get("/metrics");
+    assert!(metrics.content.contains("\nblitz_ready 0\n"));
     let refused = control.socket.post("/reload");
     assert_eq!(refused.status, 422, "{}", refused.content);
     while TcpStream::connect_timeout(&site, Duration::from_millis(100)).is_ok() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access_log;
+mod agreement;
 mod bench_all;
 mod bench_regression;
 mod bench_supervised;
@@ -31,6 +32,7 @@ mod several_servers;
 mod tail;
 mod timeouts;
 mod top;
+mod traces;
 mod tuning;
 mod usage_errors;
 mod version;

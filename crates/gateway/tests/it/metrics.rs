@@ -22,7 +22,7 @@ const SERVER: &str = "http_server_request_duration_seconds_count";
 const CLIENT: &str = "http_client_request_duration_seconds_count";
 
 /// The sum of the samples with this name and these labels.
-fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
+pub(crate) fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let samples = samples.filter_map(|line| line.rsplit_once(' '));
     let samples = samples.filter(|(series, _)| {
@@ -341,6 +341,7 @@ fn facts_of_the_process_are_exposed() {
     let facts = ProcessFacts {
         cpu_seconds: Some(1.5),
         open_files: Some(12),
+        is_ready: Some(true),
         ..ProcessFacts::default()
     };
     let expiries = [("b", 20.0), ("a", 10.0), ("b", 5.0)].map(|(name, at)| (name.to_owned(), at));
@@ -350,6 +351,7 @@ fn facts_of_the_process_are_exposed() {
     let text = read(&reader);
     assert_eq!(sum(&text, "process_cpu_seconds_total", &[]), 1.5);
     assert_eq!(sum(&text, "process_open_fds", &[]), 12.0);
+    assert_eq!(sum(&text, "blitz_ready", &[]), 1.0);
     assert!(!text.contains("process_max_fds"));
     let build = ["version=\"1.2.3\"", "revision=\"abc\""];
     assert_eq!(sum(&text, "blitz_build_info", &build), 1.0);

@@ -17,7 +17,8 @@ use blitz_gateway::{
 };
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
-    Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
+    Address, Chunk, ClientTls, Config, IoChoice, Name, Pinning, Pooled, PooledFuture, Status,
+    TlsSlot,
 };
 use blitz_site::{Endpoint, Exchange};
 use blitz_testing::{Client, H1Peer, Head, IO_TIMEOUT, PeerStream};
@@ -259,7 +260,12 @@ impl Endpoint for BuiltIn {
                 let _ = exchange.body.read_to_end(1000).await;
             }
             let mut head = Pooled::response(Status::NOT_FOUND);
-            exchange.responder.send(&mut head, Chunk::from("built in"));
+            let content = match exchange.request.path() {
+                "/traceparent" => exchange.request.fields.get_str(Name::Traceparent),
+                _ => Some("built in"),
+            };
+            let content = content.unwrap_or_default().to_owned();
+            exchange.responder.send(&mut head, Chunk::from(content));
         }))
     }
 }

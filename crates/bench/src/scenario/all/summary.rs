@@ -34,7 +34,7 @@ pub(super) fn finish(
     let mut report = report(state.ended(), logs, &facts, &invocation.command);
     if !is_saved {
         report.method.push(
-            "Quick comparisons in rounds (h1, h2, h3, tls, h2-proxy, cores, bulk) are always void: they have three rounds, \
+            "Quick comparisons in rounds (h1, h2, h3, tls, h2-proxy, cores, log, bulk) are always void: they have three rounds, \
              and a verdict takes 15."
                 .to_owned(),
         );

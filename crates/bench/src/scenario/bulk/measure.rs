@@ -290,7 +290,7 @@ impl<'a> Bench<'a> {
     fn streams(&self, row: Row) -> u32 {
         match row.group.group.load_tool {
             LoadTool::H2load { .. } => self.plan.streams,
-            LoadTool::Wrk | LoadTool::Handshakes | LoadTool::Http3(_) => 1,
+            LoadTool::Wrk | LoadTool::WrkToSites | LoadTool::Handshakes | LoadTool::Http3(_) => 1,
         }
     }
 

@@ -100,10 +100,8 @@ impl Results<'_> {
 
     fn title(&self, group: &BulkGroup, measured: &Measurement) -> String {
         let streams = match (group.group.load_tool, self.streams) {
-            (LoadTool::Wrk | LoadTool::Handshakes | LoadTool::Http3(_), _) | (_, 1) => {
-                String::new()
-            }
-            (LoadTool::H2load { .. }, streams) => format!(" with {streams} streams"),
+            (LoadTool::H2load { .. }, 2..) => format!(" with {} streams", self.streams),
+            _ => String::new(),
         };
         let small = match group.small_requests {
             true => format!(

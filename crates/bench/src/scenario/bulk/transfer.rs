@@ -59,12 +59,10 @@ impl Transfer {
                 requests: summary.requests,
                 content_bytes: summary.bytes,
             },
-            (Direction::Download, LoadTool::Wrk | LoadTool::Handshakes | LoadTool::Http3(_)) => {
-                Transfer {
-                    requests: summary.requests,
-                    content_bytes: summary.bytes.saturating_sub(summary.requests * head_bytes),
-                }
-            }
+            (Direction::Download, _) => Transfer {
+                requests: summary.requests,
+                content_bytes: summary.bytes.saturating_sub(summary.requests * head_bytes),
+            },
         }
     }
 }
