@@ -22,7 +22,6 @@ use tracing_subscriber::Layer;
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
-use crate::followers::Followers;
 use crate::listeners::ListenAddresses;
 use crate::otlp::{Events, OpenExport};
 use crate::process_flags::ProcessArguments;
@@ -262,8 +261,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     export.replace(new_export);
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
-    let followers = Followers::new(records.consumers());
-    let state = ControlState::new(in_use, log_level, followers);
+    let state = ControlState::new(in_use, log_level, records.consumers());
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
     let running = gateway(arguments, &process, file, configs, targets, observed)

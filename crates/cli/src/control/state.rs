@@ -10,6 +10,7 @@ use super::log_level::LogLevel;
 use super::waiting::Waiting;
 use crate::followers::Followers;
 use crate::in_use::InUse;
+use crate::records::Consumers;
 
 /// The subjects of requests.
 pub(crate) struct ControlState {
@@ -35,14 +36,14 @@ impl ControlState {
     pub(crate) fn new(
         in_use: Option<Arc<InUse>>,
         log_level: LogLevel,
-        followers: Followers,
+        consumers: Consumers,
     ) -> ControlState {
         ControlState {
             readiness: Readiness::default(),
             waiting: Waiting::default(),
             in_use,
             log_level,
-            followers: Arc::new(followers),
+            followers: Arc::new(Followers::new(consumers)),
             port: OnceLock::new(),
             observed: OnceLock::new(),
             tls: Mutex::default(),

@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// What is taken at once.
+    /// The lines that are taken at once.
     fn next(queue: &Queue) -> Poll<Option<Taken>> {
         let mut context = Context::from_waker(Waker::noop());
         pin!(queue.next()).poll(&mut context)

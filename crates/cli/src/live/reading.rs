@@ -9,7 +9,7 @@ use super::exposition::Exposition;
 use super::failures::RecentFailure;
 use crate::timestamp::rfc3339;
 
-/// What a process has answered.
+/// The answers of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answers<'a> {
     pub(crate) metrics: &'a str,
