@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The access log against h2load's own counts: with logrotate, rsyslog, systemd's journal and a full disk.
+# The access log against h2load's own counts: with logrotate, rsyslog and a full disk.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source tests/smoke/lib.sh

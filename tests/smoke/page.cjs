@@ -104,7 +104,7 @@ async function numbersAgree(page) {
     const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)].map((row) => (
       [...row.cells].map((cell) => cell.firstChild.textContent)));
     return {
-      routes: rows('routes'), causes: rows('causes'), upstreams: rows('upstreams'), certificates: rows('certificates'),
+      failures: rows('failures'), routes: rows('routes'), causes: rows('causes'), upstreams: rows('upstreams'), certificates: rows('certificates'),
       counts: Object.fromEntries([...shown.by].map(([name, { count }]) => [name, count])),
       seconds: shown.seconds, rate: document.querySelector('#rate').textContent,
       good: document.querySelector('#good').textContent,
@@ -130,6 +130,7 @@ async function numbersAgree(page) {
   assert.strictEqual(broken[6], '100%');
   const failures = seen.causes.find(([cause]) => cause.startsWith('upstream failures: '));
   assert.deepStrictEqual(failures?.slice(1), ['20', '20'], JSON.stringify(seen.causes));
+  assert.deepStrictEqual(seen.failures.map((row) => row.slice(1, 3)), [['502', '20']], JSON.stringify(seen.failures));
   assert.strictEqual(seen.upstreams[0][1], 'unreachable', JSON.stringify(seen.upstreams));
   assert.strictEqual(seen.certificates[0][0], 'app.example');
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blitz_config::{
-    AccessLog as AccessLogKeys, Diagnostic, LoggedStatus, Placed, Process, nearest,
+    AccessLog as AccessLogKeys, Diagnostic, LoggedStatus, Placed, Process, Share, nearest,
 };
 use blitz_gateway::access_log::{
     self, AccessLog, Fact, HeaderName, LogField, LogFilter, LogFormat, LogSettings, LogSink,
@@ -118,6 +118,12 @@ fn wanted(process: &Process) -> Option<(Destination, LogSettings)> {
     Some((to, settings(keys)))
 }
 
+/// The settings of the access log, also if there is none.
+pub(crate) fn settings_of(process: &Process) -> LogSettings {
+    let keys = process.log.access.as_ref();
+    keys.map_or_else(LogSettings::default, |keys| settings(&keys.value))
+}
+
 fn settings(keys: &AccessLogKeys) -> LogSettings {
     let usual = LogSettings::default();
     let fields = keys.fields.as_ref().map(|fields| {
@@ -156,8 +162,9 @@ fn settings(keys: &AccessLogKeys) -> LogSettings {
                 })
                 .collect(),
             slower: keys.when.slower,
-            sample: keys.sample.map(|millionths| f64::from(millionths) / 1e6),
+            sample: keys.sample.map(Share::number),
         },
+        handshakes: keys.handshakes.unwrap_or(usual.handshakes),
     }
 }
 

@@ -16,7 +16,7 @@ use blitz_host::serving::ListenerConfig;
 
 use crate::site_listeners::Collected;
 use crate::watch::Watch;
-use crate::{access_log, includes, listen, loaded_file, process, secrets, site_certificates};
+use crate::{access_log, includes, listen, loaded_file, otlp, process, secrets, site_certificates};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -135,6 +135,7 @@ impl ConfigFile {
         if let Some(log) = &configuration.process.log.access {
             access_log::check(log, &mut diagnostics);
         }
+        otlp::check(&configuration.process.tracing, &mut diagnostics);
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
         files.extend(site_certificates::watched(&configuration, folder));
         secrets::hide_in(&mut diagnostics, &document);

@@ -4,8 +4,10 @@
 mod access;
 mod actions;
 mod certificates;
+mod clients;
 mod configuration;
 mod connections;
+mod failures;
 mod health;
 mod index;
 mod listener;
@@ -15,6 +17,7 @@ mod negotiation;
 mod page;
 mod socket;
 mod state;
+mod tail;
 mod upstreams;
 mod waiting;
 
@@ -100,6 +103,9 @@ impl Control {
         let is_tcp = |listener: &&ListenerConfig| matches!(listener.address, Address::Tcp(_));
         control.listener = serving.listeners().find(is_tcp).cloned();
         control.serving = Some(serving);
+        if let Some(address) = control.address() {
+            state.set_port(address.port());
+        }
         Ok(control)
     }
 
@@ -122,6 +128,7 @@ impl Control {
         let Some(serving) = &mut self.serving else {
             return;
         };
+        self.state.followers.end();
         let rest = self.listener.iter().cloned();
         let rest = serving.prepare(rest);
         match rest.and_then(|rest| serving.open_listeners(rest)) {
@@ -159,6 +166,8 @@ fn service(state: &Arc<ControlState>) -> blitz::Result<Service> {
         .get("/upstreams", upstreams::upstreams)
         .get("/certificates", certificates::certificates)
         .get("/connections", connections::connections)
+        .get("/failures", failures::failures)
+        .get("/tail", tail::tail)
         .get("/log-level", log_level::log_level)
         .post("/log-level", log_level::set_log_level)
         .post("/reload", actions::reload)

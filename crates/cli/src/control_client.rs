@@ -1,5 +1,7 @@
 //! Requests to the control socket or the control address of a running process.
 
+mod streamed;
+
 use std::convert::Infallible;
 use std::env;
 use std::fmt::{self, Write as _};
@@ -9,6 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+
+pub(crate) use self::streamed::{StreamedContent, open};
 
 /// The longest wait for the response to a question, which changes nothing.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,20 +37,12 @@ pub(crate) const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr
 
 impl Place {
     fn connect(&self, timeout: Duration) -> io::Result<Box<dyn Connection>> {
-        Ok(match self {
-            Place::Socket(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_write_timeout(Some(timeout))?;
-                stream.set_read_timeout(Some(timeout))?;
-                Box::new(stream)
-            }
-            Place::Address(address) => {
-                let stream = TcpStream::connect_timeout(address, timeout)?;
-                stream.set_write_timeout(Some(timeout))?;
-                stream.set_read_timeout(Some(timeout))?;
-                Box::new(stream)
-            }
-        })
+        let stream: Box<dyn Connection> = match self {
+            Place::Socket(path) => Box::new(UnixStream::connect(path)?),
+            Place::Address(address) => Box::new(TcpStream::connect_timeout(address, timeout)?),
+        };
+        stream.set_timeout(Some(timeout))?;
+        Ok(stream)
     }
 
     /// The host of its requests.
@@ -58,9 +54,24 @@ impl Place {
     }
 }
 
-trait Connection: Read + Write {}
+trait Connection: Read + Write {
+    /// For each read and write.
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+}
 
-impl<T: Read + Write> Connection for T {}
+impl Connection for UnixStream {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_write_timeout(timeout)?;
+        self.set_read_timeout(timeout)
+    }
+}
+
+impl Connection for TcpStream {
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.set_write_timeout(timeout)?;
+        self.set_read_timeout(timeout)
+    }
+}
 
 impl FromStr for Place {
     type Err = Infallible;
@@ -95,11 +106,7 @@ pub(crate) fn ask(
     let paths = chosen.map_or_else(usual_paths, |path| vec![path.to_owned()]);
     let places: Vec<_> = paths.into_iter().map(Place::Socket).collect();
     ask_first(&places, method, target, timeout).map_err(|problem| match problem {
-        Problem::NoProcess => format!(
-            "blitz: no process listens at {}, or not for this user\n  \
-             start one with `blitz run --config FILE`, or name its socket with --control PATH",
-            list(&places)
-        ),
+        Problem::NoProcess => no_socket(&places),
         Problem::NoAnswer(problem) => problem,
     })
 }
@@ -110,11 +117,7 @@ pub(crate) fn ask(
 /// There is no process, no response in time, or one with another status than 200: the problem with its remedy.
 pub(crate) fn read(places: &[Place], target: &str, timeout: Duration) -> Result<String, String> {
     let answer = ask_first(places, "GET", target, timeout).map_err(|problem| match problem {
-        Problem::NoProcess => format!(
-            "blitz: no process listens at {}, or not for this user\n  \
-             start one with `blitz run`, or name its socket or its address with --control",
-            list(places)
-        ),
+        Problem::NoProcess => no_process(places),
         Problem::NoAnswer(problem) => problem,
     })?;
     match answer.status {
@@ -136,6 +139,23 @@ enum Problem {
     NoAnswer(String),
 }
 
+/// The same if it has to be a socket, which only a process with a file has by default.
+fn no_socket(places: &[Place]) -> String {
+    format!(
+        "blitz: no process listens at {}, or not for this user\n  \
+         start one with `blitz run --config FILE`, or name its socket with --control PATH",
+        list(places)
+    )
+}
+
+fn no_process(places: &[Place]) -> String {
+    format!(
+        "blitz: no process listens at {}, or not for this user\n  \
+         start one with `blitz run`, or name its socket or its address with --control",
+        list(places)
+    )
+}
+
 fn list(places: &[Place]) -> String {
     let places: Vec<_> = places.iter().map(Place::to_string).collect();
     places.join(" or ")
@@ -147,22 +167,9 @@ fn ask_first(
     target: &str,
     timeout: Duration,
 ) -> Result<Answer, Problem> {
-    let connected = places.iter().find_map(|place| {
-        let stream = place.connect(timeout).ok()?;
-        Some((stream, place.host()))
-    });
-    let (mut stream, host) = connected.ok_or(Problem::NoProcess)?;
+    let (mut stream, host) = connect_first(places, timeout).ok_or(Problem::NoProcess)?;
     let response = exchange(&mut *stream, method, target, &host);
-    let response = response.map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => match method {
-            "GET" => "blitz: the process has not answered in time".to_owned(),
-            _ => "blitz: the process has not answered within --timeout; it may still read the file\n  \
-                  its log has the outcome; write a longer --timeout for a slow file system"
-                .to_owned(),
-        },
-        _ => format!("blitz: {error}"),
-    });
-    let response = response.map_err(Problem::NoAnswer)?;
+    let response = response.map_err(|error| Problem::NoAnswer(no_answer(method, &error)))?;
     let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
     let status = head
         .split(' ')
@@ -178,6 +185,30 @@ fn ask_first(
     })
 }
 
+/// A connection to the first of these places where a process listens, and the host of its requests.
+fn connect_first(places: &[Place], timeout: Duration) -> Option<(Box<dyn Connection>, String)> {
+    places.iter().find_map(|place| {
+        let stream = place.connect(timeout).ok()?;
+        Some((stream, place.host()))
+    })
+}
+
+/// Why there is no response, for people.
+fn no_answer(method: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => match method {
+            "GET" => "blitz: the process has not answered in time".to_owned(),
+            _ => "blitz: the process has not answered within --timeout; it may still read the file\n  \
+                  its log has the outcome; write a longer --timeout for a slow file system"
+                .to_owned(),
+        },
+        io::ErrorKind::UnexpectedEof => {
+            "blitz: the process has ended without an answer; its log has the reason".to_owned()
+        }
+        _ => format!("blitz: {error}"),
+    }
+}
+
 /// The response as it is: the process sends texts with their length.
 fn exchange(
     stream: &mut dyn Connection,
@@ -185,16 +216,18 @@ fn exchange(
     target: &str,
     host: &str,
 ) -> io::Result<String> {
+    stream.write_all(request_head(method, target, host).as_bytes())?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
+}
+
+fn request_head(method: &str, target: &str, host: &str) -> String {
     let length = match method {
         "POST" => "Content-Length: 0\r\n",
         _ => "",
     };
-    let head =
-        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n");
-    stream.write_all(head.as_bytes())?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    Ok(response)
+    format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n")
 }
 
 /// The usual places: the sockets, and the address.

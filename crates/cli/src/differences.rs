@@ -24,10 +24,10 @@ pub(crate) fn text(
 ) -> String {
     let (old, new) = (listeners(before), listeners(&after));
     let restart = restart(&after, applied, flags);
-    let log = |file: &ConfigFile| {
-        process::access_log(&flags.clone().or(file.configuration.process.clone()))
-    };
-    let is_log_kept = log(before) == log(&after);
+    let process = |file: &ConfigFile| flags.clone().or(file.configuration.process.clone());
+    let (old_process, new_process) = (process(before), process(&after));
+    let is_log_kept = process::access_log(&old_process) == process::access_log(&new_process);
+    let is_export_kept = process::tracing(&old_process) == process::tracing(&new_process);
     let before = Sites::of_file(before.sites.clone());
     let after = Sites::of_file(after.into_sites());
     let mut text = String::new();
@@ -46,6 +46,7 @@ pub(crate) fn text(
         text += "    connections of closed listeners have `server.drain_timeout` to end; all others stay\n";
     }
     text += log_line(is_log_kept);
+    text += tracing_line(is_export_kept);
     text + &restart
 }
 
@@ -54,6 +55,14 @@ pub(crate) fn log_line(is_kept: bool) -> &'static str {
     match is_kept {
         true => "",
         false => "  ~ the access log\n",
+    }
+}
+
+/// The line of an export of traces that changes.
+pub(crate) fn tracing_line(is_kept: bool) -> &'static str {
+    match is_kept {
+        true => "",
+        false => "  ~ traces\n",
     }
 }
 
@@ -93,7 +102,7 @@ pub(crate) fn restart(file: &ConfigFile, applied: &Applied, flags: &Process) -> 
     let wanted = flags.clone().or(file.configuration.process.clone());
     let mut text = String::new();
     let changed = process::changed(&applied.process, &wanted);
-    for key in changed.iter().filter(|key| *key != process::ACCESS_LOG) {
+    for key in changed.iter().filter(|key| !process::is_reloaded(key)) {
         // Writing to a text does not fail.
         let _ = writeln!(text, "  {key} has changed: a restart applies it");
     }

@@ -1,19 +1,41 @@
-//! `blitz doctor`: checks this machine and prints the problems with their remedies, and the DNS record for
-//! HTTP/3 (`record.rs`).
+//! `blitz doctor`: checks this machine and the Blitz that runs on it, and prints the problems with their remedies, and
+//! the DNS record for HTTP/3 (`record.rs`).
 //!
 //! A line is `stop` if Blitz cannot serve like this, and `slow` if it serves less than it could. The
-//! checks read `/proc` and `/sys` (`files.rs`) or use the reactor's probes (`probes.rs`); this file
-//! prints them.
+//! checks read `/proc` and `/sys` (`files.rs`), use the reactor's probes (`probes.rs`) or watch a running process
+//! (`running.rs`); this file prints them.
 
 mod files;
 mod probes;
 mod record;
+mod running;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-pub(crate) use self::record::RecordArguments;
+use clap::Args;
+
+use self::record::RecordArguments;
+use crate::control_client::{self, Place};
+use crate::live;
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Socket of the running process, or its control address [default: /run/blitz/control.sock,
+    /// $XDG_RUNTIME_DIR/blitz/control.sock, 127.0.0.1:9180]
+    #[arg(long, value_name = "PATH|ADDR")]
+    control: Option<Place>,
+
+    /// How long the running process is watched, to tell problems of now from earlier ones
+    #[arg(long, value_name = "DURATION", value_parser = live::interval, default_value = "3s", allow_hyphen_values = true)]
+    interval: Duration,
+
+    #[command(flatten)]
+    record: RecordArguments,
+}
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +52,7 @@ enum CheckResult {
 /// One line of the report.
 #[derive(Debug)]
 struct Check {
-    name: &'static str,
+    name: Cow<'static, str>,
     verdict: CheckResult,
     /// The value or state that was found.
     found: String,
@@ -39,36 +61,48 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Check {
+    fn ok(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Check {
         Check {
-            name,
+            name: name.into(),
             verdict: CheckResult::Ok,
             found: found.into(),
             advice: String::new(),
         }
     }
 
-    fn slow(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+    fn slow(
+        name: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Check {
         Check {
-            name,
+            name: name.into(),
             verdict: CheckResult::Slow,
             found: found.into(),
             advice: advice.into(),
         }
     }
 
-    fn stop(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+    fn stop(
+        name: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Check {
         Check {
-            name,
+            name: name.into(),
             verdict: CheckResult::Stop,
             found: found.into(),
             advice: advice.into(),
         }
     }
 
-    fn unknown(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+    fn unknown(
+        name: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Check {
         Check {
-            name,
+            name: name.into(),
             verdict: CheckResult::Unknown,
             found: found.into(),
             advice: advice.into(),
@@ -76,10 +110,53 @@ impl Check {
     }
 }
 
-/// Prints the report; the exit code is 1 if a line is `stop`.
-pub(crate) fn run(record: &RecordArguments) -> ExitCode {
+/// Prints the report; the exit code is 1 if a line is `stop`, or if the process that is named does not answer.
+pub(crate) fn run(arguments: &DoctorArguments) -> ExitCode {
+    match report(arguments) {
+        Ok(Ok(false)) => ExitCode::SUCCESS,
+        Ok(Ok(true)) | Err(_) => ExitCode::FAILURE,
+        Ok(Err(problem)) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether a line is `stop`, or the reason for which the process that is named does not answer.
+///
+/// # Errors
+/// The report cannot be printed.
+fn report(arguments: &DoctorArguments) -> io::Result<Result<bool, String>> {
+    let mut out = io::stdout();
+    let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let machine = machine();
+    print(&machine, colour, &mut out)?;
+    writeln!(out, "\n{}\n", summary(&machine))?;
+    let named = arguments.control.clone();
+    let is_named = named.is_some();
+    let places = named.map_or_else(control_client::usual_places, |place| vec![place]);
+    let (running, text) = match running::checks(places, arguments.interval) {
+        Ok(checks) => {
+            let text = running::summary(&checks);
+            (checks, text)
+        }
+        Err(problem) if is_named => return Ok(Err(problem)),
+        Err(problem) => {
+            let problem = problem.trim_start_matches("blitz: ");
+            let (found, advice) = problem.split_once("\n  ").unwrap_or((problem, ""));
+            let check = Check::unknown("process", found, advice);
+            (vec![check], "No running Blitz was looked at.".to_owned())
+        }
+    };
+    print(&running, colour, &mut out)?;
+    writeln!(out, "\n{text}\n\n{}", arguments.record.text())?;
+    let stops = count(&machine, CheckResult::Stop) + count(&running, CheckResult::Stop);
+    Ok(Ok(stops > 0))
+}
+
+fn machine() -> Vec<Check> {
     let root = Path::new("/");
-    let checks = [
+    vec![
         probes::io_uring(root),
         probes::epoll(),
         files::nofile(root),
@@ -95,18 +172,7 @@ pub(crate) fn run(record: &RecordArguments) -> ExitCode {
         probes::udp_gro(),
         probes::steering(),
         files::clock_source(root),
-    ];
-    let mut out = io::stdout();
-    let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let printed =
-        print(&checks, colour, &mut out).and_then(|()| writeln!(out, "\n{}", record.text()));
-    if printed.is_err() {
-        return ExitCode::FAILURE;
-    }
-    match count(&checks, CheckResult::Stop) {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
+    ]
 }
 
 fn count(checks: &[Check], verdict: CheckResult) -> usize {
@@ -137,7 +203,7 @@ fn print(checks: &[Check], colour: bool, out: &mut impl Write) -> io::Result<()>
             writeln!(out, "{:<29} -> {advice}", "")?;
         }
     }
-    writeln!(out, "\n{}", summary(checks))
+    Ok(())
 }
 
 fn summary(checks: &[Check]) -> String {

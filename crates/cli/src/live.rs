@@ -3,8 +3,10 @@
 
 mod causes;
 mod exposition;
+mod failures;
 mod latency;
 mod reading;
+mod source;
 mod upstreams;
 mod view;
 
@@ -12,8 +14,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub(crate) use self::causes::{Cause, Severity};
+pub(crate) use self::failures::RecentFailure;
 pub(crate) use self::latency::{Latency, Quantile};
-pub(crate) use self::reading::{Certificate, Reading};
+pub(crate) use self::reading::{Answers, Certificate, Reading};
+pub(crate) use self::source::{Source, interval};
 pub(crate) use self::upstreams::{Responses, State, Upstream};
 pub(crate) use self::view::{CLASSES, Configuration, Route, Routes, View};
 
@@ -77,7 +81,12 @@ mod tests {
              http_server_request_duration_seconds_count{{route=\"/\",status=\"2xx\"}} {requests}\n\
              # EOF\n"
         );
-        Reading::new(Duration::from_secs(seconds), 1e9, &text, "{}", "{}").unwrap()
+        Reading::new(
+            Duration::from_secs(seconds),
+            1e9,
+            Answers::of_metrics(&text),
+        )
+        .unwrap()
     }
 
     #[test]

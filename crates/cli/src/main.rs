@@ -22,6 +22,7 @@ mod explain;
 mod explanation;
 mod file_pattern;
 mod fmt;
+mod followers;
 mod heading;
 mod http3;
 mod in_use;
@@ -35,6 +36,7 @@ mod load;
 mod loaded_file;
 mod message_limits;
 mod metrics_reader;
+mod otlp;
 mod output;
 mod process;
 mod process_flags;
@@ -47,6 +49,8 @@ mod show_config;
 mod site_certificates;
 mod site_listeners;
 mod size;
+mod tail;
+mod terminal;
 mod timeouts;
 mod timestamp;
 mod tips;
@@ -88,10 +92,12 @@ Examples:
       `blitz reload` would change in the running process
   blitz top
       watch the running process: requests, latencies, upstreams, failures
+  blitz tail --status 5xx
+      follow the failing requests of the running process
   blitz cert --out certs dev.example
       a certificate for development, with its CA
   blitz doctor
-      check this machine
+      check this machine, and what slows the running process now
   blitz bench h1 --quick
       compare Blitz with the servers that are installed on this machine
 
@@ -133,18 +139,20 @@ enum Command {
     Reload(reload::ReloadArguments),
     /// Watch a running Blitz: requests, latencies, upstreams, failures and certificates
     Top(top::TopArguments),
+    /// Follow the requests of a running Blitz, as they end
+    Tail(tail::TailArguments),
     /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
     /// Send load to a server, and measure the times of its responses
     Load(Box<blitz_bench::load::LoadArguments>),
     /// Print the version, the git revision and the I/O driver that this machine supports
     Version,
-    /// Check this machine and print the problems with their remedies, and the DNS record for HTTP/3
+    /// Check this machine and the running Blitz, and print the problems with their remedies, and the DNS record for HTTP/3
     #[command(
         after_help = "Lines are ok, slow (Blitz serves less than it could), stop (Blitz cannot serve) or \
                       unknown.\nThe exit code is 1 if a line is stop."
     )]
-    Doctor(doctor::RecordArguments),
+    Doctor(doctor::DoctorArguments),
     /// Compare Blitz with other servers on this machine
     Bench(blitz_bench::BenchArguments),
 }
@@ -172,10 +180,11 @@ fn main() -> ExitCode {
         }
         Some(Command::Reload(arguments)) => reload::run(&arguments),
         Some(Command::Top(arguments)) => top::run(&arguments),
+        Some(Command::Tail(arguments)) => tail::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),
         Some(Command::Version) => version::run(),
-        Some(Command::Doctor(record)) => doctor::run(&record),
+        Some(Command::Doctor(arguments)) => doctor::run(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),
     }
 }

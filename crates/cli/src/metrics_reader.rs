@@ -4,17 +4,22 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use blitz_gateway::{MetricsReader, ProcessFacts, Running};
+use blitz_gateway::{ExportFacts, MetricsReader, ProcessFacts, Running};
 use blitz_http::TlsSlot;
 
 use crate::control::ControlState;
+use crate::otlp::ExportCounts;
 use crate::version::REVISION;
 
 /// Clock ticks per second in `/proc`, which Linux has fixed for programs.
 const TICKS: f64 = 100.0;
 
 /// A reader for any thread, with readiness and certificates of the control interface.
-pub(crate) fn reader(running: &Running, state: &Arc<ControlState>) -> MetricsReader {
+pub(crate) fn reader(
+    running: &Running,
+    state: &Arc<ControlState>,
+    exports: ExportCounts,
+) -> MetricsReader {
     let (of_process, of_tls) = (Arc::clone(state), Arc::clone(state));
     let process = move || ProcessFacts {
         is_ready: Some(of_process.readiness.is_ready()),
@@ -29,6 +34,10 @@ pub(crate) fn reader(running: &Running, state: &Arc<ControlState>) -> MetricsRea
         .with_build(env!("CARGO_PKG_VERSION"), REVISION)
         .with_process(process)
         .with_certificates(in_use)
+        .with_exports(move || ExportFacts {
+            spans: exports.spans.read(),
+            log_records: exports.logs.read(),
+        })
 }
 
 /// The first names of the certificates in use, and their expiry in Unix time.

@@ -163,14 +163,29 @@ pub(crate) fn changed(before: &Process, after: &Process) -> Vec<String> {
     keys
 }
 
-/// A key of the process that a reload changes.
-pub(crate) const ACCESS_LOG: &str = "log.access";
+/// The key of the access log, which a reload changes.
+const ACCESS_LOG: &str = "log.access";
+
+/// The start of the keys of traces, which a reload changes.
+const TRACING: &str = "tracing.";
+
+/// Whether a reload applies a key of the process.
+pub(crate) fn is_reloaded(key: &str) -> bool {
+    key == ACCESS_LOG || key.starts_with(TRACING)
+}
 
 /// The access log as a file has it.
 pub(crate) fn access_log(process: &Process) -> Option<String> {
     let written = process.written();
     let access = written.into_iter().find(|(key, ..)| key == ACCESS_LOG);
     access.map(|(_, value, _)| value)
+}
+
+/// The keys of traces as a file has them.
+pub(crate) fn tracing(process: &Process) -> Vec<(String, String)> {
+    let written = process.written().into_iter();
+    let of_tracing = written.filter(|(key, ..)| key.starts_with(TRACING));
+    of_tracing.map(|(key, value, _)| (key, value)).collect()
 }
 
 /// A time that can be added to another one.

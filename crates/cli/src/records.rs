@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,14 @@ pub(crate) trait RecordConsumer: Send {
 
     /// Whether it wants the record of each request.
     fn wants_all(&self) -> bool;
+
+    /// So many records were lost before they came here.
+    fn lose(&mut self, _records: u64) {}
+
+    /// Whether it wants nothing more, although no batch has told it.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The thread. Clones of its [sink](Records::sink) are for the cores.
@@ -50,6 +58,8 @@ struct Queue {
     new_consumers: ArrayQueue<Box<dyn RecordConsumer>>,
     /// Consumers that want each record.
     want_all: AtomicUsize,
+    /// Records of which the consumers have not been told that they are lost.
+    lost: AtomicU64,
     thread: Sleeper,
     must_end: AtomicBool,
 }
@@ -65,6 +75,7 @@ impl Records {
             used: ArrayQueue::new(USED_MAX),
             new_consumers: ArrayQueue::new(NEW_CONSUMERS_MAX),
             want_all: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
             thread: Sleeper::default(),
             must_end: AtomicBool::new(false),
         });
@@ -122,7 +133,11 @@ impl Queue {
         let mut lines = LineWriter::default();
         let mut consumers = Vec::<Box<dyn RecordConsumer>>::new();
         loop {
-            consumers.extend(self.new_consumers.pop());
+            if let Some(new) = self.new_consumers.pop() {
+                // Without requests they would become more and more.
+                self.keep(&mut consumers, |known| !known.is_over());
+                consumers.push(new);
+            }
             // Before the queue is looked at: batches may be added until then.
             let must_end = self.must_end.load(Ordering::Acquire);
             let Some(batch) = self.batches.pop() else {
@@ -133,16 +148,30 @@ impl Queue {
                 continue;
             };
             lines.write(&batch);
-            consumers.retain_mut(|consumer| {
-                let wants_more = consumer.take(&batch);
-                if !wants_more && consumer.wants_all() {
-                    self.want_all.fetch_sub(1, Ordering::Relaxed);
-                }
-                wants_more
-            });
+            self.keep(&mut consumers, |consumer| consumer.take(&batch));
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                consumers
+                    .iter_mut()
+                    .for_each(|consumer| consumer.lose(lost));
+            }
             // It is freed if there are enough of them.
             let _ = self.used.push(batch);
         }
+    }
+
+    fn keep(
+        &self,
+        consumers: &mut Vec<Box<dyn RecordConsumer>>,
+        mut wants_more: impl FnMut(&mut dyn RecordConsumer) -> bool,
+    ) {
+        consumers.retain_mut(|consumer| {
+            let wants_more = wants_more(&mut **consumer);
+            if !wants_more && consumer.wants_all() {
+                self.want_all.fetch_sub(1, Ordering::Relaxed);
+            }
+            wants_more
+        });
     }
 
     fn has_work(&self) -> bool {
@@ -161,6 +190,8 @@ impl RecordSink for Queue {
             }
             Err(batch) => {
                 batch.lose_lines();
+                let records = batch.records.len() as u64;
+                self.lost.fetch_add(records, Ordering::Relaxed);
                 Some(batch)
             }
         }

@@ -19,6 +19,9 @@ const SECRETS: [&str; 8] = [
     "api_key",
 ];
 
+/// The values of these fields are credentials, whatever their names are.
+const TRACING_HEADERS: &str = "tracing.headers";
+
 /// Whether a field or a key of this name holds a secret. One for a file holds its path.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -28,7 +31,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
 /// The value of a key as it is written in TOML, without secrets.
 pub(crate) fn shown(key: &str, written: &str) -> String {
     let name = key.rsplit('.').next().unwrap_or_default();
-    let is_hidden = is_secret(name);
+    let is_hidden = is_secret(name) || key == TRACING_HEADERS;
     let mut writer = Writer {
         out: String::with_capacity(written.len()),
         enclosing: vec![is_hidden],

@@ -16,6 +16,7 @@ use crate::config::ConfigFile;
 use crate::control::Outcome;
 use crate::in_use::InUse;
 use crate::listeners::ListenAddresses;
+use crate::otlp::OpenExport;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 use crate::watch::Watch;
@@ -115,9 +116,9 @@ impl ReloadedFile {
         &mut self,
         running: &mut Reloading<'_>,
         tls: &mut Option<Tls>,
-        access_log: &mut OpenAccessLog,
+        observers: (&mut OpenAccessLog, &mut OpenExport),
     ) -> Outcome {
-        let outcome = self.replace(running, tls, access_log);
+        let outcome = self.replace(running, tls, observers);
         let status = running.status();
         status.note_reload(outcome.is_ok(), SystemTime::now());
         match &outcome {
@@ -139,7 +140,7 @@ impl ReloadedFile {
         &mut self,
         running: &mut Reloading<'_>,
         tls: &mut Option<Tls>,
-        access_log: &mut OpenAccessLog,
+        (access_log, export): (&mut OpenAccessLog, &mut OpenExport),
     ) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
         let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
@@ -162,24 +163,28 @@ impl ReloadedFile {
         };
         let restart = differences::restart(&file, applied, &self.settings.flags);
         let wanted = &file.configuration.process;
-        let new_log = access_log.prepare(&self.settings.flags.clone().or(wanted.clone()));
-        let new_log = new_log.map_err(stays)?;
-        let log_line = new_log.change();
+        let wanted = self.settings.flags.clone().or(wanted.clone());
+        let new_log = access_log.prepare(&wanted).map_err(stays)?;
+        let new_export = export.prepare(&wanted).map_err(stays)?;
+        let log_lines = format!("{}{}", new_log.change(), new_export.change());
         let (summary, document) = (file.summary(), file.document().clone());
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
         let replacement = replacement.map_err(|error| stays(problem(error)))?;
-        let replacement = replacement.with_access_log(new_log.log());
+        let replacement = replacement
+            .with_access_log(new_log.log())
+            .with_tracing(new_export.settings());
         let before: Vec<_> = running.listeners().map(shown).collect();
         let changes = running.replace(replacement, || certificates.apply(tls));
         let changes = changes.map_err(|error| stays(problem(error)))?;
         let after: Vec<_> = running.listeners().map(shown).collect();
         access_log.replace(new_log);
+        export.replace(new_export);
         self.in_use.replace(document);
         let sites = differences::site_lines(&changes);
         let listeners = differences::listener_changes(&before, &after);
         Ok(format!(
-            "{diagnostics}{summary}\n{sites}{listeners}{log_line}{restart}"
+            "{diagnostics}{summary}\n{sites}{listeners}{log_lines}{restart}"
         ))
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use blitz_config::Process;
 use blitz_gateway::access_log::AccessLog;
 use blitz_gateway::{
-    Gateway, Options, RecordSink, StartError, Target, TargetError, TrustedProxy, TrustedProxyError,
+    Gateway, Options, RecordSink, StartError, Target, TargetError, TraceSettings, TrustedProxy,
+    TrustedProxyError,
 };
 use blitz_host::certificates;
 use blitz_host::log;
@@ -16,11 +17,14 @@ use blitz_host::service_manager;
 use blitz_host::serving::{self, EndError, ListenerConfig};
 use blitz_http::{Address, IoChoice, Signals};
 use clap::Args;
+use tracing_subscriber::Layer;
 
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
+use crate::followers::Followers;
 use crate::listeners::ListenAddresses;
+use crate::otlp::{Events, OpenExport};
 use crate::process_flags::ProcessArguments;
 use crate::records::Records;
 use crate::reload::{ReloadSettings, ReloadedFile};
@@ -213,7 +217,8 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         None => flags.clone(),
     };
     let (filter, log_level) = LogLevel::new(process::level(&process));
-    let _log = log::to_stderr(filter).map_err(failed)?;
+    let events = Events::default();
+    let _log = log::to_stderr(filter.and_then(events.clone())).map_err(failed)?;
     let setting = match flags.server.cores {
         Some(_) => "--cores",
         None => "server.cores =",
@@ -247,19 +252,27 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let (access_log, log) = access_log::open(&process).map_err(failed)?;
     let records = Records::start();
     let records = records.map_err(|error| failed(format!("no thread can be started: {error}")))?;
+    let mut export = OpenExport::new(records.consumers(), events);
+    let new_export = export.prepare(&process).map_err(failed)?;
+    let observed = RequestObservers {
+        access_log: log,
+        records: records.sink(),
+        tracing: new_export.settings(),
+    };
+    export.replace(new_export);
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
-    let state = ControlState::new(in_use, log_level);
+    let followers = Followers::new(records.consumers());
+    let state = ControlState::new(in_use, log_level, followers);
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
-    let observed = (log, records.sink());
     let running = gateway(arguments, &process, file, configs, targets, observed)
         .upstream_tls(upstream_tls.slot())
         .start(move || site.on_core())
         .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: metrics_reader::reader(&running, &control.state),
+        metrics: metrics_reader::reader(&running, &control.state, export.counts()),
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();
@@ -269,11 +282,13 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         tls,
         upstream_tls,
         access_log,
+        export,
     };
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
     // Before the output of the access log ends.
     records.finish();
+    upkeep.export.finish();
     ended.map_err(|error| end_failure(&error))
 }
 
@@ -475,13 +490,20 @@ fn are_free(addresses: &[Address]) -> bool {
     reserved.is_ok()
 }
 
+/// Who takes the records of requests.
+struct RequestObservers {
+    access_log: Option<Arc<AccessLog>>,
+    records: Arc<dyn RecordSink>,
+    tracing: Option<TraceSettings>,
+}
+
 fn gateway(
     arguments: &RunArguments,
     process: &Process,
     file: Option<ConfigFile>,
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
-    (access_log, record_sink): (Option<Arc<AccessLog>>, Arc<dyn RecordSink>),
+    observed: RequestObservers,
 ) -> Gateway {
     let (trusted_proxies, sites) = match file {
         Some(file) => (file.trusted_proxies, file.sites),
@@ -492,8 +514,9 @@ fn gateway(
         trusted_proxies: trusted_proxies.into_iter().collect(),
         redirect_https: arguments.redirect_https,
         client_cert_header: arguments.client_cert_header,
-        access_log,
-        record_sink: Some(record_sink),
+        access_log: observed.access_log,
+        record_sink: Some(observed.records),
+        tracing: observed.tracing,
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);

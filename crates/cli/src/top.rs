@@ -1,14 +1,10 @@
 //! `blitz top`: a running process on the terminal.
 
 mod frame;
-mod line;
-mod number;
 mod screen;
 mod sections;
-mod source;
 mod table;
 
-use std::env;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -17,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use blitz_http::Signals;
 use clap::{Args, ValueEnum};
+use unicode_width::UnicodeWidthStr;
 
 use self::frame::{Frame, Size};
 use self::screen::Screen;
-use self::source::Source;
 use crate::control_client::{self, Place};
-use crate::live::{History, Reading, Routes, View};
+use crate::live::{History, Reading, Routes, Source, View, interval};
 use crate::output;
+use crate::terminal::{has_colour, number};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,9 +39,6 @@ const COLUMNS_OF_TEXT: usize = 100;
 
 /// How long a key waits at most for its effect, and how often the size of the terminal is looked at.
 const TICK: Duration = Duration::from_millis(100);
-
-/// More readings would be load for the process.
-const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Control-C, which is a key on this screen.
 const INTERRUPT: u8 = 3;
@@ -227,36 +221,17 @@ impl Shown {
         let colour = has_colour();
         let lines = frame.lines().into_iter();
         let lines = lines.map(|line| {
-            let is_full = line.width() >= size.columns;
+            // Without the spaces at its end, which are not written.
+            let is_full = line.text(size.columns, false).width() >= size.columns;
             line.text(size.columns, colour) + screen::line_end(is_full)
         });
         lines.collect()
     }
 }
 
-fn has_colour() -> bool {
-    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
-}
-
-fn interval(value: &str) -> Result<Duration, String> {
-    match blitz_config::parse_duration_sum(value) {
-        Ok(duration) if duration >= INTERVAL_MIN => Ok(duration),
-        Ok(_) => Err("readings so often would slow the process\n  write 100ms or more".to_owned()),
-        Err(_) => Err("this is not a duration\n  write 500ms, 1s or 1min".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn intervals_have_a_least_length() {
-        assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
-        assert!(interval("1ms").is_err() && interval("0").is_err() && interval("1").is_err());
-    }
 
     #[test]
     fn the_examples_fit_into_a_terminal() {

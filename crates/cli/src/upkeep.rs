@@ -6,6 +6,7 @@ use blitz_host::serving::Tick;
 
 use crate::access_log::OpenAccessLog;
 use crate::control::Control;
+use crate::otlp::OpenExport;
 use crate::reload::ReloadedFile;
 use crate::tls::Tls;
 use crate::upstream_tls::UpstreamTls;
@@ -17,6 +18,7 @@ pub(crate) struct Upkeep {
     pub(crate) tls: Option<Tls>,
     pub(crate) upstream_tls: UpstreamTls,
     pub(crate) access_log: OpenAccessLog,
+    pub(crate) export: OpenExport,
 }
 
 impl Upkeep {
@@ -68,7 +70,10 @@ impl Upkeep {
     fn reload(&mut self, running: &mut Reloading<'_>) {
         let waiting = self.control.state.waiting.take();
         let outcome = match &mut self.file {
-            Some(file) => file.reload(running, &mut self.tls, &mut self.access_log),
+            Some(file) => {
+                let observers = (&mut self.access_log, &mut self.export);
+                file.reload(running, &mut self.tls, observers)
+            }
             None => {
                 if let Some(tls) = &mut self.tls {
                     tls.on_tick(Tick::Reload);

@@ -18,8 +18,10 @@ pub struct AccessLog {
     pub redact: Option<Vec<Placed<String>>>,
     /// Which requests have a line.
     pub when: AccessLogWhen,
-    /// The share, in millionths, of the requests that meet no condition.
-    pub sample: Option<u32>,
+    /// Whether failed handshakes have lines; `None` is yes.
+    pub handshakes: Option<bool>,
+    /// The share of the requests that meet no condition.
+    pub sample: Option<Share>,
 }
 
 /// Conditions, one of which a request meets that has a line. Without any, all requests have one.
@@ -40,8 +42,35 @@ pub enum LoggedStatus {
     Class(u16),
 }
 
-/// All in millionths.
-pub(crate) const SAMPLE_ALL: u32 = 1_000_000;
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    millionths: u32,
+}
+
+const ALL_MILLIONTHS: f64 = 1e6;
+
+impl Share {
+    /// `None` if the number is not from 0 to 1.
+    pub(crate) fn new(number: f64) -> Option<Share> {
+        let is_share = (0.0..=1.0).contains(&number);
+        is_share.then(|| Share {
+            millionths: (number * ALL_MILLIONTHS).round() as u32,
+        })
+    }
+
+    /// The number, to six places.
+    #[must_use]
+    pub fn number(self) -> f64 {
+        f64::from(self.millionths) / ALL_MILLIONTHS
+    }
+}
+
+impl Written for Share {
+    fn written(&self) -> String {
+        format!("{:?}", self.number())
+    }
+}
 
 impl LoggedStatus {
     /// The status or class of this text.
@@ -100,11 +129,12 @@ impl Written for AccessLog {
         if !when.is_empty() {
             values.push(format!("when = {{ {} }}", when.join(", ")));
         }
-        let share = |millionths| f64::from(millionths) / f64::from(SAMPLE_ALL);
         values.extend(
             self.sample
-                .map(|sample| format!("sample = {:?}", share(sample))),
+                .map(|sample| format!("sample = {}", sample.written())),
         );
+        let handshakes = self.handshakes;
+        values.extend(handshakes.map(|logged| format!("handshakes = {logged}")));
         match values.as_slice() {
             [_] => to.value.written(),
             values => format!("{{ {} }}", values.join(", ")),

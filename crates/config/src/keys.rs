@@ -31,6 +31,8 @@ pub enum Scope {
     Limits,
     /// In `metrics`.
     Metrics,
+    /// In `tracing`.
+    Tracing,
     /// In the `limits` of a site.
     SiteLimits,
     /// In the `limits` of an upstream.
@@ -130,6 +132,8 @@ pub enum Kind {
     Blocks,
     /// Conditions on values, by names.
     Matches,
+    /// Texts by the names of fields.
+    FieldTexts,
     /// A network, or a list of networks, with `!` for all others.
     Clients,
     /// A method, or a list of methods.
@@ -223,10 +227,10 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
+    key(Scope::Top, "tracing", Kind::Table(Scope::Tracing), "off", "export of traces"),
     key(Scope::Top, "trusted_proxies", Kind::Networks, "none", "proxies whose forwarding fields are trusted"),
     key(Scope::Top, "upstream", Kind::Upstreams, "", "upstreams with names"),
     planned(Scope::Top, "acme", "certificates of an authority"),
-    planned(Scope::Top, "tracing", "export of traces"),
     key(Scope::Site, "aliases", Kind::Texts, "none", "other hosts with the same content"),
     key(Scope::Site, "canonical_for", Kind::Texts, "none", "hosts that are redirected to this one"),
     key(Scope::Site, "https_redirect", Kind::Boolean, "true with `tls`", "whether clear text is redirected to HTTPS"),
@@ -315,6 +319,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Log, "access", Kind::AccessLog, "false", "where a line for each request goes"),
     key(Scope::AccessLog, "fields", Kind::Texts, "all", "the fields of a line in their order; `header.NAME` is a field of the request"),
     key(Scope::AccessLog, "format", Kind::OneOf(&["json", "logfmt", "combined"]), "\"json\"", "the form of lines"),
+    key(Scope::AccessLog, "handshakes", Kind::Boolean, "true", "whether failed TLS handshakes have lines"),
     key(Scope::AccessLog, "redact", Kind::Texts, "`[\"Authorization\", \"Proxy-Authorization\", \"Cookie\", \"query\"]`", "fields of requests whose values are left out; `query` is for the values of queries"),
     key(Scope::AccessLog, "sample", Kind::Share, "1, and 0 with `when`", "the share of the requests that meet no condition of `when`"),
     key(Scope::AccessLog, "to", Kind::Text, "", "`\"stdout\"`, `\"journal\"`, `\"syslog:/dev/log\"`, `\"syslog:HOST:PORT\"`, or a file"),
@@ -330,6 +335,12 @@ pub const KEYS: &[Key] = &[
     key(Scope::Limits, "upstream_fields_max", Kind::NumberTo(FIELDS_MAX), "200", "fields of an upstream's response"),
     key(Scope::Limits, "upstream_head_max", Kind::SizeTo(HEAD_MAX), "32k", "bytes of the fields of an upstream's response"),
     key(Scope::Metrics, "series_max", Kind::NumberTo(SERIES_MAX), "10000", "the most series of requests; those beyond count as `route=\"_other\"`"),
+    key(Scope::Tracing, "headers", Kind::FieldTexts, "none", "fields of requests to the collector, such as its credentials"),
+    key(Scope::Tracing, "logs", Kind::Boolean, "false", "whether requests, and warnings of the process, are exported as log records"),
+    key(Scope::Tracing, "otlp", Kind::Text, "", "the URL of the collector, which takes OTLP"),
+    key(Scope::Tracing, "protocol", Kind::OneOf(&["grpc", "http"]), "\"grpc\", and \"http\" with port 4318", "how it takes it: gRPC, or protobuf in HTTP"),
+    key(Scope::Tracing, "sample", Kind::Share, "1", "the share of the traces that begin here which is recorded; of others their client decides"),
+    key(Scope::Tracing, "service", Kind::Text, "\"blitz\"", "the name of this service in traces: `service.name`"),
     key(Scope::SiteLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "that of the process", "fields of a request"),
     key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
     key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
@@ -389,6 +400,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::AccessLogWhen => "access_log_when",
         Scope::Limits => "limits",
         Scope::Metrics => "metrics",
+        Scope::Tracing => "tracing",
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",
         Scope::Control => "control",
@@ -473,6 +485,7 @@ mod tests {
             Scope::Log,
             Scope::Limits,
             Scope::Metrics,
+            Scope::Tracing,
             Scope::SiteLimits,
             Scope::UpstreamLimits,
             Scope::Control,

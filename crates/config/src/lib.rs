@@ -32,7 +32,7 @@ mod units;
 mod upgrade;
 mod variant;
 
-pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus};
+pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus, Share};
 pub use balance::{Balance, ClientKey, GroupServer, GroupTarget, Sticky, TargetGroup};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
@@ -48,7 +48,8 @@ pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use process::{
-    Bytes, Control, ControlAddress, Log, MessageLimits, Metrics, Process, Server, Socket, quoted,
+    Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,
+    Socket, Tracing, quoted,
 };
 pub use reader::{includes, read};
 pub use reference::reference;

@@ -1,9 +1,9 @@
-//! Settings of the process: `server`, `log`, `limits`, `metrics` and `control`. A file and the flags of a command line
-//! say them alike.
+//! Settings of the process: `server`, `log`, `limits`, `metrics`, `control` and `tracing`. A file and the flags of a
+//! command line say them alike.
 
 use std::time::Duration;
 
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, Share};
 use crate::span::{Placed, Span};
 use crate::units::TimeLimit;
 
@@ -20,6 +20,8 @@ pub struct Process {
     pub metrics: Metrics,
     /// The control interface.
     pub control: Control,
+    /// The export of traces.
+    pub tracing: Tracing,
 }
 
 impl Process {
@@ -32,6 +34,7 @@ impl Process {
             limits: self.limits.or(other.limits),
             metrics: self.metrics.or(other.metrics),
             control: self.control.or(other.control),
+            tracing: self.tracing.or(other.tracing),
         }
     }
 
@@ -44,6 +47,7 @@ impl Process {
             ("limits", self.limits.written()),
             ("metrics", self.metrics.written()),
             ("control", self.control.written()),
+            ("tracing", self.tracing.written()),
         ];
         let mut all = Vec::new();
         for (table, values) in tables {
@@ -77,6 +81,10 @@ pub enum ControlAddress {
     /// This one, as it is written.
     On(String),
 }
+
+/// Values of fields by their names, as they are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldTexts(pub Vec<(String, String)>);
 
 /// A value that a file has in one spelling.
 pub(crate) trait Written {
@@ -141,6 +149,16 @@ impl Written for ControlAddress {
     }
 }
 
+impl Written for FieldTexts {
+    fn written(&self) -> String {
+        let fields = self.0.iter();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)))
+            .collect();
+        format!("{{ {} }}", fields.join(", "))
+    }
+}
+
 /// A text of TOML whose `${` is no variable.
 #[must_use]
 pub fn quoted(text: &str) -> String {
@@ -186,6 +204,8 @@ slots! {
     Socket: Socket,
     AccessLog: AccessLog,
     Address: ControlAddress,
+    Share: Share,
+    FieldTexts: FieldTexts,
 }
 
 /// A table of settings: its struct, and the common code for each of its keys.
@@ -309,5 +329,23 @@ table! {
         listen: ControlAddress,
         /// The socket of `blitz reload`.
         socket: Socket,
+    }
+}
+
+table! {
+    /// `tracing`: the export of traces.
+    Tracing {
+        /// The URL of the collector.
+        otlp: String,
+        /// How the collector takes spans: `grpc` or `http`.
+        protocol: String,
+        /// The share of the traces that begin here which is recorded.
+        sample: Share,
+        /// Whether requests are exported as log records, too.
+        logs: bool,
+        /// The name of this service.
+        service: String,
+        /// Fields of requests to the collector.
+        headers: FieldTexts,
     }
 }

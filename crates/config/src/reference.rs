@@ -79,6 +79,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     ),
     (Scope::Metrics, "Table metrics", "Keys of `[metrics]`."),
     (
+        Scope::Tracing,
+        "Table tracing",
+        "Keys of `[tracing]`. [Traces](tracing.md) has examples.",
+    ),
+    (
         Scope::SiteLimits,
         "Table limits of a site",
         "Keys of `limits` in a site, which are at most those of the process.",
@@ -185,6 +190,7 @@ fn value(kind: Kind) -> String {
         Kind::Matches => {
             "by names: `\"text\"`, `\"text*\"`, `\"~regex\"`, `\"!…\"`, `true` or `false`"
         }
+        Kind::FieldTexts => "texts by names of fields: `{ X-Api-Key = \"${KEY}\" }`",
         Kind::Clients => "network, or list of networks, with `!` for all others",
         Kind::MethodOrMethods => "method, or list of methods",
     };

@@ -13,11 +13,11 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, ProxyRule, Refusal, RefusedObserver, RefusedRequest, ResponseHead,
-    ServeOptions, Signals, TlsSlot,
+    Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, ResponseHead, ServeOptions,
+    Signals, TlsSlot,
 };
 use blitz_site::metrics::set_series_max;
-use blitz_site::{Counters, Endpoint, Observers, emit_refused, error_page};
+use blitz_site::{Counters, Endpoint, Observers, emit_handshake, emit_refused, error_page};
 
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
@@ -27,7 +27,9 @@ use crate::options::Options;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
 use crate::sites::{Site, SiteRoutes, Sites};
-use crate::snapshot::{CoreSnapshot, Snapshot, SnapshotMaker, SteppedReloads, register};
+use crate::snapshot::{
+    CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, SteppedReloads, register,
+};
 use crate::start_error::StartError;
 use crate::summary::Summary;
 use crate::target::Target;
@@ -142,7 +144,7 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
-        let snapshot = maker.make(sites, redirect, self.options.access_log.clone())?;
+        let snapshot = maker.make(sites, redirect, observed(&self.options))?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let Options {
             drain_delay,
@@ -188,8 +190,9 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
         let redirect = HttpsRedirect::of(&listeners);
-        let log = self.options.access_log.clone();
-        let newest = Arc::new(ArcSwap::from_pointee(maker.make(sites, redirect, log)?));
+        let observed = observed(&self.options);
+        let snapshot = maker.make(sites, redirect, observed)?;
+        let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let make = Rc::new(service_maker(&newest, self.options, fallback));
         let bound = |config: ListenerConfig| {
             let datagrams = datagrams(&config);
@@ -202,6 +205,13 @@ impl Gateway {
             Box::pin(async { serving.await.map_err(StartError::Serving) }) as OnCore
         };
         Ok((on_core, SteppedReloads::new(maker, newest, redirect)))
+    }
+}
+
+fn observed(options: &Options) -> ObserverSettings {
+    ObserverSettings {
+        access_log: options.access_log.clone(),
+        tracing: options.tracing,
     }
 }
 
@@ -257,11 +267,15 @@ fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<
     grpc::refusal(refusal, fields, head).or_else(|| error_page(fields, head, refusal.rule))
 }
 
-/// Emits the record of a request that the server has refused.
+/// Emits the record of a request that the server has refused, or of a failed handshake.
 fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObserver> {
     let gateway = Rc::clone(service);
-    Rc::new(move |refused: &RefusedRequest<'_>| {
+    Rc::new(move |refused: &Refused<'_>| {
         let snapshot = gateway.snapshot();
+        let refused = match refused {
+            Refused::Request(refused) => refused,
+            Refused::Handshake(failed) => return emit_handshake(failed, snapshot.observers()),
+        };
         let listener = refused.peer.listener;
         let site = refused.head;
         let site = site.and_then(|head| snapshot.sites().find(head, listener));

@@ -44,7 +44,7 @@ pub use compile::{ReadFile, compile};
 pub use explain::{Explanation, RequestOutcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
-pub use metrics::{ConfigurationStatus, Exposition, MetricsReader, ProcessFacts};
+pub use metrics::{ConfigurationStatus, ExportFacts, Exposition, MetricsReader, ProcessFacts};
 pub use options::Options;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
@@ -62,6 +62,7 @@ pub use upstream_report::{
 pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
-    Counters, Ended, Failure, LoadedFile, OwnedRecord, Record, RecordBatch, RecordHook, RecordSink,
-    Rejection, RouteName, TlsFacts, counters,
+    Counters, Ended, Failure, LoadedFile, Occurrence, OwnedRecord, RecentFailure, Record,
+    RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId, TlsFacts, TraceContext,
+    TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
 };

@@ -39,6 +39,7 @@ pub struct MetricsReader {
     build: [String; 2],
     process: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     certificates: Arc<dyn Fn() -> Vec<(String, f64)> + Send + Sync>,
+    exports: Arc<dyn Fn() -> ExportFacts + Send + Sync>,
     /// One reading at a time.
     known: Arc<Mutex<Known>>,
 }
@@ -68,6 +69,15 @@ pub struct ProcessFacts {
     pub is_ready: Option<bool>,
 }
 
+/// What became of spans and log records since the start: how many were exported, and how many were dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExportFacts {
+    /// Of traces.
+    pub spans: [u64; 2],
+    /// Of requests.
+    pub log_records: [u64; 2],
+}
+
 impl MetricsReader {
     pub(crate) fn new(
         cores: &Cores,
@@ -89,6 +99,7 @@ impl MetricsReader {
             build: Default::default(),
             process: Arc::new(ProcessFacts::default),
             certificates: Arc::new(Vec::new),
+            exports: Arc::new(ExportFacts::default),
             known: Arc::new(Mutex::new(known)),
         }
     }
@@ -117,6 +128,16 @@ impl MetricsReader {
         certificates: impl Fn() -> Vec<(String, f64)> + Send + Sync + 'static,
     ) -> MetricsReader {
         self.certificates = Arc::new(certificates);
+        self
+    }
+
+    /// With the counts of an export of traces, which each reading asks for.
+    #[must_use]
+    pub fn with_exports(
+        mut self,
+        exports: impl Fn() -> ExportFacts + Send + Sync + 'static,
+    ) -> MetricsReader {
+        self.exports = Arc::new(exports);
         self
     }
 
@@ -151,6 +172,17 @@ impl MetricsReader {
         families.count("blitz_log_lines_dropped", blitz_host::log::dropped_lines());
         let dropped = blitz_host::log::dropped_output_lines();
         families.count("blitz_access_log_lines_dropped", dropped);
+        let ExportFacts { spans, log_records } = (self.exports)();
+        for (name, counts) in [
+            ("blitz_trace_spans", spans),
+            ("blitz_log_records", log_records),
+        ] {
+            families.count_parts(
+                name,
+                "result",
+                ["exported", "dropped"].into_iter().zip(counts),
+            );
+        }
         let generation = self.status.generation();
         families.gauge("blitz_configuration_generation", generation as f64);
         if let Some(last) = self.status.last_reload() {

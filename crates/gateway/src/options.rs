@@ -7,7 +7,7 @@ use std::time::Duration;
 use blitz_http::{ClientOptions, Limits};
 use blitz_site::access_log::AccessLog;
 use blitz_site::metrics::SERIES_MAX_DEFAULT;
-use blitz_site::{RecordHook, RecordSink};
+use blitz_site::{RecordHook, RecordSink, TraceSettings};
 
 use crate::forward::LoopId;
 use crate::trusted::TrustedProxies;
@@ -64,6 +64,9 @@ pub struct Options {
     /// Takes the records of all cores, writes the lines of the access log, and may want more records than those of
     /// lines; none: each core writes its lines.
     pub record_sink: Option<Arc<dyn RecordSink>>,
+    /// How requests take part in traces (W3C Trace Context): none, and their fields `traceparent` and `tracestate` are
+    /// forwarded as they are.
+    pub tracing: Option<TraceSettings>,
     /// How many lines the requests may fill in a text of metrics; 10,000. Those without lines of their own count as
     /// `route="_other"`.
     pub series_max: usize,
@@ -90,6 +93,7 @@ impl Default for Options {
             summary_interval: Duration::from_secs(60),
             record_hook: None,
             access_log: None,
+            tracing: None,
             record_sink: None,
             series_max: SERIES_MAX_DEFAULT,
             name_servers: Vec::new(),

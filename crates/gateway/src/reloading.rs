@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use blitz_host::serving::{ListenerConfig, NewListeners, Serving};
+use blitz_site::TraceSettings;
 use blitz_site::access_log::AccessLog;
 
 use crate::https_redirect::HttpsRedirect;
@@ -34,9 +35,17 @@ impl Replacement {
     #[must_use]
     pub fn with_access_log(mut self, log: Option<Arc<AccessLog>>) -> Replacement {
         let snapshot = Arc::get_mut(&mut self.snapshot);
-        snapshot
-            .expect("a snapshot that is not in use has one owner")
-            .set_access_log(log);
+        let snapshot = snapshot.expect("a snapshot that is not in use has one owner");
+        snapshot.observed_mut().access_log = log;
+        self
+    }
+
+    /// With these traces, or none. Without this call those in use stay.
+    #[must_use]
+    pub fn with_tracing(mut self, tracing: Option<TraceSettings>) -> Replacement {
+        let snapshot = Arc::get_mut(&mut self.snapshot);
+        let snapshot = snapshot.expect("a snapshot that is not in use has one owner");
+        snapshot.observed_mut().tracing = tracing;
         self
     }
 }
@@ -76,8 +85,8 @@ impl<'a> Reloading<'a> {
         let listeners = self.serving.prepare(listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
         let before = self.newest.load();
-        let log = before.access_log().cloned();
-        let snapshot = self.maker.make_after(&before, sites, redirect, log)?;
+        let observed = before.observed().clone();
+        let snapshot = self.maker.make_after(&before, sites, redirect, observed)?;
         Ok(Replacement {
             snapshot,
             listeners,

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use blitz_host::names::Resolver;
 use blitz_http::{ClientTls, ClientTlsSlot, Cores, TlsConfigError, UpstreamTls, core_local};
 use blitz_site::access_log::AccessLog;
-use blitz_site::{CoreObservers, EndpointMaker, Observers, count};
+use blitz_site::{CoreObservers, EndpointMaker, Observers, TraceSettings, count};
 
 use crate::https_redirect::HttpsRedirect;
 use crate::metrics::{Labels, hidden_urls};
@@ -36,7 +36,7 @@ pub(crate) struct Snapshot {
     numbers: HashMap<Identity, usize>,
     /// Several servers of a route, with their numbers among the upstreams.
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
-    access_log: Option<Arc<AccessLog>>,
+    observed: ObserverSettings,
     /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
     /// Each snapshot of a maker has another one.
@@ -90,13 +90,20 @@ impl UpstreamChange {
     }
 }
 
+/// What requests are observed for, beside the observers of the process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ObserverSettings {
+    pub(crate) access_log: Option<Arc<AccessLog>>,
+    pub(crate) tracing: Option<TraceSettings>,
+}
+
 impl Snapshot {
-    pub(crate) fn set_access_log(&mut self, log: Option<Arc<AccessLog>>) {
-        self.access_log = log;
+    pub(crate) fn observed(&self) -> &ObserverSettings {
+        &self.observed
     }
 
-    pub(crate) fn access_log(&self) -> Option<&Arc<AccessLog>> {
-        self.access_log.as_ref()
+    pub(crate) fn observed_mut(&mut self) -> &mut ObserverSettings {
+        &mut self.observed
     }
 }
 
@@ -117,7 +124,11 @@ impl CoreSnapshot {
         observers: &Arc<Observers>,
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
-        let observers = CoreObservers::new(observers, shared.access_log.as_ref(), None);
+        let ObserverSettings {
+            access_log,
+            tracing,
+        } = &shared.observed;
+        let observers = CoreObservers::new(observers, access_log.as_ref(), *tracing, None);
         CoreSnapshot::searching(shared, observers, upstreams)
     }
 
@@ -127,8 +138,13 @@ impl CoreSnapshot {
         shared: &Arc<Snapshot>,
         upstreams: &mut UpstreamSet,
     ) -> CoreSnapshot {
-        let (log, observers) = (shared.access_log.as_ref(), &before.observers);
-        let observers = CoreObservers::new(observers.shared(), log, Some(observers));
+        let ObserverSettings {
+            access_log,
+            tracing,
+        } = &shared.observed;
+        let log = access_log.as_ref();
+        let before_it = &before.observers;
+        let observers = CoreObservers::new(before_it.shared(), log, *tracing, Some(before_it));
         let change = shared.change.as_ref();
         let change = change.filter(|change| change.before == before.shared.id);
         let Some(change) = change.filter(|_| !upstreams.has_strays()) else {
@@ -271,7 +287,7 @@ impl SnapshotMaker {
         &mut self,
         mut sites: Sites,
         https_redirect: HttpsRedirect,
-        access_log: Option<Arc<AccessLog>>,
+        observed: ObserverSettings,
     ) -> Result<Snapshot, StartError> {
         self.resolver.prune();
         self.has_freed = true;
@@ -318,7 +334,7 @@ impl SnapshotMaker {
             upstreams,
             numbers,
             groups,
-            access_log,
+            observed,
             change: None,
             id: self.made,
         })
@@ -330,10 +346,10 @@ impl SnapshotMaker {
         before: &Snapshot,
         sites: Vec<Site>,
         https_redirect: HttpsRedirect,
-        access_log: Option<Arc<AccessLog>>,
+        observed: ObserverSettings,
     ) -> Result<Arc<Snapshot>, StartError> {
         let sites = Sites::new(sites, Vec::new(), false).map_err(StartError::Conflict)?;
-        let mut snapshot = self.make(sites, https_redirect, access_log)?;
+        let mut snapshot = self.make(sites, https_redirect, observed)?;
         snapshot.change = Some(UpstreamChange::new(before, &snapshot));
         Ok(Arc::new(snapshot))
     }
@@ -496,10 +512,10 @@ impl SteppedReloads {
     /// As [`Reloading::replace_sites`].
     pub fn make(&mut self, sites: Vec<Site>) -> Result<NewSites, StartError> {
         let before = self.newest.load();
-        let log = before.access_log.clone();
+        let observed = before.observed.clone();
         let snapshot = self
             .maker
-            .make_after(&before, sites, self.https_redirect, log)?;
+            .make_after(&before, sites, self.https_redirect, observed)?;
         let before = self.newest.swap(Arc::clone(&snapshot));
         self.maker.retire(before);
         Ok(NewSites(snapshot))

@@ -1,4 +1,5 @@
-//! The state of a running gateway for its operators: its upstreams on all cores, and the counters of each core.
+//! The state of a running gateway for its operators: its upstreams and the failures of late on all cores, and the
+//! counters of each core.
 
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use blitz_host::names::LookupResult;
 use blitz_http::{Address, CoresHandle};
-use blitz_site::{Counters, Failure};
+use blitz_site::{Counters, FAILURES_MAX, Failure, RecentFailure};
 
 use crate::snapshot::{Snapshot, states_on_core};
 use crate::target::Origin;
@@ -107,6 +108,25 @@ impl StateReader {
             gateway: blitz_site::counters(),
             http: blitz_http::counters(),
         })
+    }
+
+    /// The failures of late, those that occurred last first. A core that does not answer within a second is left out.
+    #[must_use]
+    pub fn failures(&self) -> Vec<RecentFailure> {
+        let mut all: Vec<RecentFailure> = Vec::new();
+        for one in self
+            .of_cores(|_| blitz_site::recent_failures())
+            .into_iter()
+            .flatten()
+        {
+            match all.iter_mut().find(|known| known.is_same(&one)) {
+                Some(known) => known.add(one),
+                None => all.push(one),
+            }
+        }
+        all.sort_by_key(|one| std::cmp::Reverse(one.last.at));
+        all.truncate(FAILURES_MAX);
+        all
     }
 
     fn states(&self, snapshot: u64, range: Range<usize>) -> Vec<(usize, States)> {

@@ -10,7 +10,7 @@ use blitz_reactor::Chunk;
 use crate::drain::Drain;
 use crate::error::Refusal;
 use crate::exchange::{Peer, Scheme};
-use crate::refused::RefusedRequest;
+use crate::refused::Refused;
 use crate::tls::TlsSlot;
 
 /// How connections are served.
@@ -50,8 +50,8 @@ pub struct ServeOptions {
     /// `Content-Type`. By default, and if it returns `None`, the content is problem+json (RFC 9457)
     /// if a received `Accept` allows it, otherwise one line of plain text.
     pub refusal: Option<Rc<RefusalContent>>,
-    /// Is told of each request that is refused before a service gets it; by default nobody is. Streams that are reset
-    /// without a response are no requests.
+    /// Is told of each request that is refused before a service gets it, and of each failed handshake; by default nobody
+    /// is. Streams that are reset without a response are no requests.
     pub refused: Option<Rc<RefusedObserver>>,
     /// Tells the client of a request that came from a trusted proxy, for log lines, from the fields
     /// received so far and the address of the connection. By default nobody is trusted.
@@ -70,7 +70,7 @@ pub type ProxyRule = dyn Fn(Option<SocketAddr>) -> bool;
 pub type ForwardedClientRule = dyn Fn(&Fields, Option<SocketAddr>) -> Option<IpAddr>;
 
 /// See [`ServeOptions::refused`].
-pub type RefusedObserver = dyn Fn(&RefusedRequest<'_>);
+pub type RefusedObserver = dyn Fn(&Refused<'_>);
 
 /// See [`ServeOptions::refusal`].
 pub type RefusalContent = dyn Fn(Refusal, &Fields, &mut ResponseHead) -> Option<Chunk>;

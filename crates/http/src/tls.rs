@@ -32,5 +32,5 @@ pub use tickets::TicketKeys;
 pub(crate) use client::{AlpnOffer, Handshakes, TlsConnector, TlsKey};
 pub(crate) use failure_log::{log_client_failure, log_upstream_failure};
 pub(crate) use handshake::connect;
-pub(crate) use quic::{QuicTls, failure_of, failure_with_server, server_name};
+pub(crate) use quic::{QuicTls, facts, failure_of, failure_with_server, server_name};
 pub(crate) use stream::{ReadOutcome, TlsStream};

@@ -60,6 +60,8 @@ pub struct Connection<P: Protocol> {
     reserved: Cell<u64>,
     /// The state machine or the protocol has panicked.
     is_broken: Cell<bool>,
+    /// The protocol knows that it is lost.
+    pub(crate) is_lost: Cell<bool>,
     migration: RefCell<Migration>,
     /// The address has changed, and the protocol does not know it.
     has_migrated: Cell<bool>,
@@ -129,6 +131,7 @@ impl<P: Protocol> Connection<P> {
             window: Cell::new(UNACKNOWLEDGED_BYTES_FREE),
             reserved: Cell::new(0),
             is_broken: Cell::new(false),
+            is_lost: Cell::new(false),
             connecting,
         })
     }
@@ -321,7 +324,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// When its handshake has to be complete, if it is not.
-    pub(crate) fn handshake_due(&self) -> Option<Instant> {
+    pub fn handshake_due(&self) -> Option<Instant> {
         self.handshake.get().map(|handshake| handshake.due)
     }
 

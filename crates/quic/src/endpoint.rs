@@ -575,7 +575,11 @@ impl<P: Protocol> EndpointInner<P> {
         }
     }
 
+    /// Tells the protocol that a connection is lost, once.
     fn lose(&self, connection: &Rc<Connection<P>>, reason: &ConnectionError) {
+        if connection.is_lost.replace(true) {
+            return;
+        }
         if let ConnectionError::TransportError(error) = reason {
             self.counters.violations.add(1);
             let peer = tracing::field::display(connection.remote());

@@ -15,7 +15,7 @@ use syntax::Syntax;
 
 pub use field::{Fact, HeaderName, LogField, NotedHeader, UnknownField};
 pub use filter::{LogFilter, LoggedStatus};
-pub use line::LineWriter;
+pub use line::{FieldValue, LineWriter};
 pub use redaction::redact_query;
 
 pub(crate) use redaction::REDACTED;
@@ -54,6 +54,8 @@ pub struct LogSettings {
     pub redacts_query: bool,
     /// Which requests have a line.
     pub filter: LogFilter,
+    /// Whether failed handshakes have lines, as requests without a response.
+    pub handshakes: bool,
 }
 
 impl Default for LogSettings {
@@ -65,6 +67,7 @@ impl Default for LogSettings {
             redacted: redacted.map(HeaderName::new).to_vec(),
             redacts_query: true,
             filter: LogFilter::default(),
+            handshakes: true,
         }
     }
 }
@@ -110,6 +113,18 @@ impl AccessLog {
 
     pub(crate) fn headers(&self) -> Arc<[NotedHeader]> {
         Arc::clone(&self.headers)
+    }
+
+    /// The same, and those of spans.
+    pub(crate) fn headers_and_usual(&self) -> Arc<[NotedHeader]> {
+        let usual = NotedHeader::usual();
+        let is_new = |usual: &&NotedHeader| self.headers.iter().all(|own| own.name != usual.name);
+        let mut headers = self.headers.to_vec();
+        headers.extend(usual.iter().filter(is_new).map(|usual| NotedHeader {
+            name: usual.name.clone(),
+            is_redacted: self.settings.redacted.contains(&usual.name),
+        }));
+        headers.into()
     }
 
     pub(crate) fn lose(&self, lines: u64) {

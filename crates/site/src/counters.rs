@@ -38,6 +38,8 @@ pub struct Counters {
     /// Tunnels that were closed because one side had ended and the other was silent
     /// ([`tunnel_half_close_timeout`](blitz_http::Limits::tunnel_half_close_timeout)).
     pub tunnels_half_closed: u64,
+    /// Failed handshakes without a line in the access log, because too many had the same cause.
+    pub handshakes_omitted: u64,
     /// Configurations on this core: the newest one, and older ones that requests still use.
     pub snapshots: u64,
     /// Requests now, from their record's beginning to its end.
@@ -60,6 +62,7 @@ impl Counters {
         client_faults: 0,
         tunnels: 0,
         tunnels_half_closed: 0,
+        handshakes_omitted: 0,
         snapshots: 0,
         in_flight: 0,
     };
@@ -87,6 +90,7 @@ impl Counters {
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;
         self.tunnels_half_closed += other.tunnels_half_closed;
+        self.handshakes_omitted += other.handshakes_omitted;
         self.snapshots += other.snapshots;
         self.in_flight += other.in_flight;
         let responses = self.responses.iter_mut().zip(other.responses);

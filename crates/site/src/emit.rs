@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Method, Pooled, RefusedRequest, RequestHead};
+use blitz_http::{FailedHandshake, Method, Pooled, RefusedRequest, RequestHead, Version};
 
 use crate::counters::{Counters, count};
 use crate::record::log;
@@ -55,6 +55,33 @@ pub fn emit_refused(refused: &RefusedRequest<'_>, site: Option<&str>, observers:
     emit(&mut record, head);
 }
 
+/// Emits the record of a failed handshake, which the server has counted and logged. At most ten in a second have the same
+/// cause, so that a flood does not fill a disk; the others are counted.
+#[cold]
+pub fn emit_handshake(failed: &FailedHandshake<'_>, observers: &CoreObservers) {
+    let now = blitz_http::now();
+    if !observers.see_handshake(now.saturating_duration_since(failed.started)) {
+        return;
+    }
+    let limit = &observers.shared().handshakes;
+    let Some(omitted) = limit.allow(failed.cause, "", now) else {
+        count(|counters| counters.handshakes_omitted += 1);
+        return;
+    };
+    let mut unknown = Pooled::<RequestHead>::take();
+    unknown.method = Method::Other;
+    let mut record = Record::new(&unknown, Rc::clone(failed.peer), None, None, observers);
+    // It is no request.
+    count(|counters| counters.in_flight = counters.in_flight.saturating_sub(1));
+    record.started = failed.started;
+    record.version = failed.version.unwrap_or(Version::Http11);
+    record.omitted = omitted;
+    record.response.ended = Ended::Handshake(failed.cause);
+    if let Some(begun) = record.begun.take() {
+        begun.finish(&record);
+    }
+}
+
 #[cold]
 fn observe(record: &Record<'_>, head: &RequestHead) {
     // The server has logged its refusals.
@@ -102,6 +129,7 @@ fn add_rare(counters: &mut Counters, record: &Record<'_>) {
         Ended::RequestContent(_) => counters.client_faults += 1,
         Ended::Complete
         | Ended::Refused(_)
+        | Ended::Handshake(_)
         | Ended::Failed(_)
         | Ended::CutOff(_)
         | Ended::Aborted

@@ -11,6 +11,7 @@ mod emit;
 mod endpoint;
 mod error_page;
 mod failure;
+mod failures;
 pub mod matcher;
 pub mod metrics;
 mod owned_record;
@@ -19,13 +20,15 @@ mod record;
 mod recorder;
 mod rejection;
 mod responder;
+mod trace;
 
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, apply, apply_to_request};
-pub use emit::{emit, emit_refused};
+pub use emit::{emit, emit_handshake, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
+pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
@@ -34,3 +37,4 @@ pub use record::{
 pub use recorder::{RecordBatch, RecordSink};
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};
+pub use trace::{SpanId, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings};

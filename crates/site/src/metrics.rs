@@ -6,6 +6,7 @@
 //! many as [`set_series_max`] says, and a few more for the requests beyond.
 
 mod ended_request;
+mod exemplar;
 mod histogram;
 mod key;
 
@@ -14,8 +15,11 @@ use std::time::Duration;
 
 use blitz_http::core_local;
 
+use crate::trace::TraceContext;
+
 pub(crate) use ended_request::{Contact, ContactError, EndedRequest};
 
+pub use exemplar::Exemplar;
 pub use histogram::{CLASSIC_BOUNDS_NS, Histogram, NativeBuckets, SCHEMA, zero_threshold};
 pub use key::{RouteLabel, SeriesKey};
 
@@ -25,9 +29,9 @@ pub const HISTOGRAM_LINES: usize = CLASSIC_BOUNDS_NS.len() + 3;
 /// By default as many lines may be exposed for requests.
 pub const SERIES_MAX_DEFAULT: usize = 10_000;
 
-/// The most bytes of memory of a series on a core: two histograms, their bytes, and its share of the table when that
-/// was just enlarged.
-pub const SERIES_BYTES: usize = 2 * size_of::<Histogram>() + 128;
+/// The most bytes of memory of a series on a core: two histograms, their bytes, its example, and its share of the table
+/// when that was just enlarged.
+pub const SERIES_BYTES: usize = 2 * size_of::<Histogram>() + size_of::<Exemplar>() + 128;
 
 /// Durations and bytes of requests with the same labels.
 #[derive(Debug, Clone)]
@@ -40,6 +44,8 @@ pub struct Series {
     pub request_bytes: u64,
     /// Content sent to clients.
     pub response_bytes: u64,
+    /// The last request that is recorded in a trace; `None` without traces.
+    pub exemplar: Option<Box<Exemplar>>,
 }
 
 /// Some series of a core, in the order in which they were made.
@@ -123,6 +129,7 @@ impl Store {
             client: None,
             request_bytes: 0,
             response_bytes: 0,
+            exemplar: None,
         };
         self.series.push((key, Box::new(series)));
         position
@@ -164,7 +171,26 @@ pub(crate) fn measure(request: &EndedRequest) {
             let client = client.get_or_insert_with(|| Box::new(Histogram::NEW));
             client.observe(nanoseconds(contact.duration));
         }
+        if let Some(trace) = &request.trace {
+            note_exemplar(series, trace, request.duration);
+        }
     });
+}
+
+/// The memory of a series' example is used again.
+#[cold]
+#[inline(never)]
+fn note_exemplar(series: &mut Series, trace: &TraceContext, duration: Duration) {
+    let exemplar = Exemplar {
+        trace_id: trace.trace_id,
+        span_id: trace.span_id,
+        duration_ns: nanoseconds(duration),
+        time: blitz_http::wall_clock(),
+    };
+    match &mut series.exemplar {
+        Some(known) => **known = exemplar,
+        none => *none = Some(Box::new(exemplar)),
+    }
 }
 
 #[inline]
@@ -243,7 +269,7 @@ mod tests {
     fn a_core_has_the_stated_memory_for_each_series() {
         let table = 4 * size_of::<Slot>();
         let list = 2 * size_of::<(SeriesKey, Box<Series>)>();
-        let own = size_of::<Series>() + size_of::<Histogram>();
+        let own = size_of::<Series>() + size_of::<Histogram>() + size_of::<Exemplar>();
         assert!(own + table + list <= SERIES_BYTES, "{own} {table} {list}");
     }
 

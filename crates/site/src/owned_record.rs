@@ -10,7 +10,8 @@ use blitz_http::{
 };
 
 use crate::access_log::NotedHeader;
-use crate::record::Record;
+use crate::record::{Ended, Record};
+use crate::trace::{TraceContext, TraceEvent, TraceEvents};
 
 use texts::{Text, Texts};
 
@@ -61,8 +62,15 @@ pub struct OwnedRecord {
     pub ended: &'static str,
     /// The name of the cause, if it did not end with a complete response.
     pub cause: Option<&'static str>,
+    /// As in [`Record`].
+    pub omitted: u64,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
+    /// Whether it is exported as a log record.
+    pub is_exported: bool,
+    /// As in [`Record`].
+    pub trace: Option<TraceContext>,
+    trace_events: TraceEvents,
     texts: Texts,
 }
 
@@ -71,7 +79,7 @@ pub struct OwnedRecord {
 pub struct TlsFacts {
     /// The version.
     pub version: TlsVersion,
-    /// The cipher suite.
+    /// The cipher suite; empty if the handshake failed before it was chosen.
     pub cipher_suite: &'static str,
     /// The group of the key exchange.
     pub key_exchange: Option<&'static str>,
@@ -102,7 +110,11 @@ impl OwnedRecord {
             grpc_status: None,
             ended: "",
             cause: None,
+            omitted: 0,
             is_logged: false,
+            is_exported: false,
+            trace: None,
+            trace_events: TraceEvents::default(),
             texts: Texts::default(),
         })
     }
@@ -142,6 +154,9 @@ impl OwnedRecord {
         self.grpc_status = record.grpc_status;
         self.ended = response.ended.as_str();
         self.cause = response.ended.cause();
+        self.omitted = record.omitted;
+        self.trace = record.trace;
+        self.trace_events = record.trace_events.clone();
         self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
         if let Some(site) = record.site {
             self.texts.set(Text::Site, site.as_bytes());
@@ -167,11 +182,28 @@ impl OwnedRecord {
         self.texts.clear().then_some(self)
     }
 
+    /// Whether there was no request, because the handshake failed.
+    pub(crate) fn is_handshake(&self) -> bool {
+        self.ended == Ended::Handshake("").as_str()
+    }
+
     /// The client: the one that a trusted proxy has told, otherwise that of the connection; `None` on a unix socket.
     #[must_use]
     pub fn client(&self) -> Option<IpAddr> {
         let remote = || self.remote.map(|remote| remote.ip());
         self.forwarded_client.or_else(remote)
+    }
+
+    /// What happened while a response was sought; only requests that are recorded in a trace have events.
+    #[must_use]
+    pub fn trace_events(&self) -> &[TraceEvent] {
+        self.trace_events.all()
+    }
+
+    /// How many of them were too many.
+    #[must_use]
+    pub fn dropped_trace_events(&self) -> u32 {
+        self.trace_events.dropped()
     }
 
     /// The method.

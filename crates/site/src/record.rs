@@ -1,4 +1,4 @@
-//! The record of a request. Counters, metrics and the access log are derived from it; traces can be.
+//! The record of a request. Counters, metrics, the access log and the spans of traces are derived from it.
 //!
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
@@ -21,8 +21,9 @@ use crate::access_log::AccessLog;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::metrics::RouteLabel;
-use crate::recorder::{BegunRecord, RecordSink, Recorder};
+use crate::recorder::{BegunRecord, RecordSink, Recorder, Wanted};
 use crate::rejection::Rejection;
+use crate::trace::{TraceContext, TraceEvent, TraceEventKind, TraceEvents, TraceSettings};
 
 /// The record of a request, complete when the request ends.
 pub struct Record<'a> {
@@ -64,6 +65,11 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
+    /// Failed handshakes with the same cause that have no record, because there were too many since the last that has.
+    pub omitted: u64,
+    /// Its place in a trace; `None` if requests take part in none.
+    pub trace: Option<TraceContext>,
+    pub(crate) trace_events: TraceEvents,
     pub(crate) observers: &'a Observers,
     /// What leaves the core when the request ends; `None` if nobody wants it.
     pub(crate) begun: Option<BegunRecord>,
@@ -113,6 +119,8 @@ pub struct Observers {
     sink: Option<Arc<dyn RecordSink>>,
     /// The limit of lines about failures.
     warnings: LogLimit,
+    /// The limit of records of failed handshakes.
+    pub(crate) handshakes: LogLimit,
 }
 
 /// Tells the client that a trusted proxy has named, from the fields of a request and the address of its connection.
@@ -131,6 +139,7 @@ impl Observers {
             dropped_lines,
             sink: None,
             warnings: LogLimit::new(),
+            handshakes: LogLimit::new(),
         }
     }
 
@@ -152,6 +161,7 @@ impl Observers {
 pub struct CoreObservers {
     shared: Arc<Observers>,
     recorder: Option<Rc<Recorder>>,
+    tracing: Option<TraceSettings>,
 }
 
 impl CoreObservers {
@@ -160,16 +170,19 @@ impl CoreObservers {
     pub fn new(
         shared: &Arc<Observers>,
         log: Option<&Arc<AccessLog>>,
+        tracing: Option<TraceSettings>,
         before: Option<&CoreObservers>,
     ) -> CoreObservers {
         let before = before.and_then(|before| before.recorder.as_ref());
-        let recorder = match before.filter(|before| before.has(log)) {
+        let is_traced = tracing.is_some();
+        let recorder = match before.filter(|before| before.is_for(log, is_traced)) {
             Some(same) => Some(Rc::clone(same)),
-            None => Recorder::new(log, shared.sink.as_ref()),
+            None => Recorder::new(log, shared.sink.as_ref(), is_traced),
         };
         CoreObservers {
             shared: Arc::clone(shared),
             recorder,
+            tracing,
         }
     }
 
@@ -179,16 +192,35 @@ impl CoreObservers {
         &self.shared
     }
 
+    /// Whether somebody wants the record of a failed handshake that took so long.
+    pub(crate) fn see_handshake(&self, duration: Duration) -> bool {
+        let recorder = self.recorder.as_ref();
+        recorder.is_some_and(|recorder| recorder.wants_handshake(duration))
+    }
+
     /// The beginning of the record that leaves the core; `None` if nobody wants it.
     #[inline]
-    fn begin(&self, route: Option<&dyn RouteName>, head: &RequestHead) -> Option<BegunRecord> {
+    fn begin(
+        &self,
+        route: Option<&dyn RouteName>,
+        trace: Option<&TraceContext>,
+        head: &RequestHead,
+    ) -> Option<BegunRecord> {
         let recorder = self.recorder.as_ref()?;
-        let is_logged = recorder.has_log() && route.is_none_or(RouteName::is_logged);
-        BegunRecord::new(recorder, is_logged, head)
+        let has_log = recorder.has_log();
+        let exports = self.tracing.is_some_and(|tracing| tracing.logs);
+        let is_logged = (has_log || exports) && route.is_none_or(RouteName::is_logged);
+        let is_sampled = trace.is_some_and(TraceContext::is_sampled);
+        let wanted = Wanted {
+            by_log: has_log && is_logged,
+            by_export: exports && is_logged,
+            by_others: recorder.is_followed() || is_sampled,
+        };
+        BegunRecord::new(recorder, wanted, head)
     }
 }
 
-/// How a request ended.
+/// How a request ended, or a connection before its first request.
 #[derive(Debug, Clone)]
 pub enum Ended {
     /// The response is complete.
@@ -197,6 +229,8 @@ pub enum Ended {
     Rejected(Rejection),
     /// The server refused the request for this rule, before a site saw it.
     Refused(&'static str),
+    /// There was no request, because the handshake failed for this cause.
+    Handshake(&'static str),
     /// The upstream failed. The client got a status: an HTTP status, or that of a gRPC call, in
     /// trailers if the response had begun and if they were possible.
     Failed(Failure),
@@ -220,6 +254,7 @@ impl Ended {
             Ended::Complete => "complete",
             Ended::Rejected(_) => "rejected",
             Ended::Refused(_) => "refused",
+            Ended::Handshake(_) => "handshake",
             Ended::Failed(_) => "failed",
             Ended::RequestContent(_) => "request-content",
             Ended::CutOff(_) => "cut-off",
@@ -234,7 +269,7 @@ impl Ended {
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Ended::Rejected(rejection) => Some(rejection.rule()),
-            Ended::Refused(rule) => Some(rule),
+            Ended::Refused(cause) | Ended::Handshake(cause) => Some(cause),
             Ended::RequestContent(error) => Some(error.rule()),
             Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.token()),
             Ended::Complete | Ended::Aborted | Ended::ClientGone => None,
@@ -274,6 +309,8 @@ impl<'a> Record<'a> {
         observers: &'a CoreObservers,
     ) -> Record<'a> {
         count(|counters| counters.in_flight += 1);
+        let tracing = observers.tracing;
+        let trace = tracing.map(|tracing| tracing.begin(&head.fields));
         let mut record = Record {
             started: blitz_http::now(),
             connected: None,
@@ -293,8 +330,11 @@ impl<'a> Record<'a> {
             response: ResponseRecord::new(head.method == Method::Head),
             rule: None,
             grpc_status: None,
+            omitted: 0,
+            trace,
+            trace_events: TraceEvents::default(),
             observers: &observers.shared,
-            begun: observers.begin(route, head),
+            begun: observers.begin(route, trace.as_ref(), head),
         };
         if record.begun.is_some() {
             record.note_observed(head);
@@ -325,6 +365,43 @@ impl<'a> Record<'a> {
     fn note_observed(&mut self, head: &RequestHead) {
         self.response.is_observed = true;
         self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
+    }
+
+    /// Notes that the upstream is sought now. In the turn in which the request was received that need not be said.
+    #[inline]
+    pub fn note_contact(&mut self) {
+        if self.is_sampled() && blitz_http::now() != self.started {
+            self.add_event(TraceEventKind::Contact);
+        }
+    }
+
+    /// Notes that no connection to the address of the upstream could be made, for this reason.
+    pub fn note_connect_failure(&mut self, cause: &'static str) {
+        if self.is_sampled() {
+            self.add_event(TraceEventKind::ConnectFailure(cause));
+        }
+    }
+
+    /// Notes that the request is sent again, as the last attempt has failed for this reason.
+    pub fn note_retry(&mut self, cause: &'static str) {
+        if self.is_sampled() {
+            self.add_event(TraceEventKind::Retry(cause));
+        }
+    }
+
+    /// Whether its spans are recorded.
+    #[inline]
+    fn is_sampled(&self) -> bool {
+        self.trace.as_ref().is_some_and(TraceContext::is_sampled)
+    }
+
+    #[cold]
+    fn add_event(&mut self, kind: TraceEventKind) {
+        self.trace_events.add(TraceEvent {
+            time: blitz_http::now(),
+            kind,
+            address: self.upstream.as_ref().map(Upstream::address).cloned(),
+        });
     }
 
     /// Time since the start. Records are seen when their requests end.

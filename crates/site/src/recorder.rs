@@ -95,6 +95,7 @@ pub(crate) struct Recorder {
     headers: Arc<[NotedHeader]>,
     /// `None` has the core write the lines itself.
     sink: Option<Arc<dyn RecordSink>>,
+    is_traced: bool,
     #[expect(clippy::vec_box, reason = "their memory is used again")]
     records: RefCell<Vec<Box<OwnedRecord>>>,
     /// See [`RecordBatch`].
@@ -105,12 +106,14 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// `None` if nobody wants records.
+    /// `None` if nobody wants records. With `is_traced` they have the fields of spans.
     pub(crate) fn new(
         log: Option<&Arc<AccessLog>>,
         sink: Option<&Arc<dyn RecordSink>>,
+        is_traced: bool,
     ) -> Option<Rc<Recorder>> {
         let headers = match (log, sink) {
+            (Some(log), _) if is_traced => log.headers_and_usual(),
             (Some(log), _) => log.headers(),
             (None, Some(_)) => NotedHeader::usual(),
             (None, None) => return None,
@@ -119,6 +122,7 @@ impl Recorder {
             log: log.cloned(),
             headers,
             sink: sink.cloned(),
+            is_traced,
             records: RefCell::default(),
             begun: Cell::new(None),
             has_flusher: Cell::new(false),
@@ -126,12 +130,13 @@ impl Recorder {
         }))
     }
 
-    /// Whether it is that of this log.
-    pub(crate) fn has(&self, log: Option<&Arc<AccessLog>>) -> bool {
-        match (&self.log, log) {
+    /// Whether it is one for this log, and for traces or not.
+    pub(crate) fn is_for(&self, log: Option<&Arc<AccessLog>>, is_traced: bool) -> bool {
+        let has_log = match (&self.log, log) {
             (Some(own), Some(log)) => Arc::ptr_eq(own, log),
             (own, log) => own.is_none() && log.is_none(),
-        }
+        };
+        has_log && self.is_traced == is_traced
     }
 
     pub(crate) fn has_log(&self) -> bool {
@@ -141,6 +146,16 @@ impl Recorder {
     /// Whether somebody wants all records.
     pub(crate) fn is_followed(&self) -> bool {
         self.sink.as_ref().is_some_and(|sink| sink.wants_all())
+    }
+
+    /// Whether somebody wants the record of a failed handshake that took so long. The log may exclude all of them.
+    pub(crate) fn wants_handshake(&self, duration: Duration) -> bool {
+        let settings = self.log.as_ref().map(|log| log.settings());
+        match settings {
+            Some(settings) if !settings.handshakes => false,
+            Some(settings) if settings.filter.may_take_unanswered(duration) => true,
+            _ => self.is_followed(),
+        }
     }
 
     fn add(self: &Rc<Self>, record: Box<OwnedRecord>) {
@@ -205,8 +220,18 @@ pub(crate) struct BegunRecord {
     recorder: Rc<Recorder>,
     /// Gone when it has ended.
     record: Option<Box<OwnedRecord>>,
-    is_logged: bool,
-    is_followed: bool,
+    wanted: Wanted,
+}
+
+/// Who wants a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// The access log, if its filter takes the request.
+    pub(crate) by_log: bool,
+    /// An export of log records, if that filter takes it.
+    pub(crate) by_export: bool,
+    /// Those who want all, or the trace of the request.
+    pub(crate) by_others: bool,
 }
 
 impl BegunRecord {
@@ -214,28 +239,26 @@ impl BegunRecord {
     #[inline]
     pub(crate) fn new(
         recorder: &Rc<Recorder>,
-        is_logged: bool,
+        wanted: Wanted,
         head: &RequestHead,
     ) -> Option<BegunRecord> {
-        let is_followed = recorder.is_followed();
-        (is_logged || is_followed)
-            .then(|| BegunRecord::note(recorder, (is_logged, is_followed), head))
+        let Wanted {
+            by_log,
+            by_export,
+            by_others,
+        } = wanted;
+        (by_log || by_export || by_others).then(|| BegunRecord::note(recorder, wanted, head))
     }
 
     #[inline(never)]
-    fn note(
-        recorder: &Rc<Recorder>,
-        (is_logged, is_followed): (bool, bool),
-        head: &RequestHead,
-    ) -> BegunRecord {
+    fn note(recorder: &Rc<Recorder>, wanted: Wanted, head: &RequestHead) -> BegunRecord {
         let kept = FREE_LIST.try_with(|list| list.borrow_mut().pop());
         let mut record = kept.ok().flatten().unwrap_or_else(OwnedRecord::new);
         record.note(head, &recorder.headers);
         BegunRecord {
             recorder: Rc::clone(recorder),
             record: Some(record),
-            is_logged,
-            is_followed,
+            wanted,
         }
     }
 
@@ -252,12 +275,16 @@ impl BegunRecord {
             return;
         };
         let finished = blitz_http::now();
-        let is_logged = |log: &Arc<AccessLog>| {
+        let passes = |log: &Arc<AccessLog>| {
             let duration = finished.saturating_duration_since(ended.started);
             log.settings().filter.takes(ended.response.status, duration)
         };
-        record.is_logged = self.is_logged && self.recorder.log.as_ref().is_some_and(is_logged);
-        if record.is_logged || self.is_followed {
+        let wanted = self.wanted;
+        let passes =
+            (wanted.by_log || wanted.by_export) && self.recorder.log.as_ref().is_none_or(passes);
+        record.is_logged = wanted.by_log && passes;
+        record.is_exported = wanted.by_export && passes;
+        if record.is_logged || record.is_exported || wanted.by_others {
             record.fill(ended, finished);
             self.recorder.add(record);
         } else {

@@ -1,16 +1,34 @@
-//! `/connections`: connections and requests of each core, and of all.
+//! `/connections`: connections and requests of each core, and of all; with `top`, the clients that need the most.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use blitz::extract::State;
-use blitz::{Response, blocking};
+use blitz::extract::{Query, State};
+use blitz::{Response, Status, blocking};
 use blitz_http::Counters;
 use serde_json::{Value, json};
 
+use super::clients;
 use super::index::starting;
 use super::state::ControlState;
 
-pub(super) async fn connections(State(state): State<Arc<ControlState>>) -> Response {
+/// Clients that are listed at most.
+const TOP_MAX: usize = 100;
+
+/// How many seconds clients are watched, and the most.
+const SECONDS: u64 = 2;
+const SECONDS_MAX: u64 = 10;
+
+pub(super) async fn connections(
+    State(state): State<Arc<ControlState>>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Response {
+    let asked = match asked(&pairs) {
+        Ok(asked) => asked,
+        Err(problem) => {
+            return Response::text(format!("{problem}\n")).with_status(Status::BAD_REQUEST);
+        }
+    };
     let Some(gateway) = state.observed().map(|observed| observed.gateway.clone()) else {
         return starting();
     };
@@ -23,7 +41,45 @@ pub(super) async fn connections(State(state): State<Arc<ControlState>>) -> Respo
         merge(&mut object, counts(&one.http));
         cores.push(object);
     }
-    Response::json(&json!({ "total": counts(&total), "cores": cores }))
+    let mut answer = json!({ "total": counts(&total), "cores": cores });
+    if let Some(Asked { top, seconds }) = asked {
+        let consumers = state.followers.consumers();
+        let time = Duration::from_secs(seconds);
+        let clients = clients::watch(consumers, time, top, state.port()).await;
+        merge(&mut answer, json!({ "seconds": seconds }));
+        merge(&mut answer, clients);
+    }
+    Response::json(&answer)
+}
+
+/// The clients that are asked for.
+struct Asked {
+    top: usize,
+    seconds: u64,
+}
+
+/// # Errors
+/// A value is none: the problem and the remedy.
+fn asked(pairs: &[(String, String)]) -> Result<Option<Asked>, String> {
+    let number = |name: &str, most: u64| {
+        let mut pairs = pairs.iter();
+        let Some((_, value)) = pairs.find(|(known, _)| known == name) else {
+            return Ok(None);
+        };
+        let number = value
+            .parse()
+            .ok()
+            .filter(|number| (1..=most).contains(number));
+        let problem =
+            || format!("{name}={value}: this is no number of {name}\n  write 1 to {most}");
+        number.map(Some).ok_or_else(problem)
+    };
+    let seconds = number("seconds", SECONDS_MAX)?.unwrap_or(SECONDS);
+    let top = number("top", TOP_MAX as u64)?;
+    Ok(top.map(|top| Asked {
+        top: top as usize,
+        seconds,
+    }))
 }
 
 fn counts(counters: &Counters) -> Value {

@@ -7,7 +7,7 @@ use super::negotiation::prefers_html;
 use super::page;
 
 /// Method, path and meaning.
-const ENTRIES: [(&str, &str, &str); 14] = [
+const ENTRIES: [(&str, &str, &str); 16] = [
     ("GET", "/livez", "whether the process answers"),
     (
         "GET",
@@ -35,7 +35,17 @@ const ENTRIES: [(&str, &str, &str); 14] = [
     (
         "GET",
         "/connections",
-        "connections and requests of each core",
+        "connections and requests of each core; ?top=10: the clients that need the most",
+    ),
+    (
+        "GET",
+        "/failures",
+        "the failures of late by cause and route",
+    ),
+    (
+        "GET",
+        "/tail",
+        "a line for each request that ends: ?status=5xx; over the socket only",
     ),
     ("GET", "/log-level", "the least level of the log"),
     (

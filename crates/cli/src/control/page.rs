@@ -1,4 +1,5 @@
-//! The page for browsers, which shows the state of the process. It reads `/metrics`, `/upstreams` and `/certificates`.
+//! The page for browsers, which shows the state of the process. It reads `/metrics`, `/upstreams`,
+//! `/certificates` and `/failures`.
 
 use std::sync::LazyLock;
 

@@ -8,6 +8,7 @@ use blitz_http::TlsSlot;
 use super::health::Readiness;
 use super::log_level::LogLevel;
 use super::waiting::Waiting;
+use crate::followers::Followers;
 use crate::in_use::InUse;
 
 /// The subjects of requests.
@@ -17,6 +18,9 @@ pub(crate) struct ControlState {
     /// `None` without a configuration file.
     pub(super) in_use: Option<Arc<InUse>>,
     pub(super) log_level: LogLevel,
+    pub(crate) followers: Arc<Followers>,
+    /// The port of the control address, if it is open.
+    port: OnceLock<u16>,
     observed: OnceLock<Observed>,
     tls: Mutex<Option<TlsSlot>>,
 }
@@ -28,15 +32,30 @@ pub(crate) struct Observed {
 }
 
 impl ControlState {
-    pub(crate) fn new(in_use: Option<Arc<InUse>>, log_level: LogLevel) -> ControlState {
+    pub(crate) fn new(
+        in_use: Option<Arc<InUse>>,
+        log_level: LogLevel,
+        followers: Followers,
+    ) -> ControlState {
         ControlState {
             readiness: Readiness::default(),
             waiting: Waiting::default(),
             in_use,
             log_level,
+            followers: Arc::new(followers),
+            port: OnceLock::new(),
             observed: OnceLock::new(),
             tls: Mutex::default(),
         }
+    }
+
+    pub(super) fn set_port(&self, port: u16) {
+        // It is opened once.
+        let _ = self.port.set(port);
+    }
+
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port.get().copied()
     }
 
     /// The gateway has started: from now on the process is ready.

@@ -20,71 +20,135 @@ pub(crate) struct Cause {
     pub(crate) text: String,
     /// A sentence about the counter.
     pub(crate) meaning: String,
+    /// The remedy; empty if clients may be the cause.
+    pub(crate) remedy: &'static str,
     /// Events of the window.
     pub(crate) recent: f64,
     /// Events since the start of the process.
     pub(crate) total: f64,
 }
 
-/// The counters without prefix and suffix. The page has the same.
-const FAILURES: &[&str] = &[
-    "upstream_failures",
-    "upstream_connect_failures",
-    "upstream_tls_failures",
-    "upstream_connections_silent",
-    "responses_cut_off",
-    "exchanges_cancelled",
-    "request_content_failures",
-    "tls_failures",
-    "tls_clear_text",
-    "quic_handshakes_failed",
-    "quic_violations",
-    "quic_panics",
-    "reactor_task_panics",
-    "reactor_datagrams_dropped",
-    "log_lines_dropped",
-    "access_log_lines_dropped",
+/// A counter, without prefix and suffix, and the remedy.
+struct Counter {
+    family: &'static str,
+    /// Empty if clients may be the cause.
+    remedy: &'static str,
+}
+
+const fn counter(family: &'static str, remedy: &'static str) -> Counter {
+    Counter { family, remedy }
+}
+
+const fn of_clients(family: &'static str) -> Counter {
+    counter(family, "")
+}
+
+const MEMORY: &str = "cores are short of memory for what is in transit, as readers are slow: more `--cores` have \
+                      more of it";
+const DESCRIPTORS: &str = "allow more open files: LimitNOFILE in the unit";
+const SLOW_UPSTREAM: &str = "an upstream responds too slowly for its requests: add servers";
+const REPORT: &str = "report this with the log";
+
+/// The page has the same counters.
+const FAILURES: &[Counter] = &[
+    counter(
+        "upstream_failures",
+        "`blitz top` has the routes under RECENT FAILURES; look at the log of the upstream",
+    ),
+    counter(
+        "upstream_connect_failures",
+        "see whether the upstream runs, and whether a firewall is in between",
+    ),
+    counter(
+        "upstream_tls_failures",
+        "the log has the reason; see which certificate the upstream sends",
+    ),
+    counter(
+        "upstream_connections_silent",
+        "an upstream over HTTP/2 answers no PING: see whether it hangs",
+    ),
+    of_clients("responses_cut_off"),
+    of_clients("exchanges_cancelled"),
+    of_clients("request_content_failures"),
+    of_clients("tls_failures"),
+    of_clients("tls_clear_text"),
+    of_clients("quic_handshakes_failed"),
+    of_clients("quic_violations"),
+    counter("quic_panics", REPORT),
+    counter("reactor_task_panics", REPORT),
+    counter(
+        "reactor_datagrams_dropped",
+        "enlarge the UDP receive buffer (`net.core.rmem_max`)",
+    ),
+    counter(
+        "log_lines_dropped",
+        "see whether whatever reads standard error hangs, or choose a higher `log.level`",
+    ),
+    counter(
+        "access_log_lines_dropped",
+        "see whether the disk or the reader of `log.access` is full or slow, or log fewer requests with `when` or \
+         `sample`",
+    ),
 ];
 
 /// The same for refusals and limits.
-const LIMITS: &[&str] = &[
-    "requests_rejected",
-    "requests_refused",
-    "heads_refused",
-    "retries",
-    "retries_over_budget",
-    "head_timeouts",
-    "settings_timeouts",
-    "request_content_timeouts",
-    "send_stalls",
-    "tls_record_timeouts",
-    "memory_held_back",
-    "streams_shed",
-    "connections_evicted",
-    "upstream_limit_waits",
-    "upstream_queue_full",
-    "upstream_queue_timeouts",
-    "upstream_rests",
-    "metrics_merged_requests",
-    "quic_handshake_timeouts",
-    "quic_handshakes_replaced",
-    "quic_ignored",
-    "quic_refused",
-    "quic_evicted",
-    "quic_invalid",
-    "quic_moves_refused",
-    "quic_unanswered",
-    "reactor_accept_paused",
-    "reactor_no_buffers",
-    "reactor_shed",
-    "reactor_mailbox_overflows",
+const LIMITS: &[Counter] = &[
+    of_clients("requests_rejected"),
+    of_clients("requests_refused"),
+    counter(
+        "heads_refused",
+        "clients send many heads above 4 KiB at once: see whether cookies can be smaller",
+    ),
+    counter(
+        "retries",
+        "an upstream refuses or loses connections: see its log, and whether it closes idle connections earlier than \
+         Blitz (`--upstream-idle`)",
+    ),
+    counter(
+        "retries_over_budget",
+        "most requests of an upstream fail: look at its log",
+    ),
+    of_clients("head_timeouts"),
+    of_clients("settings_timeouts"),
+    of_clients("request_content_timeouts"),
+    of_clients("send_stalls"),
+    of_clients("tls_record_timeouts"),
+    counter("memory_held_back", MEMORY),
+    counter("streams_shed", MEMORY),
+    counter("connections_evicted", DESCRIPTORS),
+    counter("upstream_limit_waits", SLOW_UPSTREAM),
+    counter("upstream_queue_full", SLOW_UPSTREAM),
+    counter("upstream_queue_timeouts", SLOW_UPSTREAM),
+    counter(
+        "upstream_rests",
+        "clients leave many requests to an upstream over HTTP/2: see whether it is too slow for them",
+    ),
+    counter("metrics_merged_requests", "raise `metrics.series_max`"),
+    of_clients("quic_handshake_timeouts"),
+    of_clients("quic_handshakes_replaced"),
+    of_clients("quic_ignored"),
+    counter(
+        "quic_refused",
+        "more clients use HTTP/3 than may at once: more `--cores` allow more",
+    ),
+    counter("quic_evicted", DESCRIPTORS),
+    of_clients("quic_invalid"),
+    of_clients("quic_moves_refused"),
+    counter(
+        "quic_unanswered",
+        "enlarge the UDP send buffer (`net.core.wmem_max`)",
+    ),
+    counter("reactor_accept_paused", DESCRIPTORS),
+    counter("reactor_no_buffers", MEMORY),
+    counter("reactor_shed", MEMORY),
+    counter("reactor_mailbox_overflows", REPORT),
 ];
 
 /// The causes that have counted: those of the window first, of those failures first, and then the most frequent.
 pub(super) fn causes(before: Option<&Exposition>, after: &Exposition) -> Vec<Cause> {
     let mut causes = Vec::new();
-    for (severity, families) in [(Severity::Failure, FAILURES), (Severity::Limit, LIMITS)] {
-        for family in families {
+    for (severity, counters) in [(Severity::Failure, FAILURES), (Severity::Limit, LIMITS)] {
+        for &Counter { family, remedy } in counters {
             let name = format!("blitz_{family}_total");
             let meaning = after.help(&format!("blitz_{family}"));
             for (sample, recent) in grown(before, after, &name) {
@@ -94,6 +158,7 @@ pub(super) fn causes(before: Option<&Exposition>, after: &Exposition) -> Vec<Cau
                         severity,
                         text: text(family, sample),
                         meaning: meaning.to_owned(),
+                        remedy,
                         recent,
                         total: sample.value,
                     },
@@ -185,7 +250,7 @@ mod tests {
     #[test]
     fn all_counters_are_metrics() {
         let page = include_str!("../../../../docs/metrics.md");
-        for family in FAILURES.iter().chain(LIMITS) {
+        for Counter { family, .. } in FAILURES.iter().chain(LIMITS) {
             assert!(
                 page.contains(&format!("| `blitz_{family}_total` | counter |")),
                 "{family}"
@@ -201,7 +266,11 @@ mod tests {
             let (list, _) = list.split_once('`').unwrap();
             list.split_whitespace().collect::<Vec<_>>()
         };
-        assert_eq!(list("FAILURES"), FAILURES);
-        assert_eq!(list("LIMITS"), LIMITS);
+        let families = |counters: &[Counter]| {
+            let families = counters.iter().map(|counter| counter.family);
+            families.collect::<Vec<_>>()
+        };
+        assert_eq!(list("FAILURES"), families(FAILURES));
+        assert_eq!(list("LIMITS"), families(LIMITS));
     }
 }

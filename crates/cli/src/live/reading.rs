@@ -6,9 +6,20 @@ use serde_json::Value;
 
 use super::WINDOW;
 use super::exposition::Exposition;
+use super::failures::RecentFailure;
 use crate::timestamp::rfc3339;
 
-/// Metrics, upstreams and certificates of a moment.
+/// What a process has answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answers<'a> {
+    pub(crate) metrics: &'a str,
+    /// These are JSON.
+    pub(crate) upstreams: &'a str,
+    pub(crate) certificates: &'a str,
+    pub(crate) failures: &'a str,
+}
+
+/// Metrics, upstreams, certificates and failures of a moment.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// Time since the first reading or before.
@@ -18,6 +29,8 @@ pub(crate) struct Reading {
     pub(super) metrics: Exposition,
     pub(super) upstreams: Vec<Server>,
     pub(super) certificates: Vec<Certificate>,
+    /// Those that occurred last come first.
+    pub(super) failures: Vec<RecentFailure>,
 }
 
 /// A server of an upstream.
@@ -51,16 +64,12 @@ pub(crate) struct Certificate {
 }
 
 impl Reading {
-    /// `upstreams` and `certificates` are JSON.
-    ///
     /// # Errors
     /// One of the texts is not what Blitz writes: the problem.
     pub(crate) fn new(
         at: Duration,
         unix_time: f64,
-        metrics: &str,
-        upstreams: &str,
-        certificates: &str,
+        answers: Answers<'_>,
     ) -> Result<Reading, String> {
         let list = |text: &str, key: &str| {
             let value: Value = serde_json::from_str(text)
@@ -73,14 +82,18 @@ impl Reading {
         let mut reading = Reading {
             at,
             unix_time,
-            metrics: Exposition::parse(metrics)?,
-            upstreams: list(upstreams, "upstreams")?
+            metrics: Exposition::parse(answers.metrics)?,
+            upstreams: list(answers.upstreams, "upstreams")?
                 .iter()
                 .map(|value| server(value, &recent))
                 .collect(),
-            certificates: list(certificates, "certificates")?
+            certificates: list(answers.certificates, "certificates")?
                 .iter()
                 .map(certificate)
+                .collect(),
+            failures: list(answers.failures, "failures")?
+                .iter()
+                .map(RecentFailure::read)
                 .collect(),
         };
         reading
@@ -152,6 +165,19 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 #[cfg(test)]
+impl<'a> Answers<'a> {
+    /// Metrics alone.
+    pub(crate) fn of_metrics(metrics: &'a str) -> Answers<'a> {
+        Answers {
+            metrics,
+            upstreams: "{}",
+            certificates: "{}",
+            failures: "{}",
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -167,8 +193,19 @@ mod tests {
         let certificates = r#"{"certificates": [
             {"names": ["a.example"], "days_left": 60, "file": "a.pem"},
             {"names": ["b.example"], "days_left": -1, "file": null}]}"#;
-        let reading =
-            Reading::new(Duration::ZERO, 1e9, "# EOF\n", upstreams, certificates).unwrap();
+        let answers = Answers {
+            upstreams,
+            certificates,
+            failures: r#"{"failures": [{"cause": "c", "site": "a", "route": "/b", "count": 2}]}"#,
+            ..Answers::of_metrics("# EOF\n")
+        };
+        let reading = Reading::new(Duration::ZERO, 1e9, answers).unwrap();
+        let failures: Vec<_> = reading
+            .failures
+            .iter()
+            .map(|one| (&*one.route, one.count))
+            .collect();
+        assert_eq!(failures, [("a/b", 2)]);
         let addresses = &reading.upstreams[0].addresses;
         let used = Address {
             active: 2,
@@ -194,7 +231,11 @@ mod tests {
 
     #[test]
     fn another_text_is_an_error() {
-        let problem = Reading::new(Duration::ZERO, 0.0, "# EOF\n", "<html>", "{}").unwrap_err();
+        let answers = Answers {
+            upstreams: "<html>",
+            ..Answers::of_metrics("# EOF\n")
+        };
+        let problem = Reading::new(Duration::ZERO, 0.0, answers).unwrap_err();
         assert!(
             problem.starts_with("the upstreams cannot be read: "),
             "{problem}"

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::causes::{Cause, causes};
 use super::exposition::{Exposition, Sample};
+use super::failures::{RecentFailure, failures};
 use super::latency::{Buckets, Latency};
 use super::reading::{Certificate, Reading};
 use super::upstreams::{Upstream, upstreams};
@@ -32,6 +33,8 @@ pub(crate) struct View {
     /// Routes with requests in the window.
     pub(crate) routes: Vec<Route>,
     pub(crate) upstreams: Vec<Upstream>,
+    /// Those that occurred last come first.
+    pub(crate) failures: Vec<RecentFailure>,
     pub(crate) causes: Vec<Cause>,
     /// The first to expire comes first.
     pub(crate) certificates: Vec<Certificate>,
@@ -58,6 +61,25 @@ pub(crate) struct Now {
     pub(crate) processors: f64,
     pub(crate) descriptors: f64,
     pub(crate) descriptors_max: f64,
+    /// Those of the core that has the most.
+    pub(crate) sockets: f64,
+    /// The most of a core.
+    pub(crate) sockets_max: f64,
+    /// Bytes that the core with the least can receive before it reaches its limit.
+    pub(crate) memory_available: Option<f64>,
+}
+
+/// More than this share of the descriptors or the sockets is a warning.
+const DESCRIPTORS_HIGH: f64 = 0.9;
+
+impl Now {
+    pub(crate) fn lacks_descriptors(&self) -> bool {
+        self.descriptors > self.descriptors_max * DESCRIPTORS_HIGH
+    }
+
+    pub(crate) fn lacks_sockets(&self) -> bool {
+        self.sockets_max > 0.0 && self.sockets > self.sockets_max * DESCRIPTORS_HIGH
+    }
 }
 
 /// Requests that have ended.
@@ -105,6 +127,7 @@ impl View {
             let moment = metrics.sum(name);
             moment.map(|moment| (after.unix_time - moment).max(0.0))
         };
+        let of_cores = |name: &str| metrics.samples(name).iter().map(|sample| sample.value);
         let build = metrics.samples("blitz_build_info").first();
         let (total, routes) = traffic(earlier, metrics, seconds);
         View {
@@ -130,9 +153,16 @@ impl View {
                 processors: rate("process_cpu_seconds_total"),
                 descriptors: value("process_open_fds"),
                 descriptors_max: value("process_max_fds"),
+                sockets: of_cores("blitz_sockets_open").fold(0.0, f64::max),
+                sockets_max: value("blitz_sockets_max"),
+                memory_available: of_cores("blitz_memory_available_bytes").reduce(f64::min),
             },
             routes,
             upstreams: upstreams(&after.upstreams, earlier, metrics, seconds),
+            failures: failures(
+                window.and(before).map(|before| &*before.failures),
+                &after.failures,
+            ),
             causes: causes(earlier, metrics),
             certificates: after.certificates.clone(),
         }
@@ -250,6 +280,7 @@ pub(super) fn grown<'a>(
 #[cfg(test)]
 mod tests {
     use super::super::latency::Quantile;
+    use super::super::reading::Answers;
     use super::*;
 
     const EARLIER: &str = r#"process_start_time_seconds 1000
@@ -285,7 +316,12 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
 "#;
 
     fn reading(seconds: u64, text: &str) -> Reading {
-        Reading::new(Duration::from_secs(seconds), 1060.0, text, "{}", "{}").unwrap()
+        Reading::new(
+            Duration::from_secs(seconds),
+            1060.0,
+            Answers::of_metrics(text),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! A screen: a summary above, and tables that share the rows below.
 
-use super::line::{Line, Tone};
-use super::number::{age, bytes, count, percent, quantile, rate};
 use super::sections;
 use super::table::{NAME_MAX, NAME_MIN, Table};
 use crate::live::{Configuration, Latency, Quantile, Routes, View};
+use crate::terminal::line::{Line, Tone};
+use crate::terminal::number::{age, bytes, count, percent, quantile, rate};
 
 /// The size of a terminal; without rows there is room for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +35,6 @@ const ROWS_FIRST: usize = 2;
 
 /// The columns that names leave to the others at least.
 const NUMBERS_MIN: usize = 48;
-
-/// More than this share of the descriptors is a warning.
-const DESCRIPTORS_HIGH: f64 = 0.9;
 
 const KEYS: &str = "q quit   s slowest   b busiest   f failing routes first";
 
@@ -180,8 +177,10 @@ impl Frame<'_> {
 
     fn process(&self) -> Line {
         let now = &self.view.now;
-        let is_high = now.descriptors > now.descriptors_max * DESCRIPTORS_HIGH;
-        let tone = if is_high { Tone::Warning } else { Tone::Plain };
+        let tone = match now.lacks_descriptors() {
+            true => Tone::Warning,
+            false => Tone::Plain,
+        };
         let (open, max) = (count(now.descriptors), count(now.descriptors_max));
         let processors = match self.view.window {
             Some(_) => format!("{:.2} processors", now.processors),
@@ -231,11 +230,17 @@ fn shares(tables: &[Table], lines: Option<usize>) -> Vec<usize> {
     let Some(mut left) = lines else {
         return wanted;
     };
+    // Rather one row of each than two of some.
+    let needed = tables.iter().filter(|table| !table.is_optional).count();
+    let rows_first = match needed * (ROWS_FIRST + 2) <= left {
+        true => ROWS_FIRST,
+        false => 1,
+    };
     let mut shares = vec![0; tables.len()];
     for is_optional in [false, true] {
         for (at, table) in tables.iter().enumerate() {
             if table.is_optional == is_optional {
-                let first = ROWS_FIRST.min(wanted[at]).min(left.saturating_sub(2));
+                let first = rows_first.min(wanted[at]).min(left.saturating_sub(2));
                 shares[at] = first;
                 left -= if first > 0 { first + 2 } else { 0 };
             }

@@ -1,11 +1,12 @@
 //! The tables below the summary.
 
-use super::line::Tone;
-use super::number::{count, percent, quantile, rate};
 use super::table::{Cell, Column, Kind, Row, Table, number, text};
 use crate::live::{
-    Cause, Certificate, Latency, Responses, Route, Routes, Severity, State, Upstream, View,
+    Cause, Certificate, Latency, RecentFailure, Responses, Route, Routes, Severity, State,
+    Upstream, View,
 };
+use crate::terminal::line::Tone;
+use crate::terminal::number::{age, count, percent, quantile, rate};
 
 pub(super) use crate::live::CLASSES;
 
@@ -35,6 +36,14 @@ const OF_UPSTREAMS: &[Column] = &[
     number("FAILED", 4),
 ];
 
+const OF_FAILURES: &[Column] = &[
+    number("COUNT", 1),
+    number("LAST", 0),
+    number("CODE", 4),
+    text("ROUTE", 2),
+    text("UPSTREAM", 3),
+];
+
 const OF_CAUSES: &[Column] = &[
     number("RECENT", 0),
     number("SINCE START", 1),
@@ -55,6 +64,15 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
             title: "UPSTREAMS".to_owned(),
             columns: OF_UPSTREAMS,
             rows: view.upstreams.iter().map(upstream).collect(),
+            is_optional: false,
+            empty: "",
+        });
+    }
+    if !view.failures.is_empty() {
+        tables.push(Table {
+            title: "RECENT FAILURES".to_owned(),
+            columns: OF_FAILURES,
+            rows: view.failures.iter().map(failure).collect(),
             is_optional: false,
             empty: "",
         });
@@ -156,6 +174,25 @@ fn state(state: &State) -> Cell {
         State::Unreachable { .. } => (Tone::Bad, "unreachable".to_owned()),
     };
     Cell { tone, text }
+}
+
+fn failure(failure: &RecentFailure) -> Row {
+    let tone = match failure.recent {
+        0 => Tone::Dim,
+        _ => Tone::Bad,
+    };
+    let cell = |text: String| Cell { tone, text };
+    let status = failure.status;
+    Row {
+        name: cell(failure.cause.clone()),
+        cells: vec![
+            cell(count(failure.count as f64)),
+            cell(format!("{} ago", age(failure.age))),
+            cell(status.map_or("-".to_owned(), |status| status.to_string())),
+            cell(failure.route.clone()),
+            cell(failure.upstream.clone()),
+        ],
+    }
 }
 
 fn cause(cause: &Cause) -> Row {

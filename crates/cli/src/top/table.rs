@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::line::{Line, Tone, cut};
+use crate::terminal::line::{Line, Tone, cut};
 
 /// Names are cut to no less than this before a column goes.
 pub(super) const NAME_MIN: usize = 24;

@@ -1,6 +1,8 @@
 //! The state that the control interface shows: configuration, upstreams, certificates, connections.
 
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use blitz_testing::{Client, Upstream, refusing_address};
 
@@ -194,5 +196,80 @@ fn connections_and_requests_are_counted_by_core_and_version() {
             .map(|core| core["requests"]["http1"].as_u64().unwrap())
             .sum();
         assert_eq!(sum, 3, "{answer:#}");
+    }
+}
+
+#[test]
+fn failures_are_listed_by_cause_and_route() {
+    let refusing = refusing_address();
+    let control = Controlled::with_file(&format!(
+        "[site.\"a.example\"]\nrespond = 204\n\"/broken\" = \"http://{refusing}\"\n"
+    ));
+    let mut client = Client::connect(control.running.address("http://"));
+    for place in control.places() {
+        assert_eq!(
+            place.get("/failures").json(),
+            serde_json::json!({ "failures": [] })
+        );
+    }
+    for _ in 0..15 {
+        client.send("GET /broken HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert_eq!(client.response().status, 502);
+    }
+    for place in control.places() {
+        let answer = place.get("/failures").json();
+        let failures = answer["failures"].as_array().unwrap();
+        let [failure] = &failures[..] else {
+            panic!("{answer:#}")
+        };
+        assert_eq!(failure["site"], "a.example");
+        assert_eq!(failure["route"], "/broken");
+        assert_eq!(failure["upstream"], format!("http://{refusing}"));
+        assert_eq!(failure["address"], refusing.to_string());
+        assert_eq!(failure["status"], 502);
+        assert_eq!(failure["count"], 15);
+        assert!(
+            failure["seconds_since_last"].as_f64().unwrap() < 30.0,
+            "{answer:#}"
+        );
+        assert!(!failure["request_id"].as_str().unwrap().is_empty() && failure["last"].is_string());
+    }
+}
+
+#[test]
+fn clients_that_need_the_most_are_watched_when_somebody_asks() {
+    let control = Controlled::with_file("[site.\"a.example\"]\nrespond = \"200 hello\"\n");
+    let address = control.running.address("http://");
+    let _silent = [Client::connect(address), Client::connect(address)];
+    let place = control.address.clone();
+    let asked = thread::spawn(move || place.get("/connections?top=5&seconds=1"));
+    let mut client = Client::connect(address);
+    while !asked.is_finished() {
+        client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert_eq!(client.response().status, 200);
+        thread::sleep(Duration::from_millis(10));
+    }
+    let answer = asked.join().unwrap().json();
+    assert_eq!(answer["seconds"], 1, "{answer:#}");
+    let clients = answer["clients"].as_array().unwrap();
+    assert_eq!(clients.len(), 1, "{answer:#}");
+    let first = &clients[0];
+    assert_eq!(
+        (&first["client"], &first["open"]),
+        (&"127.0.0.1".into(), &3.into()),
+        "{answer:#}"
+    );
+    let requests = first["requests"].as_u64().unwrap();
+    assert!((10..200).contains(&requests), "{answer:#}");
+    assert_eq!(first["bytes_out"], 5 * requests, "{answer:#}");
+    assert!(control.socket.get("/connections").json()["clients"].is_null());
+    for query in ["top=0", "top=101", "top=a", "top=5&seconds=11"] {
+        let refused = control.socket.get(&format!("/connections?{query}"));
+        assert_eq!(refused.status, 400, "{query}");
+        assert!(
+            refused.content.contains("\n  write 1 to "),
+            "{}",
+            refused.content
+        );
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access_log;
+mod agreement;
 mod bench_all;
 mod bench_regression;
 mod bench_supervised;
@@ -28,8 +29,10 @@ mod run;
 mod running_config;
 mod service_manager;
 mod several_servers;
+mod tail;
 mod timeouts;
 mod top;
+mod traces;
 mod tuning;
 mod usage_errors;
 mod version;

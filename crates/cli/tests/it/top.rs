@@ -86,6 +86,15 @@ fn top_shows_the_load_of_a_process() {
         );
         assert!(row("a.example/ ").contains(&"0%"), "{text}");
         assert_eq!(row(&upstream.url())[1], "ok", "{text}");
+        let recent = text
+            .split("\nRECENT FAILURES")
+            .nth(1)
+            .expect("recent failures");
+        let recent = recent.lines().nth(1).unwrap_or_default();
+        assert!(
+            recent.contains("a.example/broken") && recent.contains(" ago"),
+            "{text}"
+        );
         let failures = row("upstream failures: ");
         assert!(
             failures

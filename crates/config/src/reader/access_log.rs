@@ -5,7 +5,7 @@ use toml::de::DeValue;
 
 use super::value::StringValue;
 use super::{Reader, entries};
-use crate::access_log::{AccessLog, AccessLogWhen, LoggedStatus, SAMPLE_ALL};
+use crate::access_log::{AccessLog, AccessLogWhen, LoggedStatus, Share};
 use crate::keys::Scope;
 use crate::span::Placed;
 use crate::units;
@@ -46,6 +46,7 @@ impl Reader<'_> {
                 "to" => log.to = self.text(value, DESTINATION).map(StringValue::placed),
                 "format" => log.format = self.one_of(value, key),
                 "fields" => log.fields = Some(self.placed_texts(value, "\"status\"")),
+                "handshakes" => log.handshakes = self.boolean(value),
                 "redact" => log.redact = Some(self.placed_texts(value, "\"query\"")),
                 "when" => log.when = self.access_log_when(value),
                 _ => log.sample = self.share(value),
@@ -110,8 +111,7 @@ impl Reader<'_> {
         statuses
     }
 
-    /// A share from 0 to 1, in millionths.
-    pub(super) fn share(&mut self, value: &Spanned<DeValue<'_>>) -> Option<u32> {
+    pub(super) fn share(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Share> {
         let text = match value.get_ref() {
             DeValue::Float(number) => number.as_str().replace('_', ""),
             DeValue::Integer(number) => number.as_str().replace('_', ""),
@@ -124,14 +124,11 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let share = text.parse::<f64>().ok();
-        match share.filter(|share| (0.0..=1.0).contains(share)) {
-            Some(share) => Some((share * f64::from(SAMPLE_ALL)).round() as u32),
-            None => {
-                let label = "write a number from 0 to 1, such as 0.01 for one of a hundred";
-                self.error("number", value.span(), "this share is not possible", label);
-                None
-            }
+        let share = text.parse().ok().and_then(Share::new);
+        if share.is_none() {
+            let label = "write a number from 0 to 1, such as 0.01 for one of a hundred";
+            self.error("number", value.span(), "this share is not possible", label);
         }
+        share
     }
 }

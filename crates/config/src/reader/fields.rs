@@ -80,7 +80,11 @@ impl Reader<'_> {
     }
 
     /// The name of a field in lower case.
-    fn field_name(&mut self, entry: &Entry<'_, '_>, host_key: Option<&str>) -> Option<String> {
+    pub(super) fn field_name(
+        &mut self,
+        entry: &Entry<'_, '_>,
+        host_key: Option<&str>,
+    ) -> Option<String> {
         let name = entry.name.to_ascii_lowercase();
         if !is_token(&name) {
             self.error(

@@ -106,6 +106,7 @@ impl Reader<'_> {
                 | Scope::Log
                 | Scope::Limits
                 | Scope::Metrics
+                | Scope::Tracing
                 | Scope::Control),
             ) => self.of_process(scope, name, span),
             Some(Scope::Upstream) => self.error(

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::{Entry, Reader, entries};
 use crate::keys::{Key, Kind, Scope};
-use crate::process::{Bytes, ControlAddress, Process, SettingsTable, Slot, Socket};
+use crate::process::{Bytes, ControlAddress, FieldTexts, Process, SettingsTable, Slot, Socket};
 use crate::span::Placed;
 use crate::units::{self, TimeLimit, ValueError};
 
@@ -20,6 +20,7 @@ impl Reader<'_> {
             "limits" => (Scope::Limits, &mut process.limits),
             "metrics" => (Scope::Metrics, &mut process.metrics),
             "control" => (Scope::Control, &mut process.control),
+            "tracing" => (Scope::Tracing, &mut process.tracing),
             _ => return,
         };
         let value = entry.value;
@@ -29,6 +30,11 @@ impl Reader<'_> {
                     if let Some(key) = self.key(scope, &entry) {
                         self.fill(table, key, entry.value);
                     }
+                }
+                let has_collector = entries(keys).iter().any(|entry| entry.name == "otlp");
+                if scope == Scope::Tracing && !has_collector {
+                    let label = "write for example otlp = \"http://127.0.0.1:4317\"";
+                    self.error("tracing-otlp", entry.key(), "`otlp` is missing", label);
                 }
             }
             DeValue::Boolean(false) if scope == Scope::Control => {
@@ -66,6 +72,8 @@ impl Reader<'_> {
             Some(Slot::AccessLog(slot)) => put(slot, self.access_log(value), value),
             Some(Slot::Socket(slot)) => put(slot, self.socket(value), value),
             Some(Slot::Address(slot)) => put(slot, self.control_address(value), value),
+            Some(Slot::Share(slot)) => put(slot, self.share(value), value),
+            Some(Slot::FieldTexts(slot)) => put(slot, Some(self.field_texts(value)), value),
             None => {}
         }
     }
@@ -160,6 +168,47 @@ impl Reader<'_> {
                 Some(Socket::Path(path.value))
             }
         }
+    }
+
+    /// Values of fields by their names.
+    fn field_texts(&mut self, value: &Spanned<DeValue<'_>>) -> FieldTexts {
+        let mut texts = FieldTexts::default();
+        let DeValue::Table(table) = value.get_ref() else {
+            let label = "write for example { X-Api-Key = \"${KEY}\" }";
+            self.wrong_type(value.span(), value.get_ref(), "a table", label);
+            return texts;
+        };
+        for entry in entries(table) {
+            let name = self.field_name(&entry, None);
+            let text = self.text(entry.value, "\"value\"");
+            let Some((name, text)) = name.zip(text) else {
+                continue;
+            };
+            if texts.0.iter().any(|(known, _)| *known == name) {
+                let message = format!("the field `{}` is defined twice", entry.name);
+                self.error(
+                    "defined-twice",
+                    entry.key(),
+                    message,
+                    "case does not matter",
+                );
+                continue;
+            }
+            let is_visible = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
+            match text.value.bytes().all(is_visible) && text.value.trim() == text.value {
+                true => texts.0.push((name, text.value)),
+                false => {
+                    let label = "leave out control characters, and spaces at its ends";
+                    self.error(
+                        "field-value",
+                        text.span,
+                        "a field cannot have this value",
+                        label,
+                    );
+                }
+            }
+        }
+        texts
     }
 
     fn control_address(&mut self, value: &Spanned<DeValue<'_>>) -> Option<ControlAddress> {

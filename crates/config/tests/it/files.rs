@@ -42,6 +42,7 @@ fields = ["ts", "status", "header.Accept"]
 redact = ["Cookie", "query"]
 when = { status = [404, "5xx"], slower = "1s" }
 sample = 0.01
+handshakes = false
 
 [limits]
 cookies_max = 1000
@@ -55,6 +56,14 @@ upstream_head_max = "1m"
 
 [metrics]
 series_max = 20000
+
+[tracing]
+otlp = "https://collector.example:4317"
+protocol = "grpc"
+sample = 0.1
+logs = true
+service = "edge"
+headers = { X-Api-Key = "${APP}" }
 
 [site]
 "shop.example" = "http://127.0.0.1:3001"

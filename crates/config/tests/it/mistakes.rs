@@ -40,6 +40,7 @@ fn planned_keys_are_not_yet() {
             Scope::Log => format!("log.{} = true\n", key.name),
             Scope::Limits => format!("limits.{} = true\n", key.name),
             Scope::Metrics => format!("metrics.{} = true\n", key.name),
+            Scope::Tracing => format!("tracing.{} = true\n", key.name),
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,

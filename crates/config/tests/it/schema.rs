@@ -109,7 +109,7 @@ fn mutants(text: &str) -> Vec<String> {
         let renamed = [
             format!("{}x{}", &name[..1], &name[1..]),
             name.to_uppercase(),
-            "tracing".to_owned(),
+            "acme".to_owned(),
         ];
         let replaced =
             |new: &String| format!("{}{new}{}", &text[..found.start()], &text[found.end()..]);
@@ -287,7 +287,7 @@ fn the_files_have_all_keys() {
 #[test]
 fn the_documents_name_all_keys() {
     let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-    let pages = ["configuration.md", "access-log.md"];
+    let pages = ["configuration.md", "access-log.md", "tracing.md"];
     let text: String = pages
         .iter()
         .filter_map(|page| std::fs::read_to_string(format!("{documents}/{page}")).ok())

@@ -55,6 +55,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         client_faults,
         tunnels,
         tunnels_half_closed,
+        handshakes_omitted,
         snapshots: _,
         in_flight: _,
     } = counters;
@@ -68,6 +69,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_request_content_failures", client_faults),
         ("blitz_tunnels_opened", tunnels),
         ("blitz_tunnels_half_closed", tunnels_half_closed),
+        ("blitz_access_log_handshakes_omitted", handshakes_omitted),
     ] {
         families.count(name, *count);
     }

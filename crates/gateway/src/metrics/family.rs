@@ -1,6 +1,6 @@
 //! Families of metrics with their samples, as the formats write them.
 
-use blitz_site::metrics::Histogram;
+use blitz_site::metrics::{Exemplar, Histogram};
 
 use super::catalogue::{Description, describe};
 
@@ -33,7 +33,25 @@ pub(super) struct Sample {
 pub(super) enum Value {
     Count(u64),
     Number(f64),
-    Histogram(Box<Histogram>),
+    Histogram(Box<Measured>),
+}
+
+/// A histogram with an example of its observations.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    pub(super) histogram: Histogram,
+    pub(super) exemplar: Option<Box<Exemplar>>,
+}
+
+impl Measured {
+    /// Adds that of another core; the later example stays.
+    pub(super) fn add(&mut self, histogram: &Histogram, exemplar: Option<&Exemplar>) {
+        self.histogram.add(histogram);
+        let known = self.exemplar.as_ref().map(|known| known.time);
+        if let Some(exemplar) = exemplar.filter(|other| known < Some(other.time)) {
+            self.exemplar = Some(Box::new(exemplar.clone()));
+        }
+    }
 }
 
 /// Families in the order in which they are written.

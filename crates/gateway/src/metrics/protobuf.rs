@@ -1,11 +1,13 @@
 //! The format of Prometheus in protocol buffers, with classic and native histograms: each family is a message
 //! `io.prometheus.client.MetricFamily` behind its length.
 
+use std::time::UNIX_EPOCH;
+
 use blitz_site::metrics::{CLASSIC_BOUNDS_NS, SCHEMA, zero_threshold};
 use prost::Message;
 
 use super::catalogue::Kind;
-use super::family::{Family, Sample, Value};
+use super::family::{Family, Measured, Sample, Value};
 
 /// The messages of all families.
 pub(super) fn write(families: &[Family]) -> Vec<u8> {
@@ -88,6 +90,9 @@ pub(super) struct Histogram {
     pub(super) positive_span: Vec<BucketSpan>,
     #[prost(sint64, repeated, packed = "false", tag = "13")]
     pub(super) positive_delta: Vec<i64>,
+    /// Of the native buckets.
+    #[prost(message, repeated, tag = "16")]
+    pub(super) exemplars: Vec<Exemplar>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -96,6 +101,27 @@ pub(super) struct Bucket {
     pub(super) cumulative_count: Option<u64>,
     #[prost(double, optional, tag = "2")]
     upper_bound: Option<f64>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) exemplar: Option<Exemplar>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Exemplar {
+    #[prost(message, repeated, tag = "1")]
+    label: Vec<LabelPair>,
+    #[prost(double, optional, tag = "2")]
+    value: Option<f64>,
+    #[prost(message, optional, tag = "3")]
+    timestamp: Option<Timestamp>,
+}
+
+/// `google.protobuf.Timestamp`.
+#[derive(Clone, PartialEq, Message)]
+struct Timestamp {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
 }
 
 /// Consecutive buckets, and how far they are from the end of the span before.
@@ -131,10 +157,7 @@ impl MetricFamily {
 
 impl Metric {
     fn of(sample: &Sample, kind: Kind) -> Metric {
-        let label = |(name, value): &(&str, String)| LabelPair {
-            name: Some((*name).to_owned()),
-            value: Some(value.clone()),
-        };
+        let label = |(name, value): &(&str, String)| LabelPair::new(name, value.clone());
         let mut metric = Metric {
             label: sample.labels.iter().map(label).collect(),
             ..Metric::default()
@@ -142,8 +165,8 @@ impl Metric {
         let number = match &sample.value {
             Value::Count(count) => *count as f64,
             Value::Number(number) => *number,
-            Value::Histogram(histogram) => {
-                metric.histogram = Some(Histogram::of(histogram));
+            Value::Histogram(measured) => {
+                metric.histogram = Some(Histogram::of(measured));
                 return metric;
             }
         };
@@ -158,18 +181,50 @@ impl Metric {
     }
 }
 
+impl LabelPair {
+    fn new(name: &str, value: String) -> LabelPair {
+        LabelPair {
+            name: Some(name.to_owned()),
+            value: Some(value),
+        }
+    }
+}
+
+impl Exemplar {
+    fn of(exemplar: &blitz_site::metrics::Exemplar) -> Exemplar {
+        let time = exemplar.time.duration_since(UNIX_EPOCH);
+        let time = time.unwrap_or_default();
+        Exemplar {
+            label: vec![
+                LabelPair::new("trace_id", exemplar.trace_id.to_string()),
+                LabelPair::new("span_id", exemplar.span_id.to_string()),
+            ],
+            value: Some(exemplar.duration_ns as f64 / 1e9),
+            timestamp: Some(Timestamp {
+                seconds: time.as_secs() as i64,
+                nanos: time.subsec_nanos() as i32,
+            }),
+        }
+    }
+}
+
 impl Histogram {
-    fn of(histogram: &blitz_site::metrics::Histogram) -> Histogram {
+    fn of(measured: &Measured) -> Histogram {
+        let histogram = &measured.histogram;
         let native = histogram.native();
         let (spans, deltas) = spans(&native.positive);
         let classic = CLASSIC_BOUNDS_NS.into_iter().zip(histogram.classic());
+        let example = measured.exemplar.as_deref();
+        let in_bucket = |at| example.filter(|one| one.bucket() == at).map(Exemplar::of);
         Histogram {
             sample_count: Some(histogram.count()),
             sample_sum: Some(histogram.sum_seconds()),
             bucket: classic
-                .map(|(bound, count)| Bucket {
+                .enumerate()
+                .map(|(at, (bound, count))| Bucket {
                     cumulative_count: Some(count),
                     upper_bound: Some(bound as f64 / 1e9),
+                    exemplar: in_bucket(at),
                 })
                 .collect(),
             schema: Some(SCHEMA),
@@ -177,6 +232,7 @@ impl Histogram {
             zero_count: Some(native.zero),
             positive_span: spans,
             positive_delta: deltas,
+            exemplars: example.map(Exemplar::of).into_iter().collect(),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use blitz_site::metrics::{HISTOGRAM_LINES, Histogram, Series, SeriesKey};
+use blitz_site::metrics::{Exemplar, HISTOGRAM_LINES, Histogram, Series, SeriesKey};
 
-use super::family::{Families, Value};
+use super::family::{Families, Measured, Value};
 use super::labels::{LabelTexts, OTHER};
 
 /// Lines that are kept for the requests without series of their own: those of a histogram for each class, on both
@@ -166,8 +166,8 @@ impl Client {
 /// The sums of all cores.
 #[derive(Default)]
 struct Sums {
-    servers: BTreeMap<Server, Histogram>,
-    clients: BTreeMap<Client, Histogram>,
+    servers: BTreeMap<Server, Measured>,
+    clients: BTreeMap<Client, Measured>,
     /// Received, sent.
     contents: BTreeMap<Content, [u64; 2]>,
 }
@@ -196,17 +196,28 @@ impl Sums {
                 upstream: texts.upstream.clone().unwrap_or_else(|| OTHER.into()),
                 error_type: key.error_type().unwrap_or_default(),
             });
-            add(&mut self.clients, client, histogram);
+            add(&mut self.clients, client, histogram, None);
         }
-        add(&mut self.servers, accepted.server(labels), &series.server);
+        let exemplar = series.exemplar.as_deref();
+        let server = accepted.server(labels);
+        add(&mut self.servers, server, &series.server, exemplar);
     }
 }
 
-fn add<L: Ord>(sums: &mut BTreeMap<L, Histogram>, labels: L, histogram: &Histogram) {
+fn add<L: Ord>(
+    sums: &mut BTreeMap<L, Measured>,
+    labels: L,
+    histogram: &Histogram,
+    exemplar: Option<&Exemplar>,
+) {
     match sums.get_mut(&labels) {
-        Some(sum) => sum.add(histogram),
+        Some(sum) => sum.add(histogram, exemplar),
         None => {
-            sums.insert(labels, histogram.clone());
+            let first = Measured {
+                histogram: histogram.clone(),
+                exemplar: exemplar.cloned().map(Box::new),
+            };
+            sums.insert(labels, first);
         }
     }
 }
@@ -226,7 +237,7 @@ pub(super) fn add_requests<'s>(
         sums.add(accepted, texts, one);
     }
     let others = sums.servers.iter().filter(|(labels, _)| labels.is_other());
-    let merged: u64 = others.map(|(_, histogram)| histogram.count()).sum();
+    let merged = others.map(|(_, sum)| sum.histogram.count()).sum();
     let histograms = sums.servers.len() + sums.clients.len();
     let bytes = sums.contents.values().flatten();
     let lines = histograms * HISTOGRAM_LINES + bytes.filter(|bytes| **bytes > 0).count();

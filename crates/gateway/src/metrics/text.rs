@@ -1,11 +1,12 @@
 //! The text of OpenMetrics 1.0, with classic buckets.
 
 use std::fmt::Write;
+use std::time::UNIX_EPOCH;
 
-use blitz_site::metrics::Histogram;
+use blitz_site::metrics::Exemplar;
 
 use super::catalogue::{Description, Kind};
-use super::family::{Family, Labels, Sample, Value};
+use super::family::{Family, Labels, Measured, Sample, Value};
 
 /// The classic bounds in seconds, as OpenMetrics has them in canonical form.
 const BOUNDS: [&str; 17] = [
@@ -48,16 +49,25 @@ impl Writer {
         match &sample.value {
             Value::Count(count) => self.value(name, "", &sample.labels, None, count),
             Value::Number(number) => self.value(name, "", &sample.labels, None, number),
-            Value::Histogram(histogram) => self.histogram(name, &sample.labels, histogram),
+            Value::Histogram(measured) => self.histogram(name, &sample.labels, measured),
         }
     }
 
-    fn histogram(&mut self, name: &str, labels: &Labels, histogram: &Histogram) {
+    fn histogram(&mut self, name: &str, labels: &Labels, measured: &Measured) {
+        let Measured {
+            histogram,
+            exemplar,
+        } = measured;
         let count = histogram.count();
-        for (bound, up_to) in BOUNDS.into_iter().zip(histogram.classic()) {
-            self.value(name, "_bucket", labels, Some(bound), up_to);
+        let example = exemplar.as_deref();
+        let example = example.map(|one| (one.bucket(), shown(one)));
+        let counts = histogram.classic().into_iter().chain([count]);
+        for (at, (bound, up_to)) in BOUNDS.into_iter().chain(["+Inf"]).zip(counts).enumerate() {
+            let example = example.as_ref().filter(|(bucket, _)| *bucket == at);
+            let example = example.map_or("", |(_, text)| text);
+            let value = format_args!("{up_to}{example}");
+            self.value(name, "_bucket", labels, Some(bound), value);
         }
-        self.value(name, "_bucket", labels, Some("+Inf"), count);
         self.value(name, "_sum", labels, None, histogram.sum_seconds());
         self.value(name, "_count", labels, None, count);
     }
@@ -105,6 +115,20 @@ impl Writer {
         let _ = self.0.write_fmt(line);
         self.0.push('\n');
     }
+}
+
+/// An example as it stands behind the count of its bucket.
+fn shown(exemplar: &Exemplar) -> String {
+    let Exemplar {
+        trace_id,
+        span_id,
+        duration_ns,
+        time,
+    } = exemplar;
+    let seconds = *duration_ns as f64 / 1e9;
+    let time = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = time.as_millis() as f64 / 1e3;
+    format!(" # {{trace_id=\"{trace_id}\",span_id=\"{span_id}\"}} {seconds} {time}")
 }
 
 #[cfg(test)]

@@ -149,6 +149,7 @@ pub(super) async fn connect(
                     rule: error.rule(),
                 }));
             }
+            request.record.note_connect_failure(failure.token());
             Ok(None)
         }
     }

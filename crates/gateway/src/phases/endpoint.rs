@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Exchange, Pooled, Status};
+use blitz_http::{Exchange, Pooled, RequestHead, Status};
 use blitz_site::{
     CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder,
     apply_to_request, emit,
@@ -20,10 +20,11 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     site: &SiteRoutes,
-    exchange: Exchange,
+    mut exchange: Exchange,
 ) {
     let peer = Rc::clone(&exchange.peer);
     let record = Record::new(&exchange.request, peer, site.name(), None, observers);
+    pass_trace(&record, &mut exchange.request);
     if let Some(call) = Call::of(&exchange.request) {
         return respond_unrouted(&call, record, exchange);
     }
@@ -54,11 +55,20 @@ pub(super) async fn pass_to_endpoint<E>(
         apply_to_request(&changes, &mut head.fields);
     }
     let record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
+    pass_trace(&record, head);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);
     let exchange = handed.exchange(exchange, &edits, pages.as_ref());
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
+    }
+}
+
+/// Spans of the app are within that of the request.
+#[inline]
+fn pass_trace(record: &Record<'_>, head: &mut RequestHead) {
+    if let Some(trace) = &record.trace {
+        trace.pass_to_app(&mut head.fields);
     }
 }
 

@@ -40,6 +40,9 @@ pub(super) fn request_policy<E>(
     if told.is_some() {
         request.record.forwarded_client = told;
     }
+    if let Some(trace) = &request.record.trace {
+        trace.pass_to_upstream(&mut request.head.fields);
+    }
     if route.forward.host.is_some() || request.rules.is_some() || request.rewriting.is_some() {
         change_request(gateway, route, request);
     }

@@ -37,6 +37,7 @@ pub(super) fn prepare_retry<'a, E>(
         }
     }
     tracing::debug!(%error, "request is sent again");
+    request.record.note_retry(Failure::from(error).token());
     request.record.is_retried = true;
     request.record.connected = None;
     request.connect_failure = None;

@@ -73,7 +73,7 @@ impl Lines {
     }
 
     /// The lines, once there are as many.
-    fn wait(&self, count: usize) -> Vec<String> {
+    pub(crate) fn wait(&self, count: usize) -> Vec<String> {
         eventually("all lines are written", || {
             self.text().lines().count() >= count
         });
@@ -101,12 +101,12 @@ fn with_format(format: LogFormat) -> LogSettings {
     }
 }
 
-fn json(line: &str) -> Value {
+pub(crate) fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
 /// The values of these fields, as JSON.
-fn values(line: &Value, fields: &[&str]) -> Vec<Value> {
+pub(crate) fn values(line: &Value, fields: &[&str]) -> Vec<Value> {
     let value = |field: &&str| line.get(field).cloned().unwrap_or(Value::Null);
     fields.iter().map(value).collect()
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use blitz_gateway::Options;
 use blitz_gateway::access_log::{AccessLog, LogSettings, LogSink};
+use blitz_gateway::{Options, TraceSettings};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::support::{Proxy, Upstream};
@@ -90,6 +90,8 @@ fn fewest_allocations(io: blitz_http::IoChoice, case: &'static Case) -> usize {
     let log = AccessLog::new(LogSettings::default(), Arc::new(Nowhere));
     let options = Options {
         access_log: Some(Arc::new(log)),
+        // One half of the requests is recorded.
+        tracing: Some(TraceSettings::new(0.5, false)),
         ..Options::default()
     };
     let proxy = Proxy::with(io, &[&target], options);

@@ -19,6 +19,7 @@ mod closing;
 mod compression;
 mod expect;
 mod explained;
+mod failed_handshakes;
 mod failure_log;
 mod failures;
 mod fields;
@@ -62,6 +63,7 @@ mod timeouts;
 #[path = "../../../http/tests/it/tls_support.rs"]
 #[allow(dead_code, reason = "it is for the tests of several crates")]
 mod tls_support;
+mod traces;
 mod unprocessed;
 mod unread_content;
 mod upgrade;

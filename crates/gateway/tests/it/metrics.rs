@@ -22,7 +22,7 @@ const SERVER: &str = "http_server_request_duration_seconds_count";
 const CLIENT: &str = "http_client_request_duration_seconds_count";
 
 /// The sum of the samples with this name and these labels.
-fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
+pub(crate) fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let samples = samples.filter_map(|line| line.rsplit_once(' '));
     let samples = samples.filter(|(series, _)| {

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::{
-    Counters, Gateway, MetricsReader, Options, Replacement, Running, Site, Target, UpstreamReport,
-    compile,
+    Counters, Gateway, MetricsReader, Options, RecentFailure, Replacement, Running, Site, Target,
+    UpstreamReport, compile,
 };
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{
-    Address, Chunk, ClientTls, Config, IoChoice, Pinning, Pooled, PooledFuture, Status, TlsSlot,
+    Address, Chunk, ClientTls, Config, IoChoice, Name, Pinning, Pooled, PooledFuture, Status,
+    TlsSlot,
 };
 use blitz_site::{Endpoint, Exchange};
 use blitz_testing::{Client, H1Peer, Head, IO_TIMEOUT, PeerStream};
@@ -142,6 +143,10 @@ impl Proxy {
         self.running.as_ref().unwrap().state_reader().upstreams()
     }
 
+    pub(crate) fn failures(&self) -> Vec<RecentFailure> {
+        self.running.as_ref().unwrap().state_reader().failures()
+    }
+
     /// A reader of its metrics.
     pub(crate) fn metrics(&self) -> MetricsReader {
         self.running.as_ref().unwrap().metrics()
@@ -255,7 +260,12 @@ impl Endpoint for BuiltIn {
                 let _ = exchange.body.read_to_end(1000).await;
             }
             let mut head = Pooled::response(Status::NOT_FOUND);
-            exchange.responder.send(&mut head, Chunk::from("built in"));
+            let content = match exchange.request.path() {
+                "/traceparent" => exchange.request.fields.get_str(Name::Traceparent),
+                _ => Some("built in"),
+            };
+            let content = content.unwrap_or_default().to_owned();
+            exchange.responder.send(&mut head, Chunk::from(content));
         }))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use blitz_gateway::{AddressOnCore, Failure, UpstreamReport};
-use blitz_http::Address;
+use blitz_http::{Address, Status};
 use blitz_testing::refusing_address;
 
 use crate::name_server::NameServer;
@@ -78,5 +78,29 @@ scenarios! {
         let found: Vec<_> = proxy.upstreams().iter().map(of).collect();
         let names = vec!["app".to_owned()];
         assert_eq!(found, [(one, names.clone()), (other, names)]);
+    }
+
+    fn failures_are_kept_by_cause_and_route(io) {
+        let address = refusing_address();
+        let mut proxy = Proxy::to(io, &["http://127.0.0.1:1"]);
+        proxy.replace_sites(&format!(
+            "[site.\"*\"]\nrespond = 204\n\"/a\" = \"http://{address}\"\n\"/b\" = \"http://{address}\"\n"
+        ));
+        assert_eq!(proxy.client().get("/").status, 204);
+        assert_eq!(proxy.failures(), []);
+        // More than the log has lines for in a second.
+        for _ in 0..25 {
+            assert_eq!(proxy.client().get("/a").status, 502);
+        }
+        assert_eq!(proxy.client().get("/b").status, 502);
+        let failures = proxy.failures();
+        let seen: Vec<_> = failures
+            .iter()
+            .map(|one| (one.route.as_deref(), one.count, one.last.status.map(Status::code)))
+            .collect();
+        assert_eq!(seen, [(Some("/b"), 1, Some(502)), (Some("/a"), 25, Some(502))]);
+        assert_eq!(failures[1].upstream, Some(format!("http://{address}").into()));
+        assert_eq!(failures[1].last.address, Some(Address::Tcp(address)));
+        assert!(failures[1].first < failures[1].last.at && !failures[1].last.request_id.is_empty());
     }
 }

@@ -15,7 +15,7 @@ use crate::log_limit::LogLimit;
 use crate::log_text;
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
-use crate::refused::RefusedRequest;
+use crate::refused::{Refused, RefusedRequest, tell};
 
 /// Refuses a request for its content, or because the service did not respond. The service has its head.
 pub(super) fn refuse_content<F: ServerFraming>(framing: &mut F, id: F::Id, refusal: Refusal) {
@@ -47,21 +47,16 @@ pub(crate) fn refuse<F: ServerFraming>(
 ) {
     let options = Rc::clone(framing.options());
     let responded = respond(framing, id, refusal, request, as_problem);
-    tell(&options, || RefusedRequest {
-        head: request.filter(|request| request.known_path().is_some()),
-        refusal,
-        status: responded.map(|(status, _)| status),
-        content_bytes: responded.map_or(0, |(_, bytes)| bytes),
-        version: F::VERSION,
-        peer: framing.peer(),
+    tell(&options, || {
+        Refused::Request(RefusedRequest {
+            head: request.filter(|request| request.known_path().is_some()),
+            refusal,
+            status: responded.map(|(status, _)| status),
+            content_bytes: responded.map_or(0, |(_, bytes)| bytes),
+            version: F::VERSION,
+            peer: framing.peer(),
+        })
     });
-}
-
-/// Tells the observer of a refused request, if there is one.
-pub(crate) fn tell<'a>(options: &ServeOptions, refused: impl FnOnce() -> RefusedRequest<'a>) {
-    if let Some(observe) = &options.refused {
-        observe(&refused());
-    }
 }
 
 /// Responds instead of the service, if a response is still possible. Returns its status, and the bytes of its content.

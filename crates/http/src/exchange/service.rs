@@ -7,13 +7,13 @@ use blitz_proto::RequestHead;
 
 use super::peer::Peer;
 use super::recv_body::RecvBody;
-use super::refusal::{LoggedRefusal, tell};
+use super::refusal::LoggedRefusal;
 use super::responder::Responder;
 use crate::error::{Refusal, refusal_response};
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
-use crate::refused::RefusedRequest;
+use crate::refused::{Refused, RefusedRequest, tell};
 
 /// Responds to requests. One value serves all connections of a core.
 pub trait Service: 'static {
@@ -76,13 +76,15 @@ impl Exchange {
             peer: self.peer.remote,
         };
         logged.log(refusal, options);
-        tell(options, || RefusedRequest {
-            head: Some(&self.request),
-            refusal,
-            status: Some(head.status),
-            content_bytes: content.len(),
-            version: self.request.version,
-            peer: &self.peer,
+        tell(options, || {
+            Refused::Request(RefusedRequest {
+                head: Some(&self.request),
+                refusal,
+                status: Some(head.status),
+                content_bytes: content.len(),
+                version: self.request.version,
+                peer: &self.peer,
+            })
         });
         self.responder.send(&mut head, content);
     }

@@ -4,16 +4,27 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use blitz_proto::{Status, Version};
 use blitz_reactor::{Cause, Resume, Slice, Socket};
 
 use super::{Acceptor, ParkedState, count_idle_end};
 use crate::counters::{count, count_refused};
-use crate::exchange::Service;
+use crate::error::Refusal;
+use crate::exchange::{Peer, Scheme, Service};
+use crate::refused::{FailedHandshake, Refused, RefusedRequest, tell};
 use crate::tls::{ReadOutcome, TlsError, TlsStream, log_client_failure};
 use crate::transport::Transport;
 
-/// The response to clear-text HTTP on a TLS port. The client may not support TLS, so this is the simplest response of
-/// HTTP/1.1.
+/// The cause of a handshake that was ended for a new connection, at the limit of sockets.
+const EVICTED: &str = "evicted";
+
+/// The refusal of clear-text HTTP on a TLS port.
+const CLEAR_TEXT: Refusal = Refusal {
+    status: Status::BAD_REQUEST,
+    rule: "clear-text-on-tls-port",
+};
+
+/// Its response. The client may not support TLS, so this is the simplest response of HTTP/1.1.
 const CLEAR_TEXT_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain\r\n\
     Content-Length: 83\r\n\
@@ -113,6 +124,9 @@ impl<S: Service> Acceptor<S> {
             }
             (transport, cause @ Cause::Evicted) => {
                 count_idle_end(&cause);
+                if transport.tls().is_some_and(|tls| !tls.is_established()) {
+                    self.tell_failed(&transport, EVICTED);
+                }
                 self.remove(key);
                 transport.finish();
                 None
@@ -133,27 +147,47 @@ impl<S: Service> Acceptor<S> {
         first: Slice,
     ) -> Option<(Transport, Slice)> {
         let slot = self.options.tls.as_ref()?;
+        // The socket keeps the address for the record of a failure: after a reset it is unknown.
+        let _ = socket.peer();
         if first.first().is_some_and(u8::is_ascii_uppercase) {
-            count(|counters| counters.tls.clear_text += 1);
-            count_refused("clear-text-on-tls-port");
-            let mut transport = Transport::Plain(socket);
-            transport.send_rarely(CLEAR_TEXT_ANSWER);
-            self.remove(key);
-            transport.finish();
+            self.refuse_clear_text(Transport::Plain(socket), key);
             return None;
-        }
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            // The socket keeps the address for the line of a failure: after a reset it is unknown.
-            let _ = socket.peer();
         }
         match TlsStream::server(slot.config(), &self.options.limits) {
             Ok(tls) => self.handle_records(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
                 tracing::error!(%error, "cannot create a TLS session");
+                count(|counters| counters.tls.count_failure(true, error.rule()));
+                self.tell_failed(&Transport::Plain(socket), error.cause());
                 self.remove(key);
                 None
             }
         }
+    }
+
+    /// Responds to HTTP in clear text. Its request is not read.
+    #[cold]
+    fn refuse_clear_text(&self, mut transport: Transport, key: usize) {
+        count(|counters| counters.tls.clear_text += 1);
+        count_refused(CLEAR_TEXT.rule);
+        transport.send_rarely(CLEAR_TEXT_ANSWER);
+        if let Some(peer) = self.peer(&transport).map(Rc::new) {
+            let content_bytes = CLEAR_TEXT_ANSWER
+                .split_once("\r\n\r\n")
+                .map_or(0, |(_, content)| content.len());
+            tell(&self.options, || {
+                Refused::Request(RefusedRequest {
+                    head: None,
+                    refusal: CLEAR_TEXT,
+                    status: Some(CLEAR_TEXT.status),
+                    content_bytes,
+                    version: Version::Http11,
+                    peer: &peer,
+                })
+            });
+        }
+        self.remove(key);
+        transport.finish();
     }
 
     fn handle_records(
@@ -166,6 +200,9 @@ impl<S: Service> Acceptor<S> {
         let (tls, socket) = transport.secure_parts()?;
         let was_established = tls.is_established();
         let outcome = tls.handle_received(slice, socket);
+        if !was_established && tls.has_ended() && !tls.is_established() {
+            self.end_handshake(&transport);
+        }
         if let Some(first) = self.decrypted_content(outcome, key) {
             return Some((transport, first));
         }
@@ -209,12 +246,51 @@ impl<S: Service> Acceptor<S> {
             // Port scanners and load balancers connect without sending a byte; this is not a failed
             // handshake.
             None if !is_late => {}
-            Some(_) | None => {
-                count(|counters| counters.tls.count_failure(true, error.rule()));
-                let server_name = transport.tls().and_then(TlsStream::server_name);
-                log_client_failure(transport.peer(), server_name, error, &error);
-            }
+            Some(_) | None => self.fail_handshake(transport, error),
         }
+    }
+
+    /// Tells of a handshake that TLS has ended: it has counted and logged its failures, and a client may also close.
+    #[cold]
+    fn end_handshake(&self, transport: &Transport) {
+        match transport.failure() {
+            Some(error) => self.tell_failed(transport, error.cause()),
+            None => self.fail_handshake(transport, TlsError::Ended),
+        }
+    }
+
+    #[cold]
+    fn fail_handshake(&self, transport: &Transport, error: TlsError) {
+        count(|counters| counters.tls.count_failure(true, error.rule()));
+        let server_name = transport.tls().and_then(TlsStream::server_name);
+        log_client_failure(transport.peer(), server_name, error, &error);
+        self.tell_failed(transport, error.cause());
+    }
+
+    /// Tells the observer of a failed handshake.
+    #[cold]
+    fn tell_failed(&self, transport: &Transport, cause: &'static str) {
+        let tls = transport.tls();
+        let now = blitz_reactor::now();
+        let started = match tls {
+            Some(tls) => tls.incomplete_since(),
+            // It was silent until the timeout.
+            None => now.checked_sub(self.options.limits.tls_handshake_timeout),
+        };
+        let peer = Rc::new(Peer {
+            remote: transport.peer(),
+            listener: self.listener,
+            scheme: Scheme::Https,
+            tls: tls.and_then(TlsStream::facts),
+        });
+        tell(&self.options, || {
+            Refused::Handshake(FailedHandshake {
+                cause,
+                started: started.unwrap_or(now),
+                version: None,
+                peer: &peer,
+            })
+        });
     }
 }
 

@@ -85,6 +85,16 @@ impl TlsError {
         }
     }
 
+    /// Stable name of the cause, for records: that of the received alert (RFC 8446, appendix B.2), otherwise
+    /// [`TlsError::rule`].
+    #[must_use]
+    pub fn cause(self) -> &'static str {
+        match self {
+            TlsError::Alert(code) => alert(code).unwrap_or(self.rule()),
+            _ => self.rule(),
+        }
+    }
+
     /// The registered name of the received alert.
     #[must_use]
     pub fn alert_name(self) -> Option<&'static str> {
@@ -138,6 +148,39 @@ impl TlsError {
             _ => TlsError::Internal,
         }
     }
+}
+
+/// The name of an alert in the RFC.
+fn alert(code: u8) -> Option<&'static str> {
+    Some(match code {
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        22 => "record_overflow",
+        40 => "handshake_failure",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        120 => "no_application_protocol",
+        _ => return None,
+    })
 }
 
 impl CertificateProblem {
@@ -300,6 +343,23 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    /// The names of rustls are those of the RFC in another case.
+    #[test]
+    fn alerts_have_their_registered_names() {
+        let mut named = 0;
+        for code in 0..=u8::MAX {
+            let Some(name) = alert(code) else { continue };
+            let known = AlertDescription::from(code).as_str();
+            let known = known.unwrap_or_else(|| panic!("{code} is not registered"));
+            assert_eq!(name.replace('_', ""), known.to_ascii_lowercase());
+            named += 1;
+        }
+        assert_eq!(named, 26);
+        assert_eq!(TlsError::Alert(48).cause(), "unknown_ca");
+        assert_eq!(TlsError::Alert(255).cause(), "alert-received");
+        assert_eq!(TlsError::TimedOut.cause(), "handshake-timeout");
+    }
 
     #[test]
     fn certificates_that_are_not_supported_are_distinguished() {

@@ -16,7 +16,7 @@ use super::server::Choice;
 pub struct TlsInfo {
     /// The version.
     pub version: TlsVersion,
-    /// The cipher suite, by its registered name.
+    /// The cipher suite, by its registered name; empty if the handshake failed before it was chosen.
     pub cipher_suite: &'static str,
     /// The key exchange, by the registered name of its group; `None` for a resumed session of
     /// TLS 1.2, which has no key exchange.
@@ -74,6 +74,12 @@ impl TlsInfo {
             None => host.parse::<IpAddr>().is_ok(),
         };
         is_named || certificate.covers(host)
+    }
+
+    /// The facts that are known of a client's handshake before it is complete; `None` until the version is chosen.
+    pub(super) fn of_incomplete(common: &CommonState, choice: Option<Choice>) -> Option<TlsInfo> {
+        let is_chosen = common.protocol_version().is_some();
+        is_chosen.then(|| TlsInfo::new(common, true, choice))
     }
 
     pub(super) fn new(common: &CommonState, is_server: bool, choice: Option<Choice>) -> TlsInfo {

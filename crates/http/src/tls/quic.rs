@@ -130,6 +130,8 @@ impl crypto::ClientConfig for QuicClientTls {
 struct Unfinished {
     /// The server name that the client sends.
     name: Option<Box<str>>,
+    /// The facts about a client.
+    info: Option<TlsInfo>,
     /// Why it has failed here.
     error: Option<TlsError>,
 }
@@ -140,6 +142,15 @@ pub(crate) fn server_name(session: &dyn crypto::Session) -> Option<Box<str>> {
     match data.downcast::<Unfinished>() {
         Ok(unfinished) => unfinished.name,
         Err(data) => data.downcast::<Rc<TlsInfo>>().ok()?.server_name.clone(),
+    }
+}
+
+/// The facts that are known of a client whose handshake has failed.
+pub(crate) fn facts(session: &dyn crypto::Session) -> Option<Rc<TlsInfo>> {
+    let data = session.handshake_data()?;
+    match data.downcast::<Unfinished>() {
+        Ok(unfinished) => unfinished.info.map(Rc::new),
+        Err(data) => data.downcast::<Rc<TlsInfo>>().ok().map(|info| *info),
     }
 }
 
@@ -213,10 +224,15 @@ impl crypto::Session for QuicSession {
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         match &self.state {
             SessionState::Established(info, _) => Some(Box::new(Rc::new(TlsInfo::clone(info)))),
-            SessionState::Handshaking(_, choice) => {
-                let choice = choice.as_ref();
+            SessionState::Handshaking(tls, choice) => {
+                let name = choice
+                    .as_ref()
+                    .and_then(|choice| choice.server_name.clone());
+                let is_server = self.side.is_server();
+                let incomplete = || TlsInfo::of_incomplete(tls, choice.clone());
                 Some(Box::new(Unfinished {
-                    name: choice.and_then(|choice| choice.server_name.clone()),
+                    name,
+                    info: is_server.then(incomplete).flatten(),
                     error: self.error,
                 }))
             }

@@ -199,6 +199,13 @@ impl TlsStream {
         }
     }
 
+    /// The facts about a client, also while the handshake is incomplete.
+    #[cold]
+    pub(crate) fn facts(&self) -> Option<Rc<TlsInfo>> {
+        let incomplete = || TlsInfo::of_incomplete(self.session.common(), self.choice.clone());
+        self.info.clone().or_else(|| incomplete().map(Rc::new))
+    }
+
     /// Records a failure, counts it and logs it.
     pub(super) fn fail_with(&mut self, error: TlsError, socket: &Socket) {
         self.record_failure(error, &error, socket);

@@ -177,6 +177,12 @@ facts! {
     Ended "ended",
     /// the cause, if it did not end with a complete response
     Cause "cause",
+    /// failed handshakes with this cause that have no line, because there were too many
+    Omitted "omitted",
+    /// the id of the trace, with `tracing`
+    TraceId "trace_id",
+    /// the id of the span of the request, with `tracing`
+    SpanId "span_id",
 }
 
 impl LogField {

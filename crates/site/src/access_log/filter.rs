@@ -28,13 +28,27 @@ pub enum LoggedStatus {
 impl LogFilter {
     /// Whether this request has a line. A request without a response counts as one with 499.
     pub(crate) fn takes(&self, status: Option<Status>, duration: Duration) -> bool {
+        self.is_met(status, duration) || self.is_sampled()
+    }
+
+    /// Whether a request without a response may have a line.
+    pub(crate) fn may_take_unanswered(&self, duration: Duration) -> bool {
+        let is_sampled = match self.sample {
+            Some(share) => share > 0.0,
+            None => !self.has_conditions(),
+        };
+        is_sampled || self.is_met(None, duration)
+    }
+
+    /// Whether a condition is met.
+    fn is_met(&self, status: Option<Status>, duration: Duration) -> bool {
         let code = status.map_or(NO_RESPONSE, Status::code);
         let is_status = self.statuses.iter().any(|logged| match *logged {
             LoggedStatus::Code(wanted) => wanted == code,
             LoggedStatus::Class(class) => class == code / 100,
         });
         let is_slow = self.slower.is_some_and(|slower| duration > slower);
-        is_status || is_slow || self.is_sampled()
+        is_status || is_slow
     }
 
     fn has_conditions(&self) -> bool {
@@ -52,3 +66,33 @@ impl LogFilter {
 
 /// The status of nginx for a request whose client has left before the response.
 pub(super) const NO_RESPONSE: u16 = 499;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn requests_without_a_response_count_as_499() {
+        use LoggedStatus::{Class, Code};
+        let filter = |statuses: &[LoggedStatus], slower, sample| LogFilter {
+            statuses: statuses.to_vec(),
+            slower,
+            sample,
+        };
+        for (filter, expected) in [
+            (LogFilter::default(), true),
+            (filter(&[Class(4)], None, None), true),
+            (filter(&[Code(499)], None, None), true),
+            (filter(&[Class(5), Code(404)], None, None), false),
+            (filter(&[Class(5)], Some(SECOND / 2), None), true),
+            (filter(&[Class(5)], Some(SECOND), None), false),
+            (filter(&[], None, Some(0.0)), false),
+        ] {
+            assert_eq!(filter.may_take_unanswered(SECOND), expected, "{filter:?}");
+            assert_eq!(filter.takes(None, SECOND), expected, "{filter:?}");
+        }
+        assert!(filter(&[Class(5)], None, Some(0.01)).may_take_unanswered(SECOND));
+    }
+}

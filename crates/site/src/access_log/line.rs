@@ -1,9 +1,10 @@
 //! A line of the log.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-use blitz_http::{Address, Name, Status};
+use blitz_http::{Address, Name, Status, Version};
 
 use super::field::Fact;
 use super::filter::NO_RESPONSE;
@@ -13,6 +14,7 @@ use super::timestamp::Timestamps;
 use super::{AccessLog, HeaderName, LogField, NotedHeader, escape};
 use crate::owned_record::OwnedRecord;
 use crate::recorder::RecordBatch;
+use crate::trace::{SpanId, TraceId};
 
 /// Writes lines of records.
 #[derive(Debug, Default)]
@@ -41,19 +43,61 @@ impl LineWriter {
         &self.lines
     }
 
-    fn add(&mut self, batch: &RecordBatch, record: &OwnedRecord, log: &AccessLog) {
-        let mut line = Line {
+    /// Calls `visit` with the values that the line of a record has in a log of this form, each with the position of its
+    /// field among those of the log.
+    pub fn fields(
+        &mut self,
+        batch: &RecordBatch,
+        record: &OwnedRecord,
+        log: &AccessLog,
+        mut visit: impl FnMut(usize, FieldValue<'_>),
+    ) {
+        let mut text = std::mem::take(&mut self.lines);
+        let mut line = self.of(batch, record, log);
+        for (index, (field, _)) in log.keyed.iter().enumerate() {
+            let value = line.value(field);
+            let value = match value {
+                Value::Absent => continue,
+                Value::Number(number) => FieldValue::Number(number),
+                Value::Duration(duration) => FieldValue::Duration(duration),
+                Value::True => FieldValue::True,
+                Value::Text(text) => FieldValue::Text(text),
+                _ => {
+                    text.clear();
+                    line.write_raw(&value, &mut text);
+                    FieldValue::Text(&text)
+                }
+            };
+            visit(index, value);
+        }
+        text.clear();
+        self.lines = text;
+    }
+
+    fn of<'a>(
+        &'a mut self,
+        batch: &'a RecordBatch,
+        record: &'a OwnedRecord,
+        log: &'a AccessLog,
+    ) -> Line<'a> {
+        Line {
             record,
             log,
             headers: &batch.headers,
             started: batch.wall_clock(record.started),
             timestamps: &mut self.timestamps,
             scratch: &mut self.scratch,
-        };
-        match log.syntax {
-            Syntax::Combined => line.combined(&mut self.lines),
-            _ => line.keyed(&mut self.lines),
         }
+    }
+
+    fn add(&mut self, batch: &RecordBatch, record: &OwnedRecord, log: &AccessLog) {
+        let mut lines = std::mem::take(&mut self.lines);
+        let mut line = self.of(batch, record, log);
+        match log.syntax {
+            Syntax::Combined => line.combined(&mut lines),
+            _ => line.keyed(&mut lines),
+        }
+        self.lines = lines;
     }
 }
 
@@ -83,6 +127,21 @@ enum Value<'a> {
     Time(SystemTime),
     Ip(IpAddr),
     Socket(SocketAddr),
+    TraceId(TraceId),
+    SpanId(SpanId),
+    True,
+}
+
+/// The value of a field, for other forms than lines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FieldValue<'a> {
+    /// A text, perhaps of a client.
+    Text(&'a [u8]),
+    /// A number.
+    Number(u64),
+    /// In seconds.
+    Duration(Duration),
+    /// It holds.
     True,
 }
 
@@ -91,10 +150,7 @@ impl<'a> Line<'a> {
     fn keyed(&mut self, out: &mut Vec<u8>) {
         let (syntax, start) = (self.log.syntax, out.len());
         for (field, key) in &self.log.keyed {
-            let value = match field {
-                LogField::Fact(fact) => self.fact(*fact),
-                LogField::Header(name) => self.header(name),
-            };
+            let value = self.value(field);
             if !matches!(value, Value::Absent) {
                 out.extend_from_slice(key.as_bytes());
                 self.write(&value, out);
@@ -121,11 +177,15 @@ impl<'a> Line<'a> {
         out.extend_from_slice(b" - - [");
         self.timestamps.common(self.started, out);
         out.extend_from_slice(b"] \"");
-        self.write_or_dash(&self.fact(Fact::Method), out);
-        out.push(b' ');
-        self.write_or_dash(&self.fact(Fact::Path), out);
-        out.push(b' ');
-        out.extend_from_slice(self.record.version.as_str().as_bytes());
+        if self.record.is_handshake() {
+            out.push(b'-');
+        } else {
+            self.write_or_dash(&self.fact(Fact::Method), out);
+            out.push(b' ');
+            self.write_or_dash(&self.fact(Fact::Path), out);
+            out.push(b' ');
+            out.extend_from_slice(self.record.version.as_str().as_bytes());
+        }
         out.extend_from_slice(b"\" ");
         let status = self.record.status;
         escape::number(status.map_or(NO_RESPONSE, Status::code).into(), out);
@@ -141,13 +201,19 @@ impl<'a> Line<'a> {
         out.push(b'\n');
     }
 
+    fn value(&self, field: &LogField) -> Value<'a> {
+        match field {
+            LogField::Fact(fact) => self.fact(*fact),
+            LogField::Header(name) => self.header(name),
+        }
+    }
+
     fn fact(&self, fact: Fact) -> Value<'a> {
         let record = self.record;
         match fact {
             Fact::Time => Value::Time(self.started),
             Fact::RequestId => present(record.request_id()),
-            // A client of a unix socket has no address.
-            Fact::Client => record.client().map_or(Value::Plain("unix"), Value::Ip),
+            Fact::Client => self.client(),
             Fact::Method => present(record.method_name()),
             Fact::Scheme => Value::Plain(record.scheme.as_str()),
             Fact::Host => present(record.host()),
@@ -156,9 +222,16 @@ impl<'a> Line<'a> {
                 (path, None) => Value::Text(path),
                 (path, Some(query)) => Value::Target(path, query),
             },
+            // A failed handshake over TCP has none.
+            Fact::Protocol if record.is_handshake() && record.version != Version::Http3 => {
+                Value::Absent
+            }
             Fact::Protocol => Value::Plain(record.version.as_str()),
             Fact::TlsVersion => plain(record.tls.map(|tls| tls.version.as_str())),
-            Fact::TlsCipher => plain(record.tls.map(|tls| tls.cipher_suite)),
+            Fact::TlsCipher => {
+                let suite = record.tls.map_or("", |tls| tls.cipher_suite);
+                present(suite.as_bytes())
+            }
             Fact::TlsGroup => plain(record.tls.and_then(|tls| tls.key_exchange)),
             Fact::TlsServerName => present(record.server_name()),
             Fact::TlsAlpn => present(record.alpn()),
@@ -178,6 +251,14 @@ impl<'a> Line<'a> {
             | Fact::GrpcStatus => self.upstream_fact(fact),
             Fact::Ended => Value::Plain(record.ended),
             Fact::Cause => plain(record.cause),
+            Fact::Omitted if record.omitted > 0 => Value::Number(record.omitted),
+            Fact::Omitted => Value::Absent,
+            Fact::TraceId => record
+                .trace
+                .map_or(Value::Absent, |trace| Value::TraceId(trace.trace_id)),
+            Fact::SpanId => record
+                .trace
+                .map_or(Value::Absent, |trace| Value::SpanId(trace.span_id)),
         }
     }
 
@@ -201,6 +282,16 @@ impl<'a> Line<'a> {
             Fact::Reused if record.is_connection_reused => Value::True,
             Fact::GrpcStatus => number(record.grpc_status.map(u16::from)),
             _ => Value::Absent,
+        }
+    }
+
+    fn client(&self) -> Value<'a> {
+        match self.record.client() {
+            Some(client) => Value::Ip(client),
+            // The kernel forgets the address of a connection that was reset.
+            None if self.record.is_handshake() => Value::Absent,
+            // A client of a unix socket has no address.
+            None => Value::Plain("unix"),
         }
     }
 
@@ -237,9 +328,13 @@ impl<'a> Line<'a> {
             }
             Value::True => out.extend_from_slice(b"true"),
             Value::Text(text) => self.write_text(text, out),
-            Value::Target(path, query) => self.write_target(path, query, out),
-            Value::Url(url) => self.write_url(url, out),
-            Value::Plain(_) | Value::Time(_) | Value::Ip(_) | Value::Socket(_) => {
+            Value::Target(..) | Value::Url(_) => self.write_redacted(value, out),
+            Value::Plain(_)
+            | Value::Time(_)
+            | Value::Ip(_)
+            | Value::Socket(_)
+            | Value::TraceId(_)
+            | Value::SpanId(_) => {
                 let is_quoted = self.log.syntax == Syntax::Json;
                 out.extend(is_quoted.then_some(b'"'));
                 self.write_plain(value, out);
@@ -256,25 +351,35 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn write_target(&mut self, path: &[u8], query: &[u8], out: &mut Vec<u8>) {
-        let mut target = std::mem::take(self.scratch);
-        target.clear();
-        target.extend_from_slice(path);
-        target.push(b'?');
-        match self.log.settings.redacts_query {
-            true => redact_query(query, &mut target),
-            false => target.extend_from_slice(query),
-        }
-        self.write_text(&target, out);
-        *self.scratch = target;
+    /// Writes a text as the log's syntax has it.
+    fn write_redacted(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
+        let mut text = std::mem::take(self.scratch);
+        text.clear();
+        self.write_raw(value, &mut text);
+        self.write_text(&text, out);
+        *self.scratch = text;
     }
 
-    fn write_url(&mut self, url: &[u8], out: &mut Vec<u8>) {
-        let mut redacted = std::mem::take(self.scratch);
-        redacted.clear();
-        let is_redacted = self.log.settings.redacts_query && redact_url(url, &mut redacted);
-        self.write_text(if is_redacted { &redacted } else { url }, out);
-        *self.scratch = redacted;
+    /// Writes a value without escaping.
+    fn write_raw(&mut self, value: &Value<'_>, out: &mut Vec<u8>) {
+        let redacts_query = self.log.settings.redacts_query;
+        match *value {
+            Value::Target(path, query) => {
+                out.extend_from_slice(path);
+                out.push(b'?');
+                match redacts_query {
+                    true => redact_query(query, out),
+                    false => out.extend_from_slice(query),
+                }
+            }
+            Value::Url(url) => {
+                if !redacts_query || !redact_url(url, out) {
+                    out.extend_from_slice(url);
+                }
+            }
+            Value::Text(text) => out.extend_from_slice(text),
+            _ => self.write_plain(value, out),
+        }
     }
 
     /// Writes a text that needs no escaping.
@@ -284,6 +389,9 @@ impl<'a> Line<'a> {
             Value::Time(time) => self.timestamps.rfc3339(time, out),
             Value::Ip(address) => escape::ip(address, out),
             Value::Socket(address) => escape::socket(address, out),
+            // Writing to memory cannot fail.
+            Value::TraceId(id) => drop(write!(out, "{id}")),
+            Value::SpanId(id) => drop(write!(out, "{id}")),
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ use blitz_http::{Method, Scheme, Status, Version};
 
 use super::key::RouteLabel;
 use crate::failure::Failure;
+use crate::trace::TraceContext;
 
 /// A request that has ended.
 pub(crate) struct EndedRequest {
@@ -25,6 +26,8 @@ pub(crate) struct EndedRequest {
     pub(crate) response_bytes: u64,
     /// `None` if no upstream was contacted.
     pub(crate) contact: Option<Contact>,
+    /// `None` if it is not recorded.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// The contact with an upstream, in the last attempt.

@@ -91,7 +91,8 @@ impl Texts {
         if let Some(host) = head.authority() {
             self.set_start(Text::Host, host.as_bytes(), HOST_MAX);
         }
-        self.set_start(Text::Path, head.raw_path().as_bytes(), PATH_MAX);
+        let path = head.known_path().unwrap_or_default();
+        self.set_start(Text::Path, path.as_bytes(), PATH_MAX);
         if let Some(query) = head.query() {
             let start = self.bytes.len();
             self.bytes.push(b'?');

@@ -7,6 +7,7 @@ use blitz_http::{Name, RequestHead, Status, Upstream, log_text};
 
 use super::{Ended, Record, RouteName};
 use crate::failure::Failure;
+use crate::failures::{self, Occurrence};
 
 /// Longest id in a line: a rejected request may still have one that is not valid.
 const ID_MAX: usize = 128;
@@ -38,6 +39,7 @@ pub(crate) fn log_end(record: &Record<'_>, head: &RequestHead) {
 #[cold]
 pub(crate) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     let Some(cause) = cause(record) else { return };
+    note(record, head, cause);
     if !tracing::enabled!(tracing::Level::WARN) {
         return;
     }
@@ -52,6 +54,26 @@ pub(crate) fn log_failure(record: &Record<'_>, head: &RequestHead) {
     if (record.observers.dropped_lines)() != dropped {
         limit.add_omitted(cause, route, now, omitted + 1);
     }
+}
+
+/// Counts the failure for operators who ask, also where the limit of lines or the level leaves its line out.
+fn note(record: &Record<'_>, head: &RequestHead, cause: &'static str) {
+    let kind = failures::Kind {
+        cause,
+        site: record.site,
+        route: record.route.map(RouteName::name),
+    };
+    let occurrence = Occurrence {
+        at: blitz_http::now(),
+        status: record.response.status,
+        grpc_status: record.grpc_status,
+        address: record.upstream.as_ref().map(|one| one.address().clone()),
+        phase: phase(record),
+        rule: record.rule,
+        request_id: failures::kept_id(request_id(head)),
+    };
+    let upstream = || record.route.and_then(RouteName::upstream);
+    failures::note(kind, upstream, occurrence);
 }
 
 fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, omitted: u64) {

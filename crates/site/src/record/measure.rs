@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::{Ended, Record, RouteName};
 use crate::metrics::{Contact, ContactError, EndedRequest, RouteLabel};
+use crate::trace::TraceContext;
 
 /// Counts a request in the metrics of its core.
 #[inline]
@@ -19,6 +20,7 @@ pub(crate) fn measure(record: &Record<'_>) {
         request_bytes: record.request_bytes,
         response_bytes: record.response.bytes,
         contact: contact(record, now),
+        trace: record.trace.filter(TraceContext::is_sampled),
     });
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::live::Reading;
+use crate::live::{Answers, Reading};
 
 /// Two readings, two seconds apart.
 fn view(routes: usize, upstreams: usize) -> View {
@@ -34,14 +34,15 @@ fn view(routes: usize, upstreams: usize) -> View {
     let servers = format!(r#"{{"upstreams":[{}]}}"#, servers.join(","));
     let certificates = r#"{"certificates":[{"names":["app.example","www.app.example"],"days_left":3,"file":"/etc/a.pem"}]}"#;
     let first = "process_start_time_seconds 1000\nblitz_send_stalls_total 3\n# EOF\n";
-    let first = Reading::new(Duration::ZERO, 4000.0, first, "{}", "{}").unwrap();
-    let second = Reading::new(
-        Duration::from_secs(2),
-        4002.0,
-        &text,
-        &servers,
+    let first = Reading::new(Duration::ZERO, 4000.0, Answers::of_metrics(first)).unwrap();
+    let answers = Answers {
+        metrics: &text,
+        upstreams: &servers,
         certificates,
-    );
+        failures: r#"{"failures":[{"cause":"the upstream refused the connection","site":"app.example","route":"/api",
+            "address":"10.0.0.1:8080","status":502,"count":12,"seconds_since_last":3.2}]}"#,
+    };
+    let second = Reading::new(Duration::from_secs(2), 4002.0, answers);
     View::new(Some(&first), &second.unwrap())
 }
 
@@ -68,7 +69,7 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
         "          ▅█▁",
         "",
-        "ROUTES, slowest first · 3 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
+        "ROUTES, slowest first · 2 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
         "app-0.example/a/long/path/of/a/rou…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
     ];
     assert_eq!(lines[..9], expected);
@@ -76,7 +77,7 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
     assert!(
         lines
             .iter()
-            .any(|line| line.starts_with("UPSTREAMS · 3 of 30"))
+            .any(|line| line.starts_with("UPSTREAMS · 2 of 30"))
     );
     assert!(
         lines

@@ -23,13 +23,13 @@ use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
     BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, LoggedRefusal, Peer, RecvBody,
     Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
-    refuse_stream, send_response, tell, wake,
+    refuse_stream, send_response, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
-use crate::refused::RefusedRequest;
+use crate::refused::{Refused, RefusedRequest, tell};
 use crate::transport::Transport;
 
 pub(crate) struct ServerRole {
@@ -297,13 +297,15 @@ impl Driver<ServerRole> {
             peer: self.role.peer.remote,
         };
         logged.log(refusal, &options);
-        tell(&options, || RefusedRequest {
-            head: None,
-            refusal,
-            status: Some(head.status),
-            content_bytes: 0,
-            version: Self::VERSION,
-            peer: &self.role.peer,
+        tell(&options, || {
+            Refused::Request(RefusedRequest {
+                head: None,
+                refusal,
+                status: Some(head.status),
+                content_bytes: 0,
+                version: Self::VERSION,
+                peer: &self.role.peer,
+            })
         });
         send_response(self, stream, &mut head, Chunk::from(""));
         self.close_stream(stream, Some(Code::NO_ERROR));

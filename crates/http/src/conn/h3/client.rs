@@ -158,7 +158,11 @@ impl Role for ClientRole {
         Conn::new(machine, role, quic, shared)
     }
 
-    fn handshake_failed(quic: &Rc<Connection<Http3<ClientRole>>>, reason: &ConnectionError) {
+    fn handshake_failed(
+        _: &Shared<ClientRole>,
+        quic: &Rc<Connection<Http3<ClientRole>>>,
+        reason: &ConnectionError,
+    ) {
         let session = quic.look(|quic| {
             let session = quic.crypto_session();
             (failure_with_server(session, reason), server_name(session))

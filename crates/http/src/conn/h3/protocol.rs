@@ -72,7 +72,7 @@ impl<R: Role> Protocol for Http3<R> {
     }
 
     fn failed(&self, connection: &Rc<Connection<Http3<R>>>, reason: &ConnectionError) {
-        R::handshake_failed(connection, reason);
+        R::handshake_failed(&self.0, connection, reason);
     }
 
     fn lost(&self, connection: &Rc<Connection<Http3<R>>>, reason: &ConnectionError) {

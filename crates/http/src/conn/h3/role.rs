@@ -26,7 +26,11 @@ pub(crate) trait Role: Sized + 'static {
     fn connected(shared: &Rc<Shared<Self>>, quic: &Rc<Connection<Http3<Self>>>) -> Rc<Conn<Self>>;
 
     /// A handshake has failed.
-    fn handshake_failed(quic: &Rc<Connection<Http3<Self>>>, reason: &ConnectionError);
+    fn handshake_failed(
+        shared: &Shared<Self>,
+        quic: &Rc<Connection<Http3<Self>>>,
+        reason: &ConnectionError,
+    );
 
     /// The address of the peer has changed.
     fn migrated(_: &Conn<Self>, _: &Connection<Http3<Self>>) {}

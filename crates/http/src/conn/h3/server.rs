@@ -31,7 +31,8 @@ use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
 use crate::quic_limits::STREAMS_FIRST;
 use crate::recycle::{HeadCharge, Pooled};
-use crate::tls::{TlsInfo, failure_of, log_client_failure, server_name};
+use crate::refused::{FailedHandshake, Refused, tell};
+use crate::tls::{TlsInfo, facts, failure_of, log_client_failure};
 
 /// The state of a client's connection that connections to servers do not have.
 pub(crate) struct ServerRole {
@@ -179,12 +180,35 @@ impl Role for ServerRole {
         conn
     }
 
-    fn handshake_failed(quic: &Rc<Connection<Http3<ServerRole>>>, reason: &ConnectionError) {
+    fn handshake_failed(
+        shared: &Shared<ServerRole>,
+        quic: &Rc<Connection<Http3<ServerRole>>>,
+        reason: &ConnectionError,
+    ) {
         let error = failure_of(reason);
         count(|counters| counters.tls.count_failure(true, error.rule()));
-        let name = quic.look(|quic| server_name(quic.crypto_session()));
-        let name = name.flatten();
-        log_client_failure(Some(quic.remote()), name.as_deref(), error, reason);
+        let tls = quic.look(|quic| facts(quic.crypto_session())).flatten();
+        let name = tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+        log_client_failure(Some(quic.remote()), name, error, reason);
+        let now = blitz_reactor::now();
+        let timeout = shared.limits().tls_handshake_timeout;
+        let started = quic
+            .handshake_due()
+            .and_then(|due| due.checked_sub(timeout));
+        let peer = Rc::new(Peer {
+            remote: Some(quic.remote()),
+            listener: Some(shared.role.address),
+            scheme: Scheme::Https,
+            tls,
+        });
+        tell(&shared.options, || {
+            Refused::Handshake(FailedHandshake {
+                cause: error.cause(),
+                started: started.unwrap_or(now),
+                version: Some(Version::Http3),
+                peer: &peer,
+            })
+        });
     }
 
     fn migrated(conn: &Conn<ServerRole>, quic: &Connection<Http3<ServerRole>>) {

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::{Answers, Reading};
 use crate::control_client::{self, Place};
-use crate::live::Reading;
 
 /// How long to wait for each response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -13,15 +13,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Readings that wait for the screen.
 const WAITING_MAX: usize = 4;
 
+/// More readings would be load for the process.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
 /// The process that is read.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The first one where a process listens is used.
     places: Vec<Place>,
     started: Instant,
 }
 
 impl Source {
-    pub(super) fn new(places: Vec<Place>) -> Source {
+    pub(crate) fn new(places: Vec<Place>) -> Source {
         Source {
             places,
             started: Instant::now(),
@@ -30,20 +33,19 @@ impl Source {
 
     /// # Errors
     /// No process answers, or not what Blitz does: the problem with its remedy.
-    pub(super) fn read(&self) -> Result<Reading, String> {
+    pub(crate) fn read(&self) -> Result<Reading, String> {
         let read = |target| control_client::read(&self.places, target, ANSWER_TIMEOUT);
         let metrics = read("/metrics")?;
         let at = self.started.elapsed();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_secs_f64();
-        let reading = Reading::new(
-            at,
-            now,
-            &metrics,
-            &read("/upstreams")?,
-            &read("/certificates")?,
-        );
-        reading.map_err(|problem| {
+        let answers = Answers {
+            metrics: &metrics,
+            upstreams: &read("/upstreams")?,
+            certificates: &read("/certificates")?,
+            failures: &read("/failures")?,
+        };
+        Reading::new(at, now, answers).map_err(|problem| {
             format!(
                 "blitz: {problem}\n  \
                  the process is not Blitz, or another version: name its socket or its address with --control"
@@ -52,7 +54,7 @@ impl Source {
     }
 
     /// A reading each interval, on a thread of its own. It ends with the receiver.
-    pub(super) fn follow(self, interval: Duration) -> Receiver<Result<Reading, String>> {
+    pub(crate) fn follow(self, interval: Duration) -> Receiver<Result<Reading, String>> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         thread::spawn(move || {
             loop {
@@ -63,5 +65,28 @@ impl Source {
             }
         });
         receiver
+    }
+}
+
+/// The time between two readings, from a flag.
+///
+/// # Errors
+/// It is none, or too short: the problem and the remedy.
+pub(crate) fn interval(value: &str) -> Result<Duration, String> {
+    match blitz_config::parse_duration_sum(value) {
+        Ok(duration) if duration >= INTERVAL_MIN => Ok(duration),
+        Ok(_) => Err("readings so often would slow the process\n  write 100ms or more".to_owned()),
+        Err(_) => Err("this is not a duration\n  write 500ms, 1s or 1min".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_a_least_length() {
+        assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
+        assert!(interval("1ms").is_err() && interval("0").is_err() && interval("1").is_err());
     }
 }

@@ -4,7 +4,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The look of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     #[default]
     Plain,
     /// A title.
@@ -32,37 +32,37 @@ impl Tone {
 
 /// A line that is made of texts, none of which has control characters.
 #[derive(Debug, Default)]
-pub(super) struct Line(Vec<(Tone, String)>);
+pub(crate) struct Line(Vec<(Tone, String)>);
 
 impl Line {
-    pub(super) fn of(tone: Tone, text: &str) -> Line {
+    pub(crate) fn of(tone: Tone, text: &str) -> Line {
         let mut line = Line::default();
         line.add(tone, text);
         line
     }
 
-    pub(super) fn add(&mut self, tone: Tone, text: &str) {
+    pub(crate) fn add(&mut self, tone: Tone, text: &str) {
         self.0.push((tone, printable(text)));
     }
 
     /// Adds spaces up to a column.
-    pub(super) fn pad_to(&mut self, column: usize) {
+    pub(crate) fn pad_to(&mut self, column: usize) {
         let missing = column.saturating_sub(self.width());
         self.0.push((Tone::Plain, " ".repeat(missing)));
     }
 
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.0.iter().map(|(_, text)| text.width()).sum()
     }
 
     /// The line on a terminal, cut at its right side and without spaces there.
-    pub(super) fn text(&self, columns: usize, has_colour: bool) -> String {
+    pub(crate) fn text(&self, columns: usize, has_colour: bool) -> String {
         let mut out = String::new();
         let mut left = columns;
         for (tone, text) in &self.0 {
             let text = cut(text, left);
             left -= text.width();
-            match has_colour && *tone != Tone::Plain {
+            match has_colour && *tone != Tone::Plain && !text.is_empty() {
                 true => out += &format!("\x1b[{}m{text}\x1b[0m", tone.code()),
                 false => out += &text,
             }
@@ -72,12 +72,17 @@ impl Line {
     }
 }
 
-/// A text without control characters, which a terminal would obey.
+/// A text without characters that a terminal would obey: controls, separators of lines, and marks that turn the direction
+/// of what follows.
 fn printable(text: &str) -> String {
+    let is_obeyed = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let letters = text.chars();
     letters
         .map(|letter| {
-            if letter.is_control() {
+            if is_obeyed(letter) {
                 '\u{fffd}'
             } else {
                 letter
@@ -87,7 +92,7 @@ fn printable(text: &str) -> String {
 }
 
 /// The text, or its beginning and an ellipsis if it is wider.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
@@ -135,7 +140,8 @@ mod tests {
 
     #[test]
     fn control_characters_are_replaced() {
-        let line = Line::of(Tone::Plain, "a\x1b[2Jb\n\u{9b}");
-        assert_eq!(line.text(80, false), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
+        let line = Line::of(Tone::Plain, "a\x1b[2Jb\n\u{9b}\u{202e}");
+        let expected = "a\u{fffd}[2Jb\u{fffd}\u{fffd}\u{fffd}";
+        assert_eq!(line.text(80, false), expected);
     }
 }

@@ -7,7 +7,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 /// A whole number with separators: `12,345`.
-pub(super) fn count(value: f64) -> String {
+pub(crate) fn count(value: f64) -> String {
     let digits = format!("{:.0}", value.max(0.0));
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -20,7 +20,7 @@ pub(super) fn count(value: f64) -> String {
 }
 
 /// A number per second, small ones with a decimal.
-pub(super) fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
         ..0.05 => "<0.1".to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn rate(value: f64) -> String {
 }
 
 /// A share of 1 in percent. Only everything is 100 %, and only nothing is 0 %.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
     match value {
         0.0 => "0%".to_owned(),
@@ -43,7 +43,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// A duration with two or three digits: `850 µs`, `1.2 ms`, `12 s`.
-pub(super) fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         ..0.000_999_5 => (seconds * 1e6, "µs"),
         ..0.999_5 => (seconds * 1e3, "ms"),
@@ -56,7 +56,7 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// A dash without requests.
-pub(super) fn quantile(quantile: Option<Quantile>) -> String {
+pub(crate) fn quantile(quantile: Option<Quantile>) -> String {
     match quantile {
         None => "-".to_owned(),
         Some(Quantile::At(seconds)) => duration(seconds),
@@ -65,7 +65,7 @@ pub(super) fn quantile(quantile: Option<Quantile>) -> String {
 }
 
 /// Bytes in units of 1024: `85 MiB`.
-pub(super) fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (value, 0);
     while value >= 1023.5 && unit + 1 < units.len() {
@@ -79,7 +79,7 @@ pub(super) fn bytes(value: f64) -> String {
 }
 
 /// A time with one unit or two: `12 s`, `5 min`, `4 h 5 min`, `3 d 4 h`.
-pub(super) fn age(seconds: f64) -> String {
+pub(crate) fn age(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let two = |large: u64, name: &str, small: u64, small_name: &str| match small {
         0 => format!("{large} {name}"),

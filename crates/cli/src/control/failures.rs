@@ -1,0 +1,80 @@
+//! `/failures`: the failures of late by cause and route, those that occurred last first.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use blitz::extract::State;
+use blitz::{Response, Status, blocking};
+use blitz_gateway::{Occurrence, RecentFailure};
+use serde_json::{Value, json};
+
+use super::index::starting;
+use super::state::ControlState;
+use crate::listen::text_of;
+use crate::timestamp::rfc3339;
+
+pub(super) async fn failures(State(state): State<Arc<ControlState>>) -> Response {
+    let Some(gateway) = state.observed().map(|observed| observed.gateway.clone()) else {
+        return starting();
+    };
+    let failures = blocking(move || gateway.failures()).await;
+    let now = Now {
+        instant: Instant::now(),
+        time: SystemTime::now(),
+    };
+    let failures: Vec<_> = failures
+        .iter()
+        .map(|failure| object(failure, now))
+        .collect();
+    Response::json(&json!({ "failures": failures }))
+}
+
+/// The same moment on both clocks.
+#[derive(Clone, Copy)]
+struct Now {
+    instant: Instant,
+    time: SystemTime,
+}
+
+impl Now {
+    fn text(self, moment: Instant) -> String {
+        rfc3339(self.time - self.instant.saturating_duration_since(moment))
+    }
+}
+
+fn object(failure: &RecentFailure, now: Now) -> Value {
+    let RecentFailure {
+        cause,
+        site,
+        route,
+        upstream,
+        count,
+        first,
+        last,
+    } = failure;
+    let Occurrence {
+        at,
+        status,
+        grpc_status,
+        address,
+        phase,
+        rule,
+        request_id,
+    } = last;
+    json!({
+        "cause": cause,
+        "rule": rule,
+        "phase": phase,
+        "site": site,
+        "route": route,
+        "upstream": upstream,
+        "address": address.as_ref().map(text_of),
+        "status": status.map(Status::code),
+        "grpc_status": grpc_status,
+        "count": count,
+        "first": now.text(*first),
+        "last": now.text(*at),
+        "seconds_since_last": now.instant.saturating_duration_since(*at).as_secs_f64(),
+        "request_id": request_id,
+    })
+}

@@ -1,0 +1,429 @@
+//! Checks of a running process, from two readings of its control interface some seconds apart: so a problem of now is told
+//! from one that was.
+
+use std::thread;
+use std::time::Duration;
+
+use blitz_host::serving::MORE_OPEN_FILES;
+
+use super::{Check, CheckResult, count};
+use crate::control_client::Place;
+use crate::live::{Cause, Certificate, RecentFailure, Severity, Source, State, Upstream, View};
+use crate::terminal::number::{self, age, bytes, duration, percent, rate};
+
+/// A certificate is renewed earlier than so many days before its end.
+const DAYS_LOW: i64 = 14;
+
+/// With a greater share of the cores' time in use there is none for a burst.
+const BUSY: f64 = 0.9;
+
+/// With less memory a core reads from few sockets at a time.
+const MEMORY_LOW_BYTES: f64 = (16 << 20) as f64;
+
+/// With a greater share of failed requests an upstream has a problem.
+const FAILING: f64 = 0.01;
+
+/// Failures of the window that get a line each.
+const FAILURES_MAX: usize = 5;
+
+/// Earlier causes that are named.
+const EARLIER_MAX: usize = 4;
+
+/// The checks of the first of these places where a process listens.
+///
+/// # Errors
+/// No process answers: the problem and the remedy.
+pub(super) fn checks(places: Vec<Place>, interval: Duration) -> Result<Vec<Check>, String> {
+    let source = Source::new(places);
+    let first = source.read()?;
+    thread::sleep(interval);
+    let view = View::new(Some(&first), &source.read()?);
+    Ok(of_view(&view))
+}
+
+/// A sentence about all of them.
+pub(super) fn summary(checks: &[Check]) -> String {
+    match count(checks, CheckResult::Stop) + count(checks, CheckResult::Slow) {
+        0 => "The running Blitz has no problem.".to_owned(),
+        1 => "The running Blitz has 1 problem.".to_owned(),
+        problems => format!("The running Blitz has {problems} problems."),
+    }
+}
+
+fn of_view(view: &View) -> Vec<Check> {
+    let window = duration(view.window.unwrap_or_default().as_secs_f64());
+    let mut checks = vec![process(view), cores(view), descriptors(view), memory(view)];
+    checks.push(configuration(view));
+    checks.extend(certificates(&view.certificates));
+    checks.extend(upstreams(&view.upstreams));
+    let failures = failures(&view.failures, &window);
+    let counters = counters(view, &window, !failures.is_empty());
+    checks.extend(failures);
+    checks.extend(counters);
+    checks
+}
+
+fn process(view: &View) -> Check {
+    let up = view
+        .uptime
+        .map_or_else(String::new, |up| format!(", up {}", age(up)));
+    let found = format!(
+        "blitz {}{up}, {} requests/s",
+        view.version,
+        rate(view.total.rate)
+    );
+    Check::ok("process", found)
+}
+
+fn cores(view: &View) -> Check {
+    const NAME: &str = "cores";
+    let used = view.now.processors;
+    let found = format!("{used:.2} of {} in use", number::count(view.cores));
+    if view.cores_absent > 0.0 {
+        let absent = number::count(view.cores_absent);
+        let found = format!("{found}; {absent} did not answer within a second");
+        return Check::slow(
+            NAME,
+            found,
+            "see whether the machine is overloaded, or report this with the log",
+        );
+    }
+    match used > view.cores * BUSY {
+        true => Check::slow(
+            NAME,
+            found,
+            "requests wait for the cores: allow more --cores, or spread the load",
+        ),
+        false => Check::ok(NAME, found),
+    }
+}
+
+fn descriptors(view: &View) -> Check {
+    const NAME: &str = "descriptors";
+    let now = &view.now;
+    let found = format!(
+        "{} of {}; at most {} of {} sockets of a core",
+        number::count(now.descriptors),
+        number::count(now.descriptors_max),
+        number::count(now.sockets),
+        number::count(now.sockets_max),
+    );
+    match now.lacks_descriptors() || now.lacks_sockets() {
+        true => Check::slow(NAME, found, MORE_OPEN_FILES),
+        false => Check::ok(NAME, found),
+    }
+}
+
+fn memory(view: &View) -> Check {
+    const NAME: &str = "memory";
+    let used = bytes(view.now.memory);
+    match view.now.memory_available {
+        Some(left) if left < MEMORY_LOW_BYTES => Check::slow(
+            NAME,
+            format!(
+                "{used}; a core has {} left for what it receives",
+                bytes(left)
+            ),
+            "readers are slow while much is in transit: more --cores have more memory",
+        ),
+        Some(left) => Check::ok(
+            NAME,
+            format!("{used}; each core has {} left to receive", bytes(left)),
+        ),
+        None => Check::ok(NAME, used),
+    }
+}
+
+fn configuration(view: &View) -> Check {
+    const NAME: &str = "configuration";
+    let configuration = &view.configuration;
+    let number = number::count(configuration.generation);
+    let ago = configuration.reloaded.map(age).unwrap_or_default();
+    match configuration.is_reload_successful {
+        Some(false) => Check::slow(
+            NAME,
+            format!("number {number} stays, because the reload {ago} ago failed"),
+            "blitz reload prints the mistakes; blitz check FILE does without using it",
+        ),
+        Some(true) => Check::ok(NAME, format!("number {number}, read {ago} ago")),
+        None => Check::ok(NAME, format!("number {number}, of the start")),
+    }
+}
+
+/// A line for each that expires soon, or one for all.
+fn certificates(all: &[Certificate]) -> Vec<Check> {
+    const NAME: &str = "certificates";
+    let renew = |one: &Certificate| match &one.file {
+        Some(file) => format!(
+            "renew it in {file}, then blitz reload; if that was done, the log has the reason"
+        ),
+        None => "restart the process: it makes a new one for development"
+            .to_owned()
+            .to_owned(),
+    };
+    let soon = all.iter().filter(|one| one.days_left < DAYS_LOW);
+    let mut checks: Vec<_> = soon
+        .map(|one| {
+            let names = one.names.join(", ");
+            match one.days_left {
+                ..0 => Check::stop(NAME, format!("{names}: expired"), renew(one)),
+                days => Check::slow(NAME, format!("{names}: expires in {days} days"), renew(one)),
+            }
+        })
+        .collect();
+    if checks.is_empty() {
+        let first = all.iter().map(|one| one.days_left).min();
+        let found = first.map_or_else(
+            || "none".to_owned(),
+            |days| format!("{}, the first expires in {days} days", all.len()),
+        );
+        checks.push(Check::ok(NAME, found));
+    }
+    checks
+}
+
+/// A line for each with a problem, or one for all.
+fn upstreams(rows: &[Upstream]) -> Vec<Check> {
+    const NAME: &str = "upstreams";
+    let mut checks = Vec::new();
+    let mut rest = rows;
+    while let Some((first, behind)) = rest.split_first() {
+        let servers = behind.iter().take_while(|row| row.is_server).count();
+        let (servers, behind) = behind.split_at(servers);
+        checks.extend(upstream(NAME, first, servers));
+        rest = behind;
+    }
+    if checks.is_empty() {
+        let count = rows.iter().filter(|row| !row.is_server).count();
+        let found = match count {
+            0 => "none".to_owned(),
+            _ => format!("{count}, none with a problem"),
+        };
+        checks.push(Check::ok(NAME, found));
+    }
+    checks
+}
+
+/// An upstream, with its servers if it has a name.
+fn upstream(name: &'static str, upstream: &Upstream, servers: &[Upstream]) -> Option<Check> {
+    let members = match servers {
+        [] => std::slice::from_ref(upstream),
+        _ => servers,
+    };
+    let states: Vec<_> = members
+        .iter()
+        .filter_map(|member| Some((member, member.state.as_ref()?)))
+        .collect();
+    let bad: Vec<_> = states
+        .iter()
+        .filter_map(|(member, state)| {
+            let problem = problem(state)?;
+            Some(match servers.is_empty() {
+                true => problem,
+                false => format!("{} {problem}", member.name),
+            })
+        })
+        .collect();
+    let advice =
+        "see whether it runs and listens there; `blitz explain` names the routes that need it";
+    if !bad.is_empty() {
+        let found = format!("{}: {}", upstream.name, bad.join("; "));
+        let is_down = states.iter().all(|(_, state)| state.is_down());
+        return Some(match is_down {
+            true => Check::stop(name, found, advice),
+            false => Check::slow(name, found, advice),
+        });
+    }
+    let requests = upstream
+        .requests
+        .filter(|requests| requests.failed > FAILING)?;
+    let found = format!(
+        "{}: {} of {} requests/s fail",
+        upstream.name,
+        percent(requests.failed),
+        rate(requests.rate)
+    );
+    Some(Check::slow(
+        name,
+        found,
+        "look at its log; the failures below have the causes that Blitz sees",
+    ))
+}
+
+fn problem(state: &State) -> Option<String> {
+    match state {
+        State::Ok | State::Unused => None,
+        State::Unresolved(reason) => Some(format!("has no address: {reason}")),
+        State::Unreachable { failed, addresses } if failed < addresses => Some(format!(
+            "cannot be reached at {failed} of {addresses} addresses"
+        )),
+        State::Unreachable { .. } => Some("cannot be reached".to_owned()),
+    }
+}
+
+/// The most frequent failures of the window.
+fn failures(all: &[RecentFailure], window: &str) -> Vec<Check> {
+    let mut recent: Vec<_> = all.iter().filter(|one| one.recent > 0).collect();
+    recent.sort_by_key(|one| std::cmp::Reverse(one.recent));
+    let lines = recent.iter().take(FAILURES_MAX).map(|one| {
+        let upstream = match one.upstream.as_str() {
+            "" => String::new(),
+            upstream => format!(", upstream {upstream}"),
+        };
+        let found = format!(
+            "{}: {} in {window}, {} in all, on {}{upstream}",
+            one.cause, one.recent, one.count, one.route
+        );
+        Check::slow(
+            "failures",
+            found,
+            "GET /failures has the id of a request, with which the log has more",
+        )
+    });
+    lines.collect()
+}
+
+/// Counters of failures and limits that have grown, and in one line those of earlier. Those of upstreams are left out if
+/// the failures have lines.
+fn counters(view: &View, window: &str, has_failures: bool) -> Vec<Check> {
+    let is_told = |cause: &Cause| has_failures && cause.text.starts_with("upstream failures");
+    let causes = view.causes.iter().filter(|cause| !is_told(cause));
+    let with_remedy = causes.filter(|cause| !cause.remedy.is_empty());
+    let (recent, earlier): (Vec<_>, Vec<_>) = with_remedy.partition(|cause| cause.recent > 0.0);
+    let mut checks: Vec<_> = recent
+        .into_iter()
+        .map(|cause| {
+            let name = match cause.severity {
+                Severity::Failure => "failures",
+                Severity::Limit => "limits",
+            };
+            let (recent, total) = (number::count(cause.recent), number::count(cause.total));
+            let found = format!(
+                "{}: {recent} in {window}, {total} since the start",
+                cause.text
+            );
+            Check::slow(name, found, cause.remedy)
+        })
+        .collect();
+    if checks.is_empty() {
+        checks.push(Check::ok(
+            "limits",
+            format!("none was reached in {window}, and nothing failed"),
+        ));
+    }
+    if !earlier.is_empty() {
+        let named = earlier.iter().take(EARLIER_MAX);
+        let named: Vec<_> = named
+            .map(|cause| format!("{} {}", cause.text, number::count(cause.total)))
+            .collect();
+        let others = match earlier.len().saturating_sub(EARLIER_MAX) {
+            0 => String::new(),
+            others => format!(", and {others} others"),
+        };
+        checks.push(Check::ok(
+            "earlier",
+            format!("{}{others}; not in {window}", named.join(", ")),
+        ));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::{Answers, Reading};
+
+    const FIRST: &str = "process_start_time_seconds 1000\nprocess_cpu_seconds_total 10\nblitz_cores 2\n\
+        blitz_retries_total 900\nblitz_connections_evicted_total 5\nblitz_head_timeouts_total 1\n# EOF\n";
+
+    /// Checks of a process whose second reading has these answers.
+    fn checks(answers: Answers<'_>) -> Vec<Check> {
+        let first = Reading::new(Duration::ZERO, 4000.0, Answers::of_metrics(FIRST)).unwrap();
+        let second = Reading::new(Duration::from_secs(2), 4002.0, answers).unwrap();
+        of_view(&View::new(Some(&first), &second))
+    }
+
+    /// The lines that are not ok.
+    fn problems(checks: &[Check]) -> Vec<(CheckResult, &str)> {
+        let problems = checks
+            .iter()
+            .filter(|check| check.verdict != CheckResult::Ok);
+        assert!(problems.clone().all(|check| !check.advice.is_empty()));
+        problems
+            .map(|check| (check.verdict, &*check.found))
+            .collect()
+    }
+
+    #[test]
+    fn a_process_without_problems_has_none() {
+        let checks = checks(Answers::of_metrics(FIRST));
+        assert_eq!(problems(&checks), []);
+        assert_eq!(summary(&checks), "The running Blitz has no problem.");
+        let earlier = checks.last().unwrap();
+        assert_eq!(
+            (&*earlier.name, &*earlier.found),
+            (
+                "earlier",
+                "retries 900, connections evicted 5; not in 2.0 s"
+            )
+        );
+    }
+
+    #[test]
+    fn each_problem_has_its_evidence() {
+        let metrics = "process_start_time_seconds 1000\nprocess_cpu_seconds_total 13.9\nblitz_cores 2\n\
+            process_open_fds 1000\nprocess_max_fds 1024\nblitz_sockets_open{core=\"0\"} 3\nblitz_sockets_max 400\n\
+            blitz_memory_available_bytes{core=\"0\"} 67108864\nblitz_memory_available_bytes{core=\"1\"} 1048576\n\
+            blitz_configuration_generation 3\nblitz_configuration_last_reload_successful 0\n\
+            blitz_configuration_last_reload_timestamp_seconds 3990\n\
+            blitz_retries_total 907\nblitz_connections_evicted_total 5\nblitz_head_timeouts_total 9\n# EOF\n";
+        let answers = Answers {
+            metrics,
+            upstreams: r#"{"upstreams":[
+                {"url":"http://a:1","names":["app"],"failure":"no such name","addresses":[]},
+                {"url":"http://b:1","names":["app"],"addresses":[]},
+                {"url":"http://c:1","names":[],"addresses":[{"cores":[{"cooling_down_until":"2026-11-29T18:55:00Z"}]}]}]}"#,
+            certificates: r#"{"certificates":[{"names":["a.example"],"days_left":-1,"file":"/a.pem"},
+                {"names":["b.example"],"days_left":13,"file":null},{"names":["c.example"],"days_left":14,"file":null}]}"#,
+            failures: r#"{"failures":[{"cause":"refused","site":"a.example","route":"/b","address":"10.0.0.1:1",
+                "status":502,"count":12,"seconds_since_last":1}]}"#,
+        };
+        let checks = checks(answers);
+        use CheckResult::{Slow, Stop};
+        assert_eq!(
+            problems(&checks),
+            [
+                (Slow, "1.95 of 2 in use"),
+                (Slow, "1,000 of 1,024; at most 3 of 400 sockets of a core"),
+                (Slow, "0 B; a core has 1.0 MiB left for what it receives"),
+                (Slow, "number 3 stays, because the reload 12 s ago failed"),
+                (Stop, "a.example: expired"),
+                (Slow, "b.example: expires in 13 days"),
+                (Slow, "app: http://a:1 has no address: no such name"),
+                (Stop, "http://c:1: cannot be reached"),
+                (
+                    Slow,
+                    "refused: 12 in 2.0 s, 12 in all, on a.example/b, upstream 10.0.0.1:1"
+                ),
+                (Slow, "retries: 7 in 2.0 s, 907 since the start"),
+            ]
+        );
+        assert_eq!(summary(&checks), "The running Blitz has 10 problems.");
+    }
+
+    #[test]
+    fn an_upstream_that_answers_with_errors_has_a_problem() {
+        let metrics = "process_start_time_seconds 1000\nprocess_cpu_seconds_total 10\nblitz_cores 2\n\
+            http_client_request_duration_seconds_count{upstream=\"http://b:1\",status=\"5xx\"} 1\n\
+            http_client_request_duration_seconds_count{upstream=\"http://b:1\",status=\"2xx\"} 3\n# EOF\n";
+        let answers = Answers {
+            upstreams: r#"{"upstreams":[{"url":"http://b:1","names":[],"addresses":[]}]}"#,
+            ..Answers::of_metrics(metrics)
+        };
+        let checks = checks(answers);
+        assert_eq!(
+            problems(&checks),
+            [(CheckResult::Slow, "http://b:1: 25% of 2.0 requests/s fail")]
+        );
+    }
+}

@@ -1,0 +1,416 @@
+//! Requests to a collector, over gRPC or HTTP.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use blitz_host::names::look_up_once;
+use blitz_http::{
+    Address, BodyLength, ClientOptions, Connection, Fields, Method, Name, Part, Pool, Protocol,
+    RequestHead, Response, Upstream, UpstreamTls, blocking, timeout,
+};
+
+use super::endpoint::{Endpoint, OtlpProtocol};
+use super::protobuf::{message_of, number_of};
+use super::settings::ExportSettings;
+use super::signal::Signal;
+
+/// How long an export may take.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most content of a response: it only says how many items were refused.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+/// The statuses of gRPC that OTLP has clients try again at: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE,
+/// UNAVAILABLE and DATA_LOSS.
+const RETRYABLE: [u32; 6] = [1, 4, 10, 11, 14, 15];
+
+/// RESOURCE_EXHAUSTED is tried again if the collector says when.
+const RESOURCE_EXHAUSTED: u32 = 8;
+
+/// Part of the type of the message that says when.
+const RETRY_INFO: &[u8] = b"google.rpc.RetryInfo";
+
+/// The outcome of an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The collector has taken all but so many items.
+    Taken { rejected: u64 },
+    /// It may take them later: not before this time, if it says so.
+    Retry {
+        after: Option<Duration>,
+        problem: String,
+    },
+    /// It never takes them.
+    Refused(String),
+}
+
+/// A collector, with the connections of this core to it.
+pub(super) struct Collector {
+    settings: Rc<ExportSettings>,
+    pool: Pool,
+    /// `None` in clear text.
+    tls: Option<UpstreamTls>,
+    /// Its addresses that were found last, with their connections.
+    upstreams: RefCell<Vec<Upstream>>,
+}
+
+impl Collector {
+    /// # Errors
+    /// TLS cannot be used with it.
+    pub(super) fn new(settings: &Rc<ExportSettings>) -> Result<Collector, String> {
+        let tls = settings.tls()?;
+        let options = ClientOptions {
+            response_timeout: EXPORT_TIMEOUT,
+            ..ClientOptions::default()
+        };
+        Ok(Collector {
+            settings: Rc::clone(settings),
+            pool: Pool::new(options),
+            tls,
+            upstreams: RefCell::default(),
+        })
+    }
+
+    /// Sends a message.
+    pub(super) async fn export(&self, signal: Signal, message: &[u8]) -> Outcome {
+        let exported = timeout(EXPORT_TIMEOUT, self.send(signal, message)).await;
+        match exported {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(problem)) => retry(problem),
+            Err(_) => retry("no response in time".to_owned()),
+        }
+    }
+
+    async fn send(&self, signal: Signal, message: &[u8]) -> Result<Outcome, String> {
+        let connection = self.connect().await?;
+        let (path, content) = match self.settings.protocol {
+            OtlpProtocol::Grpc => (signal.method().to_owned(), prefixed(message)),
+            OtlpProtocol::Http => {
+                let path = format!("{}{}", self.settings.endpoint.path, signal.path());
+                (path, message.to_vec())
+            }
+        };
+        let head = self.head(&path);
+        let length = BodyLength::Known(content.len() as u64);
+        let (mut body, stream) = connection.request(&head, length);
+        // If it does not take the content, the response says why.
+        if body.data(content).await.is_ok() {
+            let _ = body.finish(None);
+        }
+        let response = stream.response().await;
+        let response = response.map_err(|error| error.to_string())?;
+        let received = Received::of(response).await?;
+        Ok(match self.settings.protocol {
+            OtlpProtocol::Grpc => received.of_grpc(),
+            OtlpProtocol::Http => received.of_http(),
+        })
+    }
+
+    fn head(&self, path: &str) -> RequestHead {
+        let is_grpc = self.settings.protocol == OtlpProtocol::Grpc;
+        let mut head = RequestHead::new(Method::Post, path);
+        head.set_authority(&self.settings.endpoint.authority);
+        let fields = &mut head.fields;
+        let content_type = if is_grpc {
+            "application/grpc"
+        } else {
+            "application/x-protobuf"
+        };
+        fields.append(Name::ContentType, content_type);
+        fields.append(
+            Name::UserAgent,
+            concat!("blitz/", env!("CARGO_PKG_VERSION")),
+        );
+        if is_grpc {
+            fields.append(Name::Te, "trailers");
+        }
+        for (name, value) in &self.settings.headers {
+            // They were checked.
+            let _ = fields.try_append(name.as_str(), value);
+        }
+        head
+    }
+
+    /// A connection to one of its addresses, which are looked up again if none can be connected to.
+    async fn connect(&self) -> Result<Connection, String> {
+        let known = self.upstreams.take();
+        if let Ok(connection) = self.connect_to(&known).await {
+            self.upstreams.replace(known);
+            return Ok(connection);
+        }
+        let found = look_up(&self.settings.endpoint).await?;
+        let found: Vec<_> = found.iter().map(|address| self.upstream(address)).collect();
+        let connection = self.connect_to(&found).await;
+        self.upstreams.replace(found);
+        connection
+    }
+
+    fn upstream(&self, address: &Address) -> Upstream {
+        match &self.tls {
+            Some(tls) => self.pool.upstream_tls(address, tls),
+            None if self.settings.protocol == OtlpProtocol::Grpc => {
+                self.pool.upstream_with_protocol(address, Protocol::Http2)
+            }
+            None => self.pool.upstream(address),
+        }
+    }
+
+    /// A connection to the first of them that one can be made to.
+    async fn connect_to(&self, upstreams: &[Upstream]) -> Result<Connection, String> {
+        let mut problem = "it has no address".to_owned();
+        for upstream in upstreams {
+            match self.checkout(upstream).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => problem = error,
+            }
+        }
+        Err(problem)
+    }
+
+    async fn checkout(&self, upstream: &Upstream) -> Result<Connection, String> {
+        let is_grpc = self.settings.protocol == OtlpProtocol::Grpc;
+        let connection = upstream
+            .checkout()
+            .await
+            .map_err(|error| error.to_string())?;
+        match is_grpc && connection.protocol() != Protocol::Http2 {
+            true => Err("over TLS it does not choose HTTP/2, which gRPC needs".to_owned()),
+            false => Ok(connection),
+        }
+    }
+}
+
+/// The addresses of a name.
+async fn look_up(endpoint: &Endpoint) -> Result<Vec<Address>, String> {
+    let (host, port) = (endpoint.host.clone(), endpoint.port);
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![Address::Tcp(SocketAddr::new(ip, port))]);
+    }
+    let found = blocking(move || look_up_once(&host, port)).await?;
+    Ok(found.into_iter().map(Address::Tcp).collect())
+}
+
+/// A message of gRPC, without compression.
+fn prefixed(message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 5);
+    out.push(0);
+    out.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    out.extend_from_slice(message);
+    out
+}
+
+fn retry(problem: String) -> Outcome {
+    Outcome::Retry {
+        after: None,
+        problem,
+    }
+}
+
+/// A whole response.
+#[derive(Debug, Default)]
+struct Received {
+    status: u16,
+    fields: Fields,
+    content: Vec<u8>,
+    trailers: Fields,
+}
+
+impl Received {
+    async fn of(mut response: Response) -> Result<Received, String> {
+        let mut received = Received {
+            status: response.head.status.code(),
+            fields: response.head.fields.clone(),
+            ..Received::default()
+        };
+        loop {
+            match response.body.next().await {
+                Ok(Some(Part::Data(slice))) => {
+                    if received.content.len() + slice.len() > RESPONSE_BYTES_MAX {
+                        return Err("its response is too long".to_owned());
+                    }
+                    received.content.extend_from_slice(&slice);
+                }
+                Ok(Some(Part::Trailers(trailers))) => received.trailers = Fields::clone(&trailers),
+                Ok(None) => return Ok(received),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn of_http(&self) -> Outcome {
+        let problem = || format!("it responds with status {}", self.status);
+        match self.status {
+            200..=299 => Outcome::Taken {
+                rejected: rejected(&self.content),
+            },
+            429 | 502..=504 => Outcome::Retry {
+                after: self.retry_after(),
+                problem: problem(),
+            },
+            _ => Outcome::Refused(problem()),
+        }
+    }
+
+    fn of_grpc(&self) -> Outcome {
+        if self.status != 200 {
+            return self.of_http_in_place_of_grpc();
+        }
+        // Without content the head may be the trailers, too.
+        let has_status = |fields: &&Fields| fields.contains("grpc-status");
+        let fields = [&self.trailers, &self.fields];
+        let Some(fields) = fields.into_iter().find(has_status) else {
+            return retry("its response has no status of gRPC".to_owned());
+        };
+        let status = fields
+            .get_str("grpc-status")
+            .and_then(|status| status.parse().ok());
+        let text = fields.get("grpc-message").unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let separator = if text.is_empty() { "" } else { ": " };
+        match status {
+            Some(0) => Outcome::Taken {
+                rejected: self.content.get(5..).map_or(0, rejected),
+            },
+            Some(status) => {
+                let problem =
+                    format!("it responds with the status {status} of gRPC{separator}{text}");
+                let is_retryable = RETRYABLE.contains(&status)
+                    || (status == RESOURCE_EXHAUSTED && has_retry_info(fields));
+                match is_retryable {
+                    true => retry(problem),
+                    false => Outcome::Refused(problem),
+                }
+            }
+            None => retry("its status of gRPC is no number".to_owned()),
+        }
+    }
+
+    /// A proxy before the collector has responded.
+    fn of_http_in_place_of_grpc(&self) -> Outcome {
+        match self.of_http() {
+            Outcome::Taken { .. } => retry(format!("it responds with status {}", self.status)),
+            other => other,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.fields.get_str(Name::RetryAfter)?;
+        seconds.parse().ok().map(Duration::from_secs)
+    }
+}
+
+/// The items that a collector has refused of those that it has taken: `partial_success`.
+fn rejected(response: &[u8]) -> u64 {
+    let partial = message_of(response, 1);
+    partial
+        .and_then(|partial| number_of(partial, 1))
+        .unwrap_or(0)
+}
+
+fn has_retry_info(fields: &Fields) -> bool {
+    let details = fields.get("grpc-status-details-bin").unwrap_or_default();
+    let padding = details
+        .iter()
+        .rev()
+        .take_while(|byte| **byte == b'=')
+        .count();
+    let decoded = STANDARD_NO_PAD.decode(&details[..details.len() - padding]);
+    let is_info = |bytes: Vec<u8>| {
+        bytes
+            .windows(RETRY_INFO.len())
+            .any(|part| part == RETRY_INFO)
+    };
+    decoded.is_ok_and(is_info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(status: u16, trailers: &[(&str, &str)]) -> Received {
+        let mut received = Received {
+            status,
+            ..Received::default()
+        };
+        for (name, value) in trailers {
+            received.trailers.append(*name, value);
+        }
+        received
+    }
+
+    #[test]
+    fn statuses_of_http_are_taken_tried_again_or_refused() {
+        let outcome = |status| received(status, &[]).of_http();
+        for status in [200, 202] {
+            assert_eq!(outcome(status), Outcome::Taken { rejected: 0 });
+        }
+        for status in [429, 502, 503, 504] {
+            assert!(
+                matches!(outcome(status), Outcome::Retry { after: None, .. }),
+                "{status}"
+            );
+        }
+        for status in [301, 400, 401, 404, 413, 500, 501] {
+            assert!(matches!(outcome(status), Outcome::Refused(_)), "{status}");
+        }
+        let mut busy = received(503, &[]);
+        busy.fields.append(Name::RetryAfter, "7");
+        let after = Some(Duration::from_secs(7));
+        assert!(matches!(busy.of_http(), Outcome::Retry { after: found, .. } if found == after));
+    }
+
+    #[test]
+    fn statuses_of_grpc_are_taken_tried_again_or_refused() {
+        let outcome = |status: &str| received(200, &[("grpc-status", status)]).of_grpc();
+        assert_eq!(outcome("0"), Outcome::Taken { rejected: 0 });
+        for status in ["1", "4", "10", "11", "14", "15", "x"] {
+            assert!(matches!(outcome(status), Outcome::Retry { .. }), "{status}");
+        }
+        for status in ["2", "3", "7", "8", "12", "13", "16"] {
+            assert!(matches!(outcome(status), Outcome::Refused(_)), "{status}");
+        }
+        assert!(matches!(
+            received(200, &[]).of_grpc(),
+            Outcome::Retry { .. }
+        ));
+        assert!(matches!(
+            received(503, &[]).of_grpc(),
+            Outcome::Retry { .. }
+        ));
+        assert!(matches!(received(404, &[]).of_grpc(), Outcome::Refused(_)));
+    }
+
+    #[test]
+    fn an_exhausted_collector_says_when_to_try_again() {
+        let details =
+            STANDARD_NO_PAD.encode(b"\x08\x08\x1a\x2etype.googleapis.com/google.rpc.RetryInfo");
+        for padding in ["", "="] {
+            let details = format!("{details}{padding}");
+            let fields = [("grpc-status", "8"), ("grpc-status-details-bin", &*details)];
+            assert!(matches!(
+                received(200, &fields).of_grpc(),
+                Outcome::Retry { .. }
+            ));
+        }
+    }
+
+    #[test]
+    fn refused_items_are_counted() {
+        // partial_success { rejected_spans: 3 }
+        assert_eq!(rejected(&[0x0a, 2, 0x08, 3]), 3);
+        assert_eq!(rejected(&[]), 0);
+        assert_eq!(rejected(&[0x0a, 9]), 0);
+        let mut partial = received(200, &[("grpc-status", "0")]);
+        partial.content = vec![0, 0, 0, 0, 4, 0x0a, 2, 0x08, 3];
+        assert_eq!(partial.of_grpc(), Outcome::Taken { rejected: 3 });
+    }
+
+    #[test]
+    fn messages_of_grpc_have_a_prefix() {
+        assert_eq!(prefixed(b"abc"), b"\0\0\0\0\x03abc");
+    }
+}
