@@ -35,7 +35,8 @@ LIMITS = """
     requests_refused tls_failures tls_clear_text tls_record_timeouts quic_handshakes_failed quic_handshake_timeouts
     quic_handshakes_replaced quic_ignored quic_refused quic_evicted quic_invalid quic_violations quic_moves_refused
     quic_too_long quic_unanswered reactor_accept_paused reactor_no_buffers reactor_shed reactor_lingering_cut
-    reactor_mailbox_overflows metrics_merged_requests log_lines_dropped access_log_lines_dropped""".split()
+    reactor_mailbox_overflows metrics_merged_requests log_lines_dropped access_log_lines_dropped
+    access_log_handshakes_omitted""".split()
 
 COLOURS = {"1xx": "purple", "2xx": "green", "3xx": "blue", "4xx": "yellow", "5xx": "red", "none": "text"}
 
@@ -240,6 +241,9 @@ def of_clients(panels):
     panels.graph("Dropped lines of logs", "short",
                  (rate_or_zero("blitz_access_log_lines_dropped"), "{{instance}}: access log"),
                  (rate_or_zero("blitz_log_lines_dropped"), "{{instance}}: log"))
+    panels.graph("Exports over OTLP", "cps",
+                 (f"{rate('blitz_trace_spans', 'result')} or vector(0)", "spans {{result}}"),
+                 (f"{rate('blitz_log_records', 'result')} or vector(0)", "log records {{result}}"))
     sockets = f"{gauge('blitz_sockets_open', 'instance, core')} / on (instance) group_left () "
     panels.graph("Sockets and descriptors in use", "percentunit",
                  (sockets + gauge("blitz_sockets_max", "instance"), "{{instance}}: sockets of core {{core}}"),
