@@ -183,7 +183,8 @@ impl OwnedRecord {
     }
 
     /// Whether there was no request, because the handshake failed.
-    pub(crate) fn is_handshake(&self) -> bool {
+    #[must_use]
+    pub fn is_handshake(&self) -> bool {
         self.ended == Ended::Handshake("").as_str()
     }
 

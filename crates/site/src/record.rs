@@ -194,8 +194,9 @@ impl CoreObservers {
 
     /// Whether somebody wants the record of a failed handshake that took so long.
     pub(crate) fn see_handshake(&self, duration: Duration) -> bool {
+        let exports = self.tracing.is_some_and(|tracing| tracing.logs);
         let recorder = self.recorder.as_ref();
-        recorder.is_some_and(|recorder| recorder.wants_handshake(duration))
+        recorder.is_some_and(|recorder| recorder.wants_handshake(duration, exports))
     }
 
     /// The beginning of the record that leaves the core; `None` if nobody wants it.

@@ -43,7 +43,6 @@ pub trait RecordSink: fmt::Debug + Send + Sync {
 /// Records of requests that have ended on one core.
 pub struct RecordBatch {
     /// In the order of their ends.
-    #[expect(clippy::vec_box, reason = "their memory is used again")]
     pub records: Vec<Box<OwnedRecord>>,
     /// The access log in which some of them have a line.
     pub log: Option<Arc<AccessLog>>,
@@ -149,11 +148,12 @@ impl Recorder {
     }
 
     /// Whether somebody wants the record of a failed handshake that took so long. The log may exclude all of them.
-    pub(crate) fn wants_handshake(&self, duration: Duration) -> bool {
+    pub(crate) fn wants_handshake(&self, duration: Duration, exports: bool) -> bool {
         let settings = self.log.as_ref().map(|log| log.settings());
         match settings {
             Some(settings) if !settings.handshakes => false,
             Some(settings) if settings.filter.may_take_unanswered(duration) => true,
+            None if exports => true,
             _ => self.is_followed(),
         }
     }

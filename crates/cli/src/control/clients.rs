@@ -66,7 +66,8 @@ impl RecordConsumer for Watcher {
             return false;
         };
         let mut watched = lock(&watched);
-        for record in &batch.records {
+        let records = batch.records.iter();
+        for record in records.filter(|record| !record.is_handshake()) {
             watched.count(record);
         }
         true
