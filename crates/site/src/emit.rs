@@ -73,6 +73,7 @@ pub fn emit_handshake(failed: &FailedHandshake<'_>, observers: &CoreObservers) {
     let mut record = Record::new(&unknown, Rc::clone(failed.peer), None, None, observers);
     // It is no request.
     count(|counters| counters.in_flight = counters.in_flight.saturating_sub(1));
+    record.trace = None;
     record.started = failed.started;
     record.version = failed.version.unwrap_or(Version::Http11);
     record.omitted = omitted;

@@ -89,8 +89,12 @@ impl LogRecords {
     }
 }
 
-/// `GET /path 200`.
+/// `GET /path 200`; a handshake that failed has no method.
 fn summary(record: &OwnedRecord) -> Vec<u8> {
+    if record.method_name().is_empty() {
+        let cause = record.cause.unwrap_or_default();
+        return format!("{} {cause}", record.ended).into_bytes();
+    }
     let mut text = record.method_name().to_vec();
     text.push(b' ');
     text.extend_from_slice(record.path());
