@@ -21,8 +21,8 @@ use self::log_record::LogRecords;
 use self::queue::{Counts, Queue};
 use self::settings::ExportSettings;
 use self::span::Spans;
-use crate::differences;
 use crate::records::{Consumers, RecordConsumer};
+use crate::{access_log, differences};
 
 pub(crate) use self::event::Events;
 
@@ -39,7 +39,7 @@ struct Open {
     exporter: Exporter,
 }
 
-/// What became of spans and log records since the start of the process.
+/// Spans and log records that were exported or dropped since the start of the process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExportCounts {
     pub(crate) spans: Arc<Counts>,
@@ -79,7 +79,8 @@ impl OpenExport {
     /// # Errors
     /// It cannot be started; the problem and the remedy.
     pub(crate) fn prepare(&self, process: &Process) -> Result<NewExport, String> {
-        let settings = ExportSettings::of(process);
+        let fields = access_log::settings_of(process);
+        let settings = ExportSettings::of(process, fields);
         let in_use = self.open.as_ref().map(|open| &open.settings);
         let requests = settings.as_ref();
         let requests = requests.map(|settings| TraceSettings::new(settings.sample, settings.logs));

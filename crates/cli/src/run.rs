@@ -218,13 +218,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let (filter, log_level) = LogLevel::new(process::level(&process));
     let events = Events::default();
     let _log = log::to_stderr(filter.and_then(events.clone())).map_err(failed)?;
-    let setting = match flags.server.cores {
-        Some(_) => "--cores",
-        None => "server.cores =",
-    };
-    if let Some(warning) = conflicts::too_many_cores(setting, process::reactor(&process).cores) {
-        tracing::warn!("{warning}");
-    }
+    warn_of_cores(&flags, &process);
     let listeners = match &file {
         Some(file) => ListenAddresses::of_file(file),
         None => {
@@ -249,16 +243,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         ReloadedFile::new(path, settings, file, &process)
     });
     let (access_log, log) = access_log::open(&process).map_err(failed)?;
-    let records = Records::start();
-    let records = records.map_err(|error| failed(format!("no thread can be started: {error}")))?;
-    let mut export = OpenExport::new(records.consumers(), events);
-    let new_export = export.prepare(&process).map_err(failed)?;
-    let observed = RequestObservers {
-        access_log: log,
-        records: records.sink(),
-        tracing: new_export.settings(),
-    };
-    export.replace(new_export);
+    let (records, export, observed) = open_records(&process, log, events)?;
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
     let state = ControlState::new(in_use, log_level, records.consumers());
@@ -288,6 +273,35 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     records.finish();
     upkeep.export.finish();
     ended.map_err(|error| end_failure(&error))
+}
+
+fn warn_of_cores(flags: &Process, process: &Process) {
+    let setting = match flags.server.cores {
+        Some(_) => "--cores",
+        None => "server.cores =",
+    };
+    if let Some(warning) = conflicts::too_many_cores(setting, process::reactor(process).cores) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// The thread of records, the export of traces, and the receivers of the gateway's records.
+fn open_records(
+    process: &Process,
+    access_log: Option<Arc<AccessLog>>,
+    events: Events,
+) -> Result<(Records, OpenExport, RequestObservers), RunError> {
+    let records = Records::start();
+    let records = records.map_err(|error| failed(format!("no thread can be started: {error}")))?;
+    let mut export = OpenExport::new(records.consumers(), events);
+    let new = export.prepare(process).map_err(failed)?;
+    let observed = RequestObservers {
+        access_log,
+        records: records.sink(),
+        tracing: new.settings(),
+    };
+    export.replace(new);
+    Ok((records, export, observed))
 }
 
 /// The certificates, if there is a listener for TLS.
@@ -488,7 +502,7 @@ fn are_free(addresses: &[Address]) -> bool {
     reserved.is_ok()
 }
 
-/// Who takes the records of requests.
+/// The receivers of the records of requests.
 struct RequestObservers {
     access_log: Option<Arc<AccessLog>>,
     records: Arc<dyn RecordSink>,

@@ -164,16 +164,20 @@ fn value(kind: Kind) -> Value {
         Kind::Sites => by_name(&reference("site")),
         Kind::Upstreams => by_name(&reference("upstream")),
         Kind::Presets => by_name(&reference("preset")),
-        Kind::FieldTexts => json!({
-            "type": "object",
-            "patternProperties": { (format!("^{TOKEN}$")): text },
-            "additionalProperties": false,
-        }),
+        Kind::FieldTexts => field_texts(&text),
         Kind::Names | Kind::Clients => one_or_list(&text),
         Kind::Blocks => json!({ "type": "array", "items": reference("when") }),
         Kind::Matches => by_name(&any_of([text, json!({ "type": "boolean" })])),
         Kind::MethodOrMethods => one_or_list(&method()),
     }
+}
+
+fn field_texts(text: &Value) -> Value {
+    json!({
+        "type": "object",
+        "patternProperties": { (format!("^{TOKEN}$")): text },
+        "additionalProperties": false,
+    })
 }
 
 /// A site has routes beside its keys.

@@ -69,7 +69,7 @@ pub struct ProcessFacts {
     pub is_ready: Option<bool>,
 }
 
-/// What became of spans and log records since the start: how many were exported, and how many were dropped.
+/// Spans and log records since the start: how many were exported, and how many were dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportFacts {
     /// Of traces.

@@ -90,7 +90,7 @@ impl UpstreamChange {
     }
 }
 
-/// What requests are observed for, beside the observers of the process.
+/// The settings of observers that a reload changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObserverSettings {
     pub(crate) access_log: Option<Arc<AccessLog>>,

@@ -12,7 +12,6 @@ use blitz_http::{
 use crate::access_log::NotedHeader;
 use crate::record::{Ended, Record};
 use crate::trace::{TraceContext, TraceEvent, TraceEvents};
-
 use texts::{Text, Texts};
 
 /// Longest id of a request: that of a rejected one may be invalid.
@@ -195,7 +194,7 @@ impl OwnedRecord {
         self.forwarded_client.or_else(remote)
     }
 
-    /// What happened while a response was sought; only requests that are recorded in a trace have events.
+    /// The events while a response was sought; only requests that are recorded in a trace have some.
     #[must_use]
     pub fn trace_events(&self) -> &[TraceEvent] {
         self.trace_events.all()

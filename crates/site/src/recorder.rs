@@ -223,7 +223,7 @@ pub(crate) struct BegunRecord {
     wanted: Wanted,
 }
 
-/// Who wants a record.
+/// The receivers that want a record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     /// The access log, if its filter takes the request.

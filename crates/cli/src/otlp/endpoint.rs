@@ -18,7 +18,7 @@ pub(super) struct Endpoint {
     pub(super) port: u16,
     /// The host with its port, as it is sent.
     pub(super) authority: String,
-    /// What precedes the paths of OTLP over HTTP; without a slash at its end.
+    /// The start of the paths of OTLP over HTTP, without a slash at its end.
     pub(super) path: String,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use blitz_gateway::access_log::{
-    AccessLog, FieldValue, LineWriter, LogFormat, LogSettings, LogSink,
+    AccessLog, FieldValue, LineWriter, LogField, LogFormat, LogSettings, LogSink,
 };
 use blitz_gateway::{OwnedRecord, RecordBatch};
 use blitz_http::Status;
@@ -50,7 +50,7 @@ impl LogRecords {
             format: LogFormat::Json,
             ..settings.clone()
         };
-        let names = settings.fields.iter().map(|field| field.name());
+        let names = settings.fields.iter().map(LogField::name);
         LogRecords {
             names: names.collect(),
             log: AccessLog::new(settings, Arc::new(NoLines)),
@@ -89,8 +89,12 @@ impl LogRecords {
     }
 }
 
-/// `GET /path 200`.
+/// `GET /path 200`; a handshake that failed has no method.
 fn summary(record: &OwnedRecord) -> Vec<u8> {
+    if record.method_name().is_empty() {
+        let cause = record.cause.unwrap_or_default();
+        return format!("{} {cause}", record.ended).into_bytes();
+    }
     let mut text = record.method_name().to_vec();
     text.push(b' ');
     text.extend_from_slice(record.path());

@@ -16,7 +16,7 @@ const BATCH_ITEMS: usize = 512;
 /// How long items wait for others.
 const EXPORT_AFTER: Duration = Duration::from_secs(1);
 
-/// What became of items since the start of the process.
+/// Items that were exported or dropped since the start of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     exported: AtomicU64,
@@ -86,7 +86,7 @@ impl Queue {
         }
     }
 
-    /// No item follows. What waits may be exported until then.
+    /// No item follows. Those that wait may be exported until then.
     pub(super) fn close(&self, end: Instant) {
         let mut state = self.lock();
         state.end.get_or_insert(end);
@@ -125,7 +125,7 @@ impl Queue {
         Poll::Pending
     }
 
-    /// Drops what waits.
+    /// Drops the items that wait.
     pub(super) fn clear(&self) {
         let items = std::mem::take(&mut self.lock().items);
         self.counts.add_dropped(items.len() as u64);

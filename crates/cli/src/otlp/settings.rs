@@ -37,8 +37,8 @@ pub(super) struct ExportSettings {
 }
 
 impl ExportSettings {
-    /// `None` if nothing is exported.
-    pub(super) fn of(process: &Process) -> Option<ExportSettings> {
+    /// `None` if nothing is exported. `fields` are those of the access log.
+    pub(super) fn of(process: &Process, fields: LogSettings) -> Option<ExportSettings> {
         let keys = &process.tracing;
         // It was checked.
         let endpoint: Endpoint = keys.otlp.as_ref()?.value.parse().ok()?;
@@ -59,7 +59,7 @@ impl ExportSettings {
                 .as_ref()
                 .map_or(1.0, |share| share.value.number()),
             logs: keys.logs.as_ref().is_some_and(|is_on| is_on.value),
-            fields: crate::access_log::settings_of(process),
+            fields,
         })
     }
 
@@ -73,7 +73,7 @@ impl ExportSettings {
             }
     }
 
-    /// What the spans are about.
+    /// The attributes of this process, which all spans share.
     pub(super) fn resource(&self) -> Vec<(String, String)> {
         let mut resource = vec![
             ("service.name".to_owned(), self.service.clone()),

@@ -12,7 +12,7 @@ const EVENTS_MAX: usize = 32;
 pub struct TraceEvent {
     /// When it happened.
     pub time: Instant,
-    /// What happened.
+    /// The kind.
     pub kind: TraceEventKind,
     /// The address of the upstream.
     pub address: Option<Address>,
