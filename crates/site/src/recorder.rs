@@ -43,7 +43,6 @@ pub trait RecordSink: fmt::Debug + Send + Sync {
 /// Records of requests that have ended on one core.
 pub struct RecordBatch {
     /// In the order of their ends.
-    #[expect(clippy::vec_box, reason = "their memory is used again")]
     pub records: Vec<Box<OwnedRecord>>,
     /// The access log in which some of them have a line.
     pub log: Option<Arc<AccessLog>>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use blitz_gateway::access_log::{
-    AccessLog, FieldValue, LineWriter, LogFormat, LogSettings, LogSink,
+    AccessLog, FieldValue, LineWriter, LogField, LogFormat, LogSettings, LogSink,
 };
 use blitz_gateway::{OwnedRecord, RecordBatch};
 use blitz_http::Status;
@@ -50,7 +50,7 @@ impl LogRecords {
             format: LogFormat::Json,
             ..settings.clone()
         };
-        let names = settings.fields.iter().map(|field| field.name());
+        let names = settings.fields.iter().map(LogField::name);
         LogRecords {
             names: names.collect(),
             log: AccessLog::new(settings, Arc::new(NoLines)),

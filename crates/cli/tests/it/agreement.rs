@@ -102,7 +102,7 @@ impl Setting {
                 scope.spawn(|| http3::run(ledger, secure, trusted, ROUNDS)),
             ];
             let mut generation = 0;
-            while !clients.iter().all(|client| client.is_finished()) {
+            while !clients.iter().all(thread::ScopedJoinHandle::is_finished) {
                 generation += 1;
                 let file = self.folder.file("blitz.toml");
                 fs::write(file, text(self.upstream, generation)).unwrap();
