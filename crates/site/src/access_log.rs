@@ -1,5 +1,6 @@
 //! The access log: a line for each request, made from its record.
 
+mod batch;
 mod escape;
 mod field;
 mod filter;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use syntax::Syntax;
 
+pub use batch::RecordBatch;
 pub use field::{Fact, HeaderName, LogField, NotedHeader, UnknownField};
 pub use filter::{LogFilter, LoggedStatus};
 pub use line::{FieldValue, LineWriter};

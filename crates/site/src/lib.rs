@@ -22,6 +22,7 @@ mod rejection;
 mod responder;
 mod trace;
 
+pub use access_log::RecordBatch;
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, apply, apply_to_request};
 pub use emit::{emit, emit_handshake, emit_refused};
@@ -34,7 +35,7 @@ pub use pages::{LoadedFile, Pages, RequestPages};
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,
 };
-pub use recorder::{RecordBatch, RecordSink};
+pub use recorder::RecordSink;
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};
 pub use trace::{SpanId, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings};

@@ -17,8 +17,8 @@ use texts::{Text, Texts};
 /// Longest id of a request: that of a rejected one may be invalid.
 const ID_MAX: usize = 128;
 
-/// What is known of a request that has ended. Texts that a client has sent are as it has sent them, so whoever writes
-/// them escapes them, and leaves out what nobody may read.
+/// All facts of a request that has ended. Texts that a client has sent are as it has sent them, so whoever writes them
+/// escapes them, and leaves out what nobody may read.
 #[derive(Debug)]
 pub struct OwnedRecord {
     /// As in [`Record`].

@@ -71,7 +71,7 @@ pub struct Record<'a> {
     pub trace: Option<TraceContext>,
     pub(crate) trace_events: TraceEvents,
     pub(crate) observers: &'a Observers,
-    /// What leaves the core when the request ends; `None` if nobody wants it.
+    /// The part that leaves the core when the request ends; `None` if nobody wants it.
     pub(crate) begun: Option<BegunRecord>,
 }
 

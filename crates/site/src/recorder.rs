@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use blitz_http::RequestHead;
 
-use crate::access_log::{AccessLog, LineWriter, NotedHeader};
+use crate::access_log::{AccessLog, LineWriter, NotedHeader, RecordBatch};
 use crate::owned_record::OwnedRecord;
 use crate::record::Record;
 
@@ -37,54 +37,6 @@ pub trait RecordSink: fmt::Debug + Send + Sync {
     /// Whether records are wanted that have no line in the access log. It is asked at the beginning of each request.
     fn wants_all(&self) -> bool {
         false
-    }
-}
-
-/// Records of requests that have ended on one core.
-pub struct RecordBatch {
-    /// In the order of their ends.
-    pub records: Vec<Box<OwnedRecord>>,
-    /// The access log in which some of them have a line.
-    pub log: Option<Arc<AccessLog>>,
-    /// The fields of heads that were noted, in the order of [`OwnedRecord::header_at`].
-    pub headers: Arc<[NotedHeader]>,
-    /// The time at which its first record came, on both clocks.
-    begun: (Instant, SystemTime),
-}
-
-impl RecordBatch {
-    /// The time of a clock on the wall at a time of a record.
-    #[must_use]
-    pub fn wall_clock(&self, time: Instant) -> SystemTime {
-        let (begun, wall_clock) = self.begun;
-        let at = match begun.checked_duration_since(time) {
-            Some(before) => wall_clock.checked_sub(before),
-            None => wall_clock.checked_add(time.saturating_duration_since(begun)),
-        };
-        at.unwrap_or(wall_clock)
-    }
-
-    /// Tells the access log that the lines of this batch are lost.
-    pub fn lose_lines(&self) {
-        let logged = self.records.iter().filter(|record| record.is_logged);
-        if let Some(log) = &self.log {
-            log.lose(logged.count() as u64);
-        }
-    }
-
-    /// Keeps the memory of its records for later requests. Gives the empty list back.
-    #[expect(clippy::vec_box, reason = "their memory is used again")]
-    fn recycle(mut self) -> Vec<Box<OwnedRecord>> {
-        self.records.drain(..).for_each(keep);
-        self.records
-    }
-}
-
-impl fmt::Debug for RecordBatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordBatch")
-            .field("records", &self.records.len())
-            .finish_non_exhaustive()
     }
 }
 
@@ -203,8 +155,9 @@ impl Recorder {
                 Some(batch)
             }
         };
-        if let Some(used) = used {
-            self.records.replace(used.recycle());
+        if let Some(mut used) = used {
+            used.records.drain(..).for_each(keep);
+            self.records.replace(used.records);
         }
     }
 }

@@ -11,9 +11,8 @@ use super::filter::NO_RESPONSE;
 use super::redaction::{redact_query, redact_url};
 use super::syntax::Syntax;
 use super::timestamp::Timestamps;
-use super::{AccessLog, HeaderName, LogField, NotedHeader, escape};
+use super::{AccessLog, HeaderName, LogField, NotedHeader, RecordBatch, escape};
 use crate::owned_record::OwnedRecord;
-use crate::recorder::RecordBatch;
 use crate::trace::{SpanId, TraceId};
 
 /// Writes lines of records.
