@@ -345,7 +345,7 @@ scenarios! {
         // Any log can have a line of any record.
         let logfmt = AccessLog::new(with_format(LogFormat::Logfmt), Arc::<Lines>::default());
         let line = String::from_utf8_lossy(writer.line(&batches[1], all[1], &logfmt));
-        assert!(line.contains(" path=/quiet?q=*** "), "{line}");
+        assert!(line.contains(" path=\"/quiet?q=***\" "), "{line}");
         records.is_full.store(true, Ordering::Relaxed);
         request("/logged");
         request("/quiet");
