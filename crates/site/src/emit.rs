@@ -5,9 +5,10 @@ use std::rc::Rc;
 use blitz_http::{FailedHandshake, Method, Pooled, RefusedRequest, RequestHead, Version};
 
 use crate::counters::{Counters, count};
-use crate::record::log;
 use crate::record::measure::measure;
 use crate::record::{CoreObservers, Ended, Record, RecordHook};
+use crate::record::{leave, log};
+use crate::recorder::BegunRecord;
 
 /// Emits the record of a request that has ended. The caller emits no record twice.
 #[inline]
@@ -21,7 +22,7 @@ pub fn emit(record: &mut Record<'_>, head: &RequestHead) {
     }
     if let Some(mut begun) = record.begun.take() {
         begun.note_id(head);
-        begun.finish(record);
+        finish(begun, record);
     }
     if record.observers.see_all() {
         observe(record, head);
@@ -35,7 +36,7 @@ pub(crate) fn emit_unobserved(record: &mut Record<'_>) {
     count(|counters| add(counters, record, is_ordinary));
     measure(record);
     if let Some(begun) = record.begun.take() {
-        begun.finish(record);
+        finish(begun, record);
     }
 }
 
@@ -79,8 +80,15 @@ pub fn emit_handshake(failed: &FailedHandshake<'_>, observers: &CoreObservers) {
     record.omitted = omitted;
     record.response.ended = Ended::Handshake(failed.cause);
     if let Some(begun) = record.begun.take() {
-        begun.finish(&record);
+        finish(begun, &record);
     }
+}
+
+#[inline]
+fn finish(begun: BegunRecord, record: &Record<'_>) {
+    begun.finish(record.started, record.response.status, |owned, finished| {
+        leave::copy(record, finished, owned);
+    });
 }
 
 #[cold]

@@ -5,14 +5,13 @@ mod texts;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use blitz_http::{
-    Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Upstream, Version,
-};
+use blitz_http::{Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Version};
 
 use crate::access_log::NotedHeader;
-use crate::record::{Ended, Record};
 use crate::trace::{TraceContext, TraceEvent, TraceEvents};
-use texts::{Text, Texts};
+use texts::Texts;
+
+pub(crate) use texts::Text;
 
 /// Longest id of a request: that of a rejected one may be invalid.
 const ID_MAX: usize = 128;
@@ -21,55 +20,57 @@ const ID_MAX: usize = 128;
 /// escapes them, and leaves out what nobody may read.
 #[derive(Debug)]
 pub struct OwnedRecord {
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub started: Instant,
     /// When the request ended.
     pub finished: Instant,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub connected: Option<Instant>,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub responded: Option<Instant>,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub method: Method,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub version: Version,
     /// That of the client's connection.
     pub scheme: Scheme,
     /// The address of the client's connection; `None` on a unix socket.
     pub remote: Option<SocketAddr>,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub forwarded_client: Option<IpAddr>,
     /// The handshake of the client's connection; `None` in clear text.
     pub tls: Option<TlsFacts>,
     /// Status that was sent to the client.
     pub status: Option<Status>,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub request_bytes: u64,
     /// Content sent to the client.
     pub response_bytes: u64,
     /// Where the last attempt went.
     pub upstream: Option<Address>,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub attempts: u8,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub connect_failures: u8,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub is_connection_reused: bool,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub grpc_status: Option<u8>,
     /// How the request ended: the name of its [`Ended`](crate::Ended).
     pub ended: &'static str,
     /// The name of the cause, if it did not end with a complete response.
     pub cause: Option<&'static str>,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub omitted: u64,
+    /// Whether there was no request, because the handshake failed.
+    pub is_handshake: bool,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
     /// Whether it is exported as a log record.
     pub is_exported: bool,
-    /// As in [`Record`].
+    /// As in [`Record`](crate::Record).
     pub trace: Option<TraceContext>,
-    trace_events: TraceEvents,
+    pub(crate) trace_events: TraceEvents,
     texts: Texts,
 }
 
@@ -110,6 +111,7 @@ impl OwnedRecord {
             ended: "",
             cause: None,
             omitted: 0,
+            is_handshake: false,
             is_logged: false,
             is_exported: false,
             trace: None,
@@ -131,60 +133,14 @@ impl OwnedRecord {
         }
     }
 
-    /// Takes the facts of a request that ends now.
     #[inline]
-    pub(crate) fn fill(&mut self, record: &Record<'_>, finished: Instant) {
-        let (client, response) = (&*record.client, &record.response);
-        self.started = record.started;
-        self.finished = finished;
-        self.connected = record.connected;
-        self.responded = record.responded;
-        self.method = record.method;
-        self.version = record.version;
-        self.scheme = client.scheme;
-        self.remote = client.remote;
-        self.forwarded_client = record.forwarded_client;
-        self.status = response.status;
-        self.request_bytes = record.request_bytes;
-        self.response_bytes = response.bytes;
-        self.attempts = record.attempts;
-        self.connect_failures = record.connect_failures;
-        self.is_connection_reused = record.is_connection_reused;
-        self.grpc_status = record.grpc_status;
-        self.ended = response.ended.as_str();
-        self.cause = response.ended.cause();
-        self.omitted = record.omitted;
-        self.trace = record.trace;
-        self.trace_events = record.trace_events.clone();
-        self.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
-        if let Some(site) = record.site {
-            self.texts.set(Text::Site, site.as_bytes());
-        }
-        if let Some(route) = record.route {
-            self.texts.set(Text::Route, route.name().as_bytes());
-        }
-        self.tls = client.tls.as_ref().map(|tls| {
-            let name = tls.server_name.as_deref().unwrap_or_default();
-            self.texts.set(Text::ServerName, name.as_bytes());
-            self.texts
-                .set(Text::Alpn, tls.alpn.as_deref().unwrap_or_default());
-            TlsFacts {
-                version: tls.version,
-                cipher_suite: tls.cipher_suite,
-                key_exchange: tls.key_exchange,
-            }
-        });
+    pub(crate) fn set_text(&mut self, text: Text, value: &[u8]) {
+        self.texts.set(text, value);
     }
 
     /// Forgets the texts, so that the next record can use their memory. `None` if they need too much of it.
     pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<OwnedRecord>> {
         self.texts.clear().then_some(self)
-    }
-
-    /// Whether there was no request, because the handshake failed.
-    #[must_use]
-    pub fn is_handshake(&self) -> bool {
-        self.ended == Ended::Handshake("").as_str()
     }
 
     /// The client: the one that a trusted proxy has told, otherwise that of the connection; `None` on a unix socket.

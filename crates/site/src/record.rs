@@ -3,6 +3,7 @@
 //! Every request has one record, and it is emitted exactly once: when the request ends, or when its
 //! future is dropped because the client left.
 
+pub(crate) mod leave;
 pub(crate) mod log;
 pub(crate) mod measure;
 

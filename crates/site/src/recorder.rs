@@ -9,11 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use blitz_http::RequestHead;
+use blitz_http::{RequestHead, Status};
 
 use crate::access_log::{AccessLog, LineWriter, NotedHeader, RecordBatch};
 use crate::owned_record::OwnedRecord;
-use crate::record::Record;
 
 /// How long records stay on their core.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
@@ -222,16 +221,20 @@ impl BegunRecord {
         }
     }
 
-    /// Hands the record of a request over that ends now.
-    pub(crate) fn finish(mut self, ended: &Record<'_>) {
+    /// Hands the record of a request over that ends now, with this status. `fill` fills it, if somebody wants it.
+    pub(crate) fn finish(
+        mut self,
+        started: Instant,
+        status: Option<Status>,
+        fill: impl FnOnce(&mut OwnedRecord, Instant),
+    ) {
         let Some(mut record) = self.record.take() else {
             return;
         };
         let finished = blitz_http::now();
         let passes = |log: &Arc<AccessLog>| {
             let filter = &log.settings().filter;
-            let duration = || finished.saturating_duration_since(ended.started);
-            filter.takes_all() || filter.takes(ended.response.status, duration())
+            filter.takes_all() || filter.takes(status, finished.saturating_duration_since(started))
         };
         let wanted = self.wanted;
         let passes =
@@ -239,7 +242,7 @@ impl BegunRecord {
         record.is_logged = wanted.by_log && passes;
         record.is_exported = wanted.by_export && passes;
         if record.is_logged || record.is_exported || wanted.by_others {
-            record.fill(ended, finished);
+            fill(&mut record, finished);
             self.recorder.add(record);
         } else {
             keep(record);

@@ -67,7 +67,7 @@ impl RecordConsumer for Watcher {
         };
         let mut watched = lock(&watched);
         let records = batch.records.iter();
-        for record in records.filter(|record| !record.is_handshake()) {
+        for record in records.filter(|record| !record.is_handshake) {
             watched.count(record);
         }
         true

@@ -176,7 +176,7 @@ impl<'a> Line<'a> {
         out.extend_from_slice(b" - - [");
         self.timestamps.common(self.started, out);
         out.extend_from_slice(b"] \"");
-        if self.record.is_handshake() {
+        if self.record.is_handshake {
             out.push(b'-');
         } else {
             self.write_or_dash(&self.fact(Fact::Method), out);
@@ -222,7 +222,7 @@ impl<'a> Line<'a> {
                 (path, Some(query)) => Value::Target(path, query),
             },
             // A failed handshake over TCP has none.
-            Fact::Protocol if record.is_handshake() && record.version != Version::Http3 => {
+            Fact::Protocol if record.is_handshake && record.version != Version::Http3 => {
                 Value::Absent
             }
             Fact::Protocol => Value::Plain(record.version.as_str()),
@@ -288,7 +288,7 @@ impl<'a> Line<'a> {
         match self.record.client() {
             Some(client) => Value::Ip(client),
             // The kernel forgets the address of a connection that was reset.
-            None if self.record.is_handshake() => Value::Absent,
+            None if self.record.is_handshake => Value::Absent,
             // A client of a unix socket has no address.
             None => Value::Plain("unix"),
         }

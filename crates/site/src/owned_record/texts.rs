@@ -21,7 +21,7 @@ const KEPT_BYTES_MAX: usize = 2048;
 
 /// The texts of each record beside fields of its head.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Text {
+pub(crate) enum Text {
     Method,
     Host,
     Path,
