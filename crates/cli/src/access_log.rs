@@ -12,6 +12,7 @@ use blitz_gateway::access_log::{
 use blitz_host::log::{Destination, LogOutput};
 
 use crate::differences;
+use crate::redaction::is_secret;
 
 /// The word in `redact` for the values of queries.
 const QUERY: &str = "query";
@@ -86,6 +87,13 @@ impl OpenAccessLog {
         self.0 = new.open;
     }
 
+    /// Writes the lines that wait, for at most a second. The process ends.
+    pub(crate) fn finish(&self) {
+        if let Some(open) = &self.0 {
+            open.output.finish();
+        }
+    }
+
     /// Opens its file again, after logrotate or others have moved it.
     pub(crate) fn reopen(&self) {
         match &self.0 {
@@ -126,7 +134,7 @@ pub(crate) fn settings_of(process: &Process) -> LogSettings {
 
 fn settings(keys: &AccessLogKeys) -> LogSettings {
     let usual = LogSettings::default();
-    let fields = keys.fields.as_ref().map(|fields| {
+    let fields = keys.fields.as_ref().map(|fields| -> Vec<LogField> {
         let fields = fields.iter();
         // They were checked.
         fields
@@ -134,7 +142,14 @@ fn settings(keys: &AccessLogKeys) -> LogSettings {
             .collect()
     });
     let (redacted, redacts_query) = match &keys.redact {
-        None => (usual.redacted, usual.redacts_query),
+        None => {
+            let chosen = fields.iter().flatten().filter_map(|field| match field {
+                LogField::Header(name) if is_secret(name.as_str()) => Some(name.clone()),
+                _ => None,
+            });
+            let redacted = usual.redacted.into_iter().chain(chosen);
+            (redacted.collect(), usual.redacts_query)
+        }
         Some(names) => {
             let is_query = |name: &&Placed<String>| name.value == QUERY;
             let (query, names): (Vec<_>, Vec<_>) = names.iter().partition(is_query);
@@ -200,7 +215,16 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
             problem.to_string(),
         );
     }
+    if fields.as_ref().is_some_and(Vec::is_empty) {
+        let message = "lines would have no field".to_owned();
+        let label =
+            "leave out `fields` for all, or write for example [\"ts\", \"status\"]".to_owned();
+        let span = keys.span.clone();
+        diagnostics.push(Diagnostic::error("access-log-field", span, message, label));
+        return;
+    }
     let is_combined = format.as_deref() == Some("combined");
+    let mut names = Vec::new();
     for field in fields.iter().flatten() {
         if is_combined {
             let message = "the combined format has its own fields".to_owned();
@@ -212,9 +236,22 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
             );
             break;
         }
-        if field.value.parse::<LogField>().is_err() {
-            let message = format!("lines of the access log have no field `{}`", field.value);
-            error("access-log-field", field, message, suggestion(&field.value));
+        match field.value.parse::<LogField>() {
+            Err(_) => {
+                let message = format!("lines of the access log have no field `{}`", field.value);
+                error("access-log-field", field, message, suggestion(&field.value));
+            }
+            // Of two values with one name readers may take that of the client (RFC 8259, section 4).
+            Ok(parsed) if names.contains(&parsed.name()) => {
+                let message = format!("lines would have two fields `{}`", parsed.name());
+                error(
+                    "access-log-field",
+                    field,
+                    message,
+                    "leave out one of them".to_owned(),
+                );
+            }
+            Ok(parsed) => names.push(parsed.name()),
         }
     }
     for name in redact.iter().flatten().filter(|name| name.value != QUERY) {

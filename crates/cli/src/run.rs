@@ -271,6 +271,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
     // Before the output of the access log ends.
     records.finish();
+    upkeep.access_log.finish();
     upkeep.export.finish();
     ended.map_err(|error| end_failure(&error))
 }

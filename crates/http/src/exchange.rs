@@ -40,7 +40,9 @@ pub(crate) use framing::{ClientSide, ExchangeId, ServerSide, Side, Transmission}
 pub(crate) use handle::Link;
 pub(crate) use outcome::{Conclusion, ExchangeOutcome, conclude, poll_outcome};
 pub(crate) use pace::ReceivedContent;
-pub(crate) use refusal::{LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream};
+pub(crate) use refusal::{
+    LoggedRefusal, refusal_of, refuse, refuse_request, refuse_stream, tell_reset_head,
+};
 pub(crate) use respond::send_response;
 pub(crate) use send::{complete_message, conclude_sent};
 pub(crate) use state::{BodyState, ExchangeState, MessageState, note, wake};

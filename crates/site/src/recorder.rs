@@ -63,8 +63,9 @@ impl Recorder {
         is_traced: bool,
     ) -> Option<Rc<Recorder>> {
         let headers = match (log, sink) {
-            (Some(log), _) if is_traced => log.headers_and_usual(),
-            (Some(log), _) => log.headers(),
+            (Some(log), None) => log.headers(),
+            // Others may want the usual fields.
+            (Some(log), Some(_)) => log.headers_and_usual(),
             (None, Some(_)) => NotedHeader::usual(),
             (None, None) => return None,
         };

@@ -9,6 +9,7 @@ use blitz_gateway::access_log::{
 };
 use blitz_gateway::{Options, RecordBatch, RecordSink};
 use blitz_http::IoChoice;
+use blitz_testing::h2::{self, flag, kind};
 use blitz_testing::refusing_address;
 use serde_json::Value;
 
@@ -206,6 +207,45 @@ scenarios! {
             assert_eq!(values(&line, &["status", "ended", "cause"]), [
                 Value::from(status), ended.into(), cause.map_or(Value::Null, Value::from),
             ], "{request}: {}", all[count]);
+        }
+    }
+
+    // Their streams are reset. One whose content breaks a rule has been a request before.
+    fn a_request_over_http_2_with_a_malformed_head_has_one_line(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        let mut peer = proxy.peer();
+        let mut sent = [h2::PREFACE, &h2::settings(&[])].concat();
+        let head = |stream, flags, field| {
+            let pseudo = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+            let fields = h2::literals(pseudo.into_iter().chain([field]));
+            h2::frame(kind::HEADERS, flags, stream, fields)
+        };
+        sent.extend(head(1, flag::END_HEADERS | flag::END_STREAM, ("connection", "close")));
+        sent.extend(head(3, flag::END_HEADERS | flag::END_STREAM, ("Upper", "x")));
+        sent.extend(head(5, flag::END_HEADERS, ("content-length", "1")));
+        sent.extend(h2::frame(kind::DATA, flag::END_STREAM, 5, b"xyz"));
+        peer.send(sent);
+        let all = lines.wait(3);
+        let of = |line: &String| values(&json(line), &["status", "protocol", "cause"]);
+        let causes: Vec<_> = all.iter().map(of).collect();
+        let malformed = |rule: &str| vec![Value::Null, "HTTP/2".into(), rule.into()];
+        assert_eq!(causes[..2], [malformed("connection-specific-field"), malformed("field-name-uppercase")]);
+        assert_eq!(causes[2][2], Value::Null);
+    }
+
+    fn a_user_and_a_fragment_have_no_place_in_a_line(io) {
+        let upstream = Upstream::with_text("hello");
+        let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        let requests = [
+            "GET http://u:secret@a/x HTTP/1.1\r\nHost: a", "GET / HTTP/1.1\r\nHost: u:secret@a",
+            "CONNECT u:secret@a:443 HTTP/1.1\r\nHost: a", "GET /f#secret HTTP/1.1\r\nHost: a",
+            "GET / HTTP/1.1\r\nHost: a\r\nReferer: https://u:secret@b/?c=secret#secret",
+        ];
+        for (count, request) in requests.into_iter().enumerate() {
+            send(&proxy, &format!("{request}\r\nConnection: close\r\n\r\n"));
+            let line = &lines.wait(count + 1)[count];
+            assert!(!line.contains("secret"), "{line}");
         }
     }
 

@@ -59,6 +59,10 @@ impl FromStr for Destination {
             "stderr" => is_wrong(
                 "standard error has the log of the program: write \"stdout\", or \"./stderr\" for a file of that name",
             ),
+            "off" | "none" | "false" => is_wrong(
+                "without a log leave it out, or write access = false in the table log of the file; \"./off\" is a file of \
+                 that name",
+            ),
             "journald" => is_wrong("write \"journal\", or \"./journald\" for a file of that name"),
             "syslog" => is_wrong(
                 "the address is missing: write \"syslog:/dev/log\" or \"syslog:HOST:514\", or \"./syslog\" for a file of \

@@ -25,8 +25,8 @@ const END_PAUSE: Duration = Duration::from_millis(1);
 /// holds up neither callers nor other outputs.
 ///
 /// When the last handle is dropped, the lines that wait are written for at most a second, and the thread ends. Only
-/// the thread that has opened the output waits for that, because a core must not wait; so the handle of that thread
-/// should be the last one at the end of the process.
+/// the thread that has opened the output waits for that, because a core must not wait. At the end of the process
+/// [`LogOutput::finish`] waits, whoever has other handles.
 #[derive(Debug, Clone)]
 pub struct LogOutput(Arc<Handle>);
 
@@ -93,6 +93,11 @@ impl LogOutput {
         self.0.queue.add_dropped(lines);
     }
 
+    /// Ends the output: the lines that wait are written for at most a second. Other handles have none any more.
+    pub fn finish(&self) {
+        self.0.finish();
+    }
+
     /// Opens the file anew, for example after logrotate has moved it. The thread of the output does so, and warns if it
     /// fails; the old file is in use until it succeeds. Lines that wait go to the new file. The name of a daemon of
     /// syslog is resolved again.
@@ -110,10 +115,16 @@ fn start(destination: &Destination, sink: impl Sink + 'static) -> io::Result<Log
 impl Drop for Handle {
     fn drop(&mut self) {
         self.queue.end();
-        let Some(thread) = &self.thread else { return };
-        if thread::current().id() != self.opened_by {
-            return;
+        if thread::current().id() == self.opened_by {
+            self.finish();
         }
+    }
+}
+
+impl Handle {
+    fn finish(&self) {
+        self.queue.end();
+        let Some(thread) = &self.thread else { return };
         let deadline = Instant::now() + FLUSH_TIMEOUT;
         while !thread.is_finished() && Instant::now() < deadline {
             thread::sleep(END_PAUSE);

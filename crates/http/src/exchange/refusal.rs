@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use blitz_proto::{Error, Fields, Name, RequestHead, ResponseHead, Status, Version};
+use blitz_proto::{Error, ErrorKind, Fields, Name, RequestHead, ResponseHead, Status, Version};
 use tracing::Level;
 
 use super::framing::ServerFraming;
+use super::peer::Peer;
 use super::respond::send_response;
 use super::state::BodyState;
 use crate::counters::count_refused;
@@ -172,6 +173,33 @@ pub(crate) fn refuse_stream(error: Error, peer: Option<SocketAddr>) {
         let omitted = (omitted > 0).then_some(omitted);
         tracing::debug!(cause = rule, client, omitted, "stream refused");
     }
+}
+
+/// Tells the observer of a request whose head breaks a rule, so that its stream is reset and it has no response. A stream
+/// that came too late, or beyond a limit of streams, is no request.
+#[cold]
+pub(crate) fn tell_reset_head(
+    error: Error,
+    options: &ServeOptions,
+    version: Version,
+    peer: &Rc<Peer>,
+) {
+    if matches!(
+        error.kind(),
+        ErrorKind::StreamClosed | ErrorKind::StreamLimit | ErrorKind::FlowControl
+    ) {
+        return;
+    }
+    tell(options, || {
+        Refused::Request(RefusedRequest {
+            head: None,
+            refusal: refusal_of(error),
+            status: None,
+            content_bytes: 0,
+            version,
+            peer,
+        })
+    });
 }
 
 /// The refusal of a request that breaks a rule.

@@ -69,7 +69,7 @@ impl HeaderName {
         &self.text
     }
 
-    pub(super) fn is(&self, name: Name) -> bool {
+    pub(crate) fn is(&self, name: Name) -> bool {
         self.known == name
     }
 }

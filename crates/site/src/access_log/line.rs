@@ -371,11 +371,8 @@ impl<'a> Line<'a> {
                     false => out.extend_from_slice(query),
                 }
             }
-            Value::Url(url) => {
-                if !redacts_query || !redact_url(url, out) {
-                    out.extend_from_slice(url);
-                }
-            }
+            Value::Url(url) if redacts_query => redact_url(url, out),
+            Value::Url(url) => out.extend_from_slice(url),
             Value::Text(text) => out.extend_from_slice(text),
             _ => self.write_plain(value, out),
         }

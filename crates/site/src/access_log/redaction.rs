@@ -10,26 +10,55 @@ pub fn redact_query(query: &[u8], out: &mut Vec<u8>) {
             out.push(b'&');
         }
         match pair.iter().position(|byte| *byte == b'=') {
-            Some(equals) => {
+            Some(equals) if !is_padding(&pair[equals..], equals) => {
                 out.extend_from_slice(&pair[..=equals]);
                 out.extend_from_slice(REDACTED);
             }
             // Without a name the whole text may be a secret.
-            None if !pair.is_empty() => out.extend_from_slice(REDACTED),
-            None => {}
+            _ if !pair.is_empty() => out.extend_from_slice(REDACTED),
+            _ => {}
         }
     }
 }
 
-/// Writes a URL with the same in its query. Writes nothing and gives `false` if it has none.
-pub(super) fn redact_url(url: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(mark) = url.iter().position(|byte| *byte == b'?') else {
-        return false;
-    };
-    let (path, query) = url.split_at(mark + 1);
-    out.extend_from_slice(path);
-    redact_query(query, out);
-    true
+/// Whether this end of a long text, from its first `=`, is the padding of base64.
+fn is_padding(end: &[u8], before: usize) -> bool {
+    const NAME_MAX: usize = 16;
+    before > NAME_MAX && end.len() <= 2 && end.iter().all(|byte| *byte == b'=')
+}
+
+/// Writes a URL without its fragment and the name and password of a user, and the values of its query as
+/// [`redact_query`].
+pub(super) fn redact_url(url: &[u8], out: &mut Vec<u8>) {
+    let url = without_fragment(url);
+    let mark = url.iter().position(|byte| matches!(byte, b'?'));
+    let (start, query) = url.split_at(mark.unwrap_or(url.len()));
+    let authority = start
+        .windows(3)
+        .position(|window| window == b"://")
+        .map_or(0, |scheme| scheme + 3);
+    let (scheme, rest) = start.split_at(authority);
+    let slash = rest.iter().position(|byte| *byte == b'/');
+    let (authority, path) = rest.split_at(slash.unwrap_or(rest.len()));
+    for part in [scheme, without_user(authority), path] {
+        out.extend_from_slice(part);
+    }
+    if let Some((mark, query)) = query.split_first() {
+        out.push(*mark);
+        redact_query(query, out);
+    }
+}
+
+/// A text up to its fragment, which clients must not send (RFC 9110, sections 7.1 and 10.1.3).
+pub(crate) fn without_fragment(text: &[u8]) -> &[u8] {
+    let hash = text.iter().position(|byte| *byte == b'#');
+    &text[..hash.unwrap_or(text.len())]
+}
+
+/// An authority without the name and the password of a user (RFC 9110, section 4.2.4).
+pub(crate) fn without_user(authority: &[u8]) -> &[u8] {
+    let at = authority.iter().rposition(|byte| *byte == b'@');
+    &authority[at.map_or(0, |at| at + 1)..]
 }
 
 #[cfg(test)]
@@ -46,5 +75,29 @@ mod tests {
         assert_eq!(redacted("token=abc&x=&y"), "token=***&x=***&***");
         assert_eq!(redacted("a=b=c&&"), "a=***&&");
         assert_eq!(redacted(""), "");
+        assert_eq!(redacted("eyJhbGciOiJIUzI1NiJ9c2VjcmV0=="), "***");
+        assert_eq!(redacted("x=="), "x=***");
+    }
+
+    #[test]
+    fn a_url_has_neither_user_nor_fragment() {
+        let redacted = |url: &str| {
+            let mut out = Vec::new();
+            redact_url(url.as_bytes(), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        for (url, expected) in [
+            ("https://a.example/b", "https://a.example/b"),
+            (
+                "https://u:p@a.example/b@c?d=e#f",
+                "https://a.example/b@c?d=***",
+            ),
+            ("https://u:p@a.example", "https://a.example"),
+            ("https://a.example/#token=x", "https://a.example/"),
+            ("/a?b", "/a?***"),
+            ("", ""),
+        ] {
+            assert_eq!(redacted(url), expected);
+        }
     }
 }

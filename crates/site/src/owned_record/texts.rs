@@ -1,6 +1,6 @@
 //! The texts of a record, in one piece of memory.
 
-use blitz_http::{Method, RequestHead};
+use blitz_http::{Method, Name, RequestHead};
 
 use crate::access_log::{NotedHeader, REDACTED};
 
@@ -117,6 +117,10 @@ impl Texts {
         }
         let mut room = VALUE_MAX;
         self.push(first, room);
+        if header.name.is(Name::Referer) {
+            // It is no list, and a second URL would not be found in it.
+            return;
+        }
         room = room.saturating_sub(first.len());
         for value in values {
             if room == 0 {

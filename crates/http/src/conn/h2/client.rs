@@ -402,7 +402,7 @@ impl Role for ClientRole {
 
     fn refused(_: &mut Driver<ClientRole>, _: StreamId, _: Error, _: &Received) {}
 
-    fn stream_reset(driver: &mut Driver<ClientRole>, reason: &ResetReason) {
+    fn stream_reset(driver: &mut Driver<ClientRole>, _: StreamId, reason: &ResetReason) {
         if let ResetReason::Refused = reason {
             let open = driver.machine.stream_count();
             driver.role.permits.refused(open);

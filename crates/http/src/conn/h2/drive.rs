@@ -241,7 +241,7 @@ impl<R: Role> Driver<R> {
         let is_lingering = self.stream(stream).is_some_and(|state| state.is_lingering);
         // The rest of a request whose response is complete may end anyhow.
         if !is_lingering {
-            R::stream_reset(self, &reason);
+            R::stream_reset(self, stream, &reason);
         }
         match self.stream(stream) {
             Some(_) if is_lingering => self.close_stream(stream, None),

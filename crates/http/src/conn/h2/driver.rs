@@ -98,7 +98,7 @@ pub(crate) trait Role: Sized + 'static {
     fn refused(driver: &mut Driver<Self>, stream: StreamId, error: Error, received: &Received);
 
     /// A stream was reset, or its message was malformed.
-    fn stream_reset(driver: &mut Driver<Self>, reason: &ResetReason);
+    fn stream_reset(driver: &mut Driver<Self>, stream: StreamId, reason: &ResetReason);
 
     /// The peer will process no more streams.
     fn go_away(_: &mut Driver<Self>, _: Code) {}

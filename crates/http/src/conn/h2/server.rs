@@ -23,7 +23,7 @@ use crate::error::{Refusal, refusal_response};
 use crate::exchange::{
     BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, LoggedRefusal, Peer, RecvBody,
     Responder, ServerFraming, ServerSide, Service, conclude, refusal_of, refuse_request,
-    refuse_stream, send_response, wake,
+    refuse_stream, send_response, tell_reset_head, wake,
 };
 use crate::input::Input;
 use crate::options::ServeOptions;
@@ -373,9 +373,13 @@ impl Role for ServerRole {
         }
     }
 
-    fn stream_reset(driver: &mut Driver<ServerRole>, reason: &ResetReason) {
+    fn stream_reset(driver: &mut Driver<ServerRole>, stream: StreamId, reason: &ResetReason) {
         if let ResetReason::Malformed(error) = reason {
             refuse_stream(*error, driver.role.peer.remote);
+            if driver.stream(stream).is_none() {
+                let options = &driver.shared.options;
+                tell_reset_head(*error, options, Version::Http2, &driver.role.peer);
+            }
         }
     }
 

@@ -25,7 +25,8 @@ use crate::conn::streams::stream::ResetReason;
 use crate::counters::{count, count_refused, count_request};
 use crate::exchange::{
     BodyState, Conclusion, Exchange, ExchangeId, ExchangeOutcome, Peer, RecvBody, Responder,
-    Scheme, ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream, wake,
+    Scheme, ServerFraming, ServerSide, conclude, refusal_of, refuse_request, refuse_stream,
+    tell_reset_head, wake,
 };
 use crate::options::ServeOptions;
 use crate::problem::accepts_problem;
@@ -324,10 +325,15 @@ impl Role for ServerRole {
             ErrorKind::PeerReset => ResetReason::Reset,
             _ => ResetReason::Malformed(error),
         };
+        let stream = driver.streams.get(&id);
         if let ResetReason::Malformed(error) = &reason
-            && !driver.streams.get(&id).is_some_and(is_lingering)
+            && !stream.is_some_and(is_lingering)
         {
             refuse_stream(*error, driver.role.peer.remote);
+            if stream.is_some_and(|stream| stream.awaits_head) {
+                let options = &driver.shared.options;
+                tell_reset_head(*error, options, Version::Http3, &driver.role.peer);
+            }
         }
         (reason, code)
     }
