@@ -61,6 +61,8 @@ pub struct OwnedRecord {
     pub ended: &'static str,
     /// The name of the cause, if it did not end with a complete response.
     pub cause: Option<&'static str>,
+    /// The rule of the [`Record`], or else the name of the failure, if the cause says less.
+    pub rule: Option<&'static str>,
     /// As in [`Record`].
     pub omitted: u64,
     /// Whether it has a line in the access log.
@@ -109,6 +111,7 @@ impl OwnedRecord {
             grpc_status: None,
             ended: "",
             cause: None,
+            rule: None,
             omitted: 0,
             is_logged: false,
             is_exported: false,
@@ -153,6 +156,10 @@ impl OwnedRecord {
         self.grpc_status = record.grpc_status;
         self.ended = response.ended.as_str();
         self.cause = response.ended.cause();
+        self.rule = match response.ended {
+            Ended::Failed(_) | Ended::CutOff(_) => record.rule.or_else(|| response.ended.rule()),
+            _ => None,
+        };
         self.omitted = record.omitted;
         self.trace = record.trace;
         self.trace_events = record.trace_events.clone();
@@ -185,6 +192,12 @@ impl OwnedRecord {
     #[must_use]
     pub fn is_handshake(&self) -> bool {
         self.ended == Ended::Handshake("").as_str()
+    }
+
+    /// Whether there was a request, whose head was complete or refused.
+    #[must_use]
+    pub fn is_request(&self) -> bool {
+        !self.is_handshake() && self.ended != Ended::IncompleteHead("").as_str()
     }
 
     /// The client: the one that a trusted proxy has told, otherwise that of the connection; `None` on a unix socket.
