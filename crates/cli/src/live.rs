@@ -2,6 +2,7 @@
 //! control interface. The page of the control interface ([page.html](control/page.html)) computes the same.
 
 mod causes;
+mod clients;
 mod exposition;
 mod failures;
 mod latency;
@@ -14,12 +15,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub(crate) use self::causes::{Cause, Severity};
+pub(crate) use self::clients::{Client, OTHERS};
 pub(crate) use self::failures::RecentFailure;
 pub(crate) use self::latency::{Latency, Quantile};
 pub(crate) use self::reading::{Answers, Certificate, Reading};
 pub(crate) use self::source::{Source, interval};
 pub(crate) use self::upstreams::{Responses, State, Upstream};
-pub(crate) use self::view::{CLASSES, Configuration, Route, Routes, View};
+pub(crate) use self::view::{CLASSES, Configuration, Now, Route, Routes, View};
 
 /// Rates and latencies are those of this time, if the readings go back so far.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);

@@ -8,7 +8,6 @@ mod table;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use blitz_http::Signals;
@@ -105,8 +104,7 @@ pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
 /// Prints the state over one interval.
 fn once(source: &Source, arguments: &TopArguments) -> Result<(), String> {
     let first = source.read()?;
-    thread::sleep(arguments.interval);
-    let view = View::new(Some(&first), &source.read()?);
+    let view = View::new(Some(&first), &source.watch(arguments.interval)?);
     let columns = match io::stdout().is_terminal() {
         true => Screen::size().columns,
         false => COLUMNS_OF_TEXT,

@@ -13,11 +13,13 @@ use blitz_host::names::Resolver;
 use blitz_host::serving::{self, BoundConfig, DrainTimes, EndError, ListenerConfig, Serving, Tick};
 use blitz_http::{
     Address, Chunk, ClientTlsSlot, Config, Cores, DatagramListener, Fields, ForwardedClientRule,
-    Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, ResponseHead, ServeOptions,
-    Signals, TlsSlot,
+    Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, RequestHead, ResponseHead,
+    ServeOptions, Signals, TlsSlot,
 };
 use blitz_site::metrics::set_series_max;
-use blitz_site::{Counters, Endpoint, Observers, emit_handshake, emit_refused, error_page};
+use blitz_site::{
+    Counters, Endpoint, Observers, emit_handshake, emit_incomplete_head, emit_refused, error_page,
+};
 
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
@@ -26,7 +28,7 @@ use crate::metrics::{ConfigurationStatus, MetricsReader};
 use crate::options::Options;
 use crate::reloading::Reloading;
 use crate::service::GatewayService;
-use crate::sites::{Site, SiteRoutes, Sites};
+use crate::sites::{Site, Sites};
 use crate::snapshot::{
     CoreSnapshot, ObserverSettings, Snapshot, SnapshotMaker, SteppedReloads, register,
 };
@@ -267,23 +269,25 @@ fn refuse(refusal: Refusal, fields: &Fields, head: &mut ResponseHead) -> Option<
     grpc::refusal(refusal, fields, head).or_else(|| error_page(fields, head, refusal.rule))
 }
 
-/// Emits the record of a request that the server has refused, or of a failed handshake.
+/// Emits the record of a request that the server has refused, of a failed handshake or of an incomplete head.
 fn record_refused<E: Endpoint>(service: &Rc<GatewayService<E>>) -> Rc<RefusedObserver> {
     let gateway = Rc::clone(service);
     Rc::new(move |refused: &Refused<'_>| {
         let snapshot = gateway.snapshot();
-        let refused = match refused {
-            Refused::Request(refused) => refused,
-            Refused::Handshake(failed) => return emit_handshake(failed, snapshot.observers()),
+        let observers = snapshot.observers();
+        let site = |head: Option<&RequestHead>, peer: &Peer| {
+            let site = snapshot.sites().find(head?, peer.listener)?;
+            site.name()
         };
-        let listener = refused.peer.listener;
-        let site = refused.head;
-        let site = site.and_then(|head| snapshot.sites().find(head, listener));
-        emit_refused(
-            refused,
-            site.and_then(SiteRoutes::name),
-            snapshot.observers(),
-        );
+        match refused {
+            Refused::Request(refused) => {
+                emit_refused(refused, site(refused.head, refused.peer), observers);
+            }
+            Refused::Handshake(failed) => emit_handshake(failed, observers),
+            Refused::IncompleteHead(head) => {
+                emit_incomplete_head(head, site(head.head, head.peer), observers);
+            }
+        }
     })
 }
 

@@ -9,7 +9,7 @@ use blitz_reactor::core_local;
 
 use crate::tls::TlsCounters;
 
-/// Counts of one core since its start; `connections` and `upstream_idle` are gauges.
+/// Counts of one core since its start; `connections`, `reading_head` and `upstream_idle` are gauges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Client connections open now, idle ones included.
@@ -31,6 +31,12 @@ pub struct Counters {
     pub h2c_upgrades: u64,
     /// Heads that did not arrive within their deadline (408).
     pub header_timeouts: u64,
+    /// Connections over HTTP/1.1 now of which a part of a head has come, and the rest is awaited.
+    pub reading_head: u64,
+    /// Heads over HTTP/1.1 whose client left before they were complete.
+    pub heads_abandoned: u64,
+    /// Heads over HTTP/1.1 that were not complete when their connection was evicted (rule 20).
+    pub heads_evicted: u64,
     /// HTTP/2 connections closed because the peer did not acknowledge our settings in time.
     pub settings_timeouts: u64,
     /// How often lack of memory stopped reading from an HTTP/2 connection, or delayed a stream that
@@ -100,6 +106,9 @@ impl Counters {
         upgrades: 0,
         h2c_upgrades: 0,
         header_timeouts: 0,
+        reading_head: 0,
+        heads_abandoned: 0,
+        heads_evicted: 0,
         settings_timeouts: 0,
         held_back: 0,
         streams_shed: 0,
@@ -142,6 +151,9 @@ impl Counters {
         self.upgrades += other.upgrades;
         self.h2c_upgrades += other.h2c_upgrades;
         self.header_timeouts += other.header_timeouts;
+        self.reading_head += other.reading_head;
+        self.heads_abandoned += other.heads_abandoned;
+        self.heads_evicted += other.heads_evicted;
         self.settings_timeouts += other.settings_timeouts;
         self.held_back += other.held_back;
         self.streams_shed += other.streams_shed;

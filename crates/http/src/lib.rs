@@ -54,7 +54,7 @@ pub use options::{
 pub use pool::{Pool, Upstream};
 pub use problem::{accepts_problem, prefers_html};
 pub use recycle::{Pooled, Recycle};
-pub use refused::{FailedHandshake, Refused, RefusedRequest};
+pub use refused::{FailedHandshake, IncompleteHead, Refused, RefusedRequest};
 pub use request_id::{REQUEST_ID_BYTES_MAX, is_request_id};
 pub use serve::datagrams::{CoreDatagramListener, DatagramListener};
 pub use serve::serve;

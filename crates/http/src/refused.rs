@@ -1,4 +1,5 @@
-//! The facts for observers about requests that no service gets, and about handshakes after which no request can come.
+//! The facts for observers about requests and incomplete heads that no service gets, and about handshakes after which no request can
+//! come.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -16,6 +17,8 @@ pub enum Refused<'a> {
     Request(RefusedRequest<'a>),
     /// A handshake that has failed.
     Handshake(FailedHandshake<'a>),
+    /// A head that was not complete when its connection ended.
+    IncompleteHead(IncompleteHead<'a>),
 }
 
 /// A request that the server has refused before a service got it.
@@ -45,6 +48,20 @@ pub struct FailedHandshake<'a> {
     /// The version of HTTP, if the transport allows only one.
     pub version: Option<Version>,
     /// The client, with the facts about TLS that were known.
+    pub peer: &'a Rc<Peer>,
+}
+
+/// A head of HTTP/1.1 that was not complete when its connection ended, without a response. A head that came too slowly is
+/// a request that was refused.
+#[derive(Debug, Clone, Copy)]
+pub struct IncompleteHead<'a> {
+    /// The part of the head that was received, if at least its request line was.
+    pub head: Option<&'a RequestHead>,
+    /// Stable name of the cause: `client-gone` or `evicted`.
+    pub cause: &'static str,
+    /// When its first byte was received.
+    pub started: Instant,
+    /// The client.
     pub peer: &'a Rc<Peer>,
 }
 

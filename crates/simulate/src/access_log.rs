@@ -61,6 +61,10 @@ impl LoggedLines {
                     .find(|(field, _)| *field == name)
                     .map(|(_, value)| value)
             };
+            if value("ended") == Some("incomplete-head") && value("path").is_none() {
+                // The request line was cut off, and with it the id.
+                continue;
+            }
             let path = value("path").unwrap_or_default();
             let path = path.split('?').next().unwrap_or_default();
             let id = path.rsplit('/').next().and_then(|id| id.parse().ok());

@@ -40,6 +40,8 @@ pub struct Counters {
     pub tunnels_half_closed: u64,
     /// Failed handshakes without a line in the access log, because too many had the same cause.
     pub handshakes_omitted: u64,
+    /// Incomplete heads without a line in the access log, because too many had the same cause.
+    pub heads_omitted: u64,
     /// Configurations on this core: the newest one, and older ones that requests still use.
     pub snapshots: u64,
     /// Requests now, from their record's beginning to its end.
@@ -63,6 +65,7 @@ impl Counters {
         tunnels: 0,
         tunnels_half_closed: 0,
         handshakes_omitted: 0,
+        heads_omitted: 0,
         snapshots: 0,
         in_flight: 0,
     };
@@ -91,6 +94,7 @@ impl Counters {
         self.tunnels += other.tunnels;
         self.tunnels_half_closed += other.tunnels_half_closed;
         self.handshakes_omitted += other.handshakes_omitted;
+        self.heads_omitted += other.heads_omitted;
         self.snapshots += other.snapshots;
         self.in_flight += other.in_flight;
         let responses = self.responses.iter_mut().zip(other.responses);

@@ -2,13 +2,19 @@
 
 use std::rc::Rc;
 
-use blitz_http::{FailedHandshake, Method, Pooled, RefusedRequest, RequestHead, Version};
+use blitz_http::{
+    FailedHandshake, IncompleteHead, Method, Pooled, RefusedRequest, RequestHead, Version,
+};
 
 use crate::counters::{Counters, count};
 use crate::record::measure::measure;
 use crate::record::{CoreObservers, Ended, Record, RecordHook};
 use crate::record::{leave, log};
 use crate::recorder::BegunRecord;
+
+/// Sources of records without a request, which are limited on their own.
+const HANDSHAKES: &str = "handshakes";
+const HEADS: &str = "heads";
 
 /// Emits the record of a request that has ended. The caller emits no record twice.
 #[inline]
@@ -64,21 +70,53 @@ pub fn emit_handshake(failed: &FailedHandshake<'_>, observers: &CoreObservers) {
     if !observers.see_handshake(now.saturating_duration_since(failed.started)) {
         return;
     }
-    let limit = &observers.shared().handshakes;
-    let Some(omitted) = limit.allow(failed.cause, "", now) else {
+    let limit = &observers.shared().without_request;
+    let Some(omitted) = limit.allow(failed.cause, HANDSHAKES, now) else {
         count(|counters| counters.handshakes_omitted += 1);
         return;
     };
     let mut unknown = Pooled::<RequestHead>::take();
     unknown.method = Method::Other;
     let mut record = Record::new(&unknown, Rc::clone(failed.peer), None, None, observers);
-    // It is no request, and has no span.
-    count(|counters| counters.in_flight = counters.in_flight.saturating_sub(1));
-    record.trace = None;
     record.started = failed.started;
     record.version = failed.version.unwrap_or(Version::Http11);
     record.omitted = omitted;
     record.response.ended = Ended::Handshake(failed.cause);
+    finish_without_request(record);
+}
+
+/// Emits the record of a head that stays incomplete, which the server has counted. It is no request. There are as few as
+/// those of failed handshakes. The site is that of its host, if it is known.
+#[cold]
+pub fn emit_incomplete_head(
+    incomplete: &IncompleteHead<'_>,
+    site: Option<&str>,
+    observers: &CoreObservers,
+) {
+    let now = blitz_http::now();
+    if !observers.see_incomplete_head(now.saturating_duration_since(incomplete.started)) {
+        return;
+    }
+    let limit = &observers.shared().without_request;
+    let Some(omitted) = limit.allow(incomplete.cause, HEADS, now) else {
+        count(|counters| counters.heads_omitted += 1);
+        return;
+    };
+    let mut unknown = Pooled::<RequestHead>::take();
+    unknown.method = Method::Other;
+    let head = incomplete.head.unwrap_or(&unknown);
+    let mut record = Record::new(head, Rc::clone(incomplete.peer), site, None, observers);
+    record.started = incomplete.started;
+    record.version = Version::Http11;
+    record.omitted = omitted;
+    record.response.ended = Ended::IncompleteHead(incomplete.cause);
+    finish_without_request(record);
+}
+
+/// Hands over the record of a connection without a request, which has no span.
+fn finish_without_request(mut record: Record<'_>) {
+    count(|counters| counters.in_flight = counters.in_flight.saturating_sub(1));
+    record.trace = None;
     if let Some(begun) = record.begun.take() {
         finish(begun, &record);
     }
@@ -139,6 +177,7 @@ fn add_rare(counters: &mut Counters, record: &Record<'_>) {
         Ended::Complete
         | Ended::Refused(_)
         | Ended::Handshake(_)
+        | Ended::IncompleteHead(_)
         | Ended::Failed(_)
         | Ended::CutOff(_)
         | Ended::Aborted

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
+use std::sync::LazyLock;
 
 use blitz_http::{
     Address, CertificateProblem, ClientError, ErrorKind, LocalShortage, Status, TlsError,
@@ -208,7 +209,39 @@ failures! {
     UnknownFrameFlood "unknown-frame-flood"
 }
 
+/// The names of all failures.
+static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let words = |failure: &Failure| words(&format!("{failure:?}"));
+    Failure::ALL.iter().map(words).collect()
+});
+
+/// `TlsCertificateExpired` as `tls-certificate-expired`.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !words.is_empty() {
+            words.push('-');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
 impl Failure {
+    /// Stable name, which no other failure has: such as `no-free-sockets`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        &NAMES[self as usize]
+    }
+
+    /// The name, if the registered error type says less.
+    pub(crate) fn rule(self) -> Option<&'static str> {
+        let name = self.name();
+        let is_same =
+            name.len() == self.token().len() && name.split('-').eq(self.token().split('_'));
+        (!is_same).then_some(name)
+    }
+
     /// Value of the `Proxy-Status` field. `rule` is the name of the details, if there are any.
     pub fn proxy_status(self, rule: Option<&str>) -> String {
         let value = self.error_parameters();
@@ -359,6 +392,20 @@ mod tests {
             let expected = format!("blitz; error={}", failure.token());
             assert!(failure.proxy_status(None).starts_with(&expected));
         }
+    }
+
+    #[test]
+    fn failures_have_names_of_their_own() {
+        let mut names: Vec<_> = Failure::ALL.iter().map(|failure| failure.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Failure::ALL.len());
+        assert_eq!(
+            Failure::TlsCertificateExpired.name(),
+            "tls-certificate-expired"
+        );
+        assert_eq!(Failure::NoFreeSockets.rule(), Some("no-free-sockets"));
+        assert_eq!(Failure::ConnectionLimitReached.rule(), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod trace;
 pub use access_log::RecordBatch;
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, apply, apply_to_request};
-pub use emit::{emit, emit_handshake, emit_refused};
+pub use emit::{emit, emit_handshake, emit_incomplete_head, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;

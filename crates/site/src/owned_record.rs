@@ -60,10 +60,14 @@ pub struct OwnedRecord {
     pub ended: &'static str,
     /// The name of the cause, if it did not end with a complete response.
     pub cause: Option<&'static str>,
+    /// The rule of the [`Record`](crate::Record), or else the name of the failure, if the cause says less.
+    pub rule: Option<&'static str>,
     /// As in [`Record`](crate::Record).
     pub omitted: u64,
     /// Whether there was no request, because the handshake failed.
     pub is_handshake: bool,
+    /// Whether there was a request, whose head was complete or refused.
+    pub is_request: bool,
     /// Whether it has a line in the access log.
     pub is_logged: bool,
     /// Whether it is exported as a log record.
@@ -110,8 +114,10 @@ impl OwnedRecord {
             grpc_status: None,
             ended: "",
             cause: None,
+            rule: None,
             omitted: 0,
             is_handshake: false,
+            is_request: true,
             is_logged: false,
             is_exported: false,
             trace: None,

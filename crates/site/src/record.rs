@@ -66,7 +66,7 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
-    /// Failed handshakes with the same cause that have no record, because there were too many since the last that has.
+    /// Failed handshakes or incomplete heads with the same cause that have no record, because there were too many since the last that has.
     pub omitted: u64,
     /// Its place in a trace; `None` if requests take part in none.
     pub trace: Option<TraceContext>,
@@ -120,8 +120,8 @@ pub struct Observers {
     sink: Option<Arc<dyn RecordSink>>,
     /// The limit of lines about failures.
     warnings: LogLimit,
-    /// The limit of records of failed handshakes.
-    pub(crate) handshakes: LogLimit,
+    /// The limit of records of failed handshakes, and of incomplete heads.
+    pub(crate) without_request: LogLimit,
 }
 
 /// Tells the client that a trusted proxy has named, from the fields of a request and the address of its connection.
@@ -140,7 +140,7 @@ impl Observers {
             dropped_lines,
             sink: None,
             warnings: LogLimit::new(),
-            handshakes: LogLimit::new(),
+            without_request: LogLimit::new(),
         }
     }
 
@@ -200,6 +200,13 @@ impl CoreObservers {
         recorder.is_some_and(|recorder| recorder.wants_handshake(duration, exports))
     }
 
+    /// Whether somebody wants the record of an incomplete head whose connection ended after this time.
+    pub(crate) fn see_incomplete_head(&self, duration: Duration) -> bool {
+        let exports = self.tracing.is_some_and(|tracing| tracing.logs);
+        let recorder = self.recorder.as_ref();
+        recorder.is_some_and(|recorder| recorder.wants_unanswered(duration, exports))
+    }
+
     /// The beginning of the record that leaves the core; `None` if nobody wants it.
     #[inline]
     fn begin(
@@ -233,6 +240,8 @@ pub enum Ended {
     Refused(&'static str),
     /// There was no request, because the handshake failed for this cause.
     Handshake(&'static str),
+    /// The connection ended within the head of the request, for this cause.
+    IncompleteHead(&'static str),
     /// The upstream failed. The client got a status: an HTTP status, or that of a gRPC call, in
     /// trailers if the response had begun and if they were possible.
     Failed(Failure),
@@ -257,6 +266,7 @@ impl Ended {
             Ended::Rejected(_) => "rejected",
             Ended::Refused(_) => "refused",
             Ended::Handshake(_) => "handshake",
+            Ended::IncompleteHead(_) => "incomplete-head",
             Ended::Failed(_) => "failed",
             Ended::RequestContent(_) => "request-content",
             Ended::CutOff(_) => "cut-off",
@@ -271,10 +281,21 @@ impl Ended {
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Ended::Rejected(rejection) => Some(rejection.rule()),
-            Ended::Refused(cause) | Ended::Handshake(cause) => Some(cause),
+            Ended::Refused(cause) | Ended::Handshake(cause) | Ended::IncompleteHead(cause) => {
+                Some(cause)
+            }
             Ended::RequestContent(error) => Some(error.rule()),
             Ended::Failed(failure) | Ended::CutOff(failure) => Some(failure.token()),
             Ended::Complete | Ended::Aborted | Ended::ClientGone => None,
+        }
+    }
+
+    /// Stable name of the failure, if the cause says less.
+    #[must_use]
+    pub fn rule(&self) -> Option<&'static str> {
+        match self {
+            Ended::Failed(failure) | Ended::CutOff(failure) => failure.rule(),
+            _ => None,
         }
     }
 }

@@ -101,9 +101,14 @@ impl Recorder {
 
     /// Whether somebody wants the record of a failed handshake that took so long. The log may exclude all of them.
     pub(crate) fn wants_handshake(&self, duration: Duration, exports: bool) -> bool {
+        let log = self.log.as_ref();
+        log.is_none_or(|log| log.settings().handshakes) && self.wants_unanswered(duration, exports)
+    }
+
+    /// Whether somebody wants a record without a response after this time.
+    pub(crate) fn wants_unanswered(&self, duration: Duration, exports: bool) -> bool {
         let settings = self.log.as_ref().map(|log| log.settings());
         match settings {
-            Some(settings) if !settings.handshakes => false,
             Some(settings) if settings.filter.may_take_unanswered(duration) => true,
             None if exports => true,
             _ => self.is_followed(),

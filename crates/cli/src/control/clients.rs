@@ -16,6 +16,9 @@ use crate::records::{Consumers, RecordConsumer};
 /// Clients that are counted on their own; further ones are counted together.
 const CLIENTS_MAX: usize = 16_384;
 
+/// The parts into which a whole is divided for comparisons.
+const SHARES: u128 = 1_000_000;
+
 /// The bits of an IPv6 address that its network has: one client may use all addresses behind them.
 const NETWORK_BITS: u32 = 64;
 
@@ -67,7 +70,7 @@ impl RecordConsumer for Watcher {
         };
         let mut watched = lock(&watched);
         let records = batch.records.iter();
-        for record in records.filter(|record| !record.is_handshake) {
+        for record in records.filter(|record| record.is_request) {
             watched.count(record);
         }
         true
@@ -99,10 +102,15 @@ impl Watched {
 
     fn report(&self, count: usize) -> Value {
         let mut all: Vec<_> = self.clients.iter().collect();
+        let total = all
+            .iter()
+            .fold(self.others, |sum, (_, counts)| sum.plus(counts));
+        // A client with many connections may have no request.
+        let share = |count: u64, total: u64| u128::from(count) * SHARES / u128::from(total.max(1));
         let order = |counts: &Counts| {
+            let requests = share(counts.requests, total.requests);
             (
-                counts.requests,
-                counts.open,
+                requests.max(share(counts.open, total.open)),
                 counts.bytes_in + counts.bytes_out,
             )
         };
@@ -187,20 +195,21 @@ mod tests {
     }
 
     #[test]
-    fn clients_with_the_most_requests_come_first() {
+    fn clients_with_the_largest_shares_come_first() {
         let mut watched = Watched::default();
         watched.counts(of("192.0.2.1")).open = 9;
         watched.counts(of("192.0.2.2")).requests = 5;
         watched.counts(of("192.0.2.3")).requests = 7;
+        watched.counts(of("192.0.2.3")).open = 1;
         watched.counts(of("192.0.2.4")).bytes_out = 1000;
-        let report = watched.report(2);
-        let names: Vec<_> = (0..2)
+        let report = watched.report(3);
+        let names: Vec<_> = (0..3)
             .map(|at| report["clients"][at]["client"].clone())
             .collect();
-        assert_eq!(names, ["192.0.2.3", "192.0.2.2"]);
+        assert_eq!(names, ["192.0.2.1", "192.0.2.3", "192.0.2.2"]);
         assert_eq!(
             report["others"],
-            json!({"open": 9, "requests": 0, "bytes_in": 0, "bytes_out": 1000})
+            json!({"open": 0, "requests": 0, "bytes_in": 0, "bytes_out": 1000})
         );
     }
 

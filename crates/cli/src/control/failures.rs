@@ -73,6 +73,7 @@ fn object(failure: &RecentFailure, now: Now) -> Value {
         "grpc_status": grpc_status,
         "count": count,
         "first": now.text(*first),
+        "seconds_since_first": now.instant.saturating_duration_since(*first).as_secs_f64(),
         "last": now.text(*at),
         "seconds_since_last": now.instant.saturating_duration_since(*at).as_secs_f64(),
         "request_id": request_id,

@@ -8,8 +8,10 @@ use blitz_host::serving::MORE_OPEN_FILES;
 
 use super::{Check, CheckResult, count};
 use crate::control_client::Place;
-use crate::live::{Cause, Certificate, RecentFailure, Severity, Source, State, Upstream, View};
-use crate::terminal::number::{self, age, bytes, duration, percent, rate};
+use crate::live::{
+    Cause, Certificate, Latency, Quantile, RecentFailure, Severity, Source, State, Upstream, View,
+};
+use crate::terminal::number::{self, age, bytes, duration, percent, quantile, rate};
 
 /// A certificate is renewed earlier than so many days before its end.
 const DAYS_LOW: i64 = 14;
@@ -22,6 +24,10 @@ const MEMORY_LOW_BYTES: f64 = (16 << 20) as f64;
 
 /// With a greater share of failed requests an upstream has a problem.
 const FAILING: f64 = 0.01;
+
+/// A 99th percentile above so many seconds, and as many times the median, is worth a look.
+const SLOW: f64 = 0.5;
+const SLOW_TIMES: f64 = 10.0;
 
 /// Failures of the window that get a line each.
 const FAILURES_MAX: usize = 5;
@@ -52,7 +58,9 @@ pub(super) fn summary(checks: &[Check]) -> String {
 
 fn of_view(view: &View) -> Vec<Check> {
     let window = duration(view.window.unwrap_or_default().as_secs_f64());
-    let mut checks = vec![process(view), cores(view), descriptors(view), memory(view)];
+    let mut checks = vec![process(view), latency(view), cores(view), descriptors(view)];
+    checks.push(memory(view));
+    checks.push(connections(view));
     checks.push(configuration(view));
     checks.extend(certificates(&view.certificates));
     checks.extend(upstreams(&view.upstreams));
@@ -73,6 +81,27 @@ fn process(view: &View) -> Check {
         rate(view.total.rate)
     );
     Check::ok("process", found)
+}
+
+/// It is no problem by itself: routes differ.
+fn latency(view: &View) -> Check {
+    let Latency { p50, p99, .. } = view.total.latency;
+    let found = format!("p50 {}, p99 {}", quantile(p50), quantile(p99));
+    let slowest = p99.map_or(0.0, seconds);
+    match slowest > SLOW && slowest > p50.map_or(0.0, seconds) * SLOW_TIMES {
+        true => Check::ok(
+            "latency",
+            format!("{found}: `blitz tail --slower 500ms` shows slow requests"),
+        ),
+        false => Check::ok("latency", found),
+    }
+}
+
+/// At least so many seconds.
+fn seconds(quantile: Quantile) -> f64 {
+    match quantile {
+        Quantile::At(seconds) | Quantile::Above(seconds) => seconds,
+    }
 }
 
 fn cores(view: &View) -> Check {
@@ -131,6 +160,26 @@ fn memory(view: &View) -> Check {
             format!("{used}; each core has {} left to receive", bytes(left)),
         ),
         None => Check::ok(NAME, used),
+    }
+}
+
+fn connections(view: &View) -> Check {
+    const NAME: &str = "connections";
+    let now = &view.now;
+    let found = format!(
+        "{}, {} of them within a head; {} requests",
+        number::count(now.connections),
+        number::count(now.reading_head),
+        number::count(now.requests)
+    );
+    match now.has_many_incomplete_heads() {
+        true => Check::slow(
+            NAME,
+            found,
+            "clients send a part of a head and wait: `blitz top` has those with the most connections under CLIENTS, and \
+             `blitz tail --status none` has those that leave",
+        ),
+        false => Check::ok(NAME, found),
     }
 }
 
@@ -271,8 +320,12 @@ fn failures(all: &[RecentFailure], window: &str) -> Vec<Check> {
             upstream => format!(", upstream {upstream}"),
         };
         let found = format!(
-            "{}: {} in {window}, {} in all, on {}{upstream}",
-            one.cause, one.recent, one.count, one.route
+            "{}: {} in {window}, {} since {} ago, on {}{upstream}",
+            one.cause,
+            one.recent,
+            one.count,
+            age(one.since),
+            one.route
         );
         Check::slow(
             "failures",
@@ -373,6 +426,7 @@ mod tests {
     fn each_problem_has_its_evidence() {
         let metrics = "process_start_time_seconds 1000\nprocess_cpu_seconds_total 13.9\nblitz_cores 2\n\
             process_open_fds 1000\nprocess_max_fds 1024\nblitz_sockets_open{core=\"0\"} 3\nblitz_sockets_max 400\n\
+            blitz_connections 401\nblitz_connections_reading_head 400\nblitz_requests_in_flight 1\n\
             blitz_memory_available_bytes{core=\"0\"} 67108864\nblitz_memory_available_bytes{core=\"1\"} 1048576\n\
             blitz_configuration_generation 3\nblitz_configuration_last_reload_successful 0\n\
             blitz_configuration_last_reload_timestamp_seconds 3990\n\
@@ -386,7 +440,8 @@ mod tests {
             certificates: r#"{"certificates":[{"names":["a.example"],"days_left":-1,"file":"/a.pem"},
                 {"names":["b.example"],"days_left":13,"file":null},{"names":["c.example"],"days_left":14,"file":null}]}"#,
             failures: r#"{"failures":[{"cause":"refused","site":"a.example","route":"/b","address":"10.0.0.1:1",
-                "status":502,"count":12,"seconds_since_last":1}]}"#,
+                "status":502,"count":12,"seconds_since_first":300,"seconds_since_last":1}]}"#,
+            clients: "{}",
         };
         let checks = checks(answers);
         use CheckResult::{Slow, Stop};
@@ -396,6 +451,7 @@ mod tests {
                 (Slow, "1.95 of 2 in use"),
                 (Slow, "1,000 of 1,024; at most 3 of 400 sockets of a core"),
                 (Slow, "0 B; a core has 1.0 MiB left for what it receives"),
+                (Slow, "401, 400 of them within a head; 1 requests"),
                 (Slow, "number 3 stays, because the reload 12 s ago failed"),
                 (Stop, "a.example: expired"),
                 (Slow, "b.example: expires in 13 days"),
@@ -403,12 +459,31 @@ mod tests {
                 (Stop, "http://c:1: cannot be reached"),
                 (
                     Slow,
-                    "refused: 12 in 2.0 s, 12 in all, on a.example/b, upstream 10.0.0.1:1"
+                    "refused: 12 in 2.0 s, 12 since 5 min ago, on a.example/b, upstream 10.0.0.1:1"
                 ),
                 (Slow, "retries: 7 in 2.0 s, 907 since the start"),
             ]
         );
-        assert_eq!(summary(&checks), "The running Blitz has 10 problems.");
+        assert_eq!(summary(&checks), "The running Blitz has 11 problems.");
+    }
+
+    #[test]
+    fn slow_requests_are_told() {
+        let found = |slow: u64| {
+            let name = "http_server_request_duration_seconds_bucket";
+            let metrics = format!(
+                "process_start_time_seconds 1000\nprocess_cpu_seconds_total 10\nblitz_cores 2\n\
+                 {name}{{le=\"0.01\"}} 90\n{name}{{le=\"1\"}} {}\n{name}{{le=\"+Inf\"}} 100\n# EOF\n",
+                100 - slow
+            );
+            let checks = checks(Answers::of_metrics(&metrics));
+            checks[1].found.clone()
+        };
+        assert!(found(9).ends_with(": `blitz tail --slower 500ms` shows slow requests"));
+        let all = found(0);
+        assert!(all.starts_with("p50 5.6 ms, p99 "), "{all}");
+        let metrics = Answers::of_metrics(FIRST);
+        assert_eq!(checks(metrics)[1].found, "p50 -, p99 -");
     }
 
     #[test]

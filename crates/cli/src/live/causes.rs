@@ -109,6 +109,7 @@ const LIMITS: &[Counter] = &[
         "most requests of an upstream fail: look at its log",
     ),
     of_clients("head_timeouts"),
+    of_clients("heads_incomplete"),
     of_clients("settings_timeouts"),
     of_clients("request_content_timeouts"),
     of_clients("send_stalls"),

@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::WINDOW;
+use super::clients::{Client, clients};
 use super::exposition::Exposition;
 use super::failures::RecentFailure;
 use crate::timestamp::rfc3339;
@@ -17,9 +18,10 @@ pub(crate) struct Answers<'a> {
     pub(crate) upstreams: &'a str,
     pub(crate) certificates: &'a str,
     pub(crate) failures: &'a str,
+    pub(crate) clients: &'a str,
 }
 
-/// Metrics, upstreams, certificates and failures of a moment.
+/// Metrics, upstreams, certificates, failures and clients of a moment.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// Time since the first reading or before.
@@ -31,6 +33,8 @@ pub(crate) struct Reading {
     pub(super) certificates: Vec<Certificate>,
     /// Those that occurred last come first.
     pub(super) failures: Vec<RecentFailure>,
+    /// Those that need the most come first.
+    pub(super) clients: Vec<Client>,
 }
 
 /// A server of an upstream.
@@ -95,6 +99,7 @@ impl Reading {
                 .iter()
                 .map(RecentFailure::read)
                 .collect(),
+            clients: clients(&serde_json::from_str(answers.clients).unwrap_or_default()),
         };
         reading
             .certificates
@@ -173,6 +178,7 @@ impl<'a> Answers<'a> {
             upstreams: "{}",
             certificates: "{}",
             failures: "{}",
+            clients: "{}",
         }
     }
 }

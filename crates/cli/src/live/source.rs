@@ -1,14 +1,23 @@
 //! Readings of a process.
 
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::clients::CLIENTS_MAX;
 use super::{Answers, Reading};
 use crate::control_client::{self, Place};
 
 /// How long to wait for each response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long clients are watched, in seconds: as long as the process allows.
+const WATCH_MIN: u64 = 1;
+const WATCH_MAX: u64 = 10;
+
+/// How often the clients are shown anew while the process is followed.
+const WATCH_FOLLOWED: Duration = Duration::from_secs(2);
 
 /// Readings that wait for the screen.
 const WAITING_MAX: usize = 4;
@@ -34,6 +43,31 @@ impl Source {
     /// # Errors
     /// No process answers, or not what Blitz does: the problem with its remedy.
     pub(crate) fn read(&self) -> Result<Reading, String> {
+        self.read_with("{}")
+    }
+
+    /// The same after this time, in which clients are watched.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn watch(&self, time: Duration) -> Result<Reading, String> {
+        let clients = thread::scope(|scope| {
+            let watched = scope.spawn(|| self.read_clients(time));
+            thread::sleep(time);
+            watched.join().unwrap_or_default()
+        });
+        self.read_with(clients.as_deref().unwrap_or("{}"))
+    }
+
+    /// The clients that need the most within a time; `None` if the process does not tell.
+    fn read_clients(&self, time: Duration) -> Option<String> {
+        let seconds = time.as_secs().clamp(WATCH_MIN, WATCH_MAX);
+        let target = format!("/connections?top={CLIENTS_MAX}&seconds={seconds}");
+        let timeout = ANSWER_TIMEOUT + Duration::from_secs(seconds);
+        control_client::read(&self.places, &target, timeout).ok()
+    }
+
+    fn read_with(&self, clients: &str) -> Result<Reading, String> {
         let read = |target| control_client::read(&self.places, target, ANSWER_TIMEOUT);
         let metrics = read("/metrics")?;
         let at = self.started.elapsed();
@@ -44,6 +78,7 @@ impl Source {
             upstreams: &read("/upstreams")?,
             certificates: &read("/certificates")?,
             failures: &read("/failures")?,
+            clients,
         };
         Reading::new(at, now, answers).map_err(|problem| {
             format!(
@@ -56,12 +91,32 @@ impl Source {
     /// A reading each interval, on a thread of its own. It ends with the receiver.
     pub(crate) fn follow(self, interval: Duration) -> Receiver<Result<Reading, String>> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
+        let source = Arc::new(self);
+        let clients = Arc::clone(&source).follow_clients();
         thread::spawn(move || {
+            let mut known = "{}".to_owned();
             loop {
                 thread::sleep(interval);
-                if sender.send(self.read()).is_err() {
+                known = clients.try_iter().last().unwrap_or(known);
+                if sender.send(source.read_with(&known)).is_err() {
                     return;
                 }
+            }
+        });
+        receiver
+    }
+
+    /// The clients, again and again, on a thread of its own.
+    fn follow_clients(self: Arc<Self>) -> Receiver<String> {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        thread::spawn(move || {
+            loop {
+                let begun = Instant::now();
+                let clients = self.read_clients(WATCH_FOLLOWED).unwrap_or_default();
+                if let Err(TrySendError::Disconnected(_)) = sender.try_send(clients) {
+                    return;
+                }
+                thread::sleep(WATCH_FOLLOWED.saturating_sub(begun.elapsed()));
             }
         });
         receiver

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::causes::{Cause, causes};
+use super::clients::Client;
 use super::exposition::{Exposition, Sample};
 use super::failures::{RecentFailure, failures};
 use super::latency::{Buckets, Latency};
@@ -35,6 +36,8 @@ pub(crate) struct View {
     pub(crate) upstreams: Vec<Upstream>,
     /// Those that occurred last come first.
     pub(crate) failures: Vec<RecentFailure>,
+    /// Those that need the most come first.
+    pub(crate) clients: Vec<Client>,
     pub(crate) causes: Vec<Cause>,
     /// The first to expire comes first.
     pub(crate) certificates: Vec<Certificate>,
@@ -54,6 +57,8 @@ pub(crate) struct Configuration {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Now {
     pub(crate) connections: f64,
+    /// Those of which a part of a head has come.
+    pub(crate) reading_head: f64,
     pub(crate) requests: f64,
     /// Bytes.
     pub(crate) memory: f64,
@@ -69,12 +74,22 @@ pub(crate) struct Now {
     pub(crate) memory_available: Option<f64>,
 }
 
+/// More connections that wait for the rest of a head are a warning, if they are as many times the requests.
+const READING_HEAD_HIGH: f64 = 100.0;
+const READING_HEAD_TIMES: f64 = 10.0;
+
 /// More than this share of the descriptors or the sockets is a warning.
 const DESCRIPTORS_HIGH: f64 = 0.9;
 
 impl Now {
     pub(crate) fn lacks_descriptors(&self) -> bool {
         self.descriptors > self.descriptors_max * DESCRIPTORS_HIGH
+    }
+
+    /// Many connections bring no request.
+    pub(crate) fn has_many_incomplete_heads(&self) -> bool {
+        self.reading_head > READING_HEAD_HIGH
+            && self.reading_head > self.requests * READING_HEAD_TIMES
     }
 
     pub(crate) fn lacks_sockets(&self) -> bool {
@@ -148,6 +163,7 @@ impl View {
             sent: rate("blitz_response_content_bytes_total"),
             now: Now {
                 connections: value("blitz_connections"),
+                reading_head: value("blitz_connections_reading_head"),
                 requests: value("blitz_requests_in_flight"),
                 memory: value("process_resident_memory_bytes"),
                 processors: rate("process_cpu_seconds_total"),
@@ -163,6 +179,7 @@ impl View {
                 window.and(before).map(|before| &*before.failures),
                 &after.failures,
             ),
+            clients: after.clients.clone(),
             causes: causes(earlier, metrics),
             certificates: after.certificates.clone(),
         }

@@ -89,6 +89,9 @@ impl Spans<'_> {
         if record.ended != "complete" {
             add("blitz.ended", Attribute::Text(record.ended));
         }
+        if let Some(rule) = record.rule {
+            add("blitz.rule", Attribute::Text(rule));
+        }
         end(&mut span, record.status, server_error(record).as_deref());
         span.into_bytes()
     }

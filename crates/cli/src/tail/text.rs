@@ -181,6 +181,9 @@ fn cause(request: &Value) -> String {
         ("failed" | "rejected" | "refused", cause) => cause.to_owned(),
         (ended, cause) => format!("{ended}: {cause}"),
     }];
+    if let Some(rule) = request["rule"].as_str() {
+        parts[0] += &format!(": {rule}");
+    }
     if let Some(status) = request["grpc_status"].as_u64() {
         parts.push(format!("grpc status {status}"));
     }
@@ -229,6 +232,16 @@ mod tests {
             "18:55:01.000  -       50 µs  GET      a/  client-gone",
         ];
         assert_eq!(lines(Some(80)), expected);
+    }
+
+    #[test]
+    fn details_of_the_cause_stand_behind_it() {
+        let json = r#"{"status":503,"ended":"failed","cause":"connection_limit_reached","rule":"no-free-sockets"}"#;
+        let line = Layout::new(None, false).line(json);
+        assert!(
+            line.ends_with("connection_limit_reached: no-free-sockets"),
+            "{line:?}"
+        );
     }
 
     #[test]

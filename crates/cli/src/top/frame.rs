@@ -2,7 +2,7 @@
 
 use super::sections;
 use super::table::{NAME_MAX, NAME_MIN, Table};
-use crate::live::{Configuration, Latency, Quantile, Routes, View};
+use crate::live::{Configuration, Latency, Now, Quantile, Routes, View};
 use crate::terminal::line::{Line, Tone};
 use crate::terminal::number::{age, bytes, count, percent, quantile, rate};
 
@@ -167,7 +167,7 @@ impl Frame<'_> {
         labelled(
             "now",
             vec![
-                part(format!("{} connections", count(now.connections))),
+                connections(now),
                 part(format!("{} requests", count(now.requests))),
                 part(format!("content in {}/s", bytes(*received))),
                 part(format!("out {}/s", bytes(*sent))),
@@ -206,6 +206,18 @@ impl Frame<'_> {
             false => HEIGHTS[0],
         };
         rates.iter().map(bar).collect()
+    }
+}
+
+fn connections(now: &Now) -> (Tone, String) {
+    let all = format!("{} connections", count(now.connections));
+    let tone = match now.has_many_incomplete_heads() {
+        true => Tone::Warning,
+        false => Tone::Plain,
+    };
+    match now.reading_head {
+        0.0 => (tone, all),
+        reading => (tone, format!("{all} ({} within a head)", count(reading))),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::table::{Cell, Column, Kind, Row, Table, number, text};
 use crate::live::{
-    Cause, Certificate, Latency, RecentFailure, Responses, Route, Routes, Severity, State,
-    Upstream, View,
+    Cause, Certificate, Client, Latency, OTHERS, RecentFailure, Responses, Route, Routes, Severity,
+    State, Upstream, View,
 };
 use crate::terminal::line::Tone;
 use crate::terminal::number::{age, count, percent, quantile, rate};
@@ -38,10 +38,17 @@ const OF_UPSTREAMS: &[Column] = &[
 
 const OF_FAILURES: &[Column] = &[
     number("COUNT", 1),
+    number("SINCE", 4),
     number("LAST", 0),
-    number("CODE", 4),
+    number("CODE", 5),
     text("ROUTE", 2),
     text("UPSTREAM", 3),
+];
+
+const OF_CLIENTS: &[Column] = &[
+    number("REQ/S", 0),
+    number("SHARE", 2),
+    number("CONNECTIONS", 1),
 ];
 
 const OF_CAUSES: &[Column] = &[
@@ -73,6 +80,15 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
             title: "RECENT FAILURES".to_owned(),
             columns: OF_FAILURES,
             rows: view.failures.iter().map(failure).collect(),
+            is_optional: false,
+            empty: "",
+        });
+    }
+    if !view.clients.is_empty() {
+        tables.push(Table {
+            title: "CLIENTS".to_owned(),
+            columns: OF_CLIENTS,
+            rows: view.clients.iter().map(client).collect(),
             is_optional: false,
             empty: "",
         });
@@ -187,10 +203,27 @@ fn failure(failure: &RecentFailure) -> Row {
         name: cell(failure.cause.clone()),
         cells: vec![
             cell(count(failure.count as f64)),
+            cell(format!("{} ago", age(failure.since))),
             cell(format!("{} ago", age(failure.age))),
             cell(status.map_or("-".to_owned(), |status| status.to_string())),
             cell(failure.route.clone()),
             cell(failure.upstream.clone()),
+        ],
+    }
+}
+
+fn client(client: &Client) -> Row {
+    let tone = match client.name.as_str() {
+        OTHERS => Tone::Dim,
+        _ => Tone::Plain,
+    };
+    let cell = |text: String| Cell { tone, text };
+    Row {
+        name: cell(client.name.clone()),
+        cells: vec![
+            cell(rate(client.rate)),
+            cell(percent(client.share)),
+            cell(count(client.open as f64)),
         ],
     }
 }

@@ -56,6 +56,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         tunnels,
         tunnels_half_closed,
         handshakes_omitted,
+        heads_omitted,
         snapshots: _,
         in_flight: _,
     } = counters;
@@ -70,6 +71,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_tunnels_opened", tunnels),
         ("blitz_tunnels_half_closed", tunnels_half_closed),
         ("blitz_access_log_handshakes_omitted", handshakes_omitted),
+        ("blitz_access_log_heads_omitted", heads_omitted),
     ] {
         families.count(name, *count);
     }
@@ -80,23 +82,11 @@ fn add_site(families: &mut Families, counters: &Counters) {
     families.count_parts("blitz_upstream_responses", "status", responses);
     for (failure, count) in Failure::ALL.iter().zip(failures) {
         let labels = vec![
-            ("cause", words(&format!("{failure:?}"))),
+            ("cause", failure.name().to_owned()),
             ("error_type", failure.token().to_owned()),
         ];
         families.count_with("blitz_upstream_failures", labels, *count);
     }
-}
-
-/// `TlsCertificateExpired` as `tls-certificate-expired`.
-fn words(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !words.is_empty() {
-            words.push('-');
-        }
-        words.push(letter.to_ascii_lowercase());
-    }
-    words
 }
 
 fn add_http(families: &mut Families, counters: &blitz_http::Counters) {
@@ -124,6 +114,11 @@ fn add_http(families: &mut Families, counters: &blitz_http::Counters) {
     families.count_parts("blitz_http_responses", "status", responses);
     let refused = counters.refused.iter().copied();
     families.count_parts("blitz_requests_refused", "rule", refused);
+    let incomplete = [
+        ("client-gone", counters.heads_abandoned),
+        ("evicted", counters.heads_evicted),
+    ];
+    families.count_parts("blitz_heads_incomplete", "cause", incomplete);
 }
 
 /// The other counters of HTTP. All fields are named here.
@@ -138,6 +133,9 @@ fn add_connections_to_upstreams(families: &mut Families, counters: &blitz_http::
         upgrades: _,
         h2c_upgrades: _,
         header_timeouts: _,
+        reading_head: _,
+        heads_abandoned: _,
+        heads_evicted: _,
         settings_timeouts: _,
         held_back: _,
         streams_shed: _,
@@ -235,8 +233,11 @@ fn add_gauges<'s>(
     cores: &(impl Iterator<Item = (usize, &'s CoreSample)> + Clone),
 ) {
     type Gauge = (&'static str, fn(&CoreSample) -> u64);
-    let gauges: [Gauge; 6] = [
+    let gauges: [Gauge; 7] = [
         ("blitz_connections", |core| core.http.connections),
+        ("blitz_connections_reading_head", |core| {
+            core.http.reading_head
+        }),
         ("blitz_requests_in_flight", |core| core.site.in_flight),
         ("blitz_upstream_idle_connections", |core| {
             core.http.upstream_idle
@@ -296,18 +297,6 @@ fn add_upstreams<'s>(families: &mut Families, cores: impl Iterator<Item = &'s Co
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn causes_are_written_in_lower_case() {
-        assert_eq!(words("TlsCertificateExpired"), "tls-certificate-expired");
-        let mut causes: Vec<_> = Failure::ALL
-            .iter()
-            .map(|one| words(&format!("{one:?}")))
-            .collect();
-        causes.sort();
-        causes.dedup();
-        assert_eq!(causes.len(), Failure::ALL.len());
-    }
 
     /// Their names are made from those of the counters.
     #[test]

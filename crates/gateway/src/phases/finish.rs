@@ -95,6 +95,7 @@ fn respond_ended(request: &mut Request<'_>, ended: &Ended) {
         Ended::Complete
         | Ended::Refused(_)
         | Ended::Handshake(_)
+        | Ended::IncompleteHead(_)
         | Ended::CutOff(_)
         | Ended::Aborted
         | Ended::ClientGone => {}

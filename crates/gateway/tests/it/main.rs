@@ -36,6 +36,7 @@ mod h2_peer;
 mod h2c_upgrade;
 mod h3_support;
 mod idle_upstreams;
+mod incomplete_heads;
 mod interop;
 mod limits;
 mod liveness;

@@ -209,6 +209,7 @@ fn an_incomplete_head_does_not_protect_a_connection() {
             client.expect_end_or_reset();
         }
         assert_eq!(server.counters().evicted, SOCKETS_MAX as u64 - 1);
+        assert_eq!(server.counters().heads_evicted, SOCKETS_MAX as u64 - 1);
         hello(&mut idle[0]);
     });
 }

@@ -22,9 +22,20 @@ impl RequestHead {
         let (Some(method), Some(target)) = (words.next(), words.next()) else {
             return;
         };
-        let host = self.fields.get(Name::Host).unwrap_or_default();
+        let host = match self.fields.get(Name::Host) {
+            Some(host) => host,
+            None => host_of_lines(block),
+        };
         let (host, path) = split_absolute(target).unwrap_or((host, target));
         self.method = keep(&mut self.target, method, path, host);
+    }
+
+    /// The same of a head of HTTP/1 that ended early, if its request line is complete.
+    #[cold]
+    pub fn keep_incomplete(&mut self) {
+        if self.fields.block.contains(&b'\n') {
+            self.keep_refused();
+        }
     }
 
     /// The path without its query, as it was received, also of a refused request; `None` if it is not
@@ -58,6 +69,17 @@ fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(KEPT_BYTES_MAX)]).into_owned()
 }
 
+/// The value of `Host` in a head whose lines are not read yet; empty if its line is not complete.
+fn host_of_lines(block: &[u8]) -> &[u8] {
+    let lines = block.split_inclusive(|&byte| byte == b'\n');
+    let mut fields = lines.filter_map(|line| line.strip_suffix(b"\n"));
+    let host = fields.find_map(|line| {
+        let (name, value) = line.split_at_checked(b"Host:".len())?;
+        name.eq_ignore_ascii_case(b"Host:").then_some(value)
+    });
+    host.unwrap_or_default().trim_ascii()
+}
+
 /// Host and path of a target in absolute form.
 fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let scheme = target.windows(3).position(|bytes| bytes == b"://")?;
@@ -80,6 +102,21 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_off_path_is_not_known() {
+        for (block, path) in [
+            ("", None),
+            ("GET /a", None),
+            ("GET /ab HTTP/1.1\r", None),
+            ("GET /ab HTTP/1.1\r\nHost: a", Some("/ab")),
+        ] {
+            let mut head = RequestHead::default();
+            head.fields.block.extend_from_slice(block.as_bytes());
+            head.keep_incomplete();
+            assert_eq!((head.known_path(), head.authority()), (path, None));
+        }
+    }
+
+    #[test]
     fn the_parts_of_a_refused_request_line_are_kept_as_far_as_they_are_known() {
         for (block, method, path) in [
             ("GET /a?b=c HTTP/1.1\r\nX: 1\r\n", "GET", "/a"),
@@ -94,6 +131,11 @@ mod tests {
         }
         assert_eq!(known(""), None);
         assert_eq!(known("GET"), None);
+        let mut head = RequestHead::default();
+        let lines = b"GET /a HTTP/1.1\r\nhost: a.example \r\nX: 1";
+        head.fields.block.extend_from_slice(lines);
+        head.keep_refused();
+        assert_eq!(head.authority(), Some("a.example"));
         let long = known(&format!("GET /{} HTTP/1.1\r\n", "\u{e9}".repeat(4000))).unwrap();
         assert!(long.1.len() < 2 * KEPT_BYTES_MAX);
     }

@@ -177,7 +177,9 @@ facts! {
     Ended "ended",
     /// the cause, if it did not end with a complete response
     Cause "cause",
-    /// failed handshakes with this cause that have no line, because there were too many
+    /// the details of the cause: the name of a failure, of a rule that the upstream broke, or of an alert
+    Rule "rule",
+    /// failed handshakes or incomplete heads with this cause that have no line, because there were too many
     Omitted "omitted",
     /// the id of the trace, with `tracing`
     TraceId "trace_id",

@@ -250,6 +250,7 @@ impl<'a> Line<'a> {
             | Fact::GrpcStatus => self.upstream_fact(fact),
             Fact::Ended => Value::Plain(record.ended),
             Fact::Cause => plain(record.cause),
+            Fact::Rule => plain(record.rule),
             Fact::Omitted if record.omitted > 0 => Value::Number(record.omitted),
             Fact::Omitted => Value::Absent,
             Fact::TraceId => record

@@ -29,7 +29,15 @@ pub(crate) fn copy(record: &Record<'_>, finished: Instant, owned: &mut OwnedReco
     owned.grpc_status = record.grpc_status;
     owned.ended = response.ended.as_str();
     owned.cause = response.ended.cause();
+    owned.rule = match response.ended {
+        Ended::Failed(_) | Ended::CutOff(_) => record.rule.or_else(|| response.ended.rule()),
+        _ => None,
+    };
     owned.is_handshake = matches!(response.ended, Ended::Handshake(_));
+    owned.is_request = !matches!(
+        response.ended,
+        Ended::Handshake(_) | Ended::IncompleteHead(_)
+    );
     owned.omitted = record.omitted;
     owned.trace = record.trace;
     owned.trace_events = record.trace_events.clone();

@@ -12,7 +12,8 @@ fn view(routes: usize, upstreams: usize) -> View {
          process_open_fds 950\nprocess_max_fds 1024\n\
          blitz_build_info{version=\"0.1.0\",revision=\"abc\"} 1\nblitz_cores 2\n\
          blitz_cores_absent 1\n\
-         blitz_connections{core=\"0\"} 1234\nblitz_configuration_generation 3\n\
+         blitz_connections{core=\"0\"} 1234\n\
+         blitz_connections_reading_head{core=\"0\"} 400\nblitz_configuration_generation 3\n\
          blitz_configuration_last_reload_successful 0\n\
          blitz_configuration_last_reload_timestamp_seconds 4000\n\
          blitz_upstream_failures_total{cause=\"connection-refused\",error_type=\"connection_refused\"} 12\n\
@@ -40,7 +41,10 @@ fn view(routes: usize, upstreams: usize) -> View {
         upstreams: &servers,
         certificates,
         failures: r#"{"failures":[{"cause":"the upstream refused the connection","site":"app.example","route":"/api",
-            "address":"10.0.0.1:8080","status":502,"count":12,"seconds_since_last":3.2}]}"#,
+            "address":"10.0.0.1:8080","status":502,"count":12,"seconds_since_first":300,
+            "seconds_since_last":3.2}]}"#,
+        clients: r#"{"seconds":2,"clients":[{"client":"127.0.0.66","open":400,"requests":90}],
+            "others":{"open":1,"requests":110}}"#,
     };
     let second = Reading::new(Duration::from_secs(2), 4002.0, answers);
     View::new(Some(&first), &second.unwrap())
@@ -65,7 +69,7 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "blitz 0.1.0 · up 50 min · 2 cores, 1 without answer · a reload failed 2 s ago ·…",
         "requests  1,500/s  2xx 100%  3xx 0%  4xx 0%  5xx 0%  none 0%  over 2 s",
         "latency   p50 5.6 ms  p90 10 ms  p99 91 ms",
-        "now       1,234 connections  0 requests  content in 0 B/s  out 0 B/s",
+        "now       1,234 connections (400 within a head)  0 requests  content in 0 B/s  out 0 B/s",
         "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
         "          ▅█▁",
         "",
@@ -112,6 +116,14 @@ fn a_large_terminal_has_all_columns() {
         has("P90    P99  4XX  5XX  NONE") && has("ACTIVE  IDLE  REQ/S"),
         "{lines:#?}"
     );
+    assert!(
+        lines.iter().any(|line| line.starts_with("127.0.0.66")
+            && line.contains("   45")
+            && line.contains("45%")
+            && line.ends_with("400")),
+        "{lines:#?}"
+    );
+    assert!(has("SINCE") && has("5 min ago  3 s ago"), "{lines:#?}");
     assert!(has(
         "Connections that were closed, because the peer took no bytes for too long."
     ));

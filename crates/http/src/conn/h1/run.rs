@@ -1,6 +1,7 @@
 //! A server's connection from its first byte until it is idle again.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -21,10 +22,15 @@ use crate::exchange::{
 };
 use crate::problem::accepts_problem;
 use crate::recycle::Pooled;
+use crate::refused::{IncompleteHead, Refused, tell};
 use crate::transport::Transport;
 
 /// Requests run before the connection yields to other tasks.
 const BURST_REQUESTS_MAX: u32 = 16;
+
+/// Causes of heads that stay incomplete.
+const CLIENT_GONE: &str = "client-gone";
+const EVICTED: &str = "evicted";
 
 /// The next state of the connection.
 pub(crate) enum Disposition {
@@ -48,13 +54,15 @@ pub(crate) async fn run_exchanges<S: Service>(
     conn.driver.borrow_mut().push(first);
     let mut served: u32 = 0;
     loop {
-        let mut since = None;
-        let arrived = poll_fn(|cx| {
-            conn.driver
-                .borrow_mut()
-                .poll_request(&mut since, served != 0, cx)
-        })
-        .await;
+        let arrived = {
+            let mut wait = None;
+            poll_fn(|cx| {
+                conn.driver
+                    .borrow_mut()
+                    .poll_request(&mut wait, served != 0, cx)
+            })
+            .await
+        };
         let (request, length) = match arrived {
             Arrived::Request(request, length) => (request, length),
             Arrived::Switch(switch) => return Disposition::Switch(switch),
@@ -103,6 +111,27 @@ pub(super) enum Arrived {
     Nothing,
     Closed,
     Refused(Refusal),
+}
+
+/// The time while the rest of a head is awaited, during which its connection is counted.
+struct HeadWait {
+    since: Instant,
+}
+
+impl HeadWait {
+    #[cold]
+    fn begin() -> HeadWait {
+        count(|counters| counters.reading_head += 1);
+        HeadWait {
+            since: blitz_reactor::now(),
+        }
+    }
+}
+
+impl Drop for HeadWait {
+    fn drop(&mut self) {
+        count(|counters| counters.reading_head -= 1);
+    }
 }
 
 /// The next step of a connection after an exchange.
@@ -209,12 +238,12 @@ impl ServerConn {
 }
 
 impl Driver<ServerRole> {
-    /// Waits for a request head, whose first byte came when this is first called: `since`, which
-    /// is noted only if there is something to wait for. `is_next` if a request came before it since
+    /// Waits for a request head, whose first byte came when this is first called, which is noted only if there is
+    /// something to wait for. `is_next` if a request came before it since
     /// the connection was parked.
     fn poll_request(
         &mut self,
-        since: &mut Option<Instant>,
+        wait: &mut Option<HeadWait>,
         is_next: bool,
         cx: &mut Context<'_>,
     ) -> Poll<Arrived> {
@@ -224,7 +253,7 @@ impl Driver<ServerRole> {
                 Ok(InputStep::NeedMore | InputStep::Paused) => {}
                 // Content without a head belongs to no request.
                 Ok(InputStep::Data(_) | InputStep::Trailers | InputStep::End) => {
-                    return Poll::Ready(self.end_within_head());
+                    return Poll::Ready(self.end_within_head(wait.as_ref(), CLIENT_GONE));
                 }
                 Err(error) => return Poll::Ready(Arrived::Refused(refusal_of(error))),
             }
@@ -233,16 +262,25 @@ impl Driver<ServerRole> {
             }
             match self.poll_receive(cx) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false) | Err(_)) => return Poll::Ready(self.end_within_head()),
+                Poll::Ready(Ok(false)) => {
+                    return Poll::Ready(self.end_within_head(wait.as_ref(), CLIENT_GONE));
+                }
+                Poll::Ready(Err(error)) => {
+                    let cause = match error.kind() {
+                        io::ErrorKind::ConnectionAborted => EVICTED,
+                        _ => CLIENT_GONE,
+                    };
+                    return Poll::Ready(self.end_within_head(wait.as_ref(), cause));
+                }
                 Poll::Pending if !self.charge_partial_head() => {
                     return Poll::Ready(Arrived::Refused(Refusal::heads_memory()));
                 }
                 Poll::Pending => {
                     if let Some(socket) = &self.socket {
-                        socket.await_request(is_next && since.is_none());
+                        socket.await_request(is_next && wait.is_none());
                     }
-                    let since = *since.get_or_insert_with(blitz_reactor::now);
-                    return self.poll_head_deadline(since, cx);
+                    let wait = wait.get_or_insert_with(HeadWait::begin);
+                    return self.poll_head_deadline(wait.since, cx);
                 }
             }
         }
@@ -268,12 +306,36 @@ impl Driver<ServerRole> {
         })
     }
 
-    /// The client left within a head, or after empty lines. Earlier responses are still sent.
-    fn end_within_head(&mut self) -> Arrived {
+    /// The connection ended within a head, or after empty lines. Earlier responses are still sent.
+    #[cold]
+    fn end_within_head(&mut self, wait: Option<&HeadWait>, cause: &'static str) -> Arrived {
+        if !self.role.machine.is_idle() {
+            self.note_incomplete_head(wait, cause);
+        }
         if let Some(socket) = self.socket.take() {
             socket.finish();
         }
         Arrived::Closed
+    }
+
+    /// Counts a head that stays incomplete, and tells the observer of it.
+    fn note_incomplete_head(&mut self, wait: Option<&HeadWait>, cause: &'static str) {
+        count(|counters| match cause {
+            EVICTED => counters.heads_evicted += 1,
+            _ => counters.heads_abandoned += 1,
+        });
+        let mut head = self.role.head.take();
+        if let Some(head) = &mut head {
+            head.keep_incomplete();
+        }
+        tell(&self.role.options, || {
+            Refused::IncompleteHead(IncompleteHead {
+                head: head.as_deref().filter(|head| head.known_path().is_some()),
+                cause,
+                started: wait.map_or_else(blitz_reactor::now, |wait| wait.since),
+                peer: &self.role.peer,
+            })
+        });
     }
 
     /// Takes the head from the machine and sets the body up.
