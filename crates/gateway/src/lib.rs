@@ -55,6 +55,7 @@ pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};
 pub use trusted::{TrustedProxies, TrustedProxy, TrustedProxyError};
+pub use upstream::{AddressFigures, ResponseTimes};
 pub use upstream_report::{
     AddressOnCore, AddressReport, CoreCounters, StateReader, UpstreamReport,
 };

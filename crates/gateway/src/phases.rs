@@ -116,7 +116,8 @@ fn life_of_a_request<E: Endpoint>(
             }
             Err(ended) => Err(ended),
         };
-        let outcome = match responded.and_then(|()| response_policy(&gateway, &mut request)) {
+        let outcome = match responded.and_then(|()| response_policy(&gateway, route, &mut request))
+        {
             Ok(()) if replace_error(&mut request) || relay_whole(&mut request) => Ok(()),
             Ok(()) => {
                 let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
@@ -154,6 +155,9 @@ async fn attempt<'a, E>(
             Ok(()) => return Ok(()),
             Err(NoResponse::Client(ended)) => return Err(ended),
             Err(NoResponse::Upstream(error)) => {
+                if let Some(upstream) = &request.record.upstream {
+                    route.balancer().unanswered(upstream);
+                }
                 if matches!(error, ClientError::Reset { .. }) {
                     route.balancer().without_response(blitz_http::now());
                 }

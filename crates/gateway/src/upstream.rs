@@ -3,6 +3,7 @@
 mod balancer;
 mod choice;
 mod cooldown;
+mod figures;
 mod group;
 mod name_failure;
 mod retry_budget;
@@ -11,6 +12,7 @@ mod set;
 
 pub(crate) use balancer::{AddressState, Balancer, Pick, States, Tried, UpstreamState};
 pub(crate) use choice::Choice;
+pub use figures::{AddressFigures, ResponseTimes};
 pub(crate) use group::{Group, GroupConfig};
 pub(crate) use name_failure::failure_of_name;
 pub(crate) use retry_budget::{Processed, RetryBudget};

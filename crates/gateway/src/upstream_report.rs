@@ -6,13 +6,13 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use blitz_host::names::LookupResult;
+use blitz_host::names::{LookupResult, NameChange};
 use blitz_http::{Address, CoresHandle};
 use blitz_site::{Counters, FAILURES_MAX, Failure, RecentFailure};
 
 use crate::snapshot::{Snapshot, states_on_core};
 use crate::target::Origin;
-use crate::upstream::{AddressState, States, UpstreamConfig, failure_of_name};
+use crate::upstream::{AddressFigures, AddressState, States, UpstreamConfig, failure_of_name};
 
 /// How long to wait for a core; the state of one that is busy for longer is not included.
 const CORE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,6 +36,8 @@ pub struct UpstreamReport {
     pub names: Vec<String>,
     /// Why its name has no address; `None` without a name, or if there are addresses.
     pub failure: Option<Failure>,
+    /// The last change of the addresses of its name.
+    pub change: Option<Arc<NameChange>>,
     /// Its addresses; empty while its name is being resolved.
     pub addresses: Vec<AddressReport>,
 }
@@ -45,6 +47,8 @@ pub struct UpstreamReport {
 pub struct AddressReport {
     /// The address.
     pub address: Address,
+    /// Whether the name does not have it any more. Cores forget it when they need another address of the name.
+    pub is_former: bool,
     /// Its state on each core that has used it.
     pub cores: Vec<AddressOnCore>,
 }
@@ -62,6 +66,10 @@ pub struct AddressOnCore {
     pub cooling_down: Option<Duration>,
     /// How long ago it could not be connected to for the last time.
     pub last_failure: Option<Duration>,
+    /// Why.
+    pub last_failure_cause: Option<Failure>,
+    /// The requests that it got.
+    pub figures: AddressFigures,
 }
 
 /// The counters of one core.
@@ -88,12 +96,14 @@ impl StateReader {
     pub fn upstreams(&self) -> Vec<UpstreamReport> {
         let snapshot = self.newest.load_full();
         let mut reports: Vec<_> = snapshot.upstreams().map(report).collect();
+        let has_name = |(config, _): (&UpstreamConfig, _)| config.name.is_some();
+        let have_names: Vec<_> = snapshot.upstreams().map(has_name).collect();
         let id = snapshot.id();
         for start in (0..reports.len()).step_by(UPSTREAMS_AT_A_TIME) {
             let range = start..reports.len().min(start + UPSTREAMS_AT_A_TIME);
             for (core, states) in self.states(id, range) {
                 for (number, addresses) in states {
-                    add(&mut reports[number], core, addresses);
+                    add(&mut reports[number], have_names[number], core, addresses);
                 }
             }
         }
@@ -171,31 +181,36 @@ fn report((config, names): (&UpstreamConfig, Vec<&str>)) -> UpstreamReport {
     };
     let unused = |address| AddressReport {
         address,
+        is_former: false,
         cores: Vec::new(),
     };
     let names = names.into_iter().filter(|name| *name != url);
     UpstreamReport {
         names: names.map(str::to_owned).collect(),
         failure,
+        change: config.name.as_ref().and_then(|name| name.last_change()),
         addresses: addresses.into_iter().map(unused).collect(),
         url,
     }
 }
 
-fn add(report: &mut UpstreamReport, core: usize, states: Vec<AddressState>) {
+fn add(report: &mut UpstreamReport, has_name: bool, core: usize, states: Vec<AddressState>) {
     for state in states {
         let on_core = AddressOnCore {
             core,
             idle: state.idle,
             in_use: state.in_use,
             cooling_down: state.cooling_down,
-            last_failure: state.last_failure,
+            last_failure: state.last_failure.map(|(ago, _)| ago),
+            last_failure_cause: state.last_failure.map(|(_, failure)| failure),
+            figures: state.figures,
         };
         let mut known = report.addresses.iter();
         match known.position(|one| one.address == state.address) {
             Some(at) => report.addresses[at].cores.push(on_core),
             None => report.addresses.push(AddressReport {
                 address: state.address,
+                is_former: has_name,
                 cores: vec![on_core],
             }),
         }

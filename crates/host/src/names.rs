@@ -16,9 +16,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::Notify;
 
 use crate::control_thread;
@@ -66,8 +66,19 @@ pub struct ResolvedName {
     ended: AtomicU32,
     /// How often the addresses have changed.
     changes: AtomicU32,
+    /// The last of these changes, but the first addresses.
+    change: ArcSwapOption<NameChange>,
     /// See [`ResolvedName::looks_up_soon`].
     looks_up_soon: AtomicBool,
+}
+
+/// A change of the addresses of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameChange {
+    /// The addresses until then, in ascending order.
+    pub before: Vec<SocketAddr>,
+    /// When the new ones were known.
+    pub at: SystemTime,
 }
 
 /// The state of a name at a moment: how many look-ups have begun, and how often the addresses have changed.
@@ -110,6 +121,11 @@ impl ResolvedName {
             begun: self.begun.load(Ordering::Acquire),
             changes: self.changes.load(Ordering::Acquire),
         }
+    }
+
+    /// The last change of its addresses; `None` if it has the first ones.
+    pub fn last_change(&self) -> Option<Arc<NameChange>> {
+        self.change.load_full()
     }
 
     /// Whether the addresses have changed since then.
@@ -155,6 +171,7 @@ impl ResolvedName {
             begun: AtomicU32::new(0),
             ended: AtomicU32::new(0),
             changes: AtomicU32::new(0),
+            change: ArcSwapOption::empty(),
             looks_up_soon: AtomicBool::new(true),
         }
     }
@@ -176,6 +193,12 @@ impl ResolvedName {
             tracing::debug!(name, port, ?addresses, "upstream name resolved, no change");
         }
         if is_changed {
+            if !before.is_empty() {
+                self.change.store(Some(Arc::new(NameChange {
+                    before: before.to_vec(),
+                    at: SystemTime::now(),
+                })));
+            }
             self.latest
                 .store(Arc::new(LookupResult::Addresses(addresses)));
             self.changes.fetch_add(1, Ordering::Release);
@@ -401,6 +424,7 @@ mod tests {
             first.contains("addresses=[10.0.0.1:80] before=[]"),
             "{first}"
         );
+        assert_eq!(name.last_change(), None);
         assert_eq!(publish(&["10.0.0.1:80"], false), None);
         let again = publish(&["10.0.0.1:80"], true).unwrap();
         assert!(again.contains("resolved, no change"), "{again}");
@@ -409,6 +433,11 @@ mod tests {
             changed.contains("addresses=[10.0.0.2:80] before=[10.0.0.1:80]"),
             "{changed}"
         );
+        let change = name.last_change().unwrap();
+        assert_eq!(change.before, addresses(&["10.0.0.1:80"]));
+        assert!(change.at.elapsed().unwrap() < Duration::from_secs(60));
+        publish(&["10.0.0.2:80"], true);
+        assert_eq!(name.last_change(), Some(change));
     }
 
     #[test]

@@ -131,16 +131,17 @@ pub(super) async fn connect(
             | ClientError::LocalShortage(LocalShortage::Descriptors)),
         ) => {
             tracing::debug!(address = ?upstream.address(), %error, "at a limit of connections");
-            note_failure(route.balancer(), upstream, &error);
-            Err(Ended::Failed(Failure::from(&error)))
+            let failure = Failure::from(&error);
+            note_failure(route.balancer(), upstream, failure, &error);
+            Err(Ended::Failed(failure))
         }
         Err(error) => {
             tracing::debug!(address = %upstream.address(), %error, "no connection to upstream");
             let is_of_address = matches!(health(&error), Health::Failed { .. });
             record.connect_failures = record.connect_failures.saturating_add(is_of_address.into());
-            note_failure(route.balancer(), upstream, &error);
-            request.reconnecting.note_failure(&error);
             let failure = Failure::of_connection(upstream.address(), &error);
+            note_failure(route.balancer(), upstream, failure, &error);
+            request.reconnecting.note_failure(&error);
             let known = request.connect_failure.as_ref().map(|known| known.failure);
             if is_reported(failure, known, request.tried.is_first(upstream)) {
                 request.connect_failure = Some(Box::new(ConnectFailure {
@@ -156,11 +157,13 @@ pub(super) async fn connect(
 }
 
 /// Tells the balancer what the error says about the address.
-fn note_failure(balancer: &Balancer, upstream: &Upstream, error: &ClientError) {
+fn note_failure(balancer: &Balancer, upstream: &Upstream, failure: Failure, error: &ClientError) {
     match health(error) {
         Health::Healthy => balancer.connected(upstream),
         Health::Unknown => balancer.undecided(upstream, blitz_http::now()),
-        Health::Failed { is_slow } => balancer.failed(upstream, is_slow, blitz_http::now()),
+        Health::Failed { is_slow } => {
+            balancer.failed(upstream, failure, is_slow, blitz_http::now());
+        }
     }
 }
 

@@ -81,12 +81,21 @@ fn change_request<E>(
 #[inline]
 pub(super) fn response_policy<E>(
     gateway: &GatewayService<E>,
+    route: &ForwardRoute<'_>,
     request: &mut Request<'_>,
 ) -> Result<(), Ended> {
     let Some(response) = &mut request.response else {
         return Err(Ended::ClientGone);
     };
-    request.record.responded = Some(blitz_http::now());
+    let now = blitz_http::now();
+    let record = &mut request.record;
+    record.responded = Some(now);
+    if let (Some(upstream), Some(connected)) = (&record.upstream, record.connected) {
+        let time = now.saturating_duration_since(connected);
+        let is_failure = response.head.status.code() >= 500;
+        let balancer = route.balancer();
+        balancer.responded(upstream, time, is_failure, now);
+    }
     let opens_tunnel = response.upgraded.is_some();
     request.kind.check_response(&response.head, opens_tunnel)?;
     edit_response(gateway, &mut response.head);

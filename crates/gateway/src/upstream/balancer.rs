@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use blitz_host::names::{LookupResult, NameFailure, NameState, ResolvedName};
 use blitz_http::{Address, Pool, Protocol, Upstream, UpstreamTls};
+use blitz_site::Failure;
 
 use super::cooldown::Cooldowns;
+use super::figures::{AddressFigures, Counts};
 use super::retry_budget::RetryBudget;
 
 /// Addresses tried for one request.
@@ -29,8 +31,8 @@ pub(crate) struct Balancer {
     upstreams: RefCell<Vec<(SocketAddr, Upstream)>>,
     /// Of the addresses above only, so there are never more.
     cooldowns: RefCell<Cooldowns>,
-    /// The address that could not be connected to last, and when.
-    last_failure: Cell<Option<(SocketAddr, Instant)>>,
+    /// Of the addresses above, or of the only one.
+    counts: RefCell<Vec<(SocketAddr, Counts)>>,
     /// Number of connections that ended without a response, and since when they are counted.
     resets: Cell<Option<(u32, Instant)>>,
     pub(crate) retries: RetryBudget,
@@ -45,8 +47,9 @@ pub(crate) struct AddressState {
     pub(crate) in_use: usize,
     /// How long requests will avoid it.
     pub(crate) cooling_down: Option<Duration>,
-    /// How long ago it could not be connected to.
-    pub(crate) last_failure: Option<Duration>,
+    /// How long ago it could not be connected to, and why.
+    pub(crate) last_failure: Option<(Duration, Failure)>,
+    pub(crate) figures: AddressFigures,
 }
 
 /// The states of upstreams on a core, by the numbers of the upstreams in a snapshot.
@@ -156,13 +159,17 @@ impl Balancer {
     }
 
     fn new(connector: Connector, source: AddressSource) -> Balancer {
+        let only = match &source {
+            AddressSource::One(upstream) => Some((key_of(upstream), Counts::default())),
+            AddressSource::Localhost(_) | AddressSource::Name(_) => None,
+        };
         Balancer {
             source,
             connector,
             round_robin: Cell::new(0),
             upstreams: RefCell::default(),
             cooldowns: RefCell::default(),
-            last_failure: Cell::default(),
+            counts: RefCell::new(only.into_iter().collect()),
             resets: Cell::default(),
             retries: RetryBudget::default(),
             in_flight: Cell::new(0),
@@ -262,13 +269,49 @@ impl Balancer {
 
     /// Notes that no connection to an address could be made. `is_slow`: it took time to fail.
     #[cold]
-    pub(crate) fn failed(&self, upstream: &Upstream, is_slow: bool, now: Instant) {
+    pub(crate) fn failed(
+        &self,
+        upstream: &Upstream,
+        failure: Failure,
+        is_slow: bool,
+        now: Instant,
+    ) {
         if let AddressSource::Name(name) = &self.source {
             name.refresh_after_failure();
         }
-        self.last_failure.set(Some((key_of(upstream), now)));
+        self.count(upstream, |counts| {
+            counts.failed();
+            counts.last_failure = Some((now, failure));
+        });
         let mut cooldowns = self.cooldowns.borrow_mut();
         cooldowns.failed(key_of(upstream), is_slow, now);
+    }
+
+    /// Counts a response head, which came after `time`.
+    #[inline]
+    pub(crate) fn responded(
+        &self,
+        upstream: &Upstream,
+        time: Duration,
+        is_failure: bool,
+        now: Instant,
+    ) {
+        self.count(upstream, |counts| counts.responded(time, is_failure, now));
+    }
+
+    /// Counts a request that was sent and got no response head.
+    #[cold]
+    pub(crate) fn unanswered(&self, upstream: &Upstream) {
+        self.count(upstream, Counts::failed);
+    }
+
+    /// The name may have lost the address meanwhile: then nothing is counted.
+    #[inline]
+    fn count(&self, upstream: &Upstream, count: impl FnOnce(&mut Counts)) {
+        let (key, mut all) = (key_of(upstream), self.counts.borrow_mut());
+        if let Some((_, counts)) = all.iter_mut().find(|(address, _)| *address == key) {
+            count(counts);
+        }
     }
 
     /// Its connections and addresses now.
@@ -297,14 +340,19 @@ impl Balancer {
 
     fn state_of(&self, upstream: &Upstream, now: Instant) -> AddressState {
         let key = key_of(upstream);
-        let failure = self.last_failure.get();
-        let failure = failure.filter(|(address, _)| *address == key);
+        let (mut figures, mut last_failure) = (AddressFigures::default(), None);
+        self.count(upstream, |counts| {
+            figures = counts.figures(now);
+            last_failure = counts.last_failure;
+        });
+        let since = |then| now.saturating_duration_since(then);
         AddressState {
             address: upstream.address().clone(),
             idle: upstream.idle(),
             in_use: upstream.active(),
             cooling_down: self.cooldowns.borrow().left(key, now),
-            last_failure: failure.map(|(_, then)| now.saturating_duration_since(then)),
+            last_failure: last_failure.map(|(then, failure)| (since(then), failure)),
+            figures,
         }
     }
 
@@ -369,6 +417,9 @@ impl Balancer {
         // A new address came with a new result, so addresses that are not in it are dropped.
         upstreams.retain(|(known, _)| all.contains(known));
         self.cooldowns.borrow_mut().retain(all);
+        let mut counts = self.counts.borrow_mut();
+        counts.retain(|(known, _)| all.contains(known));
+        counts.push((address, Counts::default()));
         let upstream = self.connector.to(&Address::Tcp(address));
         upstreams.push((address, upstream.clone()));
         upstream
@@ -450,10 +501,20 @@ mod tests {
     fn an_address_that_failed_is_avoided_while_there_are_others() {
         let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
         let now = Instant::now();
-        balancer.failed(&upstream("10.0.0.1:1"), false, now);
+        balancer.failed(
+            &upstream("10.0.0.1:1"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
         assert_eq!(picks(&balancer, now), ["10.0.0.2:1", "10.0.0.1:1"]);
-        balancer.failed(&upstream("10.0.0.2:1"), false, now);
+        balancer.failed(
+            &upstream("10.0.0.2:1"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         assert_eq!(
             picks(&balancer, now).len(),
             2,
@@ -487,7 +548,7 @@ mod tests {
         assert_eq!(probes(&balancer, now), 2);
         // Both began before the first failure.
         for _ in 0..2 {
-            balancer.failed(&silent, true, now);
+            balancer.failed(&silent, Failure::ConnectionRefused, true, now);
         }
         for cooldown in [1, 2, 4, 8, 16, 30, 30].map(Duration::from_secs) {
             assert_eq!(probes(&balancer, now + cooldown / 2), 0);
@@ -495,7 +556,7 @@ mod tests {
             assert_eq!(probes(&balancer, now), 1, "after {cooldown:?}");
             now += Duration::from_secs(4);
             assert_eq!(probes(&balancer, now), 0, "the probe is pending");
-            balancer.failed(&silent, true, now);
+            balancer.failed(&silent, Failure::ConnectionRefused, true, now);
         }
         now += COOLDOWN_MAX;
         assert_eq!(probes(&balancer, now), 1);
@@ -509,7 +570,7 @@ mod tests {
         assert_eq!(probes(&balancer, now), 1, "the probe had no outcome");
         balancer.connected(&silent);
         assert_eq!(probes(&balancer, now), 2);
-        balancer.failed(&silent, true, now);
+        balancer.failed(&silent, Failure::ConnectionRefused, true, now);
         assert_eq!(probes(&balancer, now + COOLDOWN_MIN), 1, "it begins again");
     }
 
@@ -521,7 +582,7 @@ mod tests {
             let now = Instant::now();
             balancer.note_picked(&upstream, now);
             assert!(!balancer.is_avoided(now));
-            balancer.failed(&upstream, true, now);
+            balancer.failed(&upstream, Failure::ConnectionRefused, true, now);
             assert!(balancer.is_avoided(now));
             let later = now + COOLDOWN_MIN;
             assert!(!balancer.is_avoided(later));
@@ -531,9 +592,19 @@ mod tests {
             assert!(!balancer.is_avoided(later));
         }
         let (balancer, now) = (named(&["10.0.0.1:1", "10.0.0.2:1"]), Instant::now());
-        balancer.failed(&upstream("10.0.0.1:1"), false, now);
+        balancer.failed(
+            &upstream("10.0.0.1:1"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         assert!(!balancer.is_avoided(now));
-        balancer.failed(&upstream("10.0.0.2:1"), false, now);
+        balancer.failed(
+            &upstream("10.0.0.2:1"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         assert!(balancer.is_avoided(now));
     }
 
@@ -541,11 +612,21 @@ mod tests {
     fn the_cooldown_of_an_address_that_refuses_stays_short() {
         let balancer = named(&["10.0.0.1:1", "10.0.0.2:1"]);
         let mut now = Instant::now();
-        balancer.failed(&upstream("10.0.0.1:1"), false, now);
+        balancer.failed(
+            &upstream("10.0.0.1:1"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         for is_slow in [false, true, false, false] {
             now += COOLDOWN_MAX;
             assert_eq!(probes(&balancer, now), 1);
-            balancer.failed(&upstream("10.0.0.1:1"), is_slow, now);
+            balancer.failed(
+                &upstream("10.0.0.1:1"),
+                Failure::ConnectionRefused,
+                is_slow,
+                now,
+            );
         }
         assert_eq!(probes(&balancer, now + COOLDOWN_MIN), 1);
     }
@@ -556,7 +637,12 @@ mod tests {
         let now = Instant::now();
         assert_eq!(picks(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
         assert_eq!(picks(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
-        balancer.failed(&upstream("127.0.0.1:3000"), false, now);
+        balancer.failed(
+            &upstream("127.0.0.1:3000"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         assert_eq!(picks(&balancer, now), ["[::1]:3000", "127.0.0.1:3000"]);
     }
 
@@ -573,7 +659,12 @@ mod tests {
         let balancer = Balancer::localhost(plain(), 3000);
         let now = Instant::now();
         assert_eq!(sent_once(&balancer, now), ["[::1]:3000", "127.0.0.1:3000"]);
-        balancer.failed(&upstream("[::1]:3000"), false, now);
+        balancer.failed(
+            &upstream("[::1]:3000"),
+            Failure::ConnectionRefused,
+            false,
+            now,
+        );
         assert_eq!(sent_once(&balancer, now), ["127.0.0.1:3000", "[::1]:3000"]);
         let many = named(&["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"]);
         let picks = ["10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:1"];
@@ -585,6 +676,45 @@ mod tests {
         let unix = Address::Unix(Arc::new("/run/app.sock".into()));
         let balancer = Balancer::fixed(plain(), &unix);
         assert_eq!(picks(&balancer, Instant::now()), ["/run/app.sock"]);
+    }
+
+    #[test]
+    fn each_address_has_its_failure_and_its_figures() {
+        let (balancer, now) = (Balancer::localhost(plain(), 3000), Instant::now());
+        let [v4, v6] = ["127.0.0.1:3000", "[::1]:3000"].map(upstream);
+        assert_eq!(picks(&balancer, now).len(), 2);
+        balancer.failed(&v4, Failure::TlsCertificateError, false, now);
+        let later = now + Duration::from_secs(1);
+        balancer.failed(&v6, Failure::ConnectionRefused, false, later);
+        balancer.responded(&v6, Duration::from_millis(40), false, later);
+        balancer.responded(&v6, Duration::from_millis(20), true, later);
+        balancer.unanswered(&v6);
+        let states = balancer.states(later);
+        let failures: Vec<_> = states.iter().map(|state| state.last_failure).collect();
+        let (ago, zero) = (Duration::from_secs(1), Duration::ZERO);
+        assert_eq!(
+            failures,
+            [
+                Some((ago, Failure::TlsCertificateError)),
+                Some((zero, Failure::ConnectionRefused))
+            ]
+        );
+        let figures = states.iter().map(|state| state.figures);
+        let figures: Vec<_> = figures
+            .map(|one| (one.requests, one.failures, one.responses.mean()))
+            .collect();
+        let mean = Duration::from_millis(30);
+        assert_eq!(figures, [(1, 1, None), (4, 3, Some(mean))]);
+    }
+
+    #[test]
+    fn figures_are_kept_of_addresses_that_the_name_has() {
+        let (balancer, now) = (named(&["10.0.0.1:1"]), Instant::now());
+        assert_eq!(picks(&balancer, now).len(), 1);
+        for address in ["10.0.0.1:1", "10.0.0.9:1"] {
+            balancer.responded(&upstream(address), Duration::ZERO, false, now);
+        }
+        assert_eq!(balancer.counts.borrow().len(), 1);
     }
 
     #[test]

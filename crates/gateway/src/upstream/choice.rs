@@ -301,7 +301,9 @@ mod tests {
         else {
             panic!("it has an address");
         };
-        group.balancer(FIRST).failed(&first, true, now);
+        group
+            .balancer(FIRST)
+            .failed(&first, blitz_site::Failure::ConnectionRefused, true, now);
         assert_eq!(at_first(now), 0);
         assert_eq!(at_first(now + COOLDOWN_MIN), 1);
         group.balancer(FIRST).connected(&first);

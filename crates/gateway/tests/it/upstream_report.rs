@@ -1,5 +1,6 @@
 //! The state of upstreams, as it is told to operators.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use blitz_gateway::{AddressOnCore, Failure, UpstreamReport};
@@ -7,6 +8,7 @@ use blitz_http::{Address, Status};
 use blitz_testing::refusing_address;
 
 use crate::name_server::NameServer;
+use crate::names::target;
 use crate::support::{Proxy, Upstream, eventually, held};
 
 /// RFC 1035, section 4.1.1.
@@ -51,10 +53,46 @@ scenarios! {
         assert_eq!(reports[0].addresses[0].address, Address::Tcp(address));
         let state = only(&reports).unwrap();
         assert!(state.last_failure.is_some_and(|ago| ago < Duration::from_secs(10)), "{state:?}");
+        assert_eq!(state.last_failure_cause, Some(Failure::ConnectionRefused));
+        assert_eq!((state.figures.requests, state.figures.failures), (1, 1));
         assert_eq!((state.in_use, state.idle), (0, 0));
         eventually("the cooldown ends", || {
             only(&proxy.upstreams()).is_some_and(|state| state.cooling_down.is_none())
         });
+    }
+
+    fn requests_of_an_address_are_counted_with_their_time(io) {
+        let upstream = Upstream::with_text("now");
+        let proxy = Proxy::to(io, &[&upstream.url()]);
+        for _ in 0..3 {
+            assert_eq!(proxy.client().get("/").status, 200);
+        }
+        let figures = only(&proxy.upstreams()).unwrap().figures;
+        assert_eq!((figures.requests, figures.failures, figures.responses.count), (3, 0, 3));
+        assert!(figures.responses.time < Duration::from_secs(30), "{figures:?}");
+        assert_eq!(figures.recent, figures.responses);
+    }
+
+    fn a_name_that_has_changed_tells_its_earlier_addresses(io) {
+        let names = NameServer::start(2);
+        let upstream = Upstream::with_text("found");
+        let proxy = Proxy::with(io, &[&target(&upstream)], names.options());
+        assert_eq!(proxy.client().get("/").status, 502);
+        assert_eq!(proxy.upstreams()[0].change, None, "the first addresses are no change");
+        names.set_octet(1);
+        eventually("the name has changed", || proxy.upstreams()[0].change.is_some());
+        let report = proxy.upstreams().remove(0);
+        let before = SocketAddr::from(([127, 0, 0, 2], upstream.port()));
+        assert_eq!(report.change.unwrap().before, [before]);
+        let address = SocketAddr::from(([127, 0, 0, 1], upstream.port()));
+        let addresses: Vec<_> = report
+            .addresses
+            .iter()
+            .map(|one| (one.address.clone(), one.is_former))
+            .collect();
+        // No request has needed the name since then.
+        let expected = [(Address::Tcp(address), false), (Address::Tcp(before), true)];
+        assert_eq!(addresses, expected);
     }
 
     fn a_name_without_addresses_has_a_failure(io) {
