@@ -203,7 +203,7 @@ fn failure(failure: &RecentFailure) -> Row {
         name: cell(failure.cause.clone()),
         cells: vec![
             cell(count(failure.count as f64)),
-            cell(format!("{} ago", age(failure.since))),
+            cell(age(failure.since)),
             cell(format!("{} ago", age(failure.age))),
             cell(status.map_or("-".to_owned(), |status| status.to_string())),
             cell(failure.route.clone()),

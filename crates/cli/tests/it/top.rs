@@ -86,6 +86,9 @@ fn top_shows_the_load_of_a_process() {
         );
         assert!(row("a.example/ ").contains(&"0%"), "{text}");
         assert_eq!(row(&upstream.url())[1], "ok", "{text}");
+        // All requests are those of one client.
+        let client = row("127.0.0.1 ");
+        assert_eq!(client[2..], ["100%", "1"], "{text}");
         let recent = text
             .split("\nRECENT FAILURES")
             .nth(1)

@@ -69,7 +69,7 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "blitz 0.1.0 · up 50 min · 2 cores, 1 without answer · a reload failed 2 s ago ·…",
         "requests  1,500/s  2xx 100%  3xx 0%  4xx 0%  5xx 0%  none 0%  over 2 s",
         "latency   p50 5.6 ms  p90 10 ms  p99 91 ms",
-        "now       1,234 connections (400 within a head)  0 requests  content in 0 B/s  out 0 B/s",
+        "now       1,234 connections (400 within a head)  0 requests  content in 0 B/s  …",
         "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
         "          ▅█▁",
         "",
@@ -123,7 +123,7 @@ fn a_large_terminal_has_all_columns() {
             && line.ends_with("400")),
         "{lines:#?}"
     );
-    assert!(has("SINCE") && has("5 min ago  3 s ago"), "{lines:#?}");
+    assert!(has("SINCE") && has("5 min  3 s ago"), "{lines:#?}");
     assert!(has(
         "Connections that were closed, because the peer took no bytes for too long."
     ));

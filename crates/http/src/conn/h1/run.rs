@@ -238,9 +238,8 @@ impl ServerConn {
 }
 
 impl Driver<ServerRole> {
-    /// Waits for a request head, whose first byte came when this is first called, which is noted only if there is
-    /// something to wait for. `is_next` if a request came before it since
-    /// the connection was parked.
+    /// Waits for a request head, whose first byte came when this is first called: `wait`, which is noted only if there is
+    /// something to wait for. `is_next` if a request came before it since the connection was parked.
     fn poll_request(
         &mut self,
         wait: &mut Option<HeadWait>,
