@@ -59,11 +59,13 @@ fn object(failure: &RecentFailure, now: Now) -> Value {
         address,
         phase,
         rule,
+        certificate,
         request_id,
     } = last;
     json!({
         "cause": cause,
         "rule": rule,
+        "certificate": certificate.as_deref(),
         "phase": phase,
         "site": site,
         "route": route,
@@ -73,6 +75,7 @@ fn object(failure: &RecentFailure, now: Now) -> Value {
         "grpc_status": grpc_status,
         "count": count,
         "first": now.text(*first),
+        "seconds_since_first": now.instant.saturating_duration_since(*first).as_secs_f64(),
         "last": now.text(*at),
         "seconds_since_last": now.instant.saturating_duration_since(*at).as_secs_f64(),
         "request_id": request_id,
