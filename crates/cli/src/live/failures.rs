@@ -15,6 +15,10 @@ pub(crate) struct RecentFailure {
     pub(crate) count: u64,
     /// Those of the window.
     pub(crate) recent: u64,
+    /// That of the upstream, if it was refused; else empty.
+    pub(crate) certificate: String,
+    /// Seconds since the first one.
+    pub(crate) first_age: f64,
     /// Seconds since the last one.
     pub(crate) age: f64,
 }
@@ -39,6 +43,8 @@ impl RecentFailure {
             status: value["status"].as_u64(),
             count: value["count"].as_u64().unwrap_or_default(),
             recent: 0,
+            certificate: text("certificate").to_owned(),
+            first_age: value["seconds_since_first"].as_f64().unwrap_or_default(),
             age: value["seconds_since_last"].as_f64().unwrap_or_default(),
         }
     }
@@ -93,7 +99,8 @@ mod tests {
     fn failures_are_read() {
         let value = serde_json::json!({
             "cause": "the upstream refused the connection", "rule": null, "site": "a.example", "route": "/b",
-            "upstream": "http://u:1", "address": "10.0.0.1:1", "status": 502, "count": 3, "seconds_since_last": 1.5,
+            "upstream": "http://u:1", "address": "10.0.0.1:1", "status": 502, "count": 3,
+            "seconds_since_first": 9.5, "seconds_since_last": 1.5,
         });
         let expected = RecentFailure {
             cause: "the upstream refused the connection".to_owned(),
@@ -102,6 +109,8 @@ mod tests {
             status: Some(502),
             count: 3,
             recent: 0,
+            certificate: String::new(),
+            first_age: 9.5,
             age: 1.5,
         };
         assert_eq!(RecentFailure::read(&value), expected);
