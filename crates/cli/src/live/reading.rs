@@ -233,11 +233,9 @@ mod tests {
             {"address": "10.0.0.1:1", "idle": 3, "in_use": 2, "cores": [
                 {"core": 0, "cooling_down_until": null}, {"core": 1, "cooling_down_until": "2026-11-29T18:55:00Z"}]},
             {"address": "10.0.0.2:1", "idle": 0, "in_use": 0, "cores": []},
-            {"address": "10.0.0.3:1", "requests": 4, "failures": 3, "responses": 2, "response_seconds": 0.5,
-                "cores": [{"last_failure": "2001-09-09T01:46:35Z", "last_failure_type": "tls_protocol_error"}]},
+            {"address": "10.0.0.3:1", "cores": [{"last_failure": "2001-09-09T01:46:35Z"}]},
             {"address": "10.0.0.4:1", "cores": [{"last_failure": "2001-09-09T01:46:25Z"}]}]},
-            {"url": "http://v:1", "names": [], "failure": "dns_error", "addresses": [],
-                "addresses_before": ["10.0.0.9:1"], "changed": "2001-09-09T01:46:00Z", "seconds_since_change": 40}]}"#;
+            {"url": "http://v:1", "names": [], "failure": "dns_error", "addresses": []}]}"#;
         let certificates = r#"{"certificates": [
             {"names": ["a.example"], "days_left": 60, "file": "a.pem"},
             {"names": ["b.example"], "days_left": -1, "file": null}]}"#;
@@ -268,24 +266,6 @@ mod tests {
             ..Address::default()
         };
         assert_eq!(addresses[..2], [used, unused]);
-        let failing = Address {
-            address: "10.0.0.3:1".to_owned(),
-            is_used: true,
-            has_failed: true,
-            fails_at_tls: true,
-            requests: 4,
-            failures: 3,
-            responses: 2,
-            response_seconds: 0.5,
-            ..Address::default()
-        };
-        assert_eq!(addresses[2], failing);
-        let change = NameChange {
-            before: vec!["10.0.0.9:1".to_owned()],
-            at: "2001-09-09T01:46:00Z".to_owned(),
-            age: 40.0,
-        };
-        assert_eq!(reading.upstreams[1].change, Some(change));
         // The moment of the reading is 2001-09-09T01:46:40Z.
         assert_eq!(
             (addresses[2].has_failed, addresses[3].has_failed),
@@ -299,6 +279,43 @@ mod tests {
             .map(|one| one.days_left)
             .collect();
         assert_eq!(days, [-1, 60], "the first to expire comes first");
+    }
+
+    #[test]
+    fn figures_of_addresses_and_changes_of_names_are_read() {
+        let upstreams = r#"{"upstreams": [{"url": "http://u:1", "names": [], "failure": null, "addresses": [
+            {"address": "10.0.0.3:1", "former": true, "requests": 4, "failures": 3, "responses": 2,
+                "response_seconds": 0.5,
+                "cores": [{"last_failure": "2001-09-09T01:46:35Z", "last_failure_type": "tls_protocol_error"}]}],
+            "addresses_before": ["10.0.0.9:1"], "changed": "2001-09-09T01:46:00Z", "seconds_since_change": 40}]}"#;
+        let answers = Answers {
+            upstreams,
+            ..Answers::of_metrics("# EOF\n")
+        };
+        let reading = Reading::new(Duration::ZERO, 1e9, answers).unwrap();
+        let failing = Address {
+            address: "10.0.0.3:1".to_owned(),
+            is_former: true,
+            is_used: true,
+            has_failed: true,
+            fails_at_tls: true,
+            requests: 4,
+            failures: 3,
+            responses: 2,
+            response_seconds: 0.5,
+            ..Address::default()
+        };
+        let change = NameChange {
+            before: vec!["10.0.0.9:1".to_owned()],
+            at: "2001-09-09T01:46:00Z".to_owned(),
+            age: 40.0,
+        };
+        let server = &reading.upstreams[0];
+        assert_eq!(
+            (&server.addresses[..], &server.change),
+            (&[failing][..], &Some(change))
+        );
+        assert_eq!(server.present().count(), 0);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const ADDRESSES_MAX: usize = 64;
 const NAMES_MAX: usize = 4;
 
 /// Longer names are cut.
-const NAME_BYTES_MAX: usize = 100;
+const NAME_CHARS_MAX: usize = 100;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -146,10 +146,12 @@ fn period(validity: Validity, now: SystemTime) -> String {
     }
 }
 
-/// Without control characters, which a log must not have.
+/// The start of a name, without control characters.
 fn cut(text: &str) -> String {
-    let end = text.floor_char_boundary(NAME_BYTES_MAX);
-    text[..end].replace(char::is_control, "?")
+    let start = text.chars().take(NAME_CHARS_MAX);
+    start
+        .map(|one| if one.is_control() { '?' } else { one })
+        .collect()
 }
 
 #[cfg(test)]
