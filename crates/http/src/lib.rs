@@ -62,6 +62,7 @@ pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,
     ClientTlsBuilder, ClientTlsSlot, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError,
     TlsCounters, TlsError, TlsInfo, TlsSlot, TlsVersion, UpstreamTls, ValidityProblem,
+    refused_certificate,
 };
 pub use websocket::WebSocketKey;
 

@@ -13,6 +13,7 @@ mod handshake;
 mod info;
 mod pem;
 mod quic;
+mod refused;
 mod server;
 mod session;
 mod stream;
@@ -26,6 +27,7 @@ pub use counters::TlsCounters;
 pub use error::{CertificateProblem, TlsConfigError, TlsError};
 pub use info::{ClientCertificate, TlsInfo, TlsVersion};
 pub use pem::CaSet;
+pub use refused::refused_certificate;
 pub use server::{ClientAuth, ServerTls, ServerTlsBuilder, TlsSlot};
 pub use tickets::TicketKeys;
 

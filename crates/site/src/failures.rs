@@ -2,6 +2,7 @@
 //! are one entry with a count, so that a flood of one failure hides no other.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Instant;
 
 use blitz_http::{Address, Status, core_local};
@@ -46,6 +47,8 @@ pub struct Occurrence {
     pub phase: &'static str,
     /// Details of the cause.
     pub rule: Option<&'static str>,
+    /// The certificate of the upstream, if it was refused.
+    pub certificate: Option<Arc<str>>,
     /// The id of the request, which lines of logs have too.
     pub request_id: Box<str>,
 }
@@ -151,6 +154,7 @@ mod tests {
             address: None,
             phase: "connect",
             rule: None,
+            certificate: None,
             request_id: "id".into(),
         }
     }

@@ -59,11 +59,13 @@ fn object(failure: &RecentFailure, now: Now) -> Value {
         address,
         phase,
         rule,
+        certificate,
         request_id,
     } = last;
     json!({
         "cause": cause,
         "rule": rule,
+        "certificate": certificate.as_deref(),
         "phase": phase,
         "site": site,
         "route": route,

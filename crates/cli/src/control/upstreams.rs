@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use blitz::extract::State;
 use blitz::{Response, blocking};
-use blitz_gateway::{AddressOnCore, AddressReport, Failure, UpstreamReport};
+use blitz_gateway::{AddressOnCore, AddressReport, Failure, ResponseTimes, UpstreamReport};
 use serde_json::{Value, json};
 
 use super::index::starting;
@@ -27,16 +27,29 @@ pub(super) async fn upstreams(State(state): State<Arc<ControlState>>) -> Respons
 fn of_upstream(upstream: &UpstreamReport, now: SystemTime) -> Value {
     let addresses = upstream.addresses.iter();
     let addresses: Vec<_> = addresses.map(|address| of_address(address, now)).collect();
+    let change = upstream.change.as_deref();
+    let before = change.map_or(&[][..], |change| &change.before);
+    let age = change.map(|change| now.duration_since(change.at).unwrap_or_default());
     json!({
         "url": upstream.url,
         "names": upstream.names,
         "failure": upstream.failure.map(Failure::detail),
         "addresses": addresses,
+        "addresses_before": before.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "changed": change.map(|change| rfc3339(change.at)),
+        "seconds_since_change": age.map(|age| age.as_secs_f64()),
     })
 }
 
 fn of_address(address: &AddressReport, now: SystemTime) -> Value {
     let sum = |value: fn(&AddressOnCore) -> usize| address.cores.iter().map(value).sum::<usize>();
+    let count = |value: fn(&AddressOnCore) -> u64| address.cores.iter().map(value).sum::<u64>();
+    let times = |value: fn(&AddressOnCore) -> ResponseTimes| {
+        let all = address.cores.iter().map(value);
+        all.fold(ResponseTimes::default(), ResponseTimes::and)
+    };
+    let responses = times(|core| core.figures.responses);
+    let recent = times(|core| core.figures.recent).mean();
     let cores: Vec<_> = address
         .cores
         .iter()
@@ -44,8 +57,14 @@ fn of_address(address: &AddressReport, now: SystemTime) -> Value {
         .collect();
     json!({
         "address": text_of(&address.address),
+        "former": address.is_former,
         "idle": sum(|core| core.idle),
         "in_use": sum(|core| core.in_use),
+        "requests": count(|core| core.figures.requests),
+        "failures": count(|core| core.figures.failures),
+        "responses": responses.count,
+        "response_seconds": responses.time.as_secs_f64(),
+        "recent_mean_seconds": recent.map(|mean| mean.as_secs_f64()),
         "cores": cores,
     })
 }
@@ -59,5 +78,6 @@ fn of_core(core: &AddressOnCore, now: SystemTime) -> Value {
         "in_use": core.in_use,
         "cooling_down_until": until,
         "last_failure": failed,
+        "last_failure_type": core.last_failure_cause.map(Failure::token),
     })
 }

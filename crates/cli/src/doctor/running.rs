@@ -9,7 +9,8 @@ use blitz_host::serving::MORE_OPEN_FILES;
 use super::{Check, CheckResult, count};
 use crate::control_client::Place;
 use crate::live::{
-    Cause, Certificate, Latency, Quantile, RecentFailure, Severity, Source, State, Upstream, View,
+    Cause, Certificate, Change, Latency, Quantile, RecentFailure, Severity, Source, State, Upstream,
+    View,
 };
 use crate::terminal::number::{self, age, bytes, duration, percent, quantile, rate};
 
@@ -28,6 +29,15 @@ const FAILING: f64 = 0.01;
 /// A 99th percentile above so many seconds, and as many times the median, is worth a look.
 const SLOW: f64 = 0.5;
 const SLOW_TIMES: f64 = 10.0;
+/// A server is slow if its mean is so many times the median of the others, and longer than this.
+const SLOWER: f64 = 5.0;
+const SLOW_SECONDS: f64 = 0.05;
+
+/// With fewer responses in the window a mean says little.
+const RESPONSES_MIN: f64 = 5.0;
+
+/// A change of a name may be the cause of failures that began within this time.
+const RENAMED_SECONDS: f64 = 600.0;
 
 /// Failures of the window that get a line each.
 const FAILURES_MAX: usize = 5;
@@ -63,7 +73,7 @@ fn of_view(view: &View) -> Vec<Check> {
     checks.push(connections(view));
     checks.push(configuration(view));
     checks.extend(certificates(&view.certificates));
-    checks.extend(upstreams(&view.upstreams));
+    checks.extend(upstreams(&view.upstreams, &view.failures));
     let failures = failures(&view.failures, &window);
     let counters = counters(view, &window, !failures.is_empty());
     checks.extend(failures);
@@ -232,14 +242,15 @@ fn certificates(all: &[Certificate]) -> Vec<Check> {
 }
 
 /// A line for each with a problem, or one for all.
-fn upstreams(rows: &[Upstream]) -> Vec<Check> {
+fn upstreams(rows: &[Upstream], failures: &[RecentFailure]) -> Vec<Check> {
     const NAME: &str = "upstreams";
     let mut checks = Vec::new();
     let mut rest = rows;
     while let Some((first, behind)) = rest.split_first() {
         let servers = behind.iter().take_while(|row| row.is_server).count();
         let (servers, behind) = behind.split_at(servers);
-        checks.extend(upstream(NAME, first, servers));
+        checks.extend(upstream(NAME, first, servers, failures));
+        checks.extend(slow_servers(NAME, first, servers));
         rest = behind;
     }
     if checks.is_empty() {
@@ -254,7 +265,12 @@ fn upstreams(rows: &[Upstream]) -> Vec<Check> {
 }
 
 /// An upstream, with its servers if it has a name.
-fn upstream(name: &'static str, upstream: &Upstream, servers: &[Upstream]) -> Option<Check> {
+fn upstream(
+    name: &'static str,
+    upstream: &Upstream,
+    servers: &[Upstream],
+    failures: &[RecentFailure],
+) -> Option<Check> {
     let members = match servers {
         [] => std::slice::from_ref(upstream),
         _ => servers,
@@ -273,10 +289,23 @@ fn upstream(name: &'static str, upstream: &Upstream, servers: &[Upstream]) -> Op
             })
         })
         .collect();
-    let advice =
-        "see whether it runs and listens there; `blitz explain` names the routes that need it";
+    let fails_at_tls =
+        |(_, state): &(_, &State)| matches!(state, State::Unreachable { at_tls: true, .. });
+    let renamed = members.iter().find_map(|member| new_name(member, failures));
+    let change = renamed.map_or_else(String::new, |change| format!("; {}", change.text));
+    let advice = match renamed {
+        Some(_) => {
+            "the name changed shortly before the failures: see whether the new address is right"
+        }
+        None if states.iter().any(fails_at_tls) => {
+            "the log has the reason; see which certificate it sends, and whether it expects TLS there"
+        }
+        None => {
+            "see whether it runs and listens there; `blitz explain` names the routes that need it"
+        }
+    };
     if !bad.is_empty() {
-        let found = format!("{}: {}", upstream.name, bad.join("; "));
+        let found = format!("{}: {}{change}", upstream.name, bad.join("; "));
         let is_down = states.iter().all(|(_, state)| state.is_down());
         return Some(match is_down {
             true => Check::stop(name, found, advice),
@@ -287,26 +316,86 @@ fn upstream(name: &'static str, upstream: &Upstream, servers: &[Upstream]) -> Op
         .requests
         .filter(|requests| requests.failed > FAILING)?;
     let found = format!(
-        "{}: {} of {} requests/s fail",
+        "{}: {} of {} requests/s fail{change}",
         upstream.name,
         percent(requests.failed),
         rate(requests.rate)
     );
-    Some(Check::slow(
-        name,
-        found,
-        "look at its log; the failures below have the causes that Blitz sees",
-    ))
+    let advice = match renamed {
+        Some(_) => advice,
+        None => "look at its log; the failures below have the causes that Blitz sees",
+    };
+    Some(Check::slow(name, found, advice))
+}
+
+/// The change of a name, if failures at its new addresses began soon after it.
+fn new_name<'a>(member: &'a Upstream, failures: &[RecentFailure]) -> Option<&'a Change> {
+    let change = member.change.as_ref()?;
+    let is_of_member = |one: &&RecentFailure| {
+        one.upstream == member.name || change.addresses.contains(&one.upstream)
+    };
+    let mut ages = failures
+        .iter()
+        .filter(is_of_member)
+        .map(|one| one.since);
+    // A core knows the new address a moment before the change is noted.
+    let begins_after = |age: f64| age < change.age + 1.0 && age > change.age - RENAMED_SECONDS;
+    ages.any(begins_after).then_some(change)
+}
+
+/// A line for each address that answers much slower than the others of its upstream.
+fn slow_servers(name: &'static str, upstream: &Upstream, servers: &[Upstream]) -> Vec<Check> {
+    let members = std::iter::once(upstream).chain(servers);
+    let addresses = members.flat_map(|member| &member.addresses);
+    let enough = addresses.filter(|one| one.responses >= RESPONSES_MIN);
+    let means: Vec<_> = enough.filter_map(|one| Some((one, one.mean()?))).collect();
+    let slow = means.iter().enumerate().filter_map(|(at, (one, mean))| {
+        let others = means.iter().enumerate().filter(|(other, _)| *other != at);
+        let median = median(others.map(|(_, (_, mean))| *mean).collect())?;
+        let is_slow = *mean > median * SLOWER && *mean > SLOW_SECONDS;
+        is_slow.then(|| {
+            let found = format!(
+                "{}: {} answers {} times slower than its siblings: {} on average, {} there",
+                upstream.name,
+                one.address,
+                number::count(mean / median.max(1e-6)),
+                duration(*mean),
+                duration(median)
+            );
+            let advice = "see what that server lacks; a smaller `weight` sends it fewer requests";
+            Check::slow(name, found, advice)
+        })
+    });
+    slow.collect()
+}
+
+/// `None` of nothing.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = values[(values.len() - 1) / 2];
+    Some(f64::midpoint(lower, upper))
 }
 
 fn problem(state: &State) -> Option<String> {
     match state {
         State::Ok | State::Unused => None,
         State::Unresolved(reason) => Some(format!("has no address: {reason}")),
-        State::Unreachable { failed, addresses } if failed < addresses => Some(format!(
-            "cannot be reached at {failed} of {addresses} addresses"
-        )),
-        State::Unreachable { .. } => Some("cannot be reached".to_owned()),
+        State::Unreachable {
+            failed,
+            addresses,
+            at_tls,
+        } => {
+            let text = if *at_tls {
+                "fails at TLS"
+            } else {
+                "cannot be reached"
+            };
+            Some(match failed < addresses {
+                true => format!("{text} at {failed} of {addresses} addresses"),
+                false => text.to_owned(),
+            })
+        }
     }
 }
 
@@ -319,8 +408,12 @@ fn failures(all: &[RecentFailure], window: &str) -> Vec<Check> {
             "" => String::new(),
             upstream => format!(", upstream {upstream}"),
         };
+        let certificate = match one.certificate.as_str() {
+            "" => String::new(),
+            certificate => format!(", its certificate: {certificate}"),
+        };
         let found = format!(
-            "{}: {} in {window}, {} since {} ago, on {}{upstream}",
+            "{}: {} in {window}, {} since {} ago, on {}{upstream}{certificate}",
             one.cause,
             one.recent,
             one.count,
@@ -484,6 +577,78 @@ mod tests {
         assert!(all.starts_with("p50 5.6 ms, p99 "), "{all}");
         let metrics = Answers::of_metrics(FIRST);
         assert_eq!(checks(metrics)[1].found, "p50 -, p99 -");
+    }
+
+    /// The problems of upstreams after a second reading, from both answers of `/upstreams`.
+    fn of_upstreams(first: &str, second: &str, failures: &str) -> Vec<(String, String)> {
+        let reading = |at, upstreams: &str| {
+            let answers = Answers {
+                upstreams,
+                failures,
+                ..Answers::of_metrics(FIRST)
+            };
+            Reading::new(Duration::from_secs(at), 4000.0 + at as f64, answers).unwrap()
+        };
+        let view = View::new(Some(&reading(0, first)), &reading(3, second));
+        let checks = of_view(&view).into_iter();
+        let problems = checks.filter(|check| check.verdict != CheckResult::Ok);
+        problems.map(|check| (check.found, check.advice)).collect()
+    }
+
+    #[test]
+    fn a_server_that_is_slower_than_its_siblings_has_a_problem() {
+        let servers = |counts: [(u64, f64); 3]| {
+            let servers = counts.iter().enumerate().map(|(at, (responses, seconds))| {
+                format!(
+                    r#"{{"url":"http://10.0.0.{at}:1","names":["app"],"addresses":[{{"address":"10.0.0.{at}:1","cores":[],
+                    "requests":{responses},"failures":0,"responses":{responses},"response_seconds":{seconds}}}]}}"#
+                )
+            });
+            format!(
+                r#"{{"upstreams":[{}]}}"#,
+                servers.collect::<Vec<_>>().join(",")
+            )
+        };
+        let first = servers([(10, 0.1); 3]);
+        let found = |counts| {
+            let problems = of_upstreams(&first, &servers(counts), "{}").into_iter();
+            problems.map(|(found, _)| found).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found([(20, 0.2), (20, 6.1), (20, 0.4)]),
+            [
+                "app: 10.0.0.1:1 answers 30 times slower than its siblings: 600 ms on average, 20 ms there"
+            ]
+        );
+        assert!(
+            found([(20, 0.2), (14, 6.1), (20, 0.2)]).is_empty(),
+            "too few"
+        );
+        assert!(
+            found([(20, 0.11), (20, 0.5), (20, 0.11)]).is_empty(),
+            "it is fast"
+        );
+    }
+
+    #[test]
+    fn a_name_that_changed_before_the_failures_is_their_cause() {
+        let upstreams = r#"{"upstreams":[{"url":"http://app.test:80","names":[],"addresses":[{"address":"127.0.0.9:80",
+            "cores":[{"cooling_down_until":"2026-11-29T22:25:00Z","last_failure_type":"tls_protocol_error"}]}],
+            "addresses_before":["127.0.0.1:80"],"changed":"2026-11-29T22:22:26Z","seconds_since_change":100}]}"#;
+        let problems = |first_age| {
+            let failures = format!(
+                r#"{{"failures":[{{"cause":"refused","site":"a","route":"/","address":"127.0.0.9:80","count":1,
+                "seconds_since_first":{first_age},"seconds_since_last":1}}]}}"#
+            );
+            of_upstreams(upstreams, upstreams, &failures).remove(0)
+        };
+        let (found, advice) = problems(95);
+        let change = "127.0.0.9, was 127.0.0.1 until 22:22:26 UTC";
+        assert_eq!(found, format!("http://app.test:80: fails at TLS; {change}"));
+        assert!(advice.starts_with("the name changed shortly before the failures"));
+        let (found, advice) = problems(5000);
+        assert_eq!(found, "http://app.test:80: fails at TLS");
+        assert!(advice.contains("which certificate"), "{advice}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) struct RecentFailure {
     pub(crate) count: u64,
     /// Those of the window.
     pub(crate) recent: u64,
+    /// That of the upstream, if it was refused; else empty.
+    pub(crate) certificate: String,
     /// Seconds since the first one.
     pub(crate) since: f64,
     /// Seconds since the last one.
@@ -41,6 +43,7 @@ impl RecentFailure {
             status: value["status"].as_u64(),
             count: value["count"].as_u64().unwrap_or_default(),
             recent: 0,
+            certificate: text("certificate").to_owned(),
             since: value["seconds_since_first"].as_f64().unwrap_or_default(),
             age: value["seconds_since_last"].as_f64().unwrap_or_default(),
         }
@@ -106,6 +109,7 @@ mod tests {
             status: Some(502),
             count: 3,
             recent: 0,
+            certificate: String::new(),
             since: 300.0,
             age: 1.5,
         };

@@ -46,16 +46,45 @@ pub(super) struct Server {
     /// Why its name has no address.
     pub(super) failure: Option<String>,
     pub(super) addresses: Vec<Address>,
+    /// The last change of the addresses of its name.
+    pub(super) change: Option<NameChange>,
+}
+
+impl Server {
+    /// The addresses that it has now.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Address> {
+        self.addresses.iter().filter(|address| !address.is_former)
+    }
+}
+
+/// A change of the addresses of a name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct NameChange {
+    pub(super) before: Vec<String>,
+    /// RFC 3339.
+    pub(super) at: String,
+    /// Seconds since then.
+    pub(super) age: f64,
 }
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Address {
+    pub(super) address: String,
+    /// Whether its name does not have it any more.
+    pub(super) is_former: bool,
     pub(super) active: u64,
     pub(super) idle: u64,
     /// Whether any core has used it.
     pub(super) is_used: bool,
     /// Whether some core could not connect to it within the window, or avoids it because of that.
     pub(super) has_failed: bool,
+    /// Whether it failed at TLS.
+    pub(super) fails_at_tls: bool,
+    /// Since it belongs to the upstream: attempts, those that failed, response heads, and the seconds until these came.
+    pub(super) requests: u64,
+    pub(super) failures: u64,
+    pub(super) responses: u64,
+    pub(super) response_seconds: f64,
 }
 
 /// A certificate of the listeners.
@@ -133,6 +162,11 @@ fn server(value: &Value, recent: &str) -> Server {
         names: texts(&value["names"]),
         failure: value["failure"].as_str().map(str::to_owned),
         addresses: addresses.map(|value| address(value, recent)).collect(),
+        change: value["changed"].as_str().map(|at| NameChange {
+            before: texts(&value["addresses_before"]),
+            at: at.to_owned(),
+            age: value["seconds_since_change"].as_f64().unwrap_or_default(),
+        }),
     }
 }
 
@@ -144,9 +178,21 @@ fn address(value: &Value, recent: &str) -> Address {
         core["cooling_down_until"].is_string()
             || last_failure.is_some_and(|moment| moment >= recent)
     };
+    let is_of_tls = |core: &Value| {
+        let error_type = core["last_failure_type"].as_str();
+        has_failed(core) && error_type.is_some_and(|token| token.starts_with("tls_"))
+    };
+    let number = |key: &str| value[key].as_u64().unwrap_or_default();
     Address {
-        active: value["in_use"].as_u64().unwrap_or_default(),
-        idle: value["idle"].as_u64().unwrap_or_default(),
+        address: text(&value["address"]),
+        is_former: value["former"].as_bool().unwrap_or_default(),
+        fails_at_tls: cores.iter().any(is_of_tls),
+        requests: number("requests"),
+        failures: number("failures"),
+        responses: number("responses"),
+        response_seconds: value["response_seconds"].as_f64().unwrap_or_default(),
+        active: number("in_use"),
+        idle: number("idle"),
         is_used: !cores.is_empty(),
         has_failed: cores.iter().any(has_failed),
     }
@@ -214,12 +260,18 @@ mod tests {
         assert_eq!(failures, [("a/b", 2)]);
         let addresses = &reading.upstreams[0].addresses;
         let used = Address {
+            address: "10.0.0.1:1".to_owned(),
             active: 2,
             idle: 3,
             is_used: true,
             has_failed: true,
+            ..Address::default()
         };
-        assert_eq!(addresses[..2], [used, Address::default()]);
+        let unused = Address {
+            address: "10.0.0.2:1".to_owned(),
+            ..Address::default()
+        };
+        assert_eq!(addresses[..2], [used, unused]);
         // The moment of the reading is 2001-09-09T01:46:40Z.
         assert_eq!(
             (addresses[2].has_failed, addresses[3].has_failed),
@@ -233,6 +285,43 @@ mod tests {
             .map(|one| one.days_left)
             .collect();
         assert_eq!(days, [-1, 60], "the first to expire comes first");
+    }
+
+    #[test]
+    fn figures_of_addresses_and_changes_of_names_are_read() {
+        let upstreams = r#"{"upstreams": [{"url": "http://u:1", "names": [], "failure": null, "addresses": [
+            {"address": "10.0.0.3:1", "former": true, "requests": 4, "failures": 3, "responses": 2,
+                "response_seconds": 0.5,
+                "cores": [{"last_failure": "2001-09-09T01:46:35Z", "last_failure_type": "tls_protocol_error"}]}],
+            "addresses_before": ["10.0.0.9:1"], "changed": "2001-09-09T01:46:00Z", "seconds_since_change": 40}]}"#;
+        let answers = Answers {
+            upstreams,
+            ..Answers::of_metrics("# EOF\n")
+        };
+        let reading = Reading::new(Duration::ZERO, 1e9, answers).unwrap();
+        let failing = Address {
+            address: "10.0.0.3:1".to_owned(),
+            is_former: true,
+            is_used: true,
+            has_failed: true,
+            fails_at_tls: true,
+            requests: 4,
+            failures: 3,
+            responses: 2,
+            response_seconds: 0.5,
+            ..Address::default()
+        };
+        let change = NameChange {
+            before: vec!["10.0.0.9:1".to_owned()],
+            at: "2001-09-09T01:46:00Z".to_owned(),
+            age: 40.0,
+        };
+        let server = &reading.upstreams[0];
+        assert_eq!(
+            (&server.addresses[..], &server.change),
+            (&[failing][..], &Some(change))
+        );
+        assert_eq!(server.present().count(), 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::exposition::Exposition;
 use super::latency::{Buckets, Latency};
 use super::reading::Server;
+use super::servers::{AddressTimes, Change, times};
 use super::view::grown;
 
 /// With a greater share of failed requests an upstream needs attention.
@@ -22,16 +23,22 @@ pub(crate) struct Upstream {
     /// Connections with requests.
     pub(crate) active: Option<u64>,
     pub(crate) idle: Option<u64>,
-    /// `None` if its requests are counted elsewhere: those of a server with its upstream.
+    /// Those of a server count to its upstream as well.
     pub(crate) requests: Option<Responses>,
+    /// The addresses that got requests in the window.
+    pub(crate) addresses: Vec<AddressTimes>,
+    /// The last change of the addresses of its name.
+    pub(crate) change: Option<Change>,
 }
 
 /// Requests of the window that were sent to an upstream.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Responses {
     pub(crate) rate: f64,
-    /// Until the head of the response.
+    /// Until the head of the response; of servers of an upstream only the mean is known.
     pub(crate) latency: Latency,
+    /// In seconds, of all attempts.
+    pub(crate) mean: Option<f64>,
     /// The share without a complete response, or with a 5xx.
     pub(crate) failed: f64,
 }
@@ -48,16 +55,16 @@ pub(crate) enum State {
     Unreachable {
         failed: usize,
         addresses: usize,
+        /// Some of them accept connections, but TLS fails there.
+        at_tls: bool,
     },
 }
 
 impl State {
     fn of(server: &Server) -> State {
-        let addresses = &server.addresses;
-        let failed = addresses
-            .iter()
-            .filter(|address| address.has_failed)
-            .count();
+        let addresses: Vec<_> = server.present().collect();
+        let failed = addresses.iter().filter(|address| address.has_failed);
+        let failed = failed.count();
         match (&server.failure, failed) {
             (Some(failure), _) => State::Unresolved(failure.clone()),
             (None, 0) if addresses.iter().any(|address| address.is_used) => State::Ok,
@@ -65,6 +72,7 @@ impl State {
             (None, failed) => State::Unreachable {
                 failed,
                 addresses: addresses.len(),
+                at_tls: addresses.iter().any(|address| address.fails_at_tls),
             },
         }
     }
@@ -73,7 +81,9 @@ impl State {
     pub(crate) fn is_down(&self) -> bool {
         match self {
             State::Unresolved(_) => true,
-            State::Unreachable { failed, addresses } => failed == addresses,
+            State::Unreachable {
+                failed, addresses, ..
+            } => failed == addresses,
             State::Ok | State::Unused => false,
         }
     }
@@ -97,22 +107,33 @@ impl Upstream {
 
 /// The upstreams of the configuration in its order, those with a problem first.
 pub(super) fn upstreams(
+    earlier: Option<&[Server]>,
     servers: &[Server],
-    before: Option<&Exposition>,
-    after: &Exposition,
+    (before, after): (Option<&Exposition>, &Exposition),
     seconds: f64,
 ) -> Vec<Upstream> {
     let mut requests = requests(before, after, seconds);
     let mut groups: Vec<(Option<&str>, Vec<Upstream>)> = Vec::new();
     for server in servers {
         let name = server.names.first().map(String::as_str);
+        let addresses = times(earlier, server);
+        let mean = AddressTimes::mean_of(&addresses);
+        let counted = requests.remove(&*server.url);
         let row = Upstream {
             name: server.url.clone(),
             is_server: name.is_some(),
             state: Some(State::of(server)),
             active: Some(server.addresses.iter().map(|address| address.active).sum()),
             idle: Some(server.addresses.iter().map(|address| address.idle).sum()),
-            requests: requests.remove(&*server.url),
+            requests: match name {
+                None => counted.map(|counted| Responses { mean, ..counted }),
+                Some(_) => Some(AddressTimes::responses(&addresses, seconds)),
+            },
+            change: server
+                .change
+                .as_ref()
+                .map(|change| Change::of(server, change)),
+            addresses,
         };
         match groups
             .iter_mut()
@@ -125,9 +146,12 @@ pub(super) fn upstreams(
     for (name, rows) in &mut groups {
         rows.sort_by_key(Upstream::rank);
         if let Some(name) = name {
+            let addresses = rows.iter().flat_map(|row| &row.addresses);
+            let mean = AddressTimes::mean_of(addresses);
+            let counted = requests.remove(name);
             let upstream = Upstream {
                 name: (*name).to_owned(),
-                requests: requests.remove(name),
+                requests: counted.map(|counted| Responses { mean, ..counted }),
                 ..Upstream::default()
             };
             rows.insert(0, upstream);
@@ -182,6 +206,7 @@ fn requests<'a>(
         let responses = Responses {
             rate: sums.count / seconds,
             latency: sums.buckets.latency(),
+            mean: None,
             failed: sums.failed / sums.count.max(1.0),
         };
         (upstream, responses)
@@ -200,12 +225,13 @@ mod tests {
             idle: 2,
             is_used: true,
             has_failed,
+            ..Address::default()
         };
         Server {
             url: url.to_owned(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
-            failure: None,
             addresses: vec![address],
+            ..Server::default()
         }
     }
 
@@ -222,7 +248,7 @@ mod tests {
             http_client_request_duration_seconds_count{upstream=\"http://a:1\",status=\"5xx\"} 5\n\
             http_client_request_duration_seconds_count{upstream=\"${OLD}\",status=\"2xx\"} 1\n# EOF\n";
         let (before, after) = (Exposition::default(), Exposition::parse(after).unwrap());
-        let rows = upstreams(&servers, Some(&before), &after, 2.0);
+        let rows = upstreams(Some(&[]), &servers, (Some(&before), &after), 2.0);
         let seen: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -236,8 +262,8 @@ mod tests {
             seen,
             [
                 ("app", false, Some((5.0, 0.2))),
-                ("http://b:2", true, None),
-                ("http://b:1", true, None),
+                ("http://b:2", true, Some((0.0, 0.0))),
+                ("http://b:1", true, Some((0.0, 0.0))),
                 ("http://a:1", false, Some((2.5, 1.0))),
                 ("${OLD}", false, Some((0.5, 0.0))),
             ]
@@ -245,6 +271,7 @@ mod tests {
         let down = State::Unreachable {
             failed: 1,
             addresses: 1,
+            at_tls: false,
         };
         assert_eq!(
             (&rows[1].state, rows[1].active, rows[1].idle),
@@ -260,7 +287,8 @@ mod tests {
         ];
         let after = "http_client_request_duration_seconds_count{upstream=\"http://b:1\",status=\"5xx\"} 1\n# EOF\n";
         let after = Exposition::parse(after).unwrap();
-        let rows = upstreams(&servers, Some(&Exposition::default()), &after, 1.0);
+        let before = Exposition::default();
+        let rows = upstreams(Some(&[]), &servers, (Some(&before), &after), 1.0);
         assert_eq!(rows[0].name, "http://b:1");
     }
 

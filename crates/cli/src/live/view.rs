@@ -174,7 +174,12 @@ impl View {
                 memory_available: of_cores("blitz_memory_available_bytes").reduce(f64::min),
             },
             routes,
-            upstreams: upstreams(&after.upstreams, earlier, metrics, seconds),
+            upstreams: upstreams(
+                earlier.and(before).map(|before| &before.upstreams[..]),
+                &after.upstreams,
+                (earlier, metrics),
+                seconds,
+            ),
             failures: failures(
                 window.and(before).map(|before| &*before.failures),
                 &after.failures,

@@ -2,7 +2,7 @@
 
 use super::table::{Cell, Column, Kind, Row, Table, number, text};
 use crate::live::{
-    Cause, Certificate, Client, Latency, OTHERS, RecentFailure, Responses, Route, Routes, Severity,
+    Cause, Certificate, Client, Latency, OTHERS, Quantile, RecentFailure, Responses, Route, Routes, Severity,
     State, Upstream, View,
 };
 use crate::terminal::line::Tone;
@@ -29,9 +29,10 @@ const OF_ROUTES: &[Column] = &[
 const OF_UPSTREAMS: &[Column] = &[
     text("STATE", 0),
     number("ACTIVE", 2),
-    number("IDLE", 5),
+    number("IDLE", 6),
     number("REQ/S", 3),
-    number("P50", 6),
+    number("MEAN", 5),
+    number("P50", 7),
     number("P99", 1),
     number("FAILED", 4),
 ];
@@ -70,7 +71,7 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
         tables.push(Table {
             title: "UPSTREAMS".to_owned(),
             columns: OF_UPSTREAMS,
-            rows: view.upstreams.iter().map(upstream).collect(),
+            rows: view.upstreams.iter().flat_map(upstream).collect(),
             is_optional: false,
             empty: "",
         });
@@ -151,14 +152,20 @@ fn route(route: &Route) -> Row {
     }
 }
 
-fn upstream(upstream: &Upstream) -> Row {
+/// An upstream, and below it the change of its name.
+fn upstream(upstream: &Upstream) -> impl Iterator<Item = Row> {
     let indent = if upstream.is_server { "  " } else { "" };
     let requests = upstream.requests;
     let of_requests =
         |text: fn(&Responses) -> String| plain(requests.as_ref().map_or_else(String::new, text));
+    // Only the mean is known of the servers of an upstream.
+    let of_all = |text: fn(&Responses) -> String| match upstream.is_server {
+        true => plain(String::new()),
+        false => of_requests(text),
+    };
     let number =
         |value: Option<u64>| plain(value.map_or_else(String::new, |value| count(value as f64)));
-    Row {
+    let row = Row {
         name: plain(format!("{indent}{}", upstream.name)),
         cells: vec![
             upstream
@@ -168,13 +175,26 @@ fn upstream(upstream: &Upstream) -> Row {
             number(upstream.active),
             number(upstream.idle),
             of_requests(|requests| rate(requests.rate)),
-            of_requests(|requests| quantile(requests.latency.p50)),
-            of_requests(|requests| quantile(requests.latency.p99)),
+            of_requests(|requests| quantile(requests.mean.map(Quantile::At))),
+            of_all(|requests| quantile(requests.latency.p50)),
+            of_all(|requests| quantile(requests.latency.p99)),
             requests.map_or_else(
                 || plain(String::new()),
                 |requests| share(requests.failed, Tone::Bad),
             ),
         ],
+    };
+    let change = upstream.change.as_ref().map(|change| Row {
+        name: dim(format!("{indent}  {}", change.text)),
+        cells: OF_UPSTREAMS.iter().map(|_| plain(String::new())).collect(),
+    });
+    [row].into_iter().chain(change)
+}
+
+fn dim(text: String) -> Cell {
+    Cell {
+        tone: Tone::Dim,
+        text,
     }
 }
 
@@ -183,11 +203,17 @@ fn state(state: &State) -> Cell {
         State::Ok => (Tone::Plain, "ok".to_owned()),
         State::Unused => (Tone::Dim, "unused".to_owned()),
         State::Unresolved(reason) => (Tone::Bad, format!("no address: {reason}")),
-        State::Unreachable { failed, addresses } if failed < addresses => (
-            Tone::Warning,
-            format!("unreachable: {failed} of {addresses}"),
-        ),
-        State::Unreachable { .. } => (Tone::Bad, "unreachable".to_owned()),
+        State::Unreachable {
+            failed,
+            addresses,
+            at_tls,
+        } => {
+            let text = if *at_tls { "tls fails" } else { "unreachable" };
+            match failed < addresses {
+                true => (Tone::Warning, format!("{text}: {failed} of {addresses}")),
+                false => (Tone::Bad, text.to_owned()),
+            }
+        }
     };
     Cell { tone, text }
 }

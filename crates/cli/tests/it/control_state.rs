@@ -107,6 +107,8 @@ fn upstreams_have_connections_and_failures() {
             let found = found.unwrap_or_else(|| panic!("{answer:#}"));
             assert_eq!(found["names"], serde_json::json!(["app"]));
             assert_eq!(found["failure"], serde_json::Value::Null);
+            assert_eq!(found["changed"], serde_json::Value::Null);
+            assert_eq!(found["addresses_before"], serde_json::json!([]));
             found["addresses"][0].clone()
         };
         let good = of(&upstream.url());
@@ -119,7 +121,17 @@ fn upstreams_have_connections_and_failures() {
             good["cores"][0]["cooling_down_until"],
             serde_json::Value::Null
         );
+        assert_eq!(
+            (&good["requests"], &good["failures"], &good["responses"]),
+            (&4.into(), &0.into(), &4.into()),
+            "{answer:#}"
+        );
+        assert!(good["recent_mean_seconds"].as_f64().unwrap() < 30.0);
+        assert!(good["response_seconds"].as_f64().unwrap() < 120.0);
         let bad = of(&format!("http://{refusing}"));
+        assert_eq!(bad["cores"][0]["last_failure_type"], "connection_refused");
+        assert_eq!(bad["requests"], bad["failures"], "{answer:#}");
+        assert_eq!(bad["recent_mean_seconds"], serde_json::Value::Null);
         assert_eq!(bad["address"], refusing.to_string());
         let until = bad["cores"][0]["last_failure"].as_str().unwrap();
         assert!(until.starts_with("20") && until.ends_with('Z'), "{until}");

@@ -504,6 +504,8 @@ scenarios! {
             let has_cause = |failure: Failure| line.contains(&format!("cause=\"{}\"", failure.detail()));
             assert!(has_cause(*failure), "{id}: {line}");
             assert!(line.contains(&format!("upstream=\"{upstream}\"")), "{id}: {line}");
+            let is_refused = failure.token() == "tls_certificate_error";
+            assert_eq!(line.contains("certificate=\"for "), is_refused, "{id}: {line}");
             assert!(line.contains("path=/x") && line.contains("phase="), "{id}: {line}");
             assert!(line.contains("client=127.0.0.1:") && line.contains("host=\"a\""), "{id}: {line}");
         }

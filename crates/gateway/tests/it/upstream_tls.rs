@@ -317,6 +317,17 @@ scenarios! {
         assert!(upstream.accepted() < 20, "{}", upstream.accepted());
     }
 
+    fn a_refused_certificate_is_described_among_the_failures(io) {
+        let upstream = TlsUpstream::echoing(&["http/1.1"]);
+        let proxy = Proxy::to_tls(io, &[&upstream.url()], &Authority::new());
+        assert_eq!(proxy.client().get("/").status, 502);
+        let failures = proxy.failures();
+        let certificate = failures[0].last.certificate.as_deref().unwrap();
+        assert!(certificate.starts_with("for "), "{certificate}");
+        assert!(certificate.contains("; issued by "), "{certificate}");
+        assert!(certificate.contains("; valid for "), "{certificate}");
+    }
+
     fn connections_made_with_old_settings_get_no_more_requests(io) {
         let other = Authority::new();
         for alpn in [BOTH, &["http/1.1"]] {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use blitz_quic::quinn_proto::{self, NoneTokenStore, TokenMemoryCache, TokenStore};
 use rustls::ClientConfig;
-use rustls::client::{ResolvesClientCert, Resumption};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -19,6 +19,7 @@ use super::certificate::Certificate;
 use super::error::TlsConfigError;
 use super::pem::CaSet;
 use super::quic::QuicClientTls;
+use super::refused::DescribingVerifier;
 use super::time::CoreTime;
 use crate::conn::Protocol;
 
@@ -119,7 +120,16 @@ impl ClientTlsBuilder {
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
             false => {
                 let authorities = self.authorities.unwrap_or_else(CaSet::well_known);
-                builder.with_root_certificates(authorities.roots)
+                let roots = authorities.roots;
+                let verifier =
+                    WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider);
+                match verifier.build() {
+                    Ok(verifier) => builder
+                        .dangerous()
+                        .with_custom_certificate_verifier(Arc::new(DescribingVerifier(verifier))),
+                    // There is no authority: every certificate is refused.
+                    Err(_) => builder.with_root_certificates(roots),
+                }
             }
         };
         let config = match self.certificate {

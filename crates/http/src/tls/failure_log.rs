@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tracing::field::display;
 
 use super::error::TlsError;
+use super::refused;
 
 /// Logs that the handshake of a client, or later its TLS connection, failed. `client` is `None` on a
 /// unix socket.
@@ -26,6 +27,12 @@ pub(crate) fn log_upstream_failure(
     error: TlsError,
     cause: &dyn Display,
 ) {
+    let certificate = match (error, address) {
+        (TlsError::Certificate(_), Some(address)) => refused::keep(address, server_name),
+        _ => None,
+    };
+    let certificate = certificate.as_deref();
     let address = address.map(display);
-    tracing::debug!(address, server_name, rule = error.rule(), %cause, "TLS to an upstream failed");
+    let rule = error.rule();
+    tracing::debug!(address, server_name, rule, %cause, certificate, "TLS to an upstream failed");
 }

@@ -1,9 +1,10 @@
 //! Log lines of requests, made from their records.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use blitz_http::{Name, RequestHead, Status, Upstream, log_text};
+use blitz_http::{Address, Name, RequestHead, Status, Upstream, log_text};
 
 use super::{Ended, Record, RouteName};
 use crate::failure::Failure;
@@ -70,6 +71,7 @@ fn note(record: &Record<'_>, head: &RequestHead, cause: &'static str) {
         address: record.upstream.as_ref().map(|one| one.address().clone()),
         phase: phase(record),
         rule: record.rule,
+        certificate: refused_certificate(record),
         request_id: failures::kept_id(request_id(head)),
     };
     let upstream = || record.route.and_then(RouteName::upstream);
@@ -84,6 +86,8 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         true => "response cut off",
         false => "request failed",
     };
+    let certificate = refused_certificate(record);
+    let certificate = certificate.as_deref();
     tracing::warn!(
         request_id = request_id(head),
         client = client(record, head).map(tracing::field::display),
@@ -99,6 +103,7 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         phase = phase(record),
         cause,
         rule = record.rule,
+        certificate,
         attempts = record.attempts,
         connected = since(record.connected),
         responded = since(record.responded),
@@ -115,6 +120,20 @@ fn cause(record: &Record<'_>) -> Option<&'static str> {
         Ended::Rejected(rejection) if is_server_error(record) => Some(rejection.detail()),
         Ended::RequestContent(_) if is_server_error(record) => Some("no memory for the content"),
         _ => None,
+    }
+}
+
+/// The certificate of the upstream, if the request failed because it was refused.
+fn refused_certificate(record: &Record<'_>) -> Option<Arc<str>> {
+    let Ended::Failed(failure) = record.response.ended else {
+        return None;
+    };
+    if failure.token() != "tls_certificate_error" {
+        return None;
+    }
+    match record.upstream.as_ref()?.address() {
+        Address::Tcp(address) => blitz_http::refused_certificate(*address),
+        Address::Unix(_) => None,
     }
 }
 
