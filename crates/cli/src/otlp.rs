@@ -7,6 +7,7 @@ mod exporter;
 mod log_record;
 mod protobuf;
 mod queue;
+mod retry_after;
 mod settings;
 mod signal;
 mod span;

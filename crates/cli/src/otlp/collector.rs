@@ -3,23 +3,25 @@
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use blitz_host::names::look_up_once;
 use blitz_http::{
     Address, BodyLength, ClientOptions, Connection, Fields, Method, Name, Part, Pool, Protocol,
-    RequestHead, Response, Upstream, UpstreamTls, blocking, timeout,
+    RequestHead, Response, Upstream, UpstreamTls, blocking, log_text, timeout,
 };
 
 use super::endpoint::{Endpoint, OtlpProtocol};
 use super::protobuf::{message_of, number_of};
+use super::retry_after;
 use super::settings::ExportSettings;
 use super::signal::Signal;
 
 /// How long an export may take.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest text of a collector in a warning.
+const TEXT_MAX: usize = 512;
 
 /// The most content of a response: it only says how many items were refused.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -28,11 +30,11 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// UNAVAILABLE and DATA_LOSS.
 const RETRYABLE: [u32; 6] = [1, 4, 10, 11, 14, 15];
 
+/// UNIMPLEMENTED: the collector has no such method.
+const UNIMPLEMENTED: u32 = 12;
+
 /// RESOURCE_EXHAUSTED is tried again if the collector says when.
 const RESOURCE_EXHAUSTED: u32 = 8;
-
-/// Part of the type of the message that says when.
-const RETRY_INFO: &[u8] = b"google.rpc.RetryInfo";
 
 /// The outcome of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub(super) enum Outcome {
     },
     /// It never takes them.
     Refused(String),
+    /// It takes none of this kind.
+    Unsupported(String),
 }
 
 /// A collector, with the connections of this core to it.
@@ -251,6 +255,7 @@ impl Received {
                 after: self.retry_after(),
                 problem: problem(),
             },
+            404 => Outcome::Unsupported(problem()),
             _ => Outcome::Refused(problem()),
         }
     }
@@ -269,7 +274,7 @@ impl Received {
             .get_str("grpc-status")
             .and_then(|status| status.parse().ok());
         let text = fields.get("grpc-message").unwrap_or_default();
-        let text = String::from_utf8_lossy(text);
+        let text = shown(text);
         let separator = if text.is_empty() { "" } else { ": " };
         match status {
             Some(0) => Outcome::Taken {
@@ -278,11 +283,12 @@ impl Received {
             Some(status) => {
                 let problem =
                     format!("it responds with the status {status} of gRPC{separator}{text}");
-                let is_retryable = RETRYABLE.contains(&status)
-                    || (status == RESOURCE_EXHAUSTED && has_retry_info(fields));
-                match is_retryable {
-                    true => retry(problem),
-                    false => Outcome::Refused(problem),
+                let after = retry_after::of_grpc(fields);
+                match status {
+                    UNIMPLEMENTED => Outcome::Unsupported(problem),
+                    RESOURCE_EXHAUSTED if after.is_some() => Outcome::Retry { after, problem },
+                    status if RETRYABLE.contains(&status) => Outcome::Retry { after, problem },
+                    _ => Outcome::Refused(problem),
                 }
             }
             None => retry("its status of gRPC is no number".to_owned()),
@@ -298,9 +304,17 @@ impl Received {
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.fields.get_str(Name::RetryAfter)?;
-        seconds.parse().ok().map(Duration::from_secs)
+        let value = self.fields.get_str(Name::RetryAfter)?;
+        retry_after::of_http(value, SystemTime::now())
     }
+}
+
+/// A text of the collector for the log: its start, with control characters and marks that turn the direction escaped.
+fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    log_text::start_of(&text, TEXT_MAX)
+        .escape_debug()
+        .to_string()
 }
 
 /// The items that a collector has refused of those that it has taken: `partial_success`.
@@ -309,22 +323,6 @@ fn rejected(response: &[u8]) -> u64 {
     partial
         .and_then(|partial| number_of(partial, 1))
         .unwrap_or(0)
-}
-
-fn has_retry_info(fields: &Fields) -> bool {
-    let details = fields.get("grpc-status-details-bin").unwrap_or_default();
-    let padding = details
-        .iter()
-        .rev()
-        .take_while(|byte| **byte == b'=')
-        .count();
-    let decoded = STANDARD_NO_PAD.decode(&details[..details.len() - padding]);
-    let is_info = |bytes: Vec<u8>| {
-        bytes
-            .windows(RETRY_INFO.len())
-            .any(|part| part == RETRY_INFO)
-    };
-    decoded.is_ok_and(is_info)
 }
 
 #[cfg(test)]
@@ -354,9 +352,10 @@ mod tests {
                 "{status}"
             );
         }
-        for status in [301, 400, 401, 404, 413, 500, 501] {
+        for status in [301, 400, 401, 413, 500, 501] {
             assert!(matches!(outcome(status), Outcome::Refused(_)), "{status}");
         }
+        assert!(matches!(outcome(404), Outcome::Unsupported(_)));
         let mut busy = received(503, &[]);
         busy.fields.append(Name::RetryAfter, "7");
         let after = Some(Duration::from_secs(7));
@@ -370,9 +369,10 @@ mod tests {
         for status in ["1", "4", "10", "11", "14", "15", "x"] {
             assert!(matches!(outcome(status), Outcome::Retry { .. }), "{status}");
         }
-        for status in ["2", "3", "7", "8", "12", "13", "16"] {
+        for status in ["2", "3", "7", "8", "13", "16"] {
             assert!(matches!(outcome(status), Outcome::Refused(_)), "{status}");
         }
+        assert!(matches!(outcome("12"), Outcome::Unsupported(_)));
         assert!(matches!(
             received(200, &[]).of_grpc(),
             Outcome::Retry { .. }
@@ -381,21 +381,32 @@ mod tests {
             received(503, &[]).of_grpc(),
             Outcome::Retry { .. }
         ));
-        assert!(matches!(received(404, &[]).of_grpc(), Outcome::Refused(_)));
+        assert!(matches!(
+            received(404, &[]).of_grpc(),
+            Outcome::Unsupported(_)
+        ));
     }
 
     #[test]
     fn an_exhausted_collector_says_when_to_try_again() {
-        let details =
-            STANDARD_NO_PAD.encode(b"\x08\x08\x1a\x2etype.googleapis.com/google.rpc.RetryInfo");
-        for padding in ["", "="] {
-            let details = format!("{details}{padding}");
-            let fields = [("grpc-status", "8"), ("grpc-status-details-bin", &*details)];
-            assert!(matches!(
-                received(200, &fields).of_grpc(),
-                Outcome::Retry { .. }
-            ));
-        }
+        let details = "CAgaMgoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIGCgQIBxAA";
+        let fields = [("grpc-status", "8"), ("grpc-status-details-bin", details)];
+        let outcome = received(200, &fields).of_grpc();
+        let expected = Some(Duration::from_secs(7));
+        assert!(
+            matches!(&outcome, Outcome::Retry { after, .. } if *after == expected),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn texts_of_a_collector_are_escaped_and_cut() {
+        assert_eq!(
+            shown("a\n\u{202e}b\u{9b}".as_bytes()),
+            r"a\n\u{202e}b\u{9b}"
+        );
+        assert_eq!(shown(b"\xff\x1b"), "\u{fffd}\\u{1b}");
+        assert_eq!(shown(&[b'a'; 7000]).len(), TEXT_MAX);
     }
 
     #[test]

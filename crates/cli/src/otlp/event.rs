@@ -1,5 +1,6 @@
 //! The process's own warnings and errors as log records.
 
+use std::cell::Cell;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -13,6 +14,15 @@ use super::log_record::{ATTRIBUTES, BODY, OBSERVED_TIME, SEVERITY, SEVERITY_TEXT
 use super::protobuf::{Attribute, Message};
 use super::queue::Queue;
 use super::span::unix_nanos;
+
+thread_local! {
+    static IS_LEFT_OUT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Events of this thread are no log records from now on: an export that exports its own warnings would never end.
+pub(super) fn leave_out_this_thread() {
+    IS_LEFT_OUT.set(true);
+}
 
 /// Where events go while log records are exported. Clones are the same.
 #[derive(Clone, Default)]
@@ -33,6 +43,9 @@ impl<S: tracing::Subscriber> Layer<S> for Events {
             Level::WARN => (13, "WARN"),
             _ => return,
         };
+        if IS_LEFT_OUT.get() {
+            return;
+        }
         let Some(queue) = self.0.try_lock().ok().and_then(|queue| queue.clone()) else {
             return;
         };
@@ -112,6 +125,9 @@ mod tests {
             tracing::warn!(count = 7_u64, "a warning");
             tracing::info!("nothing of interest");
             tracing::error!(cause = "x", "an error");
+            leave_out_this_thread();
+            tracing::error!("of the export itself");
+            IS_LEFT_OUT.set(false);
             events.send_to(None);
             tracing::error!("after");
         });

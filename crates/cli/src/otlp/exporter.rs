@@ -1,8 +1,10 @@
 //! The core that exports spans and log records, one of its own beside those of the sites.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,16 +15,24 @@ use std::time::{Duration, Instant};
 use blitz_http::{Config, IoChoice, Pinning, sleep};
 
 use super::collector::{Collector, Outcome};
+use super::event;
 use super::queue::Queue;
 use super::settings::ExportSettings;
 use super::signal::Signal;
 
-/// The first and the longest pause before another try; it doubles each time.
+/// The first and the longest pause before another try; it doubles each time. The collector may demand a longer one, up
+/// to the longest.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How long the same items are tried again.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
+/// How long items are dropped after the collector has refused their kind.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// The time between two warnings that the collector takes nothing.
+const WARN_AFTER: Duration = Duration::from_secs(60);
 
 /// How long the last items may take.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -82,17 +92,17 @@ impl Drop for Exporter {
 }
 
 async fn run(settings: ExportSettings, [spans, logs]: [Arc<Queue>; 2], ended: Sender<()>) {
+    event::leave_out_this_thread();
     let settings = Rc::new(settings);
     match Collector::new(&settings) {
         Ok(collector) => {
             let collector = Rc::new(collector);
-            let state = Rc::<State>::default();
             let export = |signal, queue| Export {
                 signal,
                 queue,
                 collector: Rc::clone(&collector),
                 settings: Rc::clone(&settings),
-                state: Rc::clone(&state),
+                state: State::default(),
             };
             let (spans, logs) = (export(Signal::Spans, spans), export(Signal::Logs, logs));
             both(spans.run(), logs.run()).await;
@@ -124,10 +134,32 @@ async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     .await;
 }
 
-/// Whether the collector takes items.
+/// Whether the collector takes the items of a kind.
 #[derive(Default)]
 struct State {
-    is_gone: Cell<bool>,
+    /// Whether a warning has told that it does not.
+    is_told: Cell<bool>,
+    told_at: Cell<Option<Instant>>,
+    /// Until when nothing is sent.
+    refused_until: Cell<Option<Instant>>,
+}
+
+impl State {
+    /// Whether a warning has to tell that nothing is taken.
+    fn is_gone(&self, now: Instant) -> bool {
+        let is_recent = |told: Instant| now.saturating_duration_since(told) < WARN_AFTER;
+        if self.is_told.get() || self.told_at.get().is_some_and(is_recent) {
+            return false;
+        }
+        self.is_told.set(true);
+        self.told_at.set(Some(now));
+        true
+    }
+
+    /// Whether a warning has to tell that items are taken again.
+    fn is_back(&self) -> bool {
+        self.is_told.replace(false)
+    }
 }
 
 /// The export of one kind of items.
@@ -136,24 +168,38 @@ struct Export {
     queue: Arc<Queue>,
     collector: Rc<Collector>,
     settings: Rc<ExportSettings>,
-    state: Rc<State>,
+    state: State,
 }
 
 impl Export {
     async fn run(&self) {
         let resource = self.settings.resource();
         while let Some(items) = self.queue.next().await {
-            let message = self.signal.request(&resource, &items);
             let count = items.len() as u64;
-            match self.export(&message).await {
-                Some(rejected) => {
-                    let rejected = rejected.min(count);
-                    self.queue.counts.add_exported(count - rejected);
-                    self.queue.counts.add_dropped(rejected);
-                }
-                None => self.queue.counts.add_dropped(count),
+            if self.is_refused() {
+                self.queue.counts.add_dropped(count);
+                continue;
             }
+            let exported = caught(async {
+                let message = self.signal.request(&resource, &items);
+                self.export(&message).await
+            });
+            let rejected = exported.await.unwrap_or_else(|panic| {
+                let signal = self.signal.name();
+                tracing::error!(
+                    "the export of {count} {signal} has failed, which is a bug: {panic}"
+                );
+                None
+            });
+            let rejected = rejected.map_or(count, |rejected| rejected.min(count));
+            self.queue.counts.add_exported(count - rejected);
+            self.queue.counts.add_dropped(rejected);
         }
+    }
+
+    fn is_refused(&self) -> bool {
+        let until = self.state.refused_until.get();
+        until.is_some_and(|until| blitz_http::now() < until)
     }
 
     /// Sends a message until the collector has taken it. Gives how many items it has refused; `None` if all are lost.
@@ -174,13 +220,19 @@ impl Export {
                     self.is_gone(&problem);
                     return None;
                 }
+                Outcome::Unsupported(problem) => {
+                    let until = blitz_http::now() + REFUSED_FOR;
+                    self.state.refused_until.set(Some(until));
+                    self.is_gone(&problem);
+                    return None;
+                }
             };
             self.is_gone(&problem);
-            // A quarter more or less, so that gateways do not come all at once.
-            let spread = pause.mul_f64(0.75 + (blitz_http::random_u64() % 512) as f64 / 1024.0);
-            let wait = after.unwrap_or(spread);
+            // Up to a half more, so that gateways do not come all at once.
+            let spread = pause.mul_f64(1.0 + (blitz_http::random_u64() % 512) as f64 / 1024.0);
+            let wait = wait(spread, after);
             let elapsed = blitz_http::now().saturating_duration_since(started);
-            if elapsed + wait > GIVE_UP_AFTER {
+            if elapsed.saturating_add(wait) > GIVE_UP_AFTER {
                 return None;
             }
             self.until_end(sleep(wait)).await?;
@@ -209,17 +261,84 @@ impl Export {
     }
 
     fn is_gone(&self, problem: &str) {
-        if !self.state.is_gone.replace(true) {
+        if self.state.is_gone(blitz_http::now()) {
             let (signal, endpoint) = (self.signal.name(), &self.settings.endpoint);
             tracing::warn!("the collector {endpoint} does not take {signal}: {problem}");
         }
     }
 
     fn is_back(&self) {
-        if self.state.is_gone.replace(false) {
+        if self.state.is_back() {
             let [_, dropped] = self.queue.counts.read();
             let (signal, endpoint) = (self.signal.name(), &self.settings.endpoint);
             tracing::warn!("the collector {endpoint} takes {signal} again; {dropped} were dropped");
         }
+    }
+}
+
+/// The pause before another try; `demanded` is that of the collector.
+fn wait(pause: Duration, demanded: Option<Duration>) -> Duration {
+    pause.max(demanded.unwrap_or_default()).min(PAUSE_MAX)
+}
+
+/// The output of a future, or the text of its panic.
+async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
+    let mut future = pin!(future);
+    poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(text_of(&*panic))),
+        },
+    )
+    .await
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use blitz_http::block_on;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_collector_can_only_demand_a_longer_pause() {
+        for (demanded, expected) in [
+            (None, 2 * SECOND),
+            (Some(Duration::ZERO), 2 * SECOND),
+            (Some(7 * SECOND), 7 * SECOND),
+            (Some(Duration::MAX), PAUSE_MAX),
+        ] {
+            assert_eq!(wait(2 * SECOND, demanded), expected, "{demanded:?}");
+        }
+    }
+
+    #[test]
+    fn a_collector_that_comes_and_goes_is_told_rarely() {
+        let (state, start) = (State::default(), Instant::now());
+        assert!(state.is_gone(start) && !state.is_gone(start + SECOND));
+        assert!(state.is_back() && !state.is_back());
+        assert!(!state.is_gone(start + 2 * SECOND) && !state.is_back());
+        assert!(state.is_gone(start + WARN_AFTER) && state.is_back());
+    }
+
+    #[test]
+    fn a_panic_ends_one_export_only() {
+        let run = async {
+            let panicked = caught(async {
+                sleep(Duration::from_millis(1)).await;
+                panic!("a bug of the test");
+            });
+            let text = panicked.await.map(|()| 0);
+            (text, caught(async { 7 }).await)
+        };
+        let outputs = block_on(&Config::default(), run).unwrap();
+        assert_eq!(outputs, (Err("a bug of the test".to_owned()), Ok(7)));
     }
 }

@@ -1,6 +1,7 @@
 //! Messages of protocol buffers, written without a description of them: OTLP needs few.
 
 use std::borrow::Cow;
+use std::iter;
 
 /// How a field is encoded.
 const VARINT: u32 = 0;
@@ -131,15 +132,17 @@ pub(super) fn number_of(mut message: &[u8], wanted: u64) -> Option<u64> {
 }
 
 /// A field of a message, if it has it with a length.
-pub(super) fn message_of(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
-    while !message.is_empty() {
-        let (field, value) = field(&mut message)?;
-        match value {
-            Value::Bytes(bytes) if field == wanted => return Some(bytes),
-            _ => {}
-        }
-    }
-    None
+pub(super) fn message_of(message: &[u8], wanted: u64) -> Option<&[u8]> {
+    messages_of(message, wanted).next()
+}
+
+/// All fields of a message with this number and a length, up to one that is malformed.
+pub(super) fn messages_of(mut message: &[u8], wanted: u64) -> impl Iterator<Item = &[u8]> {
+    let fields = iter::from_fn(move || field(&mut message));
+    fields.filter_map(move |(number, value)| match value {
+        Value::Bytes(bytes) if number == wanted => Some(bytes),
+        _ => None,
+    })
 }
 
 enum Value<'a> {

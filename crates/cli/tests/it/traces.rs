@@ -249,6 +249,14 @@ fn start(folder: &Folder, tracing: &str, application: &Upstream) -> Running {
     Running::announcing(folder, &["--config", &file], "http://")
 }
 
+fn wait_for_log(running: &Running, text: &str) {
+    let deadline = Instant::now() + IO_TIMEOUT;
+    while !running.log().contains(text) {
+        assert!(Instant::now() < deadline, "{}", running.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn get(address: SocketAddr, path: &str, fields: &str) -> u16 {
     let mut client = Client::connect(address);
     client.send(format!(
@@ -444,14 +452,69 @@ fn a_collector_that_comes_back_gets_what_it_did_not_take() {
     );
     let running = start(&folder, &keys, &application);
     get(running.address("http://"), "/", "");
+    let started = Instant::now();
     taken.wait("/v1/traces", 2);
-    let deadline = Instant::now() + IO_TIMEOUT;
-    while !running.log().contains("takes spans again") {
-        assert!(Instant::now() < deadline, "{}", running.log());
-        thread::sleep(Duration::from_millis(10));
-    }
+    // Zero is no pause that the collector could have chosen.
+    assert!(started.elapsed() >= Duration::from_secs(3));
+    wait_for_log(&running, "takes spans again");
     let gone = running.log().matches("does not take spans").count();
     assert_eq!(gone, 1, "{}", running.log());
+}
+
+#[test]
+fn an_export_outlives_any_retry_after() {
+    let (folder, application) = (Folder::new(), application());
+    let collector = Upstream::start(|_| {
+        thread::sleep(Duration::from_millis(1200));
+        let after = u64::MAX;
+        format!("HTTP/1.1 503 Busy\r\nRetry-After: {after}\r\nContent-Length: 0\r\n\r\n")
+            .into_bytes()
+    });
+    let keys = format!(
+        "tracing = {{ otlp = \"{}\", protocol = \"http\" }}",
+        collector.url()
+    );
+    let mut running = start(&folder, &keys, &application);
+    get(running.address("http://"), "/", "");
+    wait_for_log(&running, "does not take spans: it responds with status 503");
+    running.signal("TERM");
+    assert_eq!(running.wait(), Some(0));
+    assert!(!running.log().contains("panicked"), "{}", running.log());
+}
+
+#[test]
+fn a_signal_that_is_not_supported_is_told_once() {
+    let (folder, application) = (Folder::new(), application());
+    let paths = Arc::<Mutex<Vec<String>>>::default();
+    let found = Arc::clone(&paths);
+    let collector = Upstream::start(move |request| {
+        let is_log = request.line.contains("/v1/logs");
+        found.lock().unwrap().push(request.line.clone());
+        let status = if is_log { "404 Not Found" } else { "200 OK" };
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let keys = format!(
+        "tracing = {{ otlp = \"{}\", protocol = \"http\", logs = true }}",
+        collector.url()
+    );
+    let running = start(&folder, &keys, &application);
+    let exported = |part: &str| {
+        let paths = paths.lock().unwrap();
+        paths.iter().filter(|path| path.contains(part)).count()
+    };
+    let deadline = Instant::now() + IO_TIMEOUT;
+    while exported("/v1/traces") < 3 {
+        assert!(Instant::now() < deadline, "{}", running.log());
+        get(running.address("http://"), "/", "");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let log = running.log();
+    assert_eq!(exported("/v1/logs"), 1, "{log}");
+    assert_eq!(log.matches("the collector ").count(), 1, "{log}");
+    assert!(
+        log.contains("does not take log records: it responds with status 404"),
+        "{log}"
+    );
 }
 
 #[test]
