@@ -3,6 +3,7 @@
 
 mod access;
 mod actions;
+mod admission;
 mod certificates;
 mod clients;
 mod configuration;
@@ -15,6 +16,7 @@ mod log_level;
 mod metrics;
 mod negotiation;
 mod page;
+mod rendering;
 mod socket;
 mod state;
 mod tail;
@@ -25,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use blitz::middleware::default_header;
 use blitz::{App, Service};
 use blitz_config::{ControlAddress, Placed, Socket};
 use blitz_host::serving::{self, ListenerConfig, NewListeners, Serving};
@@ -154,6 +157,11 @@ fn start(listeners: NewListeners, state: &Arc<ControlState>) -> Result<Serving, 
 fn service(state: &Arc<ControlState>) -> blitz::Result<Service> {
     App::new()
         .state(Arc::clone(state))
+        .wrap(default_header("X-Content-Type-Options", "nosniff"))
+        .wrap(default_header(
+            "Cross-Origin-Resource-Policy",
+            "same-origin",
+        ))
         .wrap(access::check)
         .get("/", index::index)
         .get("/livez", health::livez)

@@ -40,6 +40,8 @@ struct Asked<'a> {
     origin: Option<&'a [u8]>,
     /// `Sec-Fetch-Site`, which browsers send.
     site: Option<&'a [u8]>,
+    /// Whether one of the two fields is repeated, which browsers never do.
+    is_repeated: bool,
 }
 
 /// Answers only requests that are allowed.
@@ -51,6 +53,9 @@ pub(super) fn check(request: Request, next: Next) -> Outcome {
         authority: request.head().authority(),
         origin: fields.get("Origin"),
         site: fields.get("Sec-Fetch-Site"),
+        is_repeated: ["Origin", "Sec-Fetch-Site"]
+            .into_iter()
+            .any(|name| fields.get_all(name).nth(1).is_some()),
     };
     match refusal(Reach::of(request.peer()), asked) {
         None => next.run(request),
@@ -82,8 +87,13 @@ fn refusal(reach: Reach, asked: Asked<'_>) -> Option<(Status, String)> {
     if asked.origin.is_some_and(is_other) {
         return forbidden("pages of other origins get no answers");
     }
-    if asked.site.is_some_and(|site| site == b"cross-site") {
-        return forbidden("pages of other sites get no answers");
+    // Another port of this host is the same site. Addresses that are typed, and bookmarks, have `none`.
+    let is_own_page = |site: &[u8]| site == b"same-origin" || site == b"none";
+    if asked.site.is_some_and(|site| !is_own_page(site)) {
+        return forbidden("pages of other origins get no answers");
+    }
+    if asked.is_repeated {
+        return forbidden("Origin and Sec-Fetch-Site may come once each");
     }
     if !asked.is_read {
         return forbidden(
@@ -124,6 +134,7 @@ mod tests {
         authority: Some("127.0.0.1:9180"),
         origin: None,
         site: None,
+        is_repeated: false,
     };
 
     fn status(reach: Reach, asked: Asked<'_>) -> Option<u16> {
@@ -202,6 +213,8 @@ mod tests {
             (Some("https://127.0.0.1:9180"), None, Some(403)),
             (Some("null"), None, Some(403)),
             (None, Some("cross-site"), Some(403)),
+            (None, Some("same-site"), Some(403)),
+            (None, Some("same-origin, cross-site"), Some(403)),
         ] {
             let asked = Asked {
                 origin: origin.map(str::as_bytes),

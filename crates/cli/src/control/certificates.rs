@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use blitz::extract::State;
-use blitz::{Response, blocking};
+use blitz::{Peer, Response};
 use blitz_http::{Certificate, TlsSlot};
 use serde_json::{Value, json};
 
+use super::access::Reach;
 use super::state::ControlState;
 use crate::in_use::InUse;
 use crate::timestamp::rfc3339;
@@ -16,17 +17,22 @@ use crate::timestamp::rfc3339;
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
 
-pub(super) async fn certificates(State(state): State<Arc<ControlState>>) -> Response {
+pub(super) async fn certificates(
+    State(state): State<Arc<ControlState>>,
+    peer: Peer,
+) -> Result<Response, Response> {
     let (tls, in_use) = (state.tls(), state.in_use.clone());
-    let all = blocking(move || -> Vec<Value> {
-        let Some(tls) = tls else {
-            return Vec::new();
-        };
-        let hosts = in_use.as_deref().map(InUse::tls_hosts);
-        list(&tls, &hosts.unwrap_or_default(), SystemTime::now())
-    });
-    let all = all.await;
-    Response::json(&json!({ "certificates": all }))
+    let all = state
+        .admission
+        .run(Reach::of(&peer), move || -> Vec<Value> {
+            let Some(tls) = tls else {
+                return Vec::new();
+            };
+            let hosts = in_use.as_deref().map(InUse::tls_hosts);
+            list(&tls, &hosts.unwrap_or_default(), SystemTime::now())
+        });
+    let all = all.await?;
+    Ok(Response::json(&json!({ "certificates": all })))
 }
 
 fn list(tls: &TlsSlot, hosts: &[String], now: SystemTime) -> Vec<Value> {

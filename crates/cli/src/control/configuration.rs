@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use blitz::extract::{Headers, Query, State};
-use blitz::{Peer, Response, Status, blocking};
+use blitz::{Peer, Response, Status};
 
 use super::access::Reach;
 use super::state::ControlState;
@@ -13,11 +13,18 @@ use crate::explain::Question;
 type Pairs = Query<Vec<(String, String)>>;
 
 /// The effective configuration, with a tag for its version.
-pub(super) async fn config(State(state): State<Arc<ControlState>>, headers: Headers) -> Response {
+pub(super) async fn config(
+    State(state): State<Arc<ControlState>>,
+    peer: Peer,
+    headers: Headers,
+) -> Result<Response, Response> {
     let Some(in_use) = state.in_use.clone() else {
-        return no_file();
+        return Err(no_file());
     };
-    let (text, tag) = blocking(move || in_use.effective()).await;
+    let effective = state
+        .admission
+        .run(Reach::of(&peer), move || in_use.effective());
+    let (text, tag) = effective.await?;
     let known = headers.get_str("If-None-Match").unwrap_or_default();
     let mut known = known.split(',').map(str::trim);
     let is_known = known.any(|known| known == "*" || known.trim_start_matches("W/") == tag);
@@ -25,7 +32,7 @@ pub(super) async fn config(State(state): State<Arc<ControlState>>, headers: Head
         true => Response::new(Status::NOT_MODIFIED),
         false => Response::text(text),
     };
-    response.header("ETag", tag)
+    Ok(response.header("ETag", tag))
 }
 
 /// The changes of a reload; empty if there are none. `file` is another file than that of the process.
@@ -33,21 +40,22 @@ pub(super) async fn config_diff(
     State(state): State<Arc<ControlState>>,
     peer: Peer,
     Query(pairs): Pairs,
-) -> Response {
+) -> Result<Response, Response> {
     let Some(in_use) = state.in_use.clone() else {
-        return no_file();
+        return Err(no_file());
     };
-    let is_private = Reach::of(&peer) == Reach::Socket;
+    let reach = Reach::of(&peer);
+    let is_private = reach == Reach::Socket;
     let file = pairs.into_iter().find(|(name, _)| name == "file");
     let file = file.map(|(_, path)| PathBuf::from(path));
     // Its mistakes would show lines of a file that other users may not read.
     if file.is_some() && !is_private {
         let text = "only the control socket compares another file\n  \
                     write blitz config diff FILE\n";
-        return Response::text(text).with_status(Status::FORBIDDEN);
+        return Err(Response::text(text).with_status(Status::FORBIDDEN));
     }
-    let differences = blocking(move || in_use.differences(file.as_deref())).await;
-    match differences {
+    let compare = move || in_use.differences(file.as_deref());
+    Ok(match state.admission.run(reach, compare).await? {
         Ok(text) => Response::text(text),
         Err(problem) => {
             let problem = match is_private {
@@ -59,22 +67,25 @@ pub(super) async fn config_diff(
             };
             Response::text(problem).with_status(Status::UNPROCESSABLE_CONTENT)
         }
-    }
+    })
 }
 
 /// Explains a request: `method`, `url`, `header`, `from`, or `routes`; `format` may be `json`.
 pub(super) async fn explain(
     State(state): State<Arc<ControlState>>,
+    peer: Peer,
     Query(pairs): Pairs,
-) -> Response {
+) -> Result<Response, Response> {
     let Some(in_use) = state.in_use.clone() else {
-        return no_file();
+        return Err(no_file());
     };
-    let explained = blocking(move || in_use.explain(&Question::of_pairs(pairs)?));
-    match explained.await {
-        Ok(text) => Response::text(text),
-        Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
-    }
+    let explain = move || in_use.explain(&Question::of_pairs(pairs)?);
+    Ok(
+        match state.admission.run(Reach::of(&peer), explain).await? {
+            Ok(text) => Response::text(text),
+            Err(problem) => Response::text(problem).with_status(Status::BAD_REQUEST),
+        },
+    )
 }
 
 fn no_file() -> Response {

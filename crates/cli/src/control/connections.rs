@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz::extract::{Query, State};
-use blitz::{Response, Status, blocking};
+use blitz::{Peer, Response, Status};
 use blitz_http::Counters;
 use serde_json::{Value, json};
 
+use super::access::Reach;
 use super::clients;
 use super::index::starting;
 use super::state::ControlState;
@@ -21,18 +22,23 @@ const SECONDS_MAX: u64 = 10;
 
 pub(super) async fn connections(
     State(state): State<Arc<ControlState>>,
+    peer: Peer,
     Query(pairs): Query<Vec<(String, String)>>,
-) -> Response {
-    let asked = match asked(&pairs) {
-        Ok(asked) => asked,
-        Err(problem) => {
-            return Response::text(format!("{problem}\n")).with_status(Status::BAD_REQUEST);
-        }
-    };
+) -> Result<Response, Response> {
+    let asked = asked(&pairs).map_err(|problem| {
+        Response::text(format!("{problem}\n")).with_status(Status::BAD_REQUEST)
+    })?;
     let Some(gateway) = state.observed().map(|observed| observed.gateway.clone()) else {
-        return starting();
+        return Err(starting());
     };
-    let all = blocking(move || gateway.counters()).await;
+    let reach = Reach::of(&peer);
+    // Dropped with this future if the client leaves.
+    let _permit = match &asked {
+        Some(_) => Some(state.admission.watch(reach)?),
+        None => None,
+    };
+    let all = state.admission.run(reach, move || gateway.counters());
+    let all = all.await?;
     let mut total = Counters::default();
     let mut cores = Vec::with_capacity(all.len());
     for one in &all {
@@ -49,7 +55,7 @@ pub(super) async fn connections(
         merge(&mut answer, json!({ "seconds": seconds }));
         merge(&mut answer, clients);
     }
-    Response::json(&answer)
+    Ok(Response::json(&answer))
 }
 
 /// The clients that are asked for.

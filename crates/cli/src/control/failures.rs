@@ -4,20 +4,27 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use blitz::extract::State;
-use blitz::{Response, Status, blocking};
+use blitz::{Peer, Response, Status};
 use blitz_gateway::{Occurrence, RecentFailure};
 use serde_json::{Value, json};
 
+use super::access::Reach;
 use super::index::starting;
 use super::state::ControlState;
 use crate::listen::text_of;
 use crate::timestamp::rfc3339;
 
-pub(super) async fn failures(State(state): State<Arc<ControlState>>) -> Response {
+pub(super) async fn failures(
+    State(state): State<Arc<ControlState>>,
+    peer: Peer,
+) -> Result<Response, Response> {
     let Some(gateway) = state.observed().map(|observed| observed.gateway.clone()) else {
-        return starting();
+        return Err(starting());
     };
-    let failures = blocking(move || gateway.failures()).await;
+    let failures = state
+        .admission
+        .run(Reach::of(&peer), move || gateway.failures());
+    let failures = failures.await?;
     let now = Now {
         instant: Instant::now(),
         time: SystemTime::now(),
@@ -26,7 +33,7 @@ pub(super) async fn failures(State(state): State<Arc<ControlState>>) -> Response
         .iter()
         .map(|failure| object(failure, now))
         .collect();
-    Response::json(&json!({ "failures": failures }))
+    Ok(Response::json(&json!({ "failures": failures })))
 }
 
 /// The same moment on both clocks.

@@ -5,9 +5,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use blitz::extract::{Headers, State};
-use blitz::{Response, Status, blocking};
+use blitz::{Peer, Response, Status};
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::access::Reach;
 use super::negotiation::{Format, metrics_format};
+use super::rendering::{Pace, Rendering};
 use super::state::ControlState;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -15,28 +19,62 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PROTOBUF: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-pub(super) async fn metrics(State(state): State<Arc<ControlState>>, headers: Headers) -> Response {
+/// The renderings of each form, for both places: those of the socket do not wait for those of the address.
+#[derive(Default)]
+pub(super) struct Renderings {
+    of_socket: [Rendering; 3],
+    of_address: [Rendering; 3],
+}
+
+pub(super) async fn metrics(
+    State(state): State<Arc<ControlState>>,
+    peer: Peer,
+    headers: Headers,
+) -> Result<Response, Response> {
     let format = metrics_format(headers.get_str("Accept"));
-    let state = Arc::clone(&state);
-    let read = move || {
-        let metrics = state.observed()?.metrics.read();
-        Some(match format {
+    let Some(reader) = state.observed().map(|observed| observed.metrics.clone()) else {
+        let text = "there are no metrics yet: the process starts\n  ask again in a second\n";
+        return Err(Response::text(text).with_status(Status::SERVICE_UNAVAILABLE));
+    };
+    let reach = Reach::of(&peer);
+    let permit = state.admission.read_metrics(reach)?;
+    let (renderings, pace) = match reach {
+        Reach::Socket => (&state.renderings.of_socket, Pace::Immediate),
+        Reach::Loopback(_) | Reach::Network(_) => (&state.renderings.of_address, Pace::Paused),
+    };
+    let render = move || {
+        let metrics = reader.read();
+        match format {
             Format::OpenMetrics => metrics.open_metrics().into_bytes(),
             Format::Text => classic_text(&metrics.open_metrics()).into_bytes(),
             Format::Protobuf => metrics.protobuf(),
-        })
+        }
     };
-    let Some(content) = blocking(read).await else {
-        let text = "there are no metrics yet: the process starts\n  ask again in a second\n";
-        return Response::text(text).with_status(Status::SERVICE_UNAVAILABLE);
+    let (number, kind) = match format {
+        Format::OpenMetrics => (0, OPEN_METRICS),
+        Format::Text => (1, TEXT),
+        Format::Protobuf => (2, PROTOBUF),
     };
-    let kind = match format {
-        Format::OpenMetrics => OPEN_METRICS,
-        Format::Text => TEXT,
-        Format::Protobuf => PROTOBUF,
-    };
+    let content = renderings[number].next(pace, render).await;
+    let content = content.ok_or_else(|| Response::new(Status::INTERNAL_SERVER_ERROR))?;
+    let content = Bytes::from_owner(SharedContent {
+        content,
+        _permit: permit,
+    });
     let response = Response::bytes(content).content_type(kind);
-    response.header("Vary", "Accept")
+    Ok(response.header("Vary", "Accept"))
+}
+
+/// The content of a response, which others share; at its end another request may be answered.
+struct SharedContent {
+    content: Bytes,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for SharedContent {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
 }
 
 /// The same metrics in the text of Prometheus 0.0.4: without units, exemplars and the last line, and with the names of

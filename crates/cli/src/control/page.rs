@@ -24,7 +24,6 @@ pub(super) fn response() -> Response {
         .header("Content-Security-Policy", POLICY.as_str())
         .header("Cache-Control", "no-cache")
         .header("Referrer-Policy", "no-referrer")
-        .header("X-Content-Type-Options", "nosniff")
 }
 
 /// The source expression for the only element of a name (Content Security Policy, level 3).

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use blitz_gateway::{MetricsReader, StateReader};
 use blitz_http::TlsSlot;
 
+use super::admission::Admission;
 use super::health::Readiness;
 use super::log_level::LogLevel;
+use super::metrics::Renderings;
 use super::waiting::Waiting;
 use crate::followers::Followers;
 use crate::in_use::InUse;
@@ -19,6 +21,8 @@ pub(crate) struct ControlState {
     /// `None` without a configuration file.
     pub(super) in_use: Option<Arc<InUse>>,
     pub(super) log_level: LogLevel,
+    pub(super) admission: Admission,
+    pub(super) renderings: Renderings,
     pub(crate) followers: Arc<Followers>,
     /// The port of the control address, if it is open.
     port: OnceLock<u16>,
@@ -43,6 +47,8 @@ impl ControlState {
             waiting: Waiting::default(),
             in_use,
             log_level,
+            admission: Admission::default(),
+            renderings: Renderings::default(),
             followers: Arc::new(Followers::new(consumers)),
             port: OnceLock::new(),
             observed: OnceLock::new(),

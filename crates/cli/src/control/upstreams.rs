@@ -4,24 +4,31 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use blitz::extract::State;
-use blitz::{Response, blocking};
+use blitz::{Peer, Response};
 use blitz_gateway::{AddressOnCore, AddressReport, Failure, ResponseTimes, UpstreamReport};
 use serde_json::{Value, json};
 
+use super::access::Reach;
 use super::index::starting;
 use super::state::ControlState;
 use crate::listen::text_of;
 use crate::timestamp::rfc3339;
 
-pub(super) async fn upstreams(State(state): State<Arc<ControlState>>) -> Response {
+pub(super) async fn upstreams(
+    State(state): State<Arc<ControlState>>,
+    peer: Peer,
+) -> Result<Response, Response> {
     let Some(gateway) = state.observed().map(|observed| observed.gateway.clone()) else {
-        return starting();
+        return Err(starting());
     };
-    let upstreams = blocking(move || gateway.upstreams()).await;
+    let upstreams = state
+        .admission
+        .run(Reach::of(&peer), move || gateway.upstreams());
+    let upstreams = upstreams.await?;
     let now = SystemTime::now();
     let upstreams = upstreams.iter().map(|upstream| of_upstream(upstream, now));
     let upstreams: Vec<_> = upstreams.collect();
-    Response::json(&json!({ "upstreams": upstreams }))
+    Ok(Response::json(&json!({ "upstreams": upstreams })))
 }
 
 fn of_upstream(upstream: &UpstreamReport, now: SystemTime) -> Value {

@@ -75,10 +75,29 @@ fn pages_in_a_browser_reach_nothing() {
         ("Origin: http://evil.example\r\n".to_owned(), 403),
         ("Origin: null\r\n".to_owned(), 403),
         ("Sec-Fetch-Site: cross-site\r\n".to_owned(), 403),
+        ("Sec-Fetch-Site: same-site\r\n".to_owned(), 403),
+        (
+            "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n".to_owned(),
+            403,
+        ),
+        (
+            format!("Origin: http://{address}\r\nOrigin: http://evil.example\r\n"),
+            403,
+        ),
     ] {
         let answer = control.address.ask("GET", "/config", &lines);
         assert_eq!(answer.status, expected, "{lines}: {}", answer.content);
+        for field in [
+            "x-content-type-options: nosniff\r\n",
+            "cross-origin-resource-policy: same-origin\r\n",
+        ] {
+            let found = answer.fields.matches(field).count();
+            assert_eq!(found, 1, "{}", answer.fields);
+        }
     }
+    let page = control.address.ask("GET", "/", "Accept: text/html\r\n");
+    let sniffing = page.fields.matches("x-content-type-options:").count();
+    assert_eq!(sniffing, 1, "{}", page.fields);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod bench_regression;
 mod bench_supervised;
 mod completions;
 mod config_file;
+mod control_bounds;
 mod control_listen;
 mod control_state;
 mod control_support;
