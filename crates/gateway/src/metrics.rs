@@ -92,7 +92,7 @@ impl MetricsReader {
         MetricsReader {
             cores: cores.handle(),
             driver: cores.driver(),
-            sockets_max: cores.sockets_max(),
+            sockets_max: cores.sockets_hard_max(),
             labels,
             status,
             series_max,

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use blitz_http::{Config, Cores, Drain, FOREVER, ServeOptions, Service, Signal, Signals};
+use blitz_http::{
+    Config, Cores, Drain, FOREVER, ReservedDescriptors, ServeOptions, Service, Signal, Signals,
+};
 
 use self::bind::{
     DATAGRAMS_WAIT_MAX, ServiceListener, bind_datagrams, missing_datagrams, reserve_beside,
@@ -56,7 +58,14 @@ pub fn start<S: Service>(
         started,
         ended: Arc::clone(&ended),
     });
-    let cores = blitz_http::start(cores, move |_| serve_core(Arc::clone(&setup)))
+    let cores_config = Config {
+        reserved: ReservedDescriptors {
+            core: cores.reserved.core + listeners.configs().map(descriptors).sum::<usize>(),
+            ..cores.reserved
+        },
+        ..cores.clone()
+    };
+    let cores = blitz_http::start(&cores_config, move |_| serve_core(Arc::clone(&setup)))
         .map_err(StartError::Start)?;
     let mut serving = Serving {
         cores,
@@ -76,13 +85,27 @@ pub fn start<S: Service>(
         let text = format!("{error}: {MORE_OPEN_FILES}");
         return Err(StartError::Start(io::Error::other(text)));
     }
-    warn_of_few_sockets(&serving.cores);
+    // A number that is chosen is not one of few descriptors.
+    if cores_config.sockets_max == 0 {
+        warn_of_few_sockets(&serving.cores);
+    }
     Ok(serving)
+}
+
+/// The descriptors of a listener on each core: its sockets, and a connection that is accepted at the limit.
+fn descriptors(listener: &ListenerConfig) -> usize {
+    2 + usize::from(listener.tls.is_some() && listener.http3)
 }
 
 fn warn_of_few_sockets(cores: &Cores) {
     let limit = cores.sockets_max();
-    if limit < SOCKETS_FEW {
+    if cores.share_all_descriptors() {
+        tracing::warn!(
+            limit,
+            "each core may have few open sockets, and nothing is kept for the control interface; raise \
+             the limit of open files: {MORE_OPEN_FILES}"
+        );
+    } else if limit < SOCKETS_FEW {
         tracing::warn!(
             limit,
             "each core may have few open sockets; raise the limit of open files: LimitNOFILE=65536 in \

@@ -21,6 +21,7 @@ use crate::load::{CoreGroup, Load};
 use crate::mailbox::Mailbox;
 use crate::resources::CoreResources;
 use crate::socket::{Lingering, SocketTable, Sockets};
+use crate::socket_share::SocketShare;
 use crate::timer::{Alarms, Clock, Random, Wheel};
 use crate::trim::Trim;
 
@@ -43,7 +44,7 @@ pub(crate) struct Core {
 pub(crate) struct CoreOptions {
     pub(crate) index: usize,
     pub(crate) io: IoChoice,
-    pub(crate) sockets_max: usize,
+    pub(crate) sockets: SocketShare,
     pub(crate) lingering: Lingering,
     pub(crate) seed: Option<u64>,
     pub(crate) counters: Arc<CounterCells>,
@@ -98,7 +99,7 @@ impl Core {
             pool,
             counters: settings.counters,
             load: Load::new(settings.group, settings.index, &mailbox, driver.now()),
-            sockets_max: settings.sockets_max,
+            sockets: settings.sockets,
             lingering: settings.lingering,
         };
         Ok(Core {

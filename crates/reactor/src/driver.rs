@@ -36,9 +36,9 @@ pub(crate) use self::system::{
     Bound, BoundGroup, Destination, EVICTED, Keeper, Listening, Mapping, NO_BUFFERS, Reserved,
     SendBuffers, SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
     enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
-    is_out_of_descriptors, is_train_refused, out_of_descriptors, parse_train, pin_to, processors,
-    raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring,
-    try_reserve, try_reserve_private,
+    is_out_of_descriptors, is_train_refused, open_descriptors, out_of_descriptors, parse_train,
+    pin_to, processors, raise_descriptor_limit, reserve, reserve_shared, set_processors,
+    survives_io_uring, try_reserve, try_reserve_private,
 };
 pub use self::system::{
     LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,
@@ -256,9 +256,9 @@ impl Driver {
         }
     }
 
-    /// Accepts connections until it is cancelled or fails.
-    pub(crate) fn accept(&mut self, listener: u32, handle: Handle) {
-        each!(self, driver => driver.accept(listener, handle.fd()));
+    /// Accepts connections until it is cancelled or fails, or only one.
+    pub(crate) fn accept(&mut self, listener: u32, handle: Handle, is_one: bool) {
+        each!(self, driver => driver.accept(listener, handle.fd(), is_one));
     }
 
     /// Cancels accepting; its last report follows.

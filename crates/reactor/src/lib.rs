@@ -45,6 +45,7 @@ mod signal;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod socket;
+mod socket_share;
 mod timer;
 mod trim;
 
@@ -79,6 +80,7 @@ pub use socket::{
     Address, Cause, DatagramGroup, DatagramSocket, Datagrams, Ecn, Lingering, Listener,
     NoInterface, Parked, Reservation, Resume, Socket, Train, parse_zoned,
 };
+pub use socket_share::ReservedDescriptors;
 pub use timer::{
     Elapsed, PreciseTimer, Timer, now, precise_sleep_until, random_u64, read_clock, sleep,
     sleep_until, timeout, wall_clock,

@@ -14,6 +14,7 @@ use crate::mailbox::{CoreMessage, Mailbox};
 use crate::messages::post;
 use crate::signal;
 use crate::socket::Lingering;
+use crate::socket_share::{ReservedDescriptors, SocketShare};
 
 /// How to run the cores.
 #[derive(Debug, Clone)]
@@ -24,9 +25,11 @@ pub struct Config {
     pub cores: usize,
     /// Whether each thread is pinned to a processor.
     pub pin: Pinning,
-    /// With this many sockets a core evicts idle ones before it accepts; 0 means 90 % of the descriptors
-    /// that the process may open, divided by the number of cores (rule 20).
+    /// With this many sockets a core evicts idle ones before it accepts; 0 means 90 % of its share of the descriptors
+    /// that the process may open (rule 20).
     pub sockets_max: usize,
+    /// The descriptors that are not shared.
+    pub reserved: ReservedDescriptors,
     /// How long a connection that Blitz closes discards input (rule 16).
     pub lingering: Lingering,
     /// Seed of [`random_u64`](crate::random_u64); `None` takes one from the operating system.
@@ -63,6 +66,7 @@ impl Default for Config {
             cores: 0,
             pin: Pinning::Auto,
             sockets_max: 0,
+            reserved: ReservedDescriptors::default(),
             lingering: Lingering::default(),
             seed: None,
         }
@@ -78,16 +82,25 @@ impl Config {
         }
     }
 
-    fn settings(&self, index: usize, group: &Arc<CoreGroup>, cores: usize) -> CoreOptions {
-        let sockets_max = match self.sockets_max {
-            0 => (driver::raise_descriptor_limit() * 9 / 10) as usize / cores,
-            max => max,
-        };
+    /// The most sockets of each core. A number that is chosen limits what is accepted alone.
+    fn share(&self, cores: usize) -> SocketShare {
+        let limit = driver::raise_descriptor_limit();
+        let share = SocketShare::new(limit, driver::open_descriptors(), cores, self.reserved);
+        match self.sockets_max {
+            0 => share,
+            max => SocketShare {
+                accepting_max: max,
+                connecting_max: usize::MAX,
+            },
+        }
+    }
+
+    fn settings(&self, index: usize, group: &Arc<CoreGroup>, sockets: SocketShare) -> CoreOptions {
         driver::enlarge_descriptor_table();
         CoreOptions {
             index,
             io: self.io,
-            sockets_max: sockets_max.max(1),
+            sockets,
             lingering: self.lingering,
             seed: self.seed,
             counters: Arc::new(CounterCells::default()),
@@ -103,7 +116,7 @@ pub struct Cores {
     counters: Vec<Arc<CounterCells>>,
     driver: DriverKind,
     fallback: Option<String>,
-    sockets_max: usize,
+    sockets: SocketShare,
 }
 
 /// The first message of a core's thread: its core is open, or the error.
@@ -150,21 +163,21 @@ where
     let processors = driver::processors();
     driver::set_processors(&processors);
     let count = config.core_count();
+    let sockets = config.share(count);
     let mut cores = Cores {
         threads: Vec::new(),
         mailboxes: Vec::new(),
         counters: Vec::new(),
         driver: DriverKind::Epoll,
         fallback: None,
-        sockets_max: 0,
+        sockets,
     };
     // No core runs before all are open: on an error the senders are dropped, and the threads end.
     let mut starters = Vec::new();
     let group = CoreGroup::new(count);
     for index in 0..count {
-        let settings = config.settings(index, &group, count);
+        let settings = config.settings(index, &group, sockets);
         cores.counters.push(Arc::clone(&settings.counters));
-        cores.sockets_max = settings.sockets_max;
         let is_pinned = config.pin.applies(count, processors.len());
         let processor = is_pinned.then(|| processors[index % processors.len()]);
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
@@ -214,9 +227,22 @@ impl Cores {
         self.fallback.as_deref()
     }
 
-    /// The limit of sockets of each core (rule 20).
+    /// The number of sockets with which each core evicts idle ones before it accepts (rule 20).
     pub fn sockets_max(&self) -> usize {
-        self.sockets_max
+        self.sockets.accepting_max
+    }
+
+    /// The most sockets of each core, with those that requests need beyond [`Cores::sockets_max`].
+    pub fn sockets_hard_max(&self) -> usize {
+        match self.sockets.connecting_max {
+            usize::MAX => self.sockets.accepting_max,
+            max => max,
+        }
+    }
+
+    /// Whether the process may have so few descriptors that its cores leave none for anything else.
+    pub fn share_all_descriptors(&self) -> bool {
+        self.sockets.is_least()
     }
 
     /// Checks that the process has descriptors left for a connection on each core, and one more, for an
@@ -330,7 +356,7 @@ fn sum(counters: &[Arc<CounterCells>]) -> Counters {
 /// # Errors
 /// If the driver cannot be opened or fails.
 pub fn block_on<F: Future>(config: &Config, future: F) -> io::Result<F::Output> {
-    Core::open(config.settings(0, &CoreGroup::new(1), 1))?.run(future)
+    Core::open(config.settings(0, &CoreGroup::new(1), config.share(1)))?.run(future)
 }
 
 /// The index of the calling core among those that were started together.
@@ -348,7 +374,7 @@ pub fn sockets_limit() -> (bool, usize) {
     core::with(|core| {
         (
             core.sockets().table.is_evicting(),
-            core.resources.sockets_max,
+            core.resources.sockets.accepting_max,
         )
     })
 }

@@ -8,6 +8,7 @@ use crate::buffer::Pool;
 use crate::counters::CounterCells;
 use crate::load::Load;
 use crate::socket::Lingering;
+use crate::socket_share::SocketShare;
 use crate::timer::{Clock, Wheel};
 
 /// The part of a core below its sockets: they use it while their table is borrowed.
@@ -19,7 +20,6 @@ pub(crate) struct CoreResources {
     pub(crate) pool: Rc<Pool>,
     pub(crate) counters: Arc<CounterCells>,
     pub(crate) load: Load,
-    /// With this many open sockets idle ones are evicted before others are accepted (rule 20).
-    pub(crate) sockets_max: usize,
+    pub(crate) sockets: SocketShare,
     pub(crate) lingering: Lingering,
 }

@@ -30,6 +30,7 @@ use crate::driver::sim::{Network, SharedNetwork, Sim};
 use crate::executor::main_waker;
 use crate::load::CoreGroup;
 use crate::socket::Address;
+use crate::socket_share::SocketShare;
 
 #[doc(hidden)]
 pub use self::local::register;
@@ -123,7 +124,10 @@ impl World {
         let settings = CoreOptions {
             index: cores.len(),
             io: crate::driver::IoChoice::Auto,
-            sockets_max,
+            sockets: SocketShare {
+                accepting_max: sockets_max,
+                connecting_max: usize::MAX,
+            },
             lingering: crate::Lingering::default(),
             seed: None,
             counters: Arc::clone(&counters),

@@ -191,7 +191,7 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_quic_unanswered", &[], "QUIC: Replies that were not sent, because too many bytes waited for the kernel."),
     counter("blitz_quic_misdelivered", &[], "QUIC: Datagrams for connections of other cores."),
     gauge("blitz_sockets_open", &["core"], "Open sockets."),
-    gauge("blitz_sockets_max", &[], "The most sockets of a core."),
+    gauge("blitz_sockets_max", &[], "The most sockets of a core, which closes idle ones from 90 % of them on."),
     gauge("blitz_memory_available_bytes", &["core"], "Bytes that a core can receive before it reaches its limit of memory."),
     counter("blitz_reactor_turns", &[], "Reactor: Turns of the loops."),
     counter("blitz_reactor_enters", &[], "Reactor: System calls that submit or wait."),

@@ -63,6 +63,8 @@ struct EpollListener {
     index: u32,
     fd: RawFd,
     armed: bool,
+    /// Whether it accepts one connection only.
+    is_one: bool,
     ready: bool,
 }
 
@@ -130,9 +132,10 @@ impl Epoll {
         self.listeners.retain(|listener| listener.fd != fd);
     }
 
-    pub(super) fn accept(&mut self, index: u32, fd: RawFd) {
+    pub(super) fn accept(&mut self, index: u32, fd: RawFd, is_one: bool) {
         if let Some(listener) = self.listeners.iter_mut().find(|l| l.index == index) {
             listener.armed = true;
+            listener.is_one = is_one;
             return;
         }
         let events = libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE;
@@ -142,6 +145,7 @@ impl Epoll {
                 index,
                 fd,
                 armed: true,
+                is_one,
                 ready: true,
             }),
             Err(error) => {
@@ -508,11 +512,14 @@ impl Epoll {
                             more: false,
                         });
                     }
-                    Ok(_) => self.reports.push_back(Completion::Accepted {
-                        listener: listener.index,
-                        result,
-                        more: true,
-                    }),
+                    Ok(_) => {
+                        listener.armed = !listener.is_one;
+                        self.reports.push_back(Completion::Accepted {
+                            listener: listener.index,
+                            result,
+                            more: listener.armed,
+                        });
+                    }
                 }
             }
         }

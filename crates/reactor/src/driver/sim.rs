@@ -47,7 +47,8 @@ pub(crate) struct Sim {
     /// Operations by the socket's index in the core's table.
     operations: Vec<Operations>,
     /// Accepting listeners: number in the network and index in the core.
-    accepting: Vec<(usize, u32)>,
+    /// Listeners, their indices, and whether they accept one connection only.
+    accepting: Vec<(usize, u32, bool)>,
     /// `None` until there is a UDP socket.
     datagram_buffers: Option<Rc<DatagramBuffers>>,
     /// UDP sockets that receive: number in the network and key in the core.
@@ -159,9 +160,9 @@ impl Sim {
         }
     }
 
-    pub(super) fn accept(&mut self, index: u32, fd: i32) {
+    pub(super) fn accept(&mut self, index: u32, fd: i32, is_one: bool) {
         let number = fd as usize;
-        self.accepting.push((number, index));
+        self.accepting.push((number, index, is_one));
         self.network.borrow_mut().mark_number(number);
     }
 
@@ -278,7 +279,9 @@ impl Sim {
 
     fn try_accepts(&mut self, number: usize) {
         let accepting = self.accepting.iter().find(|known| known.0 == number);
-        let Some(&(_, index)) = accepting else { return };
+        let Some(&(_, index, is_one)) = accepting else {
+            return;
+        };
         let mut network = self.network.borrow_mut();
         for _ in 0..ACCEPTS_PER_TURN {
             if !network.has_backlog(number) {
@@ -294,13 +297,13 @@ impl Sim {
                     None => break,
                 }
             };
-            let failed = result.is_err();
+            let is_last = is_one || result.is_err();
             self.reports.push_back(Completion::Accepted {
                 listener: index,
                 result,
-                more: !failed,
+                more: !is_last,
             });
-            if failed {
+            if is_last {
                 drop(network);
                 self.stop_accepting(number);
                 return;

@@ -40,7 +40,7 @@ pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::Mapping;
 pub use self::memory::trim_heap;
 pub(crate) use self::process::{
-    ThreadTime, check_descriptors, enlarge_descriptor_table, pin_to, processors,
+    ThreadTime, check_descriptors, enlarge_descriptor_table, open_descriptors, pin_to, processors,
     raise_descriptor_limit,
 };
 pub use self::process::{prepare_descriptors, set_idle_priority, set_real_time};

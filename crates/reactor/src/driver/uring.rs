@@ -131,10 +131,15 @@ impl Uring {
         })
     }
 
-    pub(super) fn accept(&mut self, listener: u32, fd: RawFd) {
-        let entry = opcode::AcceptMulti::new(Fd(fd))
-            .flags(libc::SOCK_CLOEXEC)
-            .build();
+    pub(super) fn accept(&mut self, listener: u32, fd: RawFd, is_one: bool) {
+        let flags = libc::SOCK_CLOEXEC;
+        let null = std::ptr::null_mut();
+        let entry = match is_one {
+            true => opcode::Accept::new(Fd(fd), null, null.cast())
+                .flags(flags)
+                .build(),
+            false => opcode::AcceptMulti::new(Fd(fd)).flags(flags).build(),
+        };
         self.push(&entry.user_data(Operation::Accept(listener).pack()));
     }
 

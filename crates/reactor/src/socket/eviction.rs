@@ -37,14 +37,17 @@ impl Sockets<'_> {
         self.room() == 0
     }
 
-    /// How many more sockets the core may have.
+    /// How many more sockets the core may have before it evicts.
     pub(crate) fn room(&self) -> usize {
-        self.core.sockets_max.saturating_sub(self.table.len())
+        self.core
+            .sockets
+            .accepting_max
+            .saturating_sub(self.table.len())
     }
 
     /// Requests room for connections to accept. Returns the number to pass to [`Sockets::poll_room`].
     pub(super) fn request_room_for_many(&mut self) -> u64 {
-        let share = self.core.sockets_max / ACCEPTED_AT_ONCE_SHARE;
+        let share = self.core.sockets.accepting_max / ACCEPTED_AT_ONCE_SHARE;
         self.request_room(share.clamp(1, ACCEPTED_AT_ONCE_MAX));
         self.table.eviction.closed
     }
@@ -52,7 +55,10 @@ impl Sockets<'_> {
     /// Requests room for the sockets beyond the limit, and for so many connections.
     #[cold]
     pub(super) fn request_room_to_connect(&mut self, connections: usize) {
-        let beyond = self.table.len().saturating_sub(self.core.sockets_max);
+        let beyond = self
+            .table
+            .len()
+            .saturating_sub(self.core.sockets.accepting_max);
         self.request_room(beyond + connections);
     }
 
@@ -236,7 +242,7 @@ impl Sockets<'_> {
             wake(&mut Some(waker));
         }
         table.connects.wake_first();
-        let has_room = len < eviction.began_at.min(self.core.sockets_max) * 3 / 4;
+        let has_room = len < eviction.began_at.min(self.core.sockets.accepting_max) * 3 / 4;
         if has_room && eviction.closing == 0 {
             eviction.is_tracking = false;
             eviction.demand = Demand::None;

@@ -16,6 +16,10 @@ pub(super) use self::entry::Listeners;
 /// Most connections that are accepted ahead of [`Listener::accept`](super::Listener::accept); then accepting stops.
 const AHEAD_MAX: usize = 256;
 
+/// With less room connections are accepted one by one: the kernel accepts all that wait before it can be stopped, and
+/// so many would take the descriptors of other cores and of the process.
+const ROOM_FOR_MANY: usize = 256;
+
 /// The result of accepting.
 pub(super) enum Accepted {
     Socket(SocketKey),
@@ -69,7 +73,7 @@ impl Sockets<'_> {
                 .for_each(|handle| table.driver.close(handle));
         } else if more
             && !entry.stopping
-            && entry.ahead.len() >= ahead_max
+            && (entry.ahead.len() >= ahead_max || room < ROOM_FOR_MANY)
             && let Some(handle) = entry.handle
         {
             entry.stopping = true;
@@ -130,7 +134,8 @@ impl Sockets<'_> {
 
     /// At the limit one connection is accepted nevertheless: idle ones are evicted only if there is one.
     pub(super) fn poll_accept(&mut self, index: u32, cx: &Context<'_>) -> Poll<Accepted> {
-        let at_limit = self.at_limit();
+        let room = self.room();
+        let at_limit = room == 0;
         let table = &mut *self.table;
         let entry = &mut table.listeners.0[index as usize];
         if at_limit && let Some(Ok(connection)) = entry.ahead.front().copied() {
@@ -149,7 +154,7 @@ impl Sockets<'_> {
             && let Some(handle) = entry.handle
         {
             entry.armed = true;
-            table.driver.accept(index, handle);
+            table.driver.accept(index, handle, room < ROOM_FOR_MANY);
         }
         match next {
             Some(Ok(handle)) => {

@@ -46,8 +46,9 @@ impl Sockets<'_> {
     /// `None` if no descriptor is left. Then idle sockets are evicted for all that wait, and at the limit
     /// for this one; `more` is 1 for a connection that is not among those that wait.
     ///
-    /// Beyond the limit of sockets it uses the rest of the descriptors: the request that needs the
+    /// Beyond the limit of sockets it uses the rest of the core's share: the request that needs the
     /// connection runs, and if all sockets at the limit are of such requests, none would ever close.
+    /// The process needs what is beyond the share, such as for those that ask why it is slow.
     fn connect_if_possible(
         &mut self,
         address: &Address,
@@ -56,7 +57,11 @@ impl Sockets<'_> {
         if self.at_limit() {
             self.request_room_to_connect(1);
         }
-        match self.connect(address) {
+        let opened = match self.table.len() < self.core.sockets.connecting_max {
+            true => self.connect(address),
+            false => Err(driver::out_of_descriptors()),
+        };
+        match opened {
             Err(error)
                 if error
                     .raw_os_error()

@@ -1,6 +1,6 @@
 //! Resources of the whole process: its descriptors and processors.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -40,10 +40,11 @@ pub(crate) fn enlarge_descriptor_table() {
 
 /// Raises the limit of descriptors and makes the kernel enlarge the process's table of them, as starting cores does.
 /// It takes microseconds in a process without other threads, and 10 to 40 ms in one that has some, so a program that
-/// starts threads of its own calls it before them.
-pub fn prepare_descriptors() {
-    raise_descriptor_limit();
+/// starts threads of its own calls it before them. Returns the limit.
+pub fn prepare_descriptors() -> u64 {
+    let limit = raise_descriptor_limit();
     enlarge_descriptor_table();
+    limit
 }
 
 /// How often the check is repeated, and the pause before: other threads that start hold descriptors for a moment.
@@ -80,6 +81,13 @@ fn open_at_once(more: usize) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The number of descriptors that this process has open; those of the start if `/proc` does not tell.
+pub(crate) fn open_descriptors() -> usize {
+    const AT_START: usize = 16;
+    // One of them is that of the list.
+    fs::read_dir("/proc/self/fd").map_or(AT_START, |list| list.count().saturating_sub(1))
 }
 
 fn nofile() -> libc::rlimit {
