@@ -19,7 +19,7 @@ pub(crate) use self::latency::{Latency, Quantile};
 pub(crate) use self::reading::{Answers, Certificate, Reading};
 pub(crate) use self::source::{Source, interval};
 pub(crate) use self::upstreams::{Responses, State, Upstream};
-pub(crate) use self::view::{CLASSES, Configuration, Route, Routes, View};
+pub(crate) use self::view::{CLASSES, Configuration, Now, Route, Routes, View};
 
 /// Rates and latencies are those of this time, if the readings go back so far.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);

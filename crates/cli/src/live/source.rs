@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Answers, Reading};
-use crate::control_client::{self, Place};
+use crate::control_client::{self, Place, ReadError};
 
 /// How long to wait for each response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ impl Source {
 
     /// # Errors
     /// No process answers, or not what Blitz does: the problem with its remedy.
-    pub(crate) fn read(&self) -> Result<Reading, String> {
+    pub(crate) fn read(&self) -> Result<Reading, ReadError> {
         let read = |target| control_client::read(&self.places, target, ANSWER_TIMEOUT);
         let metrics = read("/metrics")?;
         let at = self.started.elapsed();
@@ -46,10 +46,10 @@ impl Source {
             failures: &read("/failures")?,
         };
         Reading::new(at, now, answers).map_err(|problem| {
-            format!(
+            ReadError::NoProcess(format!(
                 "blitz: {problem}\n  \
                  the process is not Blitz, or another version: name its socket or its address with --control"
-            )
+            ))
         })
     }
 
@@ -59,7 +59,8 @@ impl Source {
         thread::spawn(move || {
             loop {
                 thread::sleep(interval);
-                if sender.send(self.read()).is_err() {
+                let reading = self.read().map_err(ReadError::into_text);
+                if sender.send(reading).is_err() {
                     return;
                 }
             }

@@ -55,18 +55,24 @@ pub(crate) struct Configuration {
 pub(crate) struct Now {
     pub(crate) connections: f64,
     pub(crate) requests: f64,
-    /// Bytes.
-    pub(crate) memory: f64,
+    /// Bytes. These four are `None` if the process cannot tell.
+    pub(crate) memory: Option<f64>,
     /// Processors in use.
-    pub(crate) processors: f64,
-    pub(crate) descriptors: f64,
-    pub(crate) descriptors_max: f64,
-    /// Those of the core that has the most.
-    pub(crate) sockets: f64,
-    /// The most of a core.
+    pub(crate) processors: Option<f64>,
+    pub(crate) descriptors: Option<f64>,
+    pub(crate) descriptors_max: Option<f64>,
+    pub(crate) fullest: Option<FullestCore>,
+    /// The most sockets of a core.
     pub(crate) sockets_max: f64,
     /// Bytes that the core with the least can receive before it reaches its limit.
     pub(crate) memory_available: Option<f64>,
+}
+
+/// The core that has the most open sockets.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct FullestCore {
+    pub(crate) core: String,
+    pub(crate) sockets: f64,
 }
 
 /// More than this share of the descriptors or the sockets is a warning.
@@ -74,11 +80,13 @@ const DESCRIPTORS_HIGH: f64 = 0.9;
 
 impl Now {
     pub(crate) fn lacks_descriptors(&self) -> bool {
-        self.descriptors > self.descriptors_max * DESCRIPTORS_HIGH
+        let both = self.descriptors.zip(self.descriptors_max);
+        both.is_some_and(|(open, max)| open > max * DESCRIPTORS_HIGH)
     }
 
     pub(crate) fn lacks_sockets(&self) -> bool {
-        self.sockets_max > 0.0 && self.sockets > self.sockets_max * DESCRIPTORS_HIGH
+        let sockets = self.fullest.as_ref().map_or(0.0, |core| core.sockets);
+        self.sockets_max > 0.0 && sockets > self.sockets_max * DESCRIPTORS_HIGH
     }
 }
 
@@ -149,11 +157,11 @@ impl View {
             now: Now {
                 connections: value("blitz_connections"),
                 requests: value("blitz_requests_in_flight"),
-                memory: value("process_resident_memory_bytes"),
-                processors: rate("process_cpu_seconds_total"),
-                descriptors: value("process_open_fds"),
-                descriptors_max: value("process_max_fds"),
-                sockets: of_cores("blitz_sockets_open").fold(0.0, f64::max),
+                memory: metrics.sum("process_resident_memory_bytes"),
+                processors: processors(earlier, metrics, seconds),
+                descriptors: metrics.sum("process_open_fds"),
+                descriptors_max: metrics.sum("process_max_fds"),
+                fullest: fullest(metrics),
                 sockets_max: value("blitz_sockets_max"),
                 memory_available: of_cores("blitz_memory_available_bytes").reduce(f64::min),
             },
@@ -219,6 +227,22 @@ impl Sums {
             classes: self.classes.map(|count| count / self.count.max(1.0)),
         }
     }
+}
+
+/// Processors in use, if both readings tell the time in use.
+fn processors(before: Option<&Exposition>, after: &Exposition, seconds: f64) -> Option<f64> {
+    let used = |metrics: &Exposition| metrics.sum("process_cpu_seconds_total");
+    let more = used(after)? - used(before?)?;
+    Some(more.max(0.0) / seconds)
+}
+
+fn fullest(metrics: &Exposition) -> Option<FullestCore> {
+    let cores = metrics.samples("blitz_sockets_open").iter();
+    let fullest = cores.max_by(|one, other| one.value.total_cmp(&other.value))?;
+    Some(FullestCore {
+        core: fullest.label("core").to_owned(),
+        sockets: fullest.value,
+    })
 }
 
 /// All requests of the window, and those of each route.
@@ -346,8 +370,8 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
         let now = Now {
             connections: 7.0,
             requests: 1.0,
-            memory: 5e7,
-            processors: 0.75,
+            memory: Some(5e7),
+            processors: Some(0.75),
             ..Now::default()
         };
         assert_eq!(view.now, now);
@@ -392,7 +416,7 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
             (None, 0.0, 0.0)
         );
         assert!(view.routes.is_empty());
-        assert_eq!((view.now.connections, view.now.processors), (7.0, 0.0));
+        assert_eq!((view.now.connections, view.now.processors), (7.0, None));
         // Nor have two of the same moment.
         let view = View::new(Some(&reading(0, EARLIER)), &reading(0, LATER));
         assert_eq!((view.window, view.total.rate), (None, 0.0));

@@ -31,8 +31,9 @@ const OF_UPSTREAMS: &[Column] = &[
     number("ACTIVE", 2),
     number("IDLE", 5),
     number("REQ/S", 3),
-    number("P50", 6),
-    number("P99", 1),
+    // The times until the head of the response has arrived.
+    number("HEAD P50", 6),
+    number("HEAD P99", 1),
     number("FAILED", 4),
 ];
 
