@@ -24,6 +24,7 @@ mod upstreams;
 mod waiting;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,13 @@ pub(crate) const OFF: &str = "off";
 
 /// How long requests may go on when the socket is closed: some have asked for the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The most connections of the control interface, at a low limit of open files and at a high one. The cores of the gateway
+/// leave their descriptors free.
+const CONNECTIONS_MAX: RangeInclusive<u64> = 16..=256;
+
+/// The share of the open files that these connections may be.
+const CONNECTIONS_SHARE: u64 = 64;
 
 /// Where the control interface is to be; `None` is the default.
 pub(crate) struct Places<'a> {
@@ -112,6 +120,12 @@ impl Control {
         Ok(control)
     }
 
+    /// The most connections that it may have.
+    pub(crate) fn connections_max(&self) -> usize {
+        let serving = self.serving.as_ref();
+        serving.map_or(0, |serving| serving.cores().sockets_max())
+    }
+
     /// The address, if it is open.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match self.listener.as_ref()?.address {
@@ -148,10 +162,17 @@ fn start(listeners: NewListeners, state: &Arc<ControlState>) -> Result<Serving, 
         io: IoChoice::Epoll,
         cores: 1,
         pin: Pinning::Off,
+        sockets_max: connections_max(blitz_http::prepare_descriptors()),
         ..Config::default()
     };
     let make = move || (service.on_core(), ServeOptions::default());
     serving::start(listeners, &config, make).map_err(|error| error.to_string())
+}
+
+/// With this limit of open files.
+fn connections_max(open_files: u64) -> usize {
+    let share = open_files / CONNECTIONS_SHARE;
+    share.clamp(*CONNECTIONS_MAX.start(), *CONNECTIONS_MAX.end()) as usize
 }
 
 fn service(state: &Arc<ControlState>) -> blitz::Result<Service> {

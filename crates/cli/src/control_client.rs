@@ -111,26 +111,55 @@ pub(crate) fn ask(
     })
 }
 
+/// Why a process cannot be read: the problem with its remedy.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// There is no process, or it is not one of Blitz.
+    NoProcess(String),
+    /// It has not answered in time, and may later.
+    NoAnswer(String),
+}
+
+impl ReadError {
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            ReadError::NoProcess(text) | ReadError::NoAnswer(text) => text,
+        }
+    }
+}
+
 /// The content of the response of the first of these places where a process listens.
 ///
 /// # Errors
-/// There is no process, no response in time, or one with another status than 200: the problem with its remedy.
-pub(crate) fn read(places: &[Place], target: &str, timeout: Duration) -> Result<String, String> {
+/// There is no process, no response in time, or one with another status than 200.
+pub(crate) fn read(places: &[Place], target: &str, timeout: Duration) -> Result<String, ReadError> {
     let answer = ask_first(places, "GET", target, timeout).map_err(|problem| match problem {
-        Problem::NoProcess => no_process(places),
-        Problem::NoAnswer(problem) => problem,
+        Problem::NoProcess => ReadError::NoProcess(no_process(places)),
+        Problem::NoAnswer(problem) => ReadError::NoAnswer(problem),
     })?;
     match answer.status {
         200 => Ok(answer.content),
-        404 => Err(format!(
+        404 => Err(ReadError::NoProcess(format!(
             "blitz: the process has no {target}\n  \
              it is not Blitz, or another version: name its socket or its address with --control"
-        )),
-        status => Err(format!(
+        ))),
+        status => Err(ReadError::NoProcess(format!(
             "blitz: the process answers {target} with {status}\n  {}",
             answer.content.lines().next().unwrap_or_default()
-        )),
+        ))),
     }
+}
+
+/// The id of the process that listens at the first of these sockets; an address does not tell it.
+pub(crate) fn process_id(places: &[Place]) -> Option<i32> {
+    places.iter().find_map(|place| match place {
+        Place::Socket(path) => {
+            let stream = UnixStream::connect(path).ok()?;
+            let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+            Some(peer.pid.as_raw_nonzero().get())
+        }
+        Place::Address(_) => None,
+    })
 }
 
 enum Problem {
@@ -167,7 +196,10 @@ fn ask_first(
     target: &str,
     timeout: Duration,
 ) -> Result<Answer, Problem> {
-    let (mut stream, host) = connect_first(places, timeout).ok_or(Problem::NoProcess)?;
+    let (mut stream, host) = connect_first(places, timeout).map_err(|error| match error {
+        Some(error) => Problem::NoAnswer(no_answer(method, &error)),
+        None => Problem::NoProcess,
+    })?;
     let response = exchange(&mut *stream, method, target, &host);
     let response = response.map_err(|error| Problem::NoAnswer(no_answer(method, &error)))?;
     let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
@@ -186,11 +218,22 @@ fn ask_first(
 }
 
 /// A connection to the first of these places where a process listens, and the host of its requests.
-fn connect_first(places: &[Place], timeout: Duration) -> Option<(Box<dyn Connection>, String)> {
-    places.iter().find_map(|place| {
-        let stream = place.connect(timeout).ok()?;
-        Some((stream, place.host()))
-    })
+///
+/// # Errors
+/// The error of a process that listens and accepts nothing in time; `None` if there is no process.
+fn connect_first(
+    places: &[Place],
+    timeout: Duration,
+) -> Result<(Box<dyn Connection>, String), Option<io::Error>> {
+    let mut late = None;
+    for place in places {
+        match place.connect(timeout) {
+            Ok(stream) => return Ok((stream, place.host())),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => late = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(late)
 }
 
 /// Why there is no response, for people.

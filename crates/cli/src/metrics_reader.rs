@@ -1,6 +1,8 @@
 //! The reader of the metrics of a running gateway, with the facts of this process.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,11 +21,12 @@ pub(crate) fn reader(
     running: &Running,
     state: &Arc<ControlState>,
     exports: ExportCounts,
+    files: ProcessFiles,
 ) -> MetricsReader {
     let (of_process, of_tls) = (Arc::clone(state), Arc::clone(state));
     let process = move || ProcessFacts {
         is_ready: Some(of_process.readiness.is_ready()),
-        ..process_facts()
+        ..files.facts()
     };
     let in_use = move || {
         let tls = of_tls.tls();
@@ -55,24 +58,73 @@ fn unix_seconds(time: SystemTime) -> f64 {
     since.as_secs_f64()
 }
 
-/// The facts that `/proc` tells; a container may hide some.
-fn process_facts() -> ProcessFacts {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let (stat, status) = (read("/proc/self/stat"), read("/proc/self/status"));
-    let booted = number(line(&read("/proc/stat"), "btime "));
-    let started = booted.zip(stat_field(&stat, 22));
-    let times = stat_field(&stat, 14).zip(stat_field(&stat, 15));
-    let kibibytes = |name| number(line(&status, name)).map(|kibibytes| kibibytes * 1024);
-    let files = fs::read_dir("/proc/self/fd").map(Iterator::count).ok();
-    ProcessFacts {
-        cpu_seconds: times.map(|(user, system)| (user + system) as f64 / TICKS),
-        resident_bytes: kibibytes("VmRSS:"),
-        virtual_bytes: kibibytes("VmSize:"),
+/// Files of `/proc`, which stay open: a process without free descriptors still tells its state. A container may hide some.
+#[derive(Default)]
+pub(crate) struct ProcessFiles {
+    stat: Option<File>,
+    status: Option<File>,
+    limits: Option<File>,
+    /// The start of the machine in Unix time.
+    booted: Option<u64>,
+}
+
+/// The longest of these files is shorter.
+const FILE_BYTES_MAX: usize = 16 << 10;
+
+impl ProcessFiles {
+    pub(crate) fn open() -> ProcessFiles {
+        let open = |name: &str| File::open(format!("/proc/self/{name}")).ok();
+        let machine = fs::read_to_string("/proc/stat").unwrap_or_default();
+        ProcessFiles {
+            stat: open("stat"),
+            status: open("status"),
+            limits: open("limits"),
+            booted: number(line(&machine, "btime ")),
+        }
+    }
+
+    fn facts(&self) -> ProcessFacts {
+        let [stat, status, limits] = [&self.stat, &self.status, &self.limits].map(reread);
+        let started = self.booted.zip(stat_field(&stat, 22));
+        let times = stat_field(&stat, 14).zip(stat_field(&stat, 15));
+        let kibibytes = |name| number(line(&status, name)).map(|kibibytes| kibibytes * 1024);
+        let files_max = number(line(&limits, "Max open files"));
+        ProcessFacts {
+            cpu_seconds: times.map(|(user, system)| (user + system) as f64 / TICKS),
+            resident_bytes: kibibytes("VmRSS:"),
+            virtual_bytes: kibibytes("VmSize:"),
+            open_files: open_files(files_max),
+            files_max,
+            started_seconds: started.map(|(boot, ticks)| boot as f64 + ticks as f64 / TICKS),
+            is_ready: None,
+        }
+    }
+}
+
+/// The present content of a file of `/proc`, or nothing.
+fn reread(file: &Option<File>) -> String {
+    let mut content = vec![0; FILE_BYTES_MAX];
+    let mut length = 0;
+    while let Some(file) = file {
+        match file.read_at(&mut content[length..], length as u64) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return String::new(),
+        }
+    }
+    content.truncate(length);
+    String::from_utf8_lossy(&content).into_owned()
+}
+
+/// The number of open descriptors. If none is left to count them, all are open.
+fn open_files(files_max: Option<u64>) -> Option<u64> {
+    const TOO_MANY_OPEN_FILES: i32 = 24;
+    match fs::read_dir("/proc/self/fd") {
         // One of them is that of the list.
-        open_files: files.map(|count| (count as u64).saturating_sub(1)),
-        files_max: number(line(&read("/proc/self/limits"), "Max open files")),
-        started_seconds: started.map(|(boot, ticks)| boot as f64 + ticks as f64 / TICKS),
-        is_ready: None,
+        Ok(list) => Some((list.count() as u64).saturating_sub(1)),
+        Err(error) if error.raw_os_error() == Some(TOO_MANY_OPEN_FILES) => files_max,
+        Err(_) => None,
     }
 }
 
@@ -112,7 +164,7 @@ mod tests {
 
     #[test]
     fn this_process_has_all_facts() {
-        let facts = process_facts();
+        let facts = ProcessFiles::open().facts();
         let now = unix_seconds(SystemTime::now());
         assert!(
             facts
@@ -125,5 +177,17 @@ mod tests {
             facts.open_files.is_some_and(|count| count >= 3) && facts.files_max > facts.open_files
         );
         assert!(facts.cpu_seconds.is_some());
+    }
+
+    #[test]
+    fn the_files_are_read_again() {
+        let files = ProcessFiles::open();
+        let before = files.facts();
+        let memory = vec![1_u8; 64 << 20];
+        let after = files.facts();
+        drop(memory);
+        let [before, after] = [before, after].map(|facts| facts.resident_bytes.unwrap_or_default());
+        assert!(after > before + (32 << 20), "{before} {after}");
+        assert_eq!(reread(&None), "");
     }
 }

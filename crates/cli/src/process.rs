@@ -5,11 +5,15 @@ use std::time::Duration;
 use blitz_config::{Bytes, MessageLimits, Placed, Process, TimeLimit};
 use blitz_gateway::Options;
 use blitz_host::serving::{AltSvc, ListenerConfig};
-use blitz_http::{Config, FOREVER, IoChoice, Limits, Pinning};
+use blitz_http::{Config, FOREVER, IoChoice, Limits, Pinning, ReservedDescriptors};
 use tracing::level_filters::LevelFilter;
 
-/// The reactor's settings.
-pub(crate) fn reactor(process: &Process) -> Config {
+/// Descriptors for a moment, beside those of connections: of files that are read, of names that are resolved, of the
+/// export of traces.
+const DESCRIPTORS_OF_FILES: usize = 12;
+
+/// The reactor's settings. So many connections of the control interface have their descriptors.
+pub(crate) fn reactor(process: &Process, control_connections: usize) -> Config {
     let server = &process.server;
     Config {
         io: io(process),
@@ -18,6 +22,10 @@ pub(crate) fn reactor(process: &Process) -> Config {
             Some("on") => Pinning::On,
             Some("off") => Pinning::Off,
             _ => Pinning::Auto,
+        },
+        reserved: ReservedDescriptors {
+            process: DESCRIPTORS_OF_FILES + control_connections,
+            core: 0,
         },
         ..Config::default()
     }

@@ -15,7 +15,7 @@ use blitz_host::certificates;
 use blitz_host::log;
 use blitz_host::service_manager;
 use blitz_host::serving::{self, EndError, ListenerConfig};
-use blitz_http::{Address, IoChoice, Signals};
+use blitz_http::{Address, Config, IoChoice, Signals};
 use clap::Args;
 use tracing_subscriber::Layer;
 
@@ -23,6 +23,7 @@ use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
 use crate::listeners::ListenAddresses;
+use crate::metrics_reader::ProcessFiles;
 use crate::otlp::{Events, OpenExport};
 use crate::process_flags::ProcessArguments;
 use crate::records::Records;
@@ -249,13 +250,21 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let state = ControlState::new(in_use, log_level, records.consumers());
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
-    let running = gateway(arguments, &process, file, configs, targets, observed)
-        .upstream_tls(upstream_tls.slot())
-        .start(move || site.on_core())
-        .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
+    // Before the cores share the rest of the descriptors; without the control interface nobody asks.
+    let files = match control.connections_max() {
+        0 => ProcessFiles::default(),
+        _ => ProcessFiles::open(),
+    };
+    let reactor = process::reactor(&process, control.connections_max());
+    let running = gateway(
+        arguments, &process, reactor, file, configs, targets, observed,
+    )
+    .upstream_tls(upstream_tls.slot())
+    .start(move || site.on_core())
+    .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: metrics_reader::reader(&running, &control.state, export.counts()),
+        metrics: metrics_reader::reader(&running, &control.state, export.counts(), files),
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();
@@ -281,7 +290,7 @@ fn warn_of_cores(flags: &Process, process: &Process) {
         Some(_) => "--cores",
         None => "server.cores =",
     };
-    if let Some(warning) = conflicts::too_many_cores(setting, process::reactor(process).cores) {
+    if let Some(warning) = conflicts::too_many_cores(setting, process::reactor(process, 0).cores) {
         tracing::warn!("{warning}");
     }
 }
@@ -513,6 +522,7 @@ struct RequestObservers {
 fn gateway(
     arguments: &RunArguments,
     process: &Process,
+    reactor: Config,
     file: Option<ConfigFile>,
     listeners: Vec<ListenerConfig>,
     targets: Vec<Target>,
@@ -534,9 +544,7 @@ fn gateway(
     };
     arguments.timeouts.apply(&mut options);
     process::apply(process, &mut options);
-    let gateway = Gateway::new()
-        .config(process::reactor(process))
-        .options(options);
+    let gateway = Gateway::new().config(reactor).options(options);
     let gateway = listeners.into_iter().fold(gateway, Gateway::listen);
     let gateway = sites.into_iter().fold(gateway, Gateway::site);
     let targets = targets.into_iter().map(|target| Target {

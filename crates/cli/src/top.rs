@@ -16,7 +16,7 @@ use unicode_width::UnicodeWidthStr;
 
 use self::frame::{Frame, Size};
 use self::screen::Screen;
-use crate::control_client::{self, Place};
+use crate::control_client::{self, Place, ReadError};
 use crate::live::{History, Reading, Routes, Source, View, interval};
 use crate::output;
 use crate::terminal::{has_colour, number};
@@ -103,14 +103,15 @@ pub(crate) fn run(arguments: &TopArguments) -> ExitCode {
 
 /// Prints the state over one interval.
 fn once(source: &Source, arguments: &TopArguments) -> Result<(), String> {
-    let first = source.read()?;
-    let view = View::new(Some(&first), &source.watch(arguments.interval)?);
+    let first = source.read().map_err(ReadError::into_text)?;
+    let second = source.watch(arguments.interval);
+    let view = View::new(Some(&first), &second.map_err(ReadError::into_text)?);
     let columns = match io::stdout().is_terminal() {
         true => Screen::size().columns,
         false => COLUMNS_OF_TEXT,
     };
     let frame = Frame {
-        view: &view,
+        view: Some(&view),
         rates: &[],
         order: arguments.sort.routes(),
         problem: None,
@@ -128,10 +129,14 @@ fn once(source: &Source, arguments: &TopArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// Shows the state until a key or a signal ends it.
+/// Shows the state until a key or a signal ends it. A process that does not answer may do so later.
 fn follow(source: Source, arguments: &TopArguments) -> Result<(), String> {
     // Before the screen changes: most errors are here.
-    let first = source.read()?;
+    let first = match source.read() {
+        Ok(reading) => Ok(reading),
+        Err(ReadError::NoAnswer(problem)) => Err(problem),
+        Err(ReadError::NoProcess(problem)) => return Err(problem),
+    };
     let failed = |error: io::Error| format!("blitz: the terminal cannot be used: {error}");
     let signals = Signals::install().map_err(failed)?;
     let mut screen = Screen::open().map_err(failed)?;
@@ -162,7 +167,8 @@ fn follow(source: Source, arguments: &TopArguments) -> Result<(), String> {
 /// The state that the screen shows.
 struct Shown {
     history: History,
-    view: View,
+    /// `None` until the process has answered.
+    view: Option<View>,
     readings: Receiver<Result<Reading, String>>,
     /// The reason why there is no newer reading, and since when.
     problem: Option<(String, Instant)>,
@@ -170,30 +176,40 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(first: Reading, readings: Receiver<Result<Reading, String>>, sort: Sort) -> Shown {
-        let mut history = History::default();
-        history.add(first);
-        Shown {
-            view: history.view().unwrap_or_default(),
-            history,
+    fn new(
+        first: Result<Reading, String>,
+        readings: Receiver<Result<Reading, String>>,
+        sort: Sort,
+    ) -> Shown {
+        let mut shown = Shown {
+            view: None,
+            history: History::default(),
             readings,
             problem: None,
             sort,
+        };
+        shown.take(first);
+        shown
+    }
+
+    fn take(&mut self, reading: Result<Reading, String>) {
+        match reading {
+            Ok(reading) => {
+                self.problem = None;
+                self.history.add(reading);
+                self.view = self.history.view();
+            }
+            Err(problem) => {
+                let since = self.problem.take().map(|(_, since)| since);
+                self.problem = Some((problem, since.unwrap_or_else(Instant::now)));
+            }
         }
     }
 
     fn take_readings(&mut self) {
         loop {
             match self.readings.try_recv() {
-                Ok(Ok(reading)) => {
-                    self.problem = None;
-                    self.history.add(reading);
-                    self.view = self.history.view().unwrap_or_default();
-                }
-                Ok(Err(problem)) => {
-                    let since = self.problem.take().map(|(_, since)| since);
-                    self.problem = Some((problem, since.unwrap_or_else(Instant::now)));
-                }
+                Ok(reading) => self.take(reading),
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
         }
@@ -210,7 +226,7 @@ impl Shown {
             )
         });
         let frame = Frame {
-            view: &self.view,
+            view: self.view.as_ref(),
             rates: &rates,
             order: self.sort.routes(),
             problem: problem.as_deref(),

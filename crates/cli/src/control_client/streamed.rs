@@ -21,7 +21,10 @@ pub(crate) fn open(
     target: &str,
     timeout: Duration,
 ) -> Result<StreamedContent, String> {
-    let (mut stream, host) = connect_first(places, timeout).ok_or_else(|| no_socket(places))?;
+    let (mut stream, host) = connect_first(places, timeout).map_err(|late| match late {
+        Some(error) => no_answer("GET", &error),
+        None => no_socket(places),
+    })?;
     let failed = |error| no_answer("GET", &error);
     let sent = stream.write_all(request_head("GET", target, &host).as_bytes());
     sent.map_err(failed)?;

@@ -19,7 +19,10 @@ const MEMLOCK_GOOD_BYTES: u64 = 8 << 20;
 /// The kernel's default since Linux 5.4; older defaults (128) drop connections in a burst.
 const BACKLOG_GOOD: u64 = 4096;
 
-/// The limit of open files, and so of connections, of a process. Blitz raises the soft limit to the
+/// A running process may have another limit, which the line `descriptors` has.
+const OF_SHELL: &str = "the limit of this shell";
+
+/// The limit of open files, and so of connections, of a process that this shell would start. Blitz raises the soft limit to the
 /// hard one.
 pub(super) fn nofile(root: &Path) -> Check {
     let cores = thread::available_parallelism().map_or(1, Into::into);
@@ -30,20 +33,22 @@ fn nofile_for(cores: usize, root: &Path) -> Check {
     const NAME: &str = "nofile";
     match process_limit(root, "Max open files") {
         None => unreadable(NAME, "/proc/self/limits"),
-        Some((_, None)) => Check::ok(NAME, "unlimited open files"),
+        Some((_, None)) => Check::ok(NAME, format!("unlimited open files, {OF_SHELL}")),
         Some((_, Some(limit))) if limit >= NOFILE_GOOD => {
-            Check::ok(NAME, format!("{limit} open files"))
+            Check::ok(NAME, format!("{limit} open files, {OF_SHELL}"))
         }
         Some((_, Some(limit))) if limit < FILES_PER_CORE * cores as u64 + FILES_OF_PROCESS => {
             Check::stop(
                 NAME,
-                format!("{limit} open files leave none for connections with {cores} cores"),
+                format!(
+                    "{limit} open files, {OF_SHELL}, leave none for connections with {cores} cores"
+                ),
                 MORE_OPEN_FILES,
             )
         }
         Some((_, Some(limit))) => Check::slow(
             NAME,
-            format!("{limit} open files limit the number of connections"),
+            format!("{limit} open files, {OF_SHELL}, limit the number of connections"),
             MORE_OPEN_FILES,
         ),
     }
@@ -169,7 +174,19 @@ pub(super) fn clock_source(root: &Path) -> Check {
 
 /// Soft and hard value of one line of the process's limits; an inner `None` is "unlimited".
 fn process_limit(root: &Path, name: &str) -> Option<(Option<u64>, Option<u64>)> {
-    let text = read(root, "proc/self/limits")?;
+    limit_of(root, "self", name)
+}
+
+/// The open descriptors of another process, and how many it may have; `None` for what this user may not see.
+pub(super) fn descriptors_of(root: &Path, process: i32) -> (Option<u64>, Option<u64>) {
+    let list = fs::read_dir(root.join(format!("proc/{process}/fd")));
+    let open = list.ok().map(|list| list.count() as u64);
+    let limit = limit_of(root, &process.to_string(), "Max open files");
+    (open, limit.and_then(|(soft, _)| soft))
+}
+
+fn limit_of(root: &Path, process: &str, name: &str) -> Option<(Option<u64>, Option<u64>)> {
+    let text = read(root, &format!("proc/{process}/limits"))?;
     let values = text.lines().find_map(|line| line.strip_prefix(name))?;
     let mut words = values.split_whitespace();
     let mut limit = || match words.next()? {

@@ -1,16 +1,17 @@
 //! Checks of a running process, from two readings of its control interface some seconds apart: so a problem of now is told
 //! from one that was.
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use blitz_host::serving::MORE_OPEN_FILES;
 
-use super::{Check, CheckResult, count};
-use crate::control_client::Place;
+use super::{Check, CheckResult, count, files};
+use crate::control_client::{self, Place, ReadError};
 use crate::live::{
-    Cause, Certificate, Change, Latency, Quantile, RecentFailure, Severity, Source, State, Upstream,
-    View,
+    Cause, Certificate, Change, Latency, Now, Quantile, RecentFailure, Severity, Source, State,
+    Upstream, View,
 };
 use crate::terminal::number::{self, age, bytes, duration, percent, quantile, rate};
 
@@ -48,13 +49,45 @@ const EARLIER_MAX: usize = 4;
 /// The checks of the first of these places where a process listens.
 ///
 /// # Errors
-/// No process answers: the problem and the remedy.
+/// There is no process: the problem and the remedy.
 pub(super) fn checks(places: Vec<Place>, interval: Duration) -> Result<Vec<Check>, String> {
-    let source = Source::new(places);
-    let first = source.read()?;
-    thread::sleep(interval);
-    let view = View::new(Some(&first), &source.read()?);
-    Ok(of_view(&view))
+    let source = Source::new(places.clone());
+    let read = || -> Result<View, ReadError> {
+        let first = source.read()?;
+        thread::sleep(interval);
+        Ok(View::new(Some(&first), &source.read()?))
+    };
+    match read() {
+        Ok(view) => Ok(of_view(&view)),
+        Err(ReadError::NoProcess(problem)) => Err(problem),
+        Err(ReadError::NoAnswer(problem)) => {
+            let process = control_client::process_id(&places);
+            Ok(without_answer(&problem, process, Path::new("/")))
+        }
+    }
+}
+
+/// The checks of a process that listens and does not answer: what others can see of it.
+fn without_answer(problem: &str, process: Option<i32>, root: &Path) -> Vec<Check> {
+    let problem = problem.trim_start_matches("blitz: ");
+    let (problem, _) = problem.split_once('\n').unwrap_or((problem, ""));
+    let id = process.map_or_else(String::new, |process| format!("process {process}: "));
+    let mut checks = vec![Check::stop(
+        "process",
+        format!("{id}{problem}"),
+        "its log may have the reason: see whether it has processor time and descriptors; the load balancer should not \
+         send it requests",
+    )];
+    let open_files = process.map(|process| files::descriptors_of(root, process));
+    if let Some((Some(open), Some(max))) = open_files {
+        let now = Now {
+            descriptors: Some(open as f64),
+            descriptors_max: Some(max as f64),
+            ..Now::default()
+        };
+        checks.push(descriptors(&now));
+    }
+    checks
 }
 
 /// A sentence about all of them.
@@ -68,9 +101,14 @@ pub(super) fn summary(checks: &[Check]) -> String {
 
 fn of_view(view: &View) -> Vec<Check> {
     let window = duration(view.window.unwrap_or_default().as_secs_f64());
-    let mut checks = vec![process(view), latency(view), cores(view), descriptors(view)];
-    checks.push(memory(view));
-    checks.push(connections(view));
+    let mut checks = vec![
+        process(view),
+        latency(view),
+        cores(view),
+        descriptors(&view.now),
+        memory(view),
+        connections(view),
+    ];
     checks.push(configuration(view));
     checks.extend(certificates(&view.certificates));
     checks.extend(upstreams(&view.upstreams, &view.failures));
@@ -117,7 +155,10 @@ fn seconds(quantile: Quantile) -> f64 {
 fn cores(view: &View) -> Check {
     const NAME: &str = "cores";
     let used = view.now.processors;
-    let found = format!("{used:.2} of {} in use", number::count(view.cores));
+    let found = match used {
+        Some(used) => format!("{used:.2} of {} in use", number::count(view.cores)),
+        None => number::count(view.cores),
+    };
     if view.cores_absent > 0.0 {
         let absent = number::count(view.cores_absent);
         let found = format!("{found}; {absent} did not answer within a second");
@@ -127,7 +168,7 @@ fn cores(view: &View) -> Check {
             "see whether the machine is overloaded, or report this with the log",
         );
     }
-    match used > view.cores * BUSY {
+    match used.is_some_and(|used| used > view.cores * BUSY) {
         true => Check::slow(
             NAME,
             found,
@@ -137,16 +178,24 @@ fn cores(view: &View) -> Check {
     }
 }
 
-fn descriptors(view: &View) -> Check {
+fn descriptors(now: &Now) -> Check {
     const NAME: &str = "descriptors";
-    let now = &view.now;
-    let found = format!(
-        "{} of {}; at most {} of {} sockets of a core",
-        number::count(now.descriptors),
-        number::count(now.descriptors_max),
-        number::count(now.sockets),
-        number::count(now.sockets_max),
+    let descriptors = now.descriptors.zip(now.descriptors_max);
+    let descriptors = descriptors.map_or_else(
+        || "unknown".to_owned(),
+        |(open, max)| {
+            let (open, max) = (number::count(open), number::count(max));
+            format!("{open} of {max} of the process")
+        },
     );
+    let sockets = now.fullest.as_ref().map_or_else(String::new, |fullest| {
+        let (open, max) = (
+            number::count(fullest.sockets),
+            number::count(now.sockets_max),
+        );
+        format!("; at most {open} of {max} sockets of a core")
+    });
+    let found = format!("{descriptors}{sockets}");
     match now.lacks_descriptors() || now.lacks_sockets() {
         true => Check::slow(NAME, found, MORE_OPEN_FILES),
         false => Check::ok(NAME, found),
@@ -155,7 +204,7 @@ fn descriptors(view: &View) -> Check {
 
 fn memory(view: &View) -> Check {
     const NAME: &str = "memory";
-    let used = bytes(view.now.memory);
+    let used = view.now.memory.map_or_else(|| "unknown".to_owned(), bytes);
     match view.now.memory_available {
         Some(left) if left < MEMORY_LOW_BYTES => Check::slow(
             NAME,
@@ -334,10 +383,7 @@ fn new_name<'a>(member: &'a Upstream, failures: &[RecentFailure]) -> Option<&'a 
     let is_of_member = |one: &&RecentFailure| {
         one.upstream == member.name || change.addresses.contains(&one.upstream)
     };
-    let mut ages = failures
-        .iter()
-        .filter(is_of_member)
-        .map(|one| one.since);
+    let mut ages = failures.iter().filter(is_of_member).map(|one| one.since);
     // A core knows the new address a moment before the change is noted.
     let begins_after = |age: f64| age < change.age + 1.0 && age > change.age - RENAMED_SECONDS;
     ages.any(begins_after).then_some(change)
@@ -429,11 +475,40 @@ fn failures(all: &[RecentFailure], window: &str) -> Vec<Check> {
     lines.collect()
 }
 
+/// Counters of upstreams for the same failures, the most exact one first: a failed handshake over TLS also fails to
+/// connect, and has a request fail.
+const SAME_FAILURES: [&str; 3] = [
+    "upstream failures",
+    "upstream tls failures",
+    "upstream connect failures",
+];
+
+/// The causes without counters that others explain.
+fn incidents(all: &[Cause]) -> Vec<&Cause> {
+    let counts = |counter: &str| {
+        let causes = all.iter().filter(|cause| cause.text.starts_with(counter));
+        causes.fold((0.0, 0.0), |(recent, total), cause| {
+            (recent + cause.recent, total + cause.total)
+        })
+    };
+    let is_explained = |cause: &Cause| {
+        let counter = SAME_FAILURES
+            .iter()
+            .position(|counter| cause.text.starts_with(counter));
+        SAME_FAILURES[..counter.unwrap_or(0)].iter().any(|exact| {
+            let (recent, total) = counts(exact);
+            recent >= cause.recent && total >= cause.total
+        })
+    };
+    all.iter().filter(|cause| !is_explained(cause)).collect()
+}
+
 /// Counters of failures and limits that have grown, and in one line those of earlier. Those of upstreams are left out if
 /// the failures have lines.
 fn counters(view: &View, window: &str, has_failures: bool) -> Vec<Check> {
-    let is_told = |cause: &Cause| has_failures && cause.text.starts_with("upstream failures");
-    let causes = view.causes.iter().filter(|cause| !is_told(cause));
+    let is_told = |cause: &Cause| has_failures && cause.text.starts_with(SAME_FAILURES[0]);
+    let causes = incidents(&view.causes).into_iter();
+    let causes = causes.filter(|cause| !is_told(cause));
     let with_remedy = causes.filter(|cause| !cause.remedy.is_empty());
     let (recent, earlier): (Vec<_>, Vec<_>) = with_remedy.partition(|cause| cause.recent > 0.0);
     let mut checks: Vec<_> = recent
@@ -542,8 +617,14 @@ mod tests {
             problems(&checks),
             [
                 (Slow, "1.95 of 2 in use"),
-                (Slow, "1,000 of 1,024; at most 3 of 400 sockets of a core"),
-                (Slow, "0 B; a core has 1.0 MiB left for what it receives"),
+                (
+                    Slow,
+                    "1,000 of 1,024 of the process; at most 3 of 400 sockets of a core"
+                ),
+                (
+                    Slow,
+                    "unknown; a core has 1.0 MiB left for what it receives"
+                ),
                 (Slow, "401, 400 of them within a head; 1 requests"),
                 (Slow, "number 3 stays, because the reload 12 s ago failed"),
                 (Stop, "a.example: expired"),
@@ -664,6 +745,72 @@ mod tests {
         assert_eq!(
             problems(&checks),
             [(CheckResult::Slow, "http://b:1: 25% of 2.0 requests/s fail")]
+        );
+    }
+
+    #[test]
+    fn failures_that_several_counters_have_are_one_problem() {
+        let counters = |failures: u32, tls: u32, connect: u32| {
+            format!(
+                "blitz_upstream_failures_total{{cause=\"certificate\"}} {failures}\n\
+                 blitz_upstream_tls_failures_total {tls}\nblitz_upstream_connect_failures_total {connect}\n# EOF\n"
+            )
+        };
+        for (text, expected) in [
+            (
+                counters(3, 3, 3),
+                &["upstream failures: certificate: 3 in 2.0 s, 3 since the start"][..],
+            ),
+            (
+                counters(0, 3, 3),
+                &["upstream tls failures: 3 in 2.0 s, 3 since the start"],
+            ),
+            (
+                counters(0, 3, 5),
+                &[
+                    "upstream connect failures: 5 in 2.0 s, 5 since the start",
+                    "upstream tls failures: 3 in 2.0 s, 3 since the start",
+                ],
+            ),
+        ] {
+            let checks = checks(Answers::of_metrics(&text));
+            let found: Vec<_> = problems(&checks)
+                .into_iter()
+                .map(|(_, found)| found)
+                .collect();
+            assert_eq!(found, expected);
+            let has_firewall = checks.iter().any(|check| check.advice.contains("firewall"));
+            assert_eq!(has_firewall, expected.len() == 2);
+        }
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_is_a_problem() {
+        let late = "blitz: the process has not answered in time";
+        let folder = std::env::temp_dir().join(format!("blitz-doctor-{}", std::process::id()));
+        let process = folder.join("proc/7");
+        std::fs::create_dir_all(process.join("fd")).unwrap();
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files  2  2  files\n";
+        std::fs::write(process.join("limits"), limits).unwrap();
+        for name in ["0", "1"] {
+            std::fs::write(process.join("fd").join(name), "").unwrap();
+        }
+        let checks = without_answer(late, Some(7), &folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(
+            problems(&checks),
+            [
+                (
+                    CheckResult::Stop,
+                    "process 7: the process has not answered in time"
+                ),
+                (CheckResult::Slow, "2 of 2 of the process"),
+            ]
+        );
+        let checks = without_answer(late, None, &folder);
+        assert_eq!(
+            problems(&checks),
+            [(CheckResult::Stop, "the process has not answered in time")]
         );
     }
 }

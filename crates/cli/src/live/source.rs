@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::clients::CLIENTS_MAX;
 use super::{Answers, Reading};
-use crate::control_client::{self, Place};
+use crate::control_client::{self, Place, ReadError};
 
 /// How long to wait for each response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Source {
 
     /// # Errors
     /// No process answers, or not what Blitz does: the problem with its remedy.
-    pub(crate) fn read(&self) -> Result<Reading, String> {
+    pub(crate) fn read(&self) -> Result<Reading, ReadError> {
         self.read_with("{}")
     }
 
@@ -50,7 +50,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub(crate) fn watch(&self, time: Duration) -> Result<Reading, String> {
+    pub(crate) fn watch(&self, time: Duration) -> Result<Reading, ReadError> {
         let clients = thread::scope(|scope| {
             let watched = scope.spawn(|| self.read_clients(time));
             thread::sleep(time);
@@ -67,7 +67,7 @@ impl Source {
         control_client::read(&self.places, &target, timeout).ok()
     }
 
-    fn read_with(&self, clients: &str) -> Result<Reading, String> {
+    fn read_with(&self, clients: &str) -> Result<Reading, ReadError> {
         let read = |target| control_client::read(&self.places, target, ANSWER_TIMEOUT);
         let metrics = read("/metrics")?;
         let at = self.started.elapsed();
@@ -81,10 +81,10 @@ impl Source {
             clients,
         };
         Reading::new(at, now, answers).map_err(|problem| {
-            format!(
+            ReadError::NoProcess(format!(
                 "blitz: {problem}\n  \
                  the process is not Blitz, or another version: name its socket or its address with --control"
-            )
+            ))
         })
     }
 
@@ -98,7 +98,8 @@ impl Source {
             loop {
                 thread::sleep(interval);
                 known = clients.try_iter().last().unwrap_or(known);
-                if sender.send(source.read_with(&known)).is_err() {
+                let reading = source.read_with(&known).map_err(ReadError::into_text);
+                if sender.send(reading).is_err() {
                     return;
                 }
             }

@@ -60,15 +60,14 @@ pub(crate) struct Now {
     /// Those of which a part of a head has come.
     pub(crate) reading_head: f64,
     pub(crate) requests: f64,
-    /// Bytes.
-    pub(crate) memory: f64,
+    /// Bytes. These four are `None` if the process cannot tell.
+    pub(crate) memory: Option<f64>,
     /// Processors in use.
-    pub(crate) processors: f64,
-    pub(crate) descriptors: f64,
-    pub(crate) descriptors_max: f64,
-    /// Those of the core that has the most.
-    pub(crate) sockets: f64,
-    /// The most of a core.
+    pub(crate) processors: Option<f64>,
+    pub(crate) descriptors: Option<f64>,
+    pub(crate) descriptors_max: Option<f64>,
+    pub(crate) fullest: Option<FullestCore>,
+    /// The most sockets of a core.
     pub(crate) sockets_max: f64,
     /// Bytes that the core with the least can receive before it reaches its limit.
     pub(crate) memory_available: Option<f64>,
@@ -77,13 +76,20 @@ pub(crate) struct Now {
 /// More connections that wait for the rest of a head are a warning, if they are as many times the requests.
 const READING_HEAD_HIGH: f64 = 100.0;
 const READING_HEAD_TIMES: f64 = 10.0;
+/// The core that has the most open sockets.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct FullestCore {
+    pub(crate) core: String,
+    pub(crate) sockets: f64,
+}
 
 /// More than this share of the descriptors or the sockets is a warning.
 const DESCRIPTORS_HIGH: f64 = 0.9;
 
 impl Now {
     pub(crate) fn lacks_descriptors(&self) -> bool {
-        self.descriptors > self.descriptors_max * DESCRIPTORS_HIGH
+        let both = self.descriptors.zip(self.descriptors_max);
+        both.is_some_and(|(open, max)| open > max * DESCRIPTORS_HIGH)
     }
 
     /// Many connections bring no request.
@@ -93,7 +99,8 @@ impl Now {
     }
 
     pub(crate) fn lacks_sockets(&self) -> bool {
-        self.sockets_max > 0.0 && self.sockets > self.sockets_max * DESCRIPTORS_HIGH
+        let sockets = self.fullest.as_ref().map_or(0.0, |core| core.sockets);
+        self.sockets_max > 0.0 && sockets > self.sockets_max * DESCRIPTORS_HIGH
     }
 }
 
@@ -165,11 +172,11 @@ impl View {
                 connections: value("blitz_connections"),
                 reading_head: value("blitz_connections_reading_head"),
                 requests: value("blitz_requests_in_flight"),
-                memory: value("process_resident_memory_bytes"),
-                processors: rate("process_cpu_seconds_total"),
-                descriptors: value("process_open_fds"),
-                descriptors_max: value("process_max_fds"),
-                sockets: of_cores("blitz_sockets_open").fold(0.0, f64::max),
+                memory: metrics.sum("process_resident_memory_bytes"),
+                processors: processors(earlier, metrics, seconds),
+                descriptors: metrics.sum("process_open_fds"),
+                descriptors_max: metrics.sum("process_max_fds"),
+                fullest: fullest(metrics),
                 sockets_max: value("blitz_sockets_max"),
                 memory_available: of_cores("blitz_memory_available_bytes").reduce(f64::min),
             },
@@ -241,6 +248,22 @@ impl Sums {
             classes: self.classes.map(|count| count / self.count.max(1.0)),
         }
     }
+}
+
+/// Processors in use, if both readings tell the time in use.
+fn processors(before: Option<&Exposition>, after: &Exposition, seconds: f64) -> Option<f64> {
+    let used = |metrics: &Exposition| metrics.sum("process_cpu_seconds_total");
+    let more = used(after)? - used(before?)?;
+    Some(more.max(0.0) / seconds)
+}
+
+fn fullest(metrics: &Exposition) -> Option<FullestCore> {
+    let cores = metrics.samples("blitz_sockets_open").iter();
+    let fullest = cores.max_by(|one, other| one.value.total_cmp(&other.value))?;
+    Some(FullestCore {
+        core: fullest.label("core").to_owned(),
+        sockets: fullest.value,
+    })
 }
 
 /// All requests of the window, and those of each route.
@@ -368,8 +391,8 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
         let now = Now {
             connections: 7.0,
             requests: 1.0,
-            memory: 5e7,
-            processors: 0.75,
+            memory: Some(5e7),
+            processors: Some(0.75),
             ..Now::default()
         };
         assert_eq!(view.now, now);
@@ -414,7 +437,7 @@ http_server_request_duration_seconds_count{route="b/",status="none"} 1
             (None, 0.0, 0.0)
         );
         assert!(view.routes.is_empty());
-        assert_eq!((view.now.connections, view.now.processors), (7.0, 0.0));
+        assert_eq!((view.now.connections, view.now.processors), (7.0, None));
         // Nor have two of the same moment.
         let view = View::new(Some(&reading(0, EARLIER)), &reading(0, LATER));
         assert_eq!((view.window, view.total.rate), (None, 0.0));

@@ -15,7 +15,8 @@ pub(super) struct Size {
 
 /// A state to be shown.
 pub(super) struct Frame<'a> {
-    pub(super) view: &'a View,
+    /// `None` until the process has answered.
+    pub(super) view: Option<&'a View>,
     /// Requests per second between readings.
     pub(super) rates: &'a [f64],
     pub(super) order: Routes,
@@ -40,29 +41,53 @@ const KEYS: &str = "q quit   s slowest   b busiest   f failing routes first";
 
 impl Frame<'_> {
     pub(super) fn lines(&self) -> Vec<Line> {
-        let mut lines = self.summary();
-        let is_screen = self.size.rows.is_some();
-        // The line of keys.
-        let rows = self
-            .size
-            .rows
-            .map(|rows| rows.saturating_sub(lines.len() + 1));
-        let tables = sections::tables(self.view, self.order);
-        let name_width = self.name_width(&tables);
-        for (table, rows) in tables.iter().zip(shares(&tables, rows)) {
-            if rows > 0 {
-                lines.push(Line::default());
-                lines.extend(table.lines(rows, name_width, self.size.columns));
-            }
-        }
+        let mut lines = match self.view {
+            Some(view) => self.state(view),
+            None => self.problem().into_iter().collect(),
+        };
         if let Some(rows) = self.size.rows {
             lines.truncate(rows.saturating_sub(1));
             lines.resize_with(rows.saturating_sub(1), Line::default);
-        }
-        if is_screen {
             lines.push(Line::of(Tone::Dim, KEYS));
         }
         lines
+    }
+
+    fn state(&self, view: &View) -> Vec<Line> {
+        let mut lines = self.summary(view);
+        // The line of keys.
+        let rows = self.size.rows;
+        let rows = rows.map(|rows| rows.saturating_sub(lines.len() + 1));
+        let tables = sections::tables(view, self.order);
+        let name_width = self.name_width(&tables);
+        let shares = shares(&tables, rows);
+        let used = shares.iter().filter(|share| **share > 0);
+        let used: usize = used.map(|share| share + 2).sum();
+        let mut left = rows.map_or(usize::MAX, |rows| rows.saturating_sub(used));
+        for (table, rows) in tables.iter().zip(shares) {
+            if rows > 0 {
+                let columns = self.size.columns;
+                let long_names = table.long_names(rows, name_width, columns).min(left);
+                left -= long_names;
+                lines.push(Line::default());
+                lines.extend(table.lines(rows, long_names, name_width, columns));
+            }
+        }
+        lines
+    }
+
+    /// The reason why there is no newer state. Readings go on.
+    fn problem(&self) -> Option<Line> {
+        let problem = self.problem?;
+        let state = if self.view.is_some() {
+            "new state"
+        } else {
+            "state"
+        };
+        Some(Line::of(
+            Tone::Bad,
+            &format!("no {state} {problem}; still trying"),
+        ))
     }
 
     /// Names begin all tables and have the same width in each.
@@ -76,124 +101,16 @@ impl Frame<'_> {
         widest.min(room).clamp(NAME_MIN, NAME_MAX)
     }
 
-    fn summary(&self) -> Vec<Line> {
-        let mut lines = vec![self.title(), self.requests(), self.latency(), self.now()];
-        lines.push(self.process());
+    fn summary(&self, view: &View) -> Vec<Line> {
+        let mut lines = vec![title(view), requests(view), latency(view), now(view)];
+        lines.extend([process(view), limits(view)].into_iter().flatten());
         if !self.rates.is_empty() {
             lines.push(labelled("", vec![(Tone::Dim, self.chart())]));
         }
-        if let Some(problem) = self.problem {
-            lines.insert(1, Line::of(Tone::Bad, &format!("no new state {problem}")));
+        if let Some(problem) = self.problem() {
+            lines.insert(1, problem);
         }
         lines
-    }
-
-    fn title(&self) -> Line {
-        let View {
-            version,
-            uptime,
-            cores,
-            cores_absent,
-            configuration,
-            ..
-        } = self.view;
-        let mut line = Line::of(Tone::Strong, &format!("blitz {version}"));
-        if let Some(uptime) = uptime {
-            line.add(Tone::Plain, &format!(" · up {}", age(*uptime)));
-        }
-        let plural = if *cores == 1.0 { "core" } else { "cores" };
-        line.add(Tone::Plain, &format!(" · {} {plural}", count(*cores)));
-        if *cores_absent > 0.0 {
-            line.add(
-                Tone::Bad,
-                &format!(", {} without answer", count(*cores_absent)),
-            );
-        }
-        let Configuration {
-            generation,
-            is_reload_successful,
-            reloaded,
-        } = configuration;
-        let reloaded = reloaded.map(age).zip(*is_reload_successful);
-        if let Some((reloaded, false)) = &reloaded {
-            line.add(Tone::Bad, &format!(" · a reload failed {reloaded} ago"));
-        }
-        let generation = format!(" · configuration {}", count(*generation));
-        line.add(Tone::Plain, &generation);
-        if let Some((reloaded, true)) = &reloaded {
-            line.add(Tone::Plain, &format!(", read {reloaded} ago"));
-        }
-        line
-    }
-
-    fn requests(&self) -> Line {
-        let total = &self.view.total;
-        let Some(window) = self.view.window else {
-            return labelled("requests", vec![(Tone::Dim, "being counted".to_owned())]);
-        };
-        let mut parts = vec![(Tone::Strong, format!("{}/s", rate(total.rate)))];
-        for (class, share) in sections::CLASSES.iter().zip(total.classes) {
-            let tone = match *class {
-                _ if share == 0.0 => Tone::Dim,
-                "5xx" | "none" => Tone::Bad,
-                _ => Tone::Plain,
-            };
-            parts.push((tone, format!("{class} {}", percent(share))));
-        }
-        let window = format!("over {}", age(window.as_secs_f64().round()));
-        parts.push((Tone::Dim, window));
-        labelled("requests", parts)
-    }
-
-    fn latency(&self) -> Line {
-        let Latency { p50, p90, p99 } = self.view.total.latency;
-        let part = |name: &str, value: Option<Quantile>| {
-            (Tone::Plain, format!("{name} {}", quantile(value)))
-        };
-        labelled(
-            "latency",
-            vec![part("p50", p50), part("p90", p90), part("p99", p99)],
-        )
-    }
-
-    fn now(&self) -> Line {
-        let View {
-            now,
-            received,
-            sent,
-            ..
-        } = self.view;
-        let part = |text: String| (Tone::Plain, text);
-        labelled(
-            "now",
-            vec![
-                connections(now),
-                part(format!("{} requests", count(now.requests))),
-                part(format!("content in {}/s", bytes(*received))),
-                part(format!("out {}/s", bytes(*sent))),
-            ],
-        )
-    }
-
-    fn process(&self) -> Line {
-        let now = &self.view.now;
-        let tone = match now.lacks_descriptors() {
-            true => Tone::Warning,
-            false => Tone::Plain,
-        };
-        let (open, max) = (count(now.descriptors), count(now.descriptors_max));
-        let processors = match self.view.window {
-            Some(_) => format!("{:.2} processors", now.processors),
-            None => "- processors".to_owned(),
-        };
-        labelled(
-            "process",
-            vec![
-                (Tone::Plain, processors),
-                (Tone::Plain, format!("memory {}", bytes(now.memory))),
-                (tone, format!("descriptors {open} of {max}")),
-            ],
-        )
     }
 
     /// The newest rates that fit into a line.
@@ -219,6 +136,121 @@ fn connections(now: &Now) -> (Tone, String) {
         0.0 => (tone, all),
         reading => (tone, format!("{all} ({} within a head)", count(reading))),
     }
+}
+
+fn title(view: &View) -> Line {
+    let View {
+        version,
+        uptime,
+        cores,
+        cores_absent,
+        configuration,
+        ..
+    } = view;
+    let mut line = Line::of(Tone::Strong, &format!("blitz {version}"));
+    if let Some(uptime) = uptime {
+        line.add(Tone::Plain, &format!(" · up {}", age(*uptime)));
+    }
+    let plural = if *cores == 1.0 { "core" } else { "cores" };
+    line.add(Tone::Plain, &format!(" · {} {plural}", count(*cores)));
+    if *cores_absent > 0.0 {
+        line.add(
+            Tone::Bad,
+            &format!(", {} without answer", count(*cores_absent)),
+        );
+    }
+    let Configuration {
+        generation,
+        is_reload_successful,
+        reloaded,
+    } = configuration;
+    let reloaded = reloaded.map(age).zip(*is_reload_successful);
+    if let Some((reloaded, false)) = &reloaded {
+        line.add(Tone::Bad, &format!(" · a reload failed {reloaded} ago"));
+    }
+    let generation = format!(" · configuration {}", count(*generation));
+    line.add(Tone::Plain, &generation);
+    if let Some((reloaded, true)) = &reloaded {
+        line.add(Tone::Plain, &format!(", read {reloaded} ago"));
+    }
+    line
+}
+
+fn requests(view: &View) -> Line {
+    let total = &view.total;
+    let Some(window) = view.window else {
+        return labelled("requests", vec![(Tone::Dim, "being counted".to_owned())]);
+    };
+    let mut parts = vec![(Tone::Strong, format!("{}/s", rate(total.rate)))];
+    for (class, share) in sections::CLASSES.iter().zip(total.classes) {
+        let tone = match *class {
+            _ if share == 0.0 => Tone::Dim,
+            "5xx" | "none" => Tone::Bad,
+            _ => Tone::Plain,
+        };
+        parts.push((tone, format!("{class} {}", percent(share))));
+    }
+    let window = format!("over {}", age(window.as_secs_f64().round()));
+    parts.push((Tone::Dim, window));
+    labelled("requests", parts)
+}
+
+fn latency(view: &View) -> Line {
+    let Latency { p50, p90, p99 } = view.total.latency;
+    let part =
+        |name: &str, value: Option<Quantile>| (Tone::Plain, format!("{name} {}", quantile(value)));
+    labelled(
+        "latency",
+        vec![part("p50", p50), part("p90", p90), part("p99", p99)],
+    )
+}
+
+fn now(view: &View) -> Line {
+    let View {
+        now,
+        received,
+        sent,
+        ..
+    } = view;
+    let part = |text: String| (Tone::Plain, text);
+    labelled(
+        "now",
+        vec![
+            connections(now),
+            part(format!("{} requests", count(now.requests))),
+            part(format!("content in {}/s", bytes(*received))),
+            part(format!("out {}/s", bytes(*sent))),
+        ],
+    )
+}
+
+/// Figures that the process cannot tell are left out.
+fn process(view: &View) -> Option<Line> {
+    let now = &view.now;
+    let processors = now.processors.map(|used| format!("{used:.2} processors"));
+    let memory = now.memory.map(|memory| format!("memory {}", bytes(memory)));
+    let parts = processors.into_iter().chain(memory);
+    let parts: Vec<_> = parts.map(|part| (Tone::Plain, part)).collect();
+    (!parts.is_empty()).then(|| labelled("process", parts))
+}
+
+fn limits(view: &View) -> Option<Line> {
+    let now = &view.now;
+    let tone = |is_near| match is_near {
+        true => Tone::Warning,
+        false => Tone::Plain,
+    };
+    let descriptors = now.descriptors.zip(now.descriptors_max).map(|(open, max)| {
+        let text = format!("descriptors {} of {}", count(open), count(max));
+        (tone(now.lacks_descriptors()), text)
+    });
+    let sockets = now.fullest.as_ref().map(|fullest| {
+        let (open, max) = (count(fullest.sockets), count(now.sockets_max));
+        let text = format!("sockets {open} of {max} on core {}", fullest.core);
+        (tone(now.lacks_sockets()), text)
+    });
+    let parts: Vec<_> = descriptors.into_iter().chain(sockets).collect();
+    (!parts.is_empty()).then(|| labelled("limits", parts))
 }
 
 fn labelled(label: &str, parts: Vec<(Tone, String)>) -> Line {

@@ -2,8 +2,8 @@
 
 use super::table::{Cell, Column, Kind, Row, Table, number, text};
 use crate::live::{
-    Cause, Certificate, Client, Latency, OTHERS, Quantile, RecentFailure, Responses, Route, Routes, Severity,
-    State, Upstream, View,
+    Cause, Certificate, Client, Latency, OTHERS, Quantile, RecentFailure, Responses, Route, Routes,
+    Severity, State, Upstream, View,
 };
 use crate::terminal::line::Tone;
 use crate::terminal::number::{age, count, percent, quantile, rate};
@@ -31,9 +31,10 @@ const OF_UPSTREAMS: &[Column] = &[
     number("ACTIVE", 2),
     number("IDLE", 6),
     number("REQ/S", 3),
+    // The times until the head of the response has arrived.
     number("MEAN", 5),
-    number("P50", 7),
-    number("P99", 1),
+    number("HEAD P50", 7),
+    number("HEAD P99", 1),
     number("FAILED", 4),
 ];
 

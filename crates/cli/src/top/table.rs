@@ -83,14 +83,34 @@ impl Table {
             .unwrap_or_default()
     }
 
-    /// The title, and at most so many rows.
-    pub(super) fn lines(&self, rows_max: usize, name_width: usize, columns: usize) -> Vec<Line> {
+    /// The width of its names, which take what its columns leave.
+    fn width_of_names(&self, name_width: usize, columns: usize) -> usize {
+        name_width.max(self.widest_name().min(self.room(columns)))
+    }
+
+    /// How many of the first rows have a name for two lines.
+    pub(super) fn long_names(&self, rows: usize, name_width: usize, columns: usize) -> usize {
+        let width = self.width_of_names(name_width, columns);
+        let shown = self.rows.iter().take(rows);
+        shown
+            .filter(|row| halves(&row.name.text, width).is_some())
+            .count()
+    }
+
+    /// The title, and at most so many rows. So many long names have two lines; others are cut.
+    pub(super) fn lines(
+        &self,
+        rows_max: usize,
+        mut long_names: usize,
+        name_width: usize,
+        columns: usize,
+    ) -> Vec<Line> {
         let shown = &self.rows[..self.rows.len().min(rows_max)];
         let title = match shown.len() < self.rows.len() {
             true => format!("{} · {} of {}", self.title, shown.len(), self.rows.len()),
             false => self.title.clone(),
         };
-        let name_width = name_width.max(self.widest_name().min(self.room(columns)));
+        let name_width = self.width_of_names(name_width, columns);
         let layout = self.layout(name_width, columns);
         let mut head = Line::of(Tone::Strong, &cut(&title, name_width));
         let mut at = name_width;
@@ -104,7 +124,10 @@ impl Table {
             lines.push(Line::of(Tone::Dim, self.empty));
         }
         for row in shown {
-            let mut line = Line::of(row.name.tone, &cut(&row.name.text, name_width));
+            let name = &row.name;
+            let halves = halves(&name.text, name_width).filter(|_| long_names > 0);
+            let (first, second) = halves.unwrap_or((&name.text, ""));
+            let mut line = Line::of(name.tone, &cut(first, name_width));
             let mut at = name_width;
             for (column, width) in &layout {
                 let Cell { tone, text } = &row.cells[*column];
@@ -113,6 +136,11 @@ impl Table {
                 at += GAP + width;
             }
             lines.push(line);
+            if !second.is_empty() {
+                long_names -= 1;
+                let second = format!("{INDENT}{second}");
+                lines.push(Line::of(name.tone, &cut(&second, name_width)));
+            }
         }
         lines
     }
@@ -168,6 +196,20 @@ impl Table {
     }
 }
 
+/// Before the second line of a name.
+const INDENT: &str = "  ";
+
+/// A text that is too long, divided at the last space that fits.
+fn halves(text: &str, width: usize) -> Option<(&str, &str)> {
+    if text.width() <= width {
+        return None;
+    }
+    let spaces = text.match_indices(' ').map(|(at, _)| at);
+    let fitting = spaces.take_while(|at| text[..*at].width() <= width);
+    let (first, second) = text.split_at(fitting.last()?);
+    Some((first, second.trim_start()))
+}
+
 fn align(line: &mut Line, at: usize, width: usize, kind: Kind, tone: Tone, text: &str) {
     let text = cut(text, width);
     let indent = match kind {
@@ -219,7 +261,7 @@ mod tests {
     }
 
     fn text_of(table: &Table, rows: usize, columns: usize) -> Vec<String> {
-        let lines = table.lines(rows, 20, columns);
+        let lines = table.lines(rows, 0, 20, columns);
         lines.iter().map(|line| line.text(columns, false)).collect()
     }
 
@@ -250,15 +292,36 @@ mod tests {
         let mut table = table(1);
         table.columns = STATES;
         table.rows[0].name.text = "app.example/a/long/path".to_owned();
-        let lines = table.lines(1, 20, 43);
+        let lines = table.lines(1, 0, 20, 43);
         assert_eq!(
             lines[1].text(43, false),
             "app.example/a/long/path  12     1.2 ms"
         );
-        let lines = table.lines(1, 20, 36);
+        let lines = table.lines(1, 0, 20, 36);
         assert_eq!(
             lines[1].text(36, false),
             "app.example/a/long/p…  12     1.2 ms"
+        );
+    }
+
+    #[test]
+    fn long_names_have_two_lines_where_there_are_lines() {
+        let mut table = table(2);
+        table.columns = STATES;
+        for row in &mut table.rows {
+            row.name.text = "the upstream's certificate is too old".to_owned();
+        }
+        assert_eq!(table.long_names(1, 20, 36), 1);
+        assert_eq!(table.long_names(2, 20, 70), 0);
+        let lines = table.lines(2, 1, 20, 36);
+        let lines: Vec<_> = lines.iter().map(|line| line.text(36, false)).collect();
+        assert_eq!(
+            lines[1..],
+            [
+                "the upstream's         12     1.2 ms",
+                "  certificate is too…",
+                "the upstream's certi…  12     1.2 ms"
+            ]
         );
     }
 

@@ -163,3 +163,26 @@ fn a_process_that_is_named_and_does_not_answer_is_a_failure() {
         stderr(&output)
     );
 }
+
+#[test]
+fn doctor_tells_the_descriptors_of_a_process_that_does_not_answer() {
+    let folder = std::env::temp_dir();
+    let path = folder.join(format!("blitz-silent-{}.sock", std::process::id()));
+    let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let output = blitz(&["doctor", "--control", path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+    let text = stdout(&output);
+    let line = format!(
+        "stop     process              process {}: the process has not answered in time",
+        std::process::id()
+    );
+    assert!(text.contains(&line), "{text}");
+    let mut lines = text.lines();
+    assert!(lines.any(|line| line.contains(" descriptors ") && line.ends_with(" of the process")));
+    assert_eq!(output.status.code(), Some(1));
+    let mut lines = text.lines().filter(|line| line.contains(" nofile "));
+    assert!(
+        lines.all(|line| line.contains("the limit of this shell")),
+        "{text}"
+    );
+}

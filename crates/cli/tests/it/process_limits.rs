@@ -3,11 +3,16 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use blitz_testing::IO_TIMEOUT;
+
+/// How long the control interface may take.
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running `blitz` with a soft and hard limit of open files.
 struct Limited {
@@ -189,7 +194,7 @@ fn at_a_low_limit_of_open_files_new_connections_replace_idle_ones() {
             .collect();
         assert_eq!(warnings.len(), 2, "{log}");
         assert!(warnings[0].contains("may have few open sockets"), "{log}");
-        assert!(warnings[0].contains("limit=72"), "{log}");
+        assert!(warnings[0].contains("limit=49"), "{log}");
         assert!(warnings[1].contains("idle longest"), "{log}");
     }
 }
@@ -216,9 +221,14 @@ fn without_an_idle_connection_requests_wait_for_descriptors_as_long_as_for_a_con
     for io in ["uring", "epoll"] {
         let flags = ["--cores=1", "--io", io, &to, "--timeout-connect=300ms"];
         let server = Limited::start(40, &flags);
-        // Many are accepted together, and take the descriptors that some need for the upstream.
+        let clients: Vec<TcpStream> = (0..12).map(|_| server.get()).collect();
+        // Their requests together need more connections to the upstream than there are descriptors.
         server.signal("STOP");
-        let clients: Vec<TcpStream> = (0..30).map(|_| server.request("/slow")).collect();
+        for mut client in &clients {
+            assert!(client.read(&mut [0; 1024]).expect("the rest of a response") > 0);
+            let request = b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
+            client.write_all(request).expect("sends");
+        }
         server.signal("CONT");
         let start = Instant::now();
         let response = first_response(&clients).to_lowercase();
@@ -233,6 +243,99 @@ fn without_an_idle_connection_requests_wait_for_descriptors_as_long_as_for_a_con
             "cause=\"the gateway has no free sockets: raise its limit of open files (nofile)\"";
         assert!(log.contains(cause), "{log}");
     }
+}
+
+/// The content of a response of the control interface, which has a second for it.
+fn ask_control(socket: &Path, target: &str) -> String {
+    let mut stream = UnixStream::connect(socket).expect("connects");
+    stream
+        .set_read_timeout(Some(CONTROL_TIMEOUT))
+        .expect("sets");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sends");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    assert!(
+        response.starts_with("HTTP/1.1 200 "),
+        "{target}: {response}"
+    );
+    response
+}
+
+#[test]
+fn the_control_interface_answers_while_the_cores_are_at_their_limit_of_sockets() {
+    let to = slow_upstream(IO_TIMEOUT);
+    for io in ["uring", "epoll"] {
+        let socket = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let socket = socket.join(format!("limit-{io}-{}.sock", std::process::id()));
+        let control = socket.to_str().expect("text");
+        let flags = ["--cores=2", "--io", io, &to, "--control", control];
+        let server = Limited::start(110, &flags);
+        let clients: Vec<TcpStream> = (0..100).map(|_| server.request("/slow")).collect();
+        let is_full = |metrics: &str| {
+            let open = number(metrics, "blitz_sockets_open{core=\"0\"} ");
+            let limits = open.zip(number(metrics, "blitz_sockets_max "));
+            limits.is_some_and(|(open, max)| open >= (max * 0.85).floor())
+        };
+        let due = Instant::now() + IO_TIMEOUT;
+        while !is_full(&ask_control(&socket, "/metrics")) {
+            assert!(Instant::now() < due, "{}", ask_control(&socket, "/metrics"));
+            thread::sleep(Duration::from_millis(20));
+        }
+        for _ in 0..5 {
+            let asked = Instant::now();
+            ask_control(&socket, "/livez");
+            let metrics = ask_control(&socket, "/metrics");
+            assert!(asked.elapsed() < CONTROL_TIMEOUT, "{io}");
+            assert_eq!(number(&metrics, "process_max_fds "), Some(110.0));
+            let open = number(&metrics, "process_open_fds ").expect("it is counted");
+            assert!(open > 60.0 && open < 100.0, "{open}");
+            assert!(
+                metrics.contains("\nprocess_cpu_seconds_total "),
+                "{metrics}"
+            );
+            assert!(
+                metrics.contains("\nprocess_start_time_seconds "),
+                "{metrics}"
+            );
+        }
+        let asked = Instant::now();
+        let top = Command::new(env!("CARGO_BIN_EXE_blitz"))
+            .args(["top", "--once", "--interval=100ms", "--control", control])
+            .output()
+            .expect("it runs");
+        assert!(top.status.success() && asked.elapsed() < CONTROL_TIMEOUT * 2);
+        drop(clients);
+        server.terminate();
+    }
+}
+
+#[test]
+fn cores_and_the_process_share_the_descriptors() {
+    let warning_of = |open_files| {
+        let socket = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let socket = socket.join(format!("few-{open_files}-{}.sock", std::process::id()));
+        let control = socket.to_str().expect("text");
+        let server = Limited::start(open_files, &["--cores=2", "--control", control]);
+        server.get();
+        server.terminate()
+    };
+    let log = warning_of(40);
+    assert!(
+        log.contains("nothing is kept for the control interface"),
+        "{log}"
+    );
+    let log = warning_of(110);
+    assert!(
+        log.contains("each core may have few open sockets; raise"),
+        "{log}"
+    );
+}
+
+/// The value of the first line of metrics that begins like this.
+fn number(metrics: &str, beginning: &str) -> Option<f64> {
+    let mut lines = metrics.lines();
+    lines.find_map(|line| line.strip_prefix(beginning)?.parse().ok())
 }
 
 #[test]

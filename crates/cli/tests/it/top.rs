@@ -163,11 +163,16 @@ fn another_program_is_no_process_of_blitz() {
 }
 
 /// `blitz top` on a terminal of this size.
-fn on_terminal(control: &Controlled, size: &str, ends: impl FnOnce(&mut Child)) -> String {
+fn on_terminal(
+    control: &str,
+    size: &str,
+    duration: Duration,
+    ends: impl FnOnce(&mut Child),
+) -> String {
     let command = format!(
         "stty {size}; exec {} top --interval 200ms --control {}",
         env!("CARGO_BIN_EXE_blitz"),
-        flag(&control.socket)
+        control
     );
     let mut script = Command::new("script")
         .args([
@@ -190,7 +195,7 @@ fn on_terminal(control: &Controlled, size: &str, ends: impl FnOnce(&mut Child)) 
         out.read_to_end(&mut text).unwrap();
         String::from_utf8_lossy(&text).into_owned()
     });
-    thread::sleep(Duration::from_millis(1500));
+    thread::sleep(duration);
     ends(&mut script);
     let deadline = Instant::now() + IO_TIMEOUT;
     while script.try_wait().unwrap().is_none() {
@@ -209,7 +214,8 @@ fn a_terminal_is_as_before_at_the_end() {
         ("rows 24 cols 80", 24, "q"),
         ("rows 50 cols 200", 50, "\x03"),
     ] {
-        let text = on_terminal(&control, size, |script| {
+        let shown = Duration::from_millis(1500);
+        let text = on_terminal(&flag(&control.socket), size, shown, |script| {
             script
                 .stdin
                 .as_mut()
@@ -229,4 +235,21 @@ fn a_terminal_is_as_before_at_the_end() {
         assert_eq!(frame.split("\r\n").count(), rows, "{frame}");
         assert!(frame.contains("\x1b[1mROUTES"), "{frame}");
     }
+}
+
+#[test]
+fn a_terminal_goes_on_if_a_process_does_not_answer_at_first() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // The longest wait for a response is 5 s.
+    let shown = Duration::from_millis(6500);
+    let text = on_terminal(&address, "rows 24 cols 80", shown, |script| {
+        script.stdin.as_mut().unwrap().write_all(b"q").unwrap();
+    });
+    let problem = ": the process has not answered in time; still trying";
+    assert!(
+        text.contains("no state for ") && text.contains(problem),
+        "{text}"
+    );
+    assert!(!text.contains("descriptors"), "{text}");
 }

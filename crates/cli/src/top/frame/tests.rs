@@ -10,6 +10,8 @@ fn view(routes: usize, upstreams: usize) -> View {
     let mut text = String::from(
         "process_start_time_seconds 1000\nprocess_resident_memory_bytes 125829120\n\
          process_open_fds 950\nprocess_max_fds 1024\n\
+         blitz_sockets_open{core=\"0\"} 12\nblitz_sockets_open{core=\"1\"} 45\nblitz_sockets_max 49\n\
+         process_cpu_seconds_total 13\n\
          blitz_build_info{version=\"0.1.0\",revision=\"abc\"} 1\nblitz_cores 2\n\
          blitz_cores_absent 1\n\
          blitz_connections{core=\"0\"} 1234\n\
@@ -34,7 +36,7 @@ fn view(routes: usize, upstreams: usize) -> View {
         .collect();
     let servers = format!(r#"{{"upstreams":[{}]}}"#, servers.join(","));
     let certificates = r#"{"certificates":[{"names":["app.example","www.app.example"],"days_left":3,"file":"/etc/a.pem"}]}"#;
-    let first = "process_start_time_seconds 1000\nblitz_send_stalls_total 3\n# EOF\n";
+    let first = "process_start_time_seconds 1000\nprocess_cpu_seconds_total 12\nblitz_send_stalls_total 3\n# EOF\n";
     let first = Reading::new(Duration::ZERO, 4000.0, Answers::of_metrics(first)).unwrap();
     let answers = Answers {
         metrics: &text,
@@ -52,7 +54,7 @@ fn view(routes: usize, upstreams: usize) -> View {
 
 fn text(view: &View, rates: &[f64], columns: usize, rows: Option<usize>) -> Vec<String> {
     let frame = Frame {
-        view,
+        view: Some(view),
         rates,
         order: Routes::Slowest,
         problem: None,
@@ -70,18 +72,19 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "requests  1,500/s  2xx 100%  3xx 0%  4xx 0%  5xx 0%  none 0%  over 2 s",
         "latency   p50 5.6 ms  p90 10 ms  p99 91 ms",
         "now       1,234 connections (400 within a head)  0 requests  content in 0 B/s  …",
-        "process   0.00 processors  memory 120 MiB  descriptors 950 of 1,024",
+        "process   0.50 processors  memory 120 MiB",
+        "limits    descriptors 950 of 1,024  sockets 45 of 49 on core 1",
         "          ▅█▁",
         "",
         "ROUTES, slowest first · 2 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
         "app-0.example/a/long/path/of/a/rou…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
     ];
-    assert_eq!(lines[..9], expected);
+    assert_eq!(lines[..10], expected);
     assert_eq!(lines.len(), 24);
     assert!(
         lines
             .iter()
-            .any(|line| line.starts_with("UPSTREAMS · 2 of 30"))
+            .any(|line| line.starts_with("UPSTREAMS · 1 of 30"))
     );
     assert!(
         lines
@@ -94,6 +97,20 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
             .any(|line| line.starts_with("app.example, www.app.example      in 3 days"))
     );
     assert_eq!(lines[23], KEYS);
+}
+
+#[test]
+fn figures_that_the_process_cannot_tell_are_left_out() {
+    let reading = |seconds| {
+        let at = Duration::from_secs(seconds);
+        Reading::new(at, 4000.0, Answers::of_metrics("blitz_cores 2\n# EOF\n")).unwrap()
+    };
+    let view = View::new(Some(&reading(0)), &reading(2));
+    let lines = text(&view, &[], 80, Some(24));
+    assert!(
+        lines[3].starts_with("now ") && lines[4].is_empty(),
+        "{lines:#?}"
+    );
 }
 
 #[test]
@@ -110,7 +127,7 @@ fn certificates_with_time_left_need_no_row_of_others() {
 #[test]
 fn a_large_terminal_has_all_columns() {
     let lines = text(&view(10, 5), &[1.0; 300], 200, Some(50));
-    assert_eq!((lines.len(), lines[5].width()), (50, 200));
+    assert_eq!((lines.len(), lines[6].width()), (50, 200));
     let has = |text: &str| lines.iter().any(|line| line.contains(text));
     assert!(
         has("P90    P99  4XX  5XX  NONE") && has("ACTIVE  IDLE  REQ/S"),
@@ -153,7 +170,7 @@ fn text_has_all_rows_and_no_keys() {
 fn an_old_state_is_told() {
     let view = view(1, 0);
     let frame = Frame {
-        view: &view,
+        view: Some(&view),
         rates: &[],
         order: Routes::Busiest,
         problem: Some("for 5 s: the process has not answered in time"),
@@ -163,6 +180,32 @@ fn an_old_state_is_told() {
         },
     };
     let line = frame.lines()[1].text(80, true);
-    let expected = "\x1b[31mno new state for 5 s: the process has not answered in time\x1b[0m";
+    let expected =
+        "\x1b[31mno new state for 5 s: the process has not answered in time; still trying\x1b[0m";
     assert_eq!(line, expected);
+}
+
+#[test]
+fn a_process_that_has_not_answered_yet_has_no_state() {
+    let frame = Frame {
+        view: None,
+        rates: &[],
+        order: Routes::Busiest,
+        problem: Some("for 5 s: the process has not answered in time"),
+        size: Size {
+            columns: 80,
+            rows: Some(24),
+        },
+    };
+    let lines: Vec<_> = frame
+        .lines()
+        .iter()
+        .map(|line| line.text(80, false))
+        .collect();
+    assert_eq!(
+        lines[0],
+        "no state for 5 s: the process has not answered in time; still trying"
+    );
+    assert!(lines.len() == 24 && lines[1..23].iter().all(String::is_empty));
+    assert_eq!(lines[23], KEYS);
 }
