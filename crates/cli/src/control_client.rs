@@ -5,7 +5,7 @@ mod streamed;
 use std::convert::Infallible;
 use std::env;
 use std::fmt::{self, Write as _};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,10 @@ pub(crate) use self::streamed::{StreamedContent, open};
 
 /// The longest wait for the response to a question, which changes nothing.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A longer head, or content, is not from Blitz. The metrics of 10,000 sites may be that large.
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
+const CONTENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The response of a process.
 pub(crate) struct Answer {
@@ -202,7 +206,7 @@ fn ask_first(
     })?;
     let response = exchange(&mut *stream, method, target, &host);
     let response = response.map_err(|error| Problem::NoAnswer(no_answer(method, &error)))?;
-    let (head, content) = response.split_once("\r\n\r\n").unwrap_or_default();
+    let (head, content) = response;
     let status = head
         .split(' ')
         .nth(1)
@@ -211,10 +215,7 @@ fn ask_first(
         let text = "blitz: the process has ended without an answer; its log has the reason";
         Problem::NoAnswer(text.to_owned())
     })?;
-    Ok(Answer {
-        status,
-        content: content.to_owned(),
-    })
+    Ok(Answer { status, content })
 }
 
 /// A connection to the first of these places where a process listens, and the host of its requests.
@@ -252,17 +253,56 @@ fn no_answer(method: &str, error: &io::Error) -> String {
     }
 }
 
-/// The response as it is: the process sends texts with their length.
+/// The head and the content as they are: the process sends texts with their length. Both are empty if the connection
+/// ends before the head.
 fn exchange(
     stream: &mut dyn Connection,
     method: &str,
     target: &str,
     host: &str,
-) -> io::Result<String> {
+) -> io::Result<(String, String)> {
     stream.write_all(request_head(method, target, host).as_bytes())?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response)?;
-    Ok(response)
+    let mut stream = BufReader::new(stream);
+    match read_head(&mut stream) {
+        Ok(head) => Ok((head, read_content(&mut stream, target)?)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Default::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The head with its last, empty line.
+fn read_head(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut head = String::new();
+    let mut stream = stream.take(HEAD_BYTES_MAX);
+    loop {
+        let before = head.len();
+        stream.read_line(&mut head)?;
+        match &head[before..] {
+            "\r\n" | "\n" => return Ok(head),
+            line if line.ends_with('\n') => {}
+            _ if stream.limit() == 0 => return Err(too_large("in its head", HEAD_BYTES_MAX)),
+            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// The content up to the end of the connection.
+fn read_content(stream: &mut impl BufRead, target: &str) -> io::Result<String> {
+    let mut content = String::new();
+    let mut stream = stream.take(CONTENT_BYTES_MAX + 1);
+    stream.read_to_string(&mut content)?;
+    match stream.limit() {
+        0 => Err(too_large(&format!("for {target}"), CONTENT_BYTES_MAX)),
+        _ => Ok(content),
+    }
+}
+
+fn too_large(part: &str, bytes_max: u64) -> io::Error {
+    io::Error::other(format!(
+        "the answer of the process has more than {} KiB {part}\n  \
+         it is not Blitz: name its socket or its address with --control",
+        bytes_max / 1024
+    ))
 }
 
 fn request_head(method: &str, target: &str, host: &str) -> String {

@@ -11,6 +11,7 @@ mod histogram;
 mod key;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use blitz_http::core_local;
@@ -31,7 +32,13 @@ pub const SERIES_MAX_DEFAULT: usize = 10_000;
 
 /// The most bytes of memory of a series on a core: two histograms, their bytes, its example, and its share of the table
 /// when that was just enlarged.
-pub const SERIES_BYTES: usize = 2 * size_of::<Histogram>() + size_of::<Exemplar>() + 128;
+pub const SERIES_BYTES: usize = 2 * size_of::<Histogram>() + size_of::<Exemplar>() + 160;
+
+/// Once half of the series are in use, a route with more than this share of the free ones gets no more of its own...
+pub const ROUTE_SHARE: usize = 8;
+
+/// ...unless it has fewer than these.
+pub const ROUTE_SERIES_MIN: usize = 4;
 
 /// Durations and bytes of requests with the same labels.
 #[derive(Debug, Clone)]
@@ -73,6 +80,8 @@ struct Slot {
 struct Store {
     slots: Vec<Slot>,
     series: Vec<(SeriesKey, Box<Series>)>,
+    /// How many of them each route has.
+    by_label: BTreeMap<usize, u32>,
     own_max: usize,
 }
 
@@ -80,16 +89,22 @@ impl Store {
     const NEW: Store = Store {
         slots: Vec::new(),
         series: Vec::new(),
+        by_label: BTreeMap::new(),
         own_max: SERIES_MAX_DEFAULT / HISTOGRAM_LINES,
     };
 
     #[inline]
     fn find(&mut self, key: SeriesKey) -> &mut Series {
-        let found = match self.slot(key) {
+        let found = self.position(key);
+        &mut self.series[found].1
+    }
+
+    #[inline]
+    fn position(&mut self, key: SeriesKey) -> usize {
+        match self.slot(key) {
             Some(slot) if slot.key == key.number() => slot.series as usize,
             _ => self.add(key),
-        };
-        &mut self.series[found].1
+        }
     }
 
     /// The slot with this key, or the unused one where it belongs; `None` without a table.
@@ -104,16 +119,18 @@ impl Store {
         Some(&mut self.slots[at])
     }
 
-    /// The position of a new series, or that of the merged ones if there are enough.
+    /// The position of a new series, or that of a merged one if the route has enough, or all routes together have.
     #[cold]
     #[inline(never)]
     fn add(&mut self, key: SeriesKey) -> usize {
-        if self.series.len() >= self.own_max && !key.is_merged() {
-            let merged = key.merged();
-            return match self.slot(merged) {
-                Some(slot) if slot.key == merged.number() => slot.series as usize,
-                _ => self.add(merged),
-            };
+        let is_full = self.series.len() >= self.own_max;
+        match (key.is_merged(), key.is_merged_in_route()) {
+            (true, _) => {}
+            (false, true) if is_full => return self.position(key.merged()),
+            (false, false) if is_full || self.has_many(key) => {
+                return self.position(key.merged_in_route());
+            }
+            (false, _) => {}
         }
         if (self.series.len() + 1) * 2 > self.slots.len() {
             self.enlarge();
@@ -132,7 +149,16 @@ impl Store {
             exemplar: None,
         };
         self.series.push((key, Box::new(series)));
+        *self.by_label.entry(key.label().number()).or_default() += 1;
         position
+    }
+
+    /// Whether a route has so many series that the free ones are for others.
+    fn has_many(&self, key: SeriesKey) -> bool {
+        let free = self.own_max.saturating_sub(self.series.len());
+        let own = self.by_label.get(&key.label().number());
+        let own = own.map_or(0, |own| *own as usize);
+        free <= self.own_max / 2 && own >= (free / ROUTE_SHARE).max(ROUTE_SERIES_MIN)
     }
 
     fn enlarge(&mut self) {
@@ -266,11 +292,42 @@ mod tests {
     }
 
     #[test]
+    fn a_route_with_many_series_leaves_some_to_later_ones() {
+        let mut store = store(200);
+        for label in 10..17 {
+            for method in 0..10 {
+                for class in 0..6 {
+                    let key = SeriesKey::for_test(label, class).with_method(method);
+                    store.find(key).server.observe(1);
+                }
+            }
+        }
+        let known = store.series.len();
+        assert!(known < 180, "{known}");
+        // The counts of each route by class are whole.
+        for label in 10..17 {
+            for class in ["none", "2xx", "5xx"] {
+                let own = store.series.iter();
+                let own =
+                    own.filter(|(key, _)| key.label().number() == label && key.status() == class);
+                let count: u64 = own.map(|(_, series)| series.server.count()).sum();
+                assert_eq!(count, 10, "{label} {class}");
+            }
+        }
+        let later = SeriesKey::for_test(20, 2);
+        store.find(later);
+        assert_eq!(store.series.last().unwrap().0, later);
+    }
+
+    #[test]
     fn a_core_has_the_stated_memory_for_each_series() {
         let table = 4 * size_of::<Slot>();
         let list = 2 * size_of::<(SeriesKey, Box<Series>)>();
+        // A node of the tree is at least half full, and has pointers too.
+        let by_label = 2 * size_of::<(usize, u32)>();
         let own = size_of::<Series>() + size_of::<Histogram>() + size_of::<Exemplar>();
-        assert!(own + table + list <= SERIES_BYTES, "{own} {table} {list}");
+        let all = own + table + list + by_label;
+        assert!(all <= SERIES_BYTES, "{own} {table} {list} {by_label}");
     }
 
     #[test]

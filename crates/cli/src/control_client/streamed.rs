@@ -3,9 +3,10 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
-use super::{Connection, Place, connect_first, no_answer, no_socket, request_head};
+use super::{Connection, Place, connect_first, no_answer, no_socket, read_head, request_head};
 
-/// A longer line of a head or a larger piece is not from Blitz.
+/// A longer reason, a longer line before a piece or a larger piece is not from Blitz.
+const REASON_BYTES_MAX: u64 = 64 * 1024;
 const LINE_BYTES_MAX: u64 = 16 * 1024;
 const PIECE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -29,12 +30,12 @@ pub(crate) fn open(
     let sent = stream.write_all(request_head("GET", target, &host).as_bytes());
     sent.map_err(failed)?;
     let mut stream = BufReader::new(stream);
-    let status_line = read_head(&mut stream).map_err(failed)?;
-    let status = status_line.split(' ').nth(1).unwrap_or_default();
+    let head = read_head(&mut stream).map_err(failed)?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
         let mut content = String::new();
         // Without its end it has the beginning of the reason.
-        let _ = stream.read_to_string(&mut content);
+        let _ = stream.take(REASON_BYTES_MAX).read_to_string(&mut content);
         return Err(match status {
             "404" => "blitz: the process cannot be followed\n  \
                  it is not Blitz, or another version: name its socket with --control"
@@ -69,13 +70,6 @@ impl StreamedContent {
         read_line(&mut self.0)?;
         Ok(Some(piece))
     }
-}
-
-/// The status line; the rest of the head is read as well.
-fn read_head(stream: &mut impl BufRead) -> io::Result<String> {
-    let status_line = read_line(stream)?;
-    while !read_line(stream)?.is_empty() {}
-    Ok(status_line)
 }
 
 /// A line without its end.

@@ -162,6 +162,35 @@ fn another_program_is_no_process_of_blitz() {
     }
 }
 
+/// Its memory stays bounded, too.
+#[test]
+fn an_endless_answer_is_given_up() {
+    for (head, problem) in [
+        (
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "blitz: the answer of the process has more than 65536 KiB for /",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\n",
+            "blitz: the answer of the process has more than 64 KiB in its head\n  it is not Blitz",
+        ),
+    ] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                stream.write_all(head.as_bytes()).unwrap();
+                let line = [[b'a'; 1023].as_slice(), b"\n"].concat().repeat(64);
+                // Until the other side closes it.
+                while stream.write_all(&line).is_ok() {}
+            }
+        });
+        let output = blitz(&["top", "--once", "--control", &address]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).starts_with(problem), "{}", stderr(&output));
+    }
+}
+
 /// `blitz top` on a terminal of this size.
 fn on_terminal(
     control: &str,

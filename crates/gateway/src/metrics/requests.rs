@@ -1,9 +1,11 @@
 //! The metrics of requests: the series of all cores, summed by the texts of their labels.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use blitz_site::metrics::{Exemplar, HISTOGRAM_LINES, Histogram, Series, SeriesKey};
+use blitz_site::metrics::{
+    Exemplar, HISTOGRAM_LINES, Histogram, ROUTE_SERIES_MIN, ROUTE_SHARE, Series, SeriesKey,
+};
 
 use super::family::{Families, Measured, Value};
 use super::labels::{LabelTexts, OTHER};
@@ -45,6 +47,8 @@ struct Content {
 pub(super) struct Accepted {
     lines_max: usize,
     lines: usize,
+    /// Those of the histograms of each route.
+    by_route: HashMap<Arc<str>, usize>,
     servers: HashSet<Server>,
     clients: HashSet<Client>,
     contents: HashSet<Content>,
@@ -56,6 +60,7 @@ impl Accepted {
         Accepted {
             lines_max: lines_max.saturating_sub(RESERVED_LINES),
             lines: 0,
+            by_route: HashMap::new(),
             servers: HashSet::new(),
             clients: HashSet::new(),
             contents: HashSet::new(),
@@ -68,12 +73,34 @@ impl Accepted {
         has_room
     }
 
+    /// As [`has_room`](Accepted::has_room), for a histogram of a route.
+    fn has_room_for(&mut self, route: &Arc<str>) -> bool {
+        let has_room = self.has_room(HISTOGRAM_LINES);
+        if has_room {
+            *self.by_route.entry(Arc::clone(route)).or_default() += HISTOGRAM_LINES;
+        }
+        has_room
+    }
+
+    /// Whether a route has so many lines that the free ones are for others. Cores have the same rule, but each of them
+    /// may have other series of the route.
+    fn has_many(&self, route: &Arc<str>) -> bool {
+        let free = self.lines_max - self.lines;
+        let own = self.by_route.get(route).copied().unwrap_or_default();
+        // On both sides.
+        let least = 2 * ROUTE_SERIES_MIN * HISTOGRAM_LINES;
+        free <= self.lines_max / 2 && own >= (free / ROUTE_SHARE).max(least)
+    }
+
     /// The labels themselves, if they have a series of their own.
     fn server(&mut self, labels: Server) -> Server {
         if self.servers.contains(&labels) {
             return labels;
         }
-        if labels.is_other() || !self.has_room(HISTOGRAM_LINES) {
+        if !labels.is_merged() && !labels.is_other() && self.has_many(&labels.route) {
+            return self.server(labels.merged());
+        }
+        if labels.is_other() || !self.has_room_for(&labels.route) {
             return Server::other(labels.status);
         }
         self.servers.insert(labels.clone());
@@ -84,7 +111,11 @@ impl Accepted {
         if self.clients.contains(&labels) {
             return labels;
         }
-        if labels.server.is_other() || !self.has_room(HISTOGRAM_LINES) {
+        let server = &labels.server;
+        if !labels.is_merged() && !server.is_other() && self.has_many(&server.route) {
+            return self.client(labels.merged());
+        }
+        if labels.server.is_other() || !self.has_room_for(&labels.server.route) {
             return Client::other(labels.server.status);
         }
         self.clients.insert(labels.clone());
@@ -128,6 +159,20 @@ impl Server {
         }
     }
 
+    /// Of those labels the route and the class of the status are left.
+    fn merged(self) -> Server {
+        Server {
+            method: "_OTHER",
+            scheme: OTHER,
+            version: OTHER,
+            ..self
+        }
+    }
+
+    fn is_merged(&self) -> bool {
+        self.version == OTHER
+    }
+
     fn is_other(&self) -> bool {
         &*self.route == OTHER
     }
@@ -150,6 +195,18 @@ impl Client {
             upstream: OTHER.into(),
             error_type: "",
         }
+    }
+
+    fn merged(self) -> Client {
+        Client {
+            server: self.server.merged(),
+            error_type: "",
+            ..self
+        }
+    }
+
+    fn is_merged(&self) -> bool {
+        self.server.is_merged() && self.error_type.is_empty()
     }
 
     /// A label without text is left out.
@@ -296,6 +353,40 @@ mod tests {
             assert_eq!(accepted.server(server("c/")), Server::other("2xx"));
         }
         assert_eq!(accepted.lines, 2 * HISTOGRAM_LINES);
+    }
+
+    #[test]
+    fn a_route_with_many_lines_leaves_some_to_later_ones() {
+        const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+        let mut accepted = Accepted::new(RESERVED_LINES + 200 * HISTOGRAM_LINES);
+        let mut shown = HashSet::new();
+        for route in ["a/", "b/", "c/", "d/", "e/", "f/", "g/"] {
+            for method in METHODS {
+                for version in ["1.0", "1.1", "2"] {
+                    for status in ["none", "2xx", "4xx"] {
+                        let labels = Server {
+                            method,
+                            version,
+                            status,
+                            ..server(route)
+                        };
+                        shown.insert(accepted.server(labels));
+                    }
+                }
+            }
+        }
+        assert!(shown.iter().all(|labels| !labels.is_other()));
+        assert!(
+            accepted.lines <= 180 * HISTOGRAM_LINES,
+            "{}",
+            accepted.lines
+        );
+        assert_eq!(accepted.server(server("h/")), server("h/"));
+        let merged = accepted.server(Server {
+            method: "TRACE",
+            ..server("a/")
+        });
+        assert_eq!(merged, server("a/").merged());
     }
 
     #[test]

@@ -65,8 +65,10 @@ const METHOD: Part = Part::after(&LABEL, 4);
 const SCHEME: Part = Part::after(&METHOD, 1);
 const VERSION: Part = Part::after(&SCHEME, 2);
 const CLASS: Part = Part::after(&VERSION, 3);
+/// Whether it is for several methods, schemes and versions.
+const MERGED: Part = Part::after(&CLASS, 1);
 /// Whether an upstream was contacted.
-const CONTACT: Part = Part::after(&CLASS, 1);
+const CONTACT: Part = Part::after(&MERGED, 1);
 /// Whether it has responded.
 const RESPONSE: Part = Part::after(&CONTACT, 1);
 /// Why there is no complete response of the upstream; 0 if there is one.
@@ -87,6 +89,9 @@ const VERSIONS: [&str; 4] = ["1.0", "1.1", "2", "3"];
 
 /// `status` of the classes; the first is without a response.
 const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// `scheme` and `version` of series that are for several.
+const SEVERAL: &str = "_other";
 
 /// The labels of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,6 +133,11 @@ impl SeriesKey {
         SeriesKey(LABEL.put(label) | CLASS.put(class))
     }
 
+    #[cfg(test)]
+    pub(super) fn with_method(self, method: u64) -> SeriesKey {
+        SeriesKey(self.0 | METHOD.put(method))
+    }
+
     /// The series of the requests that have none of their own: of the labels it has the class of the status, and
     /// whether the upstream responded.
     pub(super) fn merged(self) -> SeriesKey {
@@ -135,6 +145,17 @@ impl SeriesKey {
             | CONTACT.put(CONTACT.get(self.0))
             | RESPONSE.put(RESPONSE.get(self.0));
         SeriesKey(kept | METHOD.put(Method::Other as u64))
+    }
+
+    /// The series of a route that has many: it keeps the class of the status, and whether the upstream responded.
+    pub(super) fn merged_in_route(self) -> SeriesKey {
+        let label = LABEL.put(LABEL.get(self.0));
+        SeriesKey(self.merged().0 | label | MERGED.put(1))
+    }
+
+    /// Whether it is that of the further requests of a route.
+    pub(super) fn is_merged_in_route(self) -> bool {
+        MERGED.get(self.0) == 1
     }
 
     /// The route and the upstream.
@@ -161,19 +182,25 @@ impl SeriesKey {
         METHODS[METHOD.get(self.0) as usize]
     }
 
-    /// `http` or `https`, as the client was connected.
+    /// `http` or `https`, as the client was connected; `_other` of several.
     #[must_use]
     pub fn scheme(self) -> &'static str {
+        if self.is_merged_in_route() {
+            return SEVERAL;
+        }
         match SCHEME.get(self.0) {
             0 => Scheme::Http.as_str(),
             _ => Scheme::Https.as_str(),
         }
     }
 
-    /// The version of HTTP with the client.
+    /// The version of HTTP with the client; `_other` of several.
     #[must_use]
     pub fn version(self) -> &'static str {
-        VERSIONS[VERSION.get(self.0) as usize]
+        match self.is_merged_in_route() {
+            true => SEVERAL,
+            false => VERSIONS[VERSION.get(self.0) as usize],
+        }
     }
 
     /// The class of the status that the client got; `none` if it got no response.
