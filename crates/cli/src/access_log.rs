@@ -215,7 +215,35 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
             problem.to_string(),
         );
     }
-    if fields.as_ref().is_some_and(Vec::is_empty) {
+    let is_combined = format.as_deref() == Some("combined");
+    check_fields(keys, is_combined, fields.as_deref(), diagnostics);
+    let mut error = |code, place: &Placed<String>, message: String, label: String| {
+        let span = place.span.clone();
+        diagnostics.push(Diagnostic::error(code, span, message, label));
+    };
+    for name in redact.iter().flatten().filter(|name| name.value != QUERY) {
+        if format!("header.{}", name.value)
+            .parse::<LogField>()
+            .is_err()
+        {
+            let message = format!("`{}` is no name of a field", name.value);
+            error(
+                "access-log-field",
+                name,
+                message,
+                "write for example \"Authorization\", or \"query\"".to_owned(),
+            );
+        }
+    }
+}
+
+fn check_fields(
+    keys: &Placed<AccessLogKeys>,
+    is_combined: bool,
+    fields: Option<&[Placed<String>]>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    if fields.is_some_and(<[_]>::is_empty) {
         let message = "lines would have no field".to_owned();
         let label =
             "leave out `fields` for all, or write for example [\"ts\", \"status\"]".to_owned();
@@ -223,9 +251,12 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
         diagnostics.push(Diagnostic::error("access-log-field", span, message, label));
         return;
     }
-    let is_combined = format.as_deref() == Some("combined");
+    let mut error = |code, place: &Placed<String>, message: String, label: String| {
+        let span = place.span.clone();
+        diagnostics.push(Diagnostic::error(code, span, message, label));
+    };
     let mut names = Vec::new();
-    for field in fields.iter().flatten() {
+    for field in fields.unwrap_or_default() {
         if is_combined {
             let message = "the combined format has its own fields".to_owned();
             error(
@@ -252,20 +283,6 @@ pub(crate) fn check(keys: &Placed<AccessLogKeys>, diagnostics: &mut Vec<Diagnost
                 );
             }
             Ok(parsed) => names.push(parsed.name()),
-        }
-    }
-    for name in redact.iter().flatten().filter(|name| name.value != QUERY) {
-        if format!("header.{}", name.value)
-            .parse::<LogField>()
-            .is_err()
-        {
-            let message = format!("`{}` is no name of a field", name.value);
-            error(
-                "access-log-field",
-                name,
-                message,
-                "write for example \"Authorization\", or \"query\"".to_owned(),
-            );
         }
     }
 }

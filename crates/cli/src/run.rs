@@ -8,8 +8,8 @@ use std::sync::Arc;
 use blitz_config::Process;
 use blitz_gateway::access_log::AccessLog;
 use blitz_gateway::{
-    Gateway, Options, RecordSink, StartError, Target, TargetError, TraceSettings, TrustedProxy,
-    TrustedProxyError,
+    Gateway, Options, RecordSink, Running, StartError, Target, TargetError, TraceSettings,
+    TrustedProxy, TrustedProxyError,
 };
 use blitz_host::certificates;
 use blitz_host::log;
@@ -250,11 +250,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let state = ControlState::new(in_use, log_level, records.consumers());
     let control = open_control(&process, file.is_some(), &configs, state)?;
     control.state.set_tls(tls.as_ref().map(Tls::slot));
-    // Before the cores share the rest of the descriptors; without the control interface nobody asks.
-    let files = match control.connections_max() {
-        0 => ProcessFiles::default(),
-        _ => ProcessFiles::open(),
-    };
+    let files = process_files(&control);
     let reactor = process::reactor(&process, control.connections_max());
     let running = gateway(
         arguments, &process, reactor, file, configs, targets, observed,
@@ -268,7 +264,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     });
     announce::announce(&running, tls.as_ref(), control.address());
     service_manager::ready();
-    let mut upkeep = Upkeep {
+    let upkeep = Upkeep {
         file: reloaded,
         control,
         tls,
@@ -276,6 +272,24 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         access_log,
         export,
     };
+    wait(running, signals, upkeep, records)
+}
+
+/// Opened before the cores share the rest of the descriptors; without the control interface nobody asks.
+fn process_files(control: &Control) -> ProcessFiles {
+    match control.connections_max() {
+        0 => ProcessFiles::default(),
+        _ => ProcessFiles::open(),
+    }
+}
+
+/// Serves until a signal ends the process.
+fn wait(
+    running: Running,
+    signals: &Signals,
+    mut upkeep: Upkeep,
+    records: Records,
+) -> Result<(), RunError> {
     let ended =
         running.run_until_signal_with(signals, |tick, running| upkeep.on_tick(tick, running));
     // Before the output of the access log ends.
