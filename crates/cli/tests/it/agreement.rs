@@ -144,7 +144,8 @@ impl Setting {
             let of_requests = requests(&lines).count();
             let is_quiet = sum(&text, "blitz_requests_in_flight", "") == 0;
             // Clients see the end of their handshakes before these are counted and have their lines.
-            let failed = (lines.len() - of_requests) as u64;
+            let failed = lines.iter().filter(|line| line["ended"] == "handshake");
+            let failed = failed.count() as u64;
             let failures = sum(&text, "blitz_tls_failures_total", "");
             let has_failures = [failed, failures] == [2 * FAILED_HANDSHAKES as u64; 2];
             if is_quiet && has_failures && of_requests as u64 == counted {
@@ -238,7 +239,9 @@ impl Setting {
 
 /// The lines of requests.
 fn requests(lines: &[Value]) -> impl Iterator<Item = &Value> {
-    lines.iter().filter(|line| line["ended"] != "handshake")
+    let is_request =
+        |line: &&Value| line["ended"] != "handshake" && line["ended"] != "incomplete-head";
+    lines.iter().filter(is_request)
 }
 
 /// The file, which differs in each generation.
