@@ -135,7 +135,7 @@ fn report(arguments: &DoctorArguments) -> io::Result<Result<bool, String>> {
     let named = arguments.control.clone();
     let is_named = named.is_some();
     let places = named.map_or_else(control_client::usual_places, |place| vec![place]);
-    let (running, text) = match running::checks(places, arguments.interval) {
+    let (running, text) = match running::checks(&places, arguments.interval) {
         Ok(checks) => {
             let text = running::summary(&checks);
             (checks, text)

@@ -50,8 +50,8 @@ const EARLIER_MAX: usize = 4;
 ///
 /// # Errors
 /// There is no process: the problem and the remedy.
-pub(super) fn checks(places: Vec<Place>, interval: Duration) -> Result<Vec<Check>, String> {
-    let source = Source::new(places.clone());
+pub(super) fn checks(places: &[Place], interval: Duration) -> Result<Vec<Check>, String> {
+    let source = Source::new(places.to_vec());
     let read = || -> Result<View, ReadError> {
         let first = source.read()?;
         thread::sleep(interval);
@@ -61,7 +61,7 @@ pub(super) fn checks(places: Vec<Place>, interval: Duration) -> Result<Vec<Check
         Ok(view) => Ok(of_view(&view)),
         Err(ReadError::NoProcess(problem)) => Err(problem),
         Err(ReadError::NoAnswer(problem)) => {
-            let process = control_client::process_id(&places);
+            let process = control_client::process_id(places);
             Ok(without_answer(&problem, process, Path::new("/")))
         }
     }
