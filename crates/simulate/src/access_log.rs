@@ -61,8 +61,8 @@ impl LoggedLines {
                     .find(|(field, _)| *field == name)
                     .map(|(_, value)| value)
             };
-            if value("ended") == Some("incomplete-head") && value("path").is_none() {
-                // The request line was cut off, and with it the id.
+            if value("path").is_none() {
+                // A handshake failed, or the request line was cut off or refused, and with it the id.
                 continue;
             }
             let path = value("path").unwrap_or_default();
