@@ -80,11 +80,7 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
     ];
     assert_eq!(lines[..9], expected);
     assert_eq!(lines.len(), 24);
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("UPSTREAMS · 1 of 30"))
-    );
+    assert!(lines.iter().any(|line| line.starts_with("UPSTREAMS · ")));
     assert!(
         lines
             .iter()
