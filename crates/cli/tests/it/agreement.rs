@@ -197,9 +197,10 @@ impl Setting {
             let path = line["path"].as_str().unwrap_or_default();
             by_path.entry(path).or_default().push(line);
         }
-        // Its head was not read.
+        // Their heads were not read: one in clear text, and malformed ones over HTTP/2 and HTTP/3.
         let unread = by_path.remove("").unwrap_or_default();
         let causes = unread.iter().map(|line| line["cause"].as_str().unwrap());
+        let causes = causes.filter(|cause| *cause != "field-name-uppercase");
         assert_eq!(
             causes.collect::<Vec<_>>(),
             ["clear-text-on-tls-port"],
