@@ -172,6 +172,10 @@ struct Consumer {
 
 impl RecordConsumer for Consumer {
     fn take(&mut self, batch: &RecordBatch) -> bool {
+        // The export that has replaced this one takes the batch.
+        if self.is_over() {
+            return false;
+        }
         for record in &batch.records {
             if let Some(trace) = record.trace.filter(TraceContext::is_sampled) {
                 let spans = Spans {
@@ -190,7 +194,11 @@ impl RecordConsumer for Consumer {
                 self.logs.add(self.log_records.record(batch, record));
             }
         }
-        self.spans.end().is_none()
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.spans.end().is_some()
     }
 
     /// Cores know from their settings which records it wants.

@@ -63,6 +63,12 @@ impl FromStr for Endpoint {
         if path.contains(['?', '#', ' ']) || !path.is_ascii() || authority.contains(['?', '#']) {
             return Err(InvalidEndpoint("leave out what follows the path"));
         }
+        let full = path.trim_end_matches('/');
+        if full.ends_with("/v1/traces") || full.ends_with("/v1/logs") {
+            return Err(InvalidEndpoint(
+                "leave out /v1/traces and /v1/logs, which are added",
+            ));
+        }
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !authority.ends_with(']') => (host, Some(port)),
             _ => (authority, None),
@@ -165,6 +171,8 @@ mod tests {
             ("http://a:x", "a port"),
             ("http://user:secret@a:4317", "headers"),
             ("http://a:4317/?x", "the path"),
+            ("http://a:4318/v1/traces", "leave out /v1/traces"),
+            ("http://a:4318/otlp/v1/logs/", "leave out /v1/traces"),
         ] {
             let error = url.parse::<Endpoint>().unwrap_err().to_string();
             assert!(error.contains(remedy), "{url}: {error}");
