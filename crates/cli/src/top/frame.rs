@@ -37,9 +37,6 @@ const ROWS_FIRST: usize = 2;
 /// The columns that names leave to the others at least.
 const NUMBERS_MIN: usize = 48;
 
-/// With fewer rows and a line of limits there is no chart.
-const ROWS_OF_CHART: usize = 25;
-
 const KEYS: &str = "q quit   s slowest   b busiest   f failing routes first";
 
 impl Frame<'_> {
@@ -106,11 +103,8 @@ impl Frame<'_> {
 
     fn summary(&self, view: &View) -> Vec<Line> {
         let mut lines = vec![title(view), requests(view), latency(view), now(view)];
-        let limits = limits(view);
-        // The tables need the row of the chart.
-        let is_low = self.size.rows.is_some_and(|rows| rows < ROWS_OF_CHART) && limits.is_some();
-        lines.extend([process(view), limits].into_iter().flatten());
-        if !self.rates.is_empty() && !is_low {
+        lines.extend([process(view), limits(view)].into_iter().flatten());
+        if !self.rates.is_empty() {
             lines.push(labelled("", vec![(Tone::Dim, self.chart())]));
         }
         if let Some(problem) = self.problem() {

@@ -67,6 +67,8 @@ const OF_CERTIFICATES: &[Column] = &[text("EXPIRES", 0), text("FILE", 1)];
 
 /// The tables that have something to tell, the most important ones first.
 pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
+    let mut certificates = view.certificates.iter();
+    let expires_soon = certificates.any(|one| one.days_left < DAYS_LOW);
     let mut tables = vec![routes(view, order)];
     if !view.upstreams.is_empty() {
         tables.push(Table {
@@ -91,7 +93,7 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
             title: "CLIENTS".to_owned(),
             columns: OF_CLIENTS,
             rows: view.clients.iter().map(client).collect(),
-            is_optional: false,
+            is_optional: expires_soon,
             empty: "",
         });
     }
@@ -107,10 +109,7 @@ pub(super) fn tables(view: &View, order: Routes) -> Vec<Table> {
             title: "CERTIFICATES".to_owned(),
             columns: OF_CERTIFICATES,
             rows: view.certificates.iter().map(certificate).collect(),
-            is_optional: view
-                .certificates
-                .iter()
-                .all(|one| one.days_left >= DAYS_LOW),
+            is_optional: !expires_soon,
             empty: "",
         });
     }

@@ -74,17 +74,27 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "now       1,234 connections (400 within a head)  0 requests  content in 0 B/s  …",
         "process   0.50 processors  memory 120 MiB",
         "limits    descriptors 950 of 1,024  sockets 45 of 49 on core 1",
+        "          ▅█▁",
         "",
         "ROUTES, slowest first · 2 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
         "app-0.example/a/long/path/of/a/rou…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
     ];
-    assert_eq!(lines[..9], expected);
+    assert_eq!(lines[..10], expected);
     assert_eq!(lines.len(), 24);
-    assert!(lines.iter().any(|line| line.starts_with("UPSTREAMS · ")));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("UPSTREAMS · 1 of 30"))
+    );
     assert!(
         lines
             .iter()
             .any(|line| line.starts_with("upstream failures: connection-refused      12"))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("app.example, www.app.example      in 3 days"))
     );
     assert_eq!(lines[23], KEYS);
 }
