@@ -242,8 +242,8 @@ def of_clients(panels):
                  (rate_or_zero("blitz_access_log_lines_dropped"), "{{instance}}: access log"),
                  (rate_or_zero("blitz_log_lines_dropped"), "{{instance}}: log"))
     panels.graph("Exports over OTLP", "cps",
-                 (f"{rate('blitz_trace_spans', 'result')} or vector(0)", "spans {{result}}"),
-                 (f"{rate('blitz_log_records', 'result')} or vector(0)", "log records {{result}}"))
+                 *[(f"{rate(f'blitz_{items}_{result}')} or vector(0)", f"{items.replace('_', ' ')} {result}")
+                   for items in ("trace_spans", "log_records") for result in ("exported", "dropped")])
     sockets = f"{gauge('blitz_sockets_open', 'instance, core')} / on (instance) group_left () "
     panels.graph("Sockets and descriptors in use", "percentunit",
                  (sockets + gauge("blitz_sockets_max", "instance"), "{{instance}}: sockets of core {{core}}"),

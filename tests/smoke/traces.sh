@@ -90,10 +90,10 @@ expect 'warnings that the collector is gone' 1 "$(grep -c 'does not take' "$scra
 for tries in $(seq 50); do ! grep -q 'takes .* again' "$scratch/outer.log" || break; sleep 0.1; done
 expect 'warnings that it is back' 1 "$(grep -c 'takes .* again' "$scratch/outer.log")"
 metrics=$(curl --silent --show-error --fail --max-time 10 "http://127.0.0.1:$control/metrics")
-exported=$(sed -n 's/^blitz_trace_spans_total{result="exported"} //p' <<<"$metrics")
+exported=$(sed -n 's/^blitz_trace_spans_exported_total //p' <<<"$metrics")
 # Two for each request, and one for the request that was refused.
 expect 'exported spans' $((4 * requests + 1)) "$exported"
-! grep -q '^blitz_trace_spans_total{result="dropped"}' <<<"$metrics" || fail 'spans were dropped'
+! grep -q '^blitz_trace_spans_dropped_total [1-9]' <<<"$metrics" || fail 'spans were dropped'
 grep -q 'duration_seconds_bucket.* # {trace_id="' <<<"$metrics" || fail 'no histogram has an example'
 text=$(curl --silent --show-error --fail --max-time 10 --header 'Accept: text/plain; version=0.0.4' \
   "http://127.0.0.1:$control/metrics")

@@ -22,7 +22,7 @@ use self::log_record::LogRecords;
 use self::queue::{Counts, Queue};
 use self::settings::ExportSettings;
 use self::span::Spans;
-use crate::records::{Consumers, RecordConsumer};
+use crate::records::{Consumers, Lost, RecordConsumer};
 use crate::{access_log, differences};
 
 pub(crate) use self::event::Events;
@@ -195,6 +195,11 @@ impl RecordConsumer for Consumer {
             }
         }
         true
+    }
+
+    fn lose(&mut self, lost: Lost) {
+        self.spans.counts.add_dropped(lost.traced);
+        self.logs.counts.add_dropped(lost.exported);
     }
 
     fn is_over(&self) -> bool {

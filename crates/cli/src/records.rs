@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use blitz_gateway::access_log::LineWriter;
-use blitz_gateway::{RecordBatch, RecordSink};
+use blitz_gateway::{OwnedRecord, RecordBatch, RecordSink, TraceContext};
 use blitz_host::Sleeper;
 use crossbeam_queue::ArrayQueue;
 
@@ -36,13 +36,23 @@ pub(crate) trait RecordConsumer: Send {
     /// Whether it wants the record of each request.
     fn wants_all(&self) -> bool;
 
-    /// So many records were lost before they came here.
-    fn lose(&mut self, _records: u64) {}
+    /// These records were lost before they came here.
+    fn lose(&mut self, _lost: Lost) {}
 
     /// Whether it wants nothing more, although no batch has told it.
     fn is_over(&self) -> bool {
         false
     }
+}
+
+/// Numbers of records that were lost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lost {
+    pub(crate) all: u64,
+    /// Those of recorded traces.
+    pub(crate) traced: u64,
+    /// Those that are log records as well.
+    pub(crate) exported: u64,
 }
 
 /// The thread. Clones of its [sink](Records::sink) are for the cores.
@@ -58,8 +68,8 @@ struct Queue {
     new_consumers: ArrayQueue<Box<dyn RecordConsumer>>,
     /// Consumers that want each record.
     want_all: AtomicUsize,
-    /// Records of which the consumers have not been told that they are lost.
-    lost: AtomicU64,
+    /// Those of which the consumers have not been told that they are lost.
+    lost: LostCounts,
     thread: Sleeper,
     must_end: AtomicBool,
 }
@@ -75,7 +85,7 @@ impl Records {
             used: ArrayQueue::new(USED_MAX),
             new_consumers: ArrayQueue::new(NEW_CONSUMERS_MAX),
             want_all: AtomicUsize::new(0),
-            lost: AtomicU64::new(0),
+            lost: LostCounts::default(),
             thread: Sleeper::default(),
             must_end: AtomicBool::new(false),
         });
@@ -149,8 +159,8 @@ impl Queue {
             };
             lines.write(&batch);
             self.keep(&mut consumers, |consumer| consumer.take(&batch));
-            let lost = self.lost.swap(0, Ordering::Relaxed);
-            if lost > 0 {
+            let lost = self.lost.take();
+            if lost.all > 0 {
                 consumers
                     .iter_mut()
                     .for_each(|consumer| consumer.lose(lost));
@@ -181,6 +191,40 @@ impl Queue {
     }
 }
 
+/// The numbers of [`Lost`], which cores count.
+#[derive(Debug, Default)]
+struct LostCounts {
+    all: AtomicU64,
+    traced: AtomicU64,
+    exported: AtomicU64,
+}
+
+impl LostCounts {
+    fn add(&self, batch: &RecordBatch) {
+        let count = |is_meant: fn(&OwnedRecord) -> bool| {
+            let records = batch.records.iter();
+            records.filter(|record| is_meant(record)).count() as u64
+        };
+        let is_traced = |record: &OwnedRecord| {
+            let trace = record.trace.as_ref();
+            trace.is_some_and(TraceContext::is_sampled)
+        };
+        self.traced.fetch_add(count(is_traced), Ordering::Relaxed);
+        let exported = count(|record| record.is_exported);
+        self.exported.fetch_add(exported, Ordering::Relaxed);
+        self.all.fetch_add(count(|_| true), Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Lost {
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        Lost {
+            all: take(&self.all),
+            traced: take(&self.traced),
+            exported: take(&self.exported),
+        }
+    }
+}
+
 impl RecordSink for Queue {
     fn take(&self, batch: RecordBatch) -> Option<RecordBatch> {
         match self.batches.push(batch) {
@@ -190,8 +234,7 @@ impl RecordSink for Queue {
             }
             Err(batch) => {
                 batch.lose_lines();
-                let records = batch.records.len() as u64;
-                self.lost.fetch_add(records, Ordering::Relaxed);
+                self.lost.add(&batch);
                 Some(batch)
             }
         }

@@ -173,15 +173,13 @@ impl MetricsReader {
         let dropped = blitz_host::log::dropped_output_lines();
         families.count("blitz_access_log_lines_dropped", dropped);
         let ExportFacts { spans, log_records } = (self.exports)();
-        for (name, counts) in [
-            ("blitz_trace_spans", spans),
-            ("blitz_log_records", log_records),
+        for (name, count) in [
+            ("blitz_trace_spans_exported", spans[0]),
+            ("blitz_trace_spans_dropped", spans[1]),
+            ("blitz_log_records_exported", log_records[0]),
+            ("blitz_log_records_dropped", log_records[1]),
         ] {
-            families.count_parts(
-                name,
-                "result",
-                ["exported", "dropped"].into_iter().zip(counts),
-            );
+            families.count(name, count);
         }
         let generation = self.status.generation();
         families.gauge("blitz_configuration_generation", generation as f64);

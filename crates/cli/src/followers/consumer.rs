@@ -8,7 +8,7 @@ use blitz_http::Status;
 
 use super::Follower;
 use super::filter::Facts;
-use crate::records::RecordConsumer;
+use crate::records::{Lost, RecordConsumer};
 
 /// Makes the lines of a follower, on the thread of the records.
 pub(super) struct FollowerConsumer {
@@ -69,9 +69,9 @@ impl RecordConsumer for FollowerConsumer {
         true
     }
 
-    fn lose(&mut self, records: u64) {
+    fn lose(&mut self, lost: Lost) {
         if let Some(follower) = self.follower.upgrade() {
-            follower.queue.lose(records);
+            follower.queue.lose(lost.all);
         }
     }
 

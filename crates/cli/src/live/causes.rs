@@ -47,6 +47,8 @@ const MEMORY: &str = "cores are short of memory for what is in transit, as reade
                       more of it";
 const DESCRIPTORS: &str = "allow more open files: LimitNOFILE in the unit";
 const SLOW_UPSTREAM: &str = "an upstream responds too slowly for its requests: add servers";
+const COLLECTOR: &str =
+    "see whether the collector of `tracing.otlp` runs and takes as much; the log has the reason";
 const REPORT: &str = "report this with the log";
 
 /// The page has the same counters.
@@ -89,6 +91,8 @@ const FAILURES: &[Counter] = &[
         "see whether the disk or the reader of `log.access` is full or slow, or log fewer requests with `when` or \
          `sample`",
     ),
+    counter("trace_spans_dropped", COLLECTOR),
+    counter("log_records_dropped", COLLECTOR),
 ];
 
 /// The same for refusals and limits.

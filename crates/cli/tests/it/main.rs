@@ -31,6 +31,7 @@ mod running_config;
 mod service_manager;
 mod several_servers;
 mod tail;
+mod terminal;
 mod timeouts;
 mod top;
 mod traces;

@@ -10,7 +10,7 @@ use blitz_testing::{Client, IO_TIMEOUT, Upstream, refusing_address};
 use serde_json::Value;
 
 use crate::control_support::{Controlled, Place};
-use crate::{blitz, stderr, stdout};
+use crate::{blitz, stderr, stdout, terminal};
 
 /// Paths of this length fill the queue of a follower soon.
 const LONG: usize = 1800;
@@ -313,26 +313,8 @@ fn the_end_of_the_process_is_told() {
 fn control_c_on_a_terminal_is_no_failure() {
     let upstream = upstream();
     let control = start(&upstream);
-    let command = format!(
-        "stty rows 24 cols 80; exec {} tail --control {}",
-        env!("CARGO_BIN_EXE_blitz"),
-        socket(&control)
-    );
-    let mut script = Command::new("script")
-        .args([
-            "--quiet",
-            "--return",
-            "--flush",
-            "--command",
-            &command,
-            "/dev/null",
-        ])
-        .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("script(1) of util-linux");
+    let arguments = format!("tail --control {}", socket(&control));
+    let mut script = terminal::start("rows 24 cols 80", &arguments);
     let mut screen = BufReader::new(script.stdout.take().unwrap());
     let mut client = client(&control);
     let mut head = String::new();
@@ -349,10 +331,5 @@ fn control_c_on_a_terminal_is_no_failure() {
         "{line}"
     );
     script.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
-    let deadline = Instant::now() + IO_TIMEOUT;
-    while script.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "it goes on");
-        thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(script.wait().unwrap().code(), Some(0));
+    terminal::wait(script);
 }

@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use blitz_testing::{Client, IO_TIMEOUT, Upstream, refusing_address};
+use blitz_testing::{Client, Upstream, refusing_address};
 
 use crate::control_support::{Controlled, Place};
-use crate::{blitz, stderr, stdout};
+use crate::{blitz, stderr, stdout, terminal};
 
 /// A process with a route to an upstream, and one to an address that refuses connections.
 fn start(upstream: &Upstream) -> Controlled {
@@ -198,26 +198,8 @@ fn on_terminal(
     duration: Duration,
     ends: impl FnOnce(&mut Child),
 ) -> String {
-    let command = format!(
-        "stty {size}; exec {} top --interval 200ms --control {}",
-        env!("CARGO_BIN_EXE_blitz"),
-        control
-    );
-    let mut script = Command::new("script")
-        .args([
-            "--quiet",
-            "--return",
-            "--flush",
-            "--command",
-            &command,
-            "/dev/null",
-        ])
-        .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("script(1) of util-linux");
+    let arguments = format!("top --interval 200ms --control {control}");
+    let mut script = terminal::start(size, &arguments);
     let mut out = script.stdout.take().unwrap();
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
@@ -226,12 +208,7 @@ fn on_terminal(
     });
     thread::sleep(duration);
     ends(&mut script);
-    let deadline = Instant::now() + IO_TIMEOUT;
-    while script.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < deadline, "it goes on");
-        thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(script.wait().unwrap().code(), Some(0));
+    terminal::wait(script);
     reader.join().unwrap()
 }
 

@@ -47,6 +47,7 @@ mod misdirected;
 mod name_server;
 mod names;
 mod pooling;
+mod prometheus;
 mod proxy_protocol;
 mod reconnect;
 mod records;

@@ -15,6 +15,7 @@ use prost::Message;
 
 use crate::h2::h2;
 use crate::h3_support::{QuicServer, block_on};
+use crate::prometheus::Family;
 use crate::sites::compiled;
 use crate::support::{Proxy, Upstream, config, eventually, held, ok};
 
@@ -357,49 +358,6 @@ fn facts_of_the_process_are_exposed() {
     assert_eq!(sum(&text, "blitz_build_info", &build), 1.0);
     let expiry = "blitz_certificate_expiry_timestamp_seconds";
     assert_eq!(sum(&text, expiry, &["name=\"b\""]), 5.0);
-}
-
-/// The parts of Prometheus' messages that are compared.
-#[derive(Clone, PartialEq, Message)]
-struct Family {
-    #[prost(string, optional, tag = "1")]
-    name: Option<String>,
-    #[prost(message, repeated, tag = "4")]
-    metric: Vec<Metric>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Metric {
-    #[prost(message, optional, tag = "7")]
-    histogram: Option<Histogram>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Histogram {
-    #[prost(uint64, optional, tag = "1")]
-    sample_count: Option<u64>,
-    #[prost(message, repeated, tag = "3")]
-    bucket: Vec<Bucket>,
-    #[prost(sint32, optional, tag = "5")]
-    schema: Option<i32>,
-    #[prost(uint64, optional, tag = "7")]
-    zero_count: Option<u64>,
-    #[prost(message, repeated, tag = "12")]
-    positive_span: Vec<Span>,
-    #[prost(sint64, repeated, packed = "false", tag = "13")]
-    positive_delta: Vec<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Bucket {
-    #[prost(uint64, optional, tag = "1")]
-    cumulative_count: Option<u64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Span {
-    #[prost(uint32, optional, tag = "2")]
-    length: Option<u32>,
 }
 
 /// Classic and native histograms have all requests.

@@ -9,6 +9,7 @@ use blitz_testing::{Head, refusing_address};
 use prost::Message;
 
 use crate::access_log::Lines;
+use crate::prometheus::{Exemplar, Family};
 use crate::support::{Proxy, Upstream, eventually, held, ok};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -287,45 +288,6 @@ fn gateways_in_a_chain_are_nested() {
     let inner = inner_records.with_one(|record, _| record.trace.unwrap());
     assert_eq!(inner.trace_id, outer.trace_id);
     assert_eq!(inner.parent, Some(outer.client_span_id));
-}
-
-/// The parts of Prometheus' messages that have examples.
-#[derive(Clone, PartialEq, Message)]
-struct Family {
-    #[prost(message, repeated, tag = "4")]
-    metric: Vec<Metric>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Metric {
-    #[prost(message, optional, tag = "7")]
-    histogram: Option<Histogram>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Histogram {
-    #[prost(message, repeated, tag = "3")]
-    bucket: Vec<Bucket>,
-    #[prost(message, repeated, tag = "16")]
-    exemplars: Vec<Exemplar>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Bucket {
-    #[prost(message, optional, tag = "3")]
-    exemplar: Option<Exemplar>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Exemplar {
-    #[prost(message, repeated, tag = "1")]
-    label: Vec<Label>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Label {
-    #[prost(string, optional, tag = "2")]
-    value: Option<String>,
 }
 
 /// How many examples are of the trace.

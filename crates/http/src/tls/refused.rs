@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use blitz_reactor::core_local;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -25,7 +26,7 @@ const NAME_CHARS_MAX: usize = 100;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-thread_local! {
+core_local! {
     /// The last refused certificate, with the name of the server: its connection has not failed yet.
     static LAST: RefCell<Option<(String, Arc<str>)>> = const { RefCell::new(None) };
     /// The last one first.
