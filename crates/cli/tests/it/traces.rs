@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use blitz_testing::{Client, IO_TIMEOUT, Upstream};
 use prost::Message;
 
+use crate::control_support::Place;
 use crate::https::{Folder, Running};
 use crate::{blitz, stderr};
 
@@ -246,7 +247,8 @@ fn text(tracing: &str, application: &Upstream) -> String {
 fn start(folder: &Folder, tracing: &str, application: &Upstream) -> Running {
     let file = folder.file("blitz.toml");
     fs::write(&file, text(tracing, application)).unwrap();
-    Running::announcing(folder, &["--config", &file], "http://")
+    let flags = ["--config", &file, "--control-listen", "127.0.0.1:0"];
+    Running::announcing(folder, &flags, "http://")
 }
 
 fn wait_for_log(running: &Running, text: &str) {
@@ -575,6 +577,19 @@ fn a_reload_changes_the_export() {
     running.reload("~ traces");
     get(address, "/", "");
     second.wait("/v1/traces", 2);
+    // The export before has left all records to the one that has replaced it.
+    let control = Place::Address(running.control_address().expect("it has an address"));
+    let deadline = Instant::now() + IO_TIMEOUT;
+    let metrics = loop {
+        let metrics = control.get("/metrics").content;
+        // They count when the collector has responded.
+        if metrics.contains("\nblitz_trace_spans_exported_total 4\n") {
+            break metrics;
+        }
+        assert!(Instant::now() < deadline, "{metrics}");
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(!metrics.contains("blitz_trace_spans_dropped"), "{metrics}");
     // Without the key requests take part in no trace.
     fs::write(folder.file("blitz.toml"), text("", &application)).unwrap();
     running.reload("~ traces");
@@ -595,7 +610,8 @@ fn mistakes_have_their_repairs() {
             "otlp = \"http://user:secret@a:4317\"",
             "credentials as `headers`",
         ),
-        ("otlp = \"http://a:4317/v1/traces\"", "protocol = \"http\""),
+        ("otlp = \"http://a:4317/otlp\"", "protocol = \"http\""),
+        ("otlp = \"http://a:4318/v1/traces\"", "leave out /v1/traces"),
         ("sample = 0.5", "`otlp` is missing"),
         ("otlp = \"http://a\", sample = 2", "a number from 0 to 1"),
         (
