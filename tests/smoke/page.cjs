@@ -138,9 +138,11 @@ async function numbersAgree(page) {
 async function look(page, width, scheme) {
   await page.setViewport({ width, height: 900 });
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
-  const room = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
-  assert.ok(room[0] <= room[1], `a width of ${room[0]} at ${width}`);
+  const wide = await page.evaluate(() => (
+    [...document.querySelectorAll('body *')].filter((node) => node.getBoundingClientRect().right > window.innerWidth)
+      .map((node) => `${node.closest('[id]')?.id} ${node.tagName}: ${node.textContent.slice(0, 80)}`)));
   await picture(page, `${width}-${scheme}`);
+  assert.deepStrictEqual(wide, [], `wider than ${width}`);
 }
 
 async function picture(page, name) {
