@@ -66,7 +66,8 @@ pub struct Record<'a> {
     pub rule: Option<&'static str>,
     /// `grpc-status` that the gateway sent in place of the upstream.
     pub grpc_status: Option<u8>,
-    /// Failed handshakes or incomplete heads with the same cause that have no record, because there were too many since the last that has.
+    /// Failed handshakes or incomplete heads with the same cause that have no record, because there were too many since
+    /// the last that has.
     pub omitted: u64,
     /// Its place in a trace; `None` if requests take part in none.
     pub trace: Option<TraceContext>,
@@ -334,14 +335,20 @@ impl<'a> Record<'a> {
         count(|counters| counters.in_flight += 1);
         let tracing = observers.tracing;
         let trace = tracing.map(|tracing| tracing.begin(&head.fields));
-        let mut record = Record {
+        let begun = observers.begin(route, trace.as_ref(), head);
+        let is_observed = begun.is_some();
+        // A literal as the last expression is made where the record stays, and is not moved.
+        Record {
             started: blitz_http::now(),
             connected: None,
             responded: None,
             method: head.method,
             version: head.version,
+            forwarded_client: match is_observed {
+                true => (observers.shared.told_client)(&head.fields, client.remote),
+                false => None,
+            },
             client,
-            forwarded_client: None,
             site,
             route,
             upstream: None,
@@ -350,19 +357,15 @@ impl<'a> Record<'a> {
             is_connection_reused: false,
             is_retried: false,
             request_bytes: 0,
-            response: ResponseRecord::new(head.method == Method::Head),
+            response: ResponseRecord::new(head.method == Method::Head, is_observed),
             rule: None,
             grpc_status: None,
             omitted: 0,
             trace,
             trace_events: TraceEvents::default(),
             observers: &observers.shared,
-            begun: observers.begin(route, trace.as_ref(), head),
-        };
-        if record.begun.is_some() {
-            record.note_observed(head);
+            begun,
         }
-        record
     }
 
     /// Whether somebody is told of this request when it has ended.
@@ -376,18 +379,14 @@ impl<'a> Record<'a> {
     #[inline]
     pub(crate) fn observe(&mut self, head: &Pooled<RequestHead>) -> Option<Pooled<RequestHead>> {
         if self.observers.see_all() {
-            self.note_observed(head);
+            self.response.is_observed = true;
+            self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
             return Some(head.reduced());
         }
         if let Some(begun) = &mut self.begun {
             begun.note_id(head);
         }
         None
-    }
-
-    fn note_observed(&mut self, head: &RequestHead) {
-        self.response.is_observed = true;
-        self.forwarded_client = (self.observers.told_client)(&head.fields, self.client.remote);
     }
 
     /// Notes that the upstream is sought now. In the turn in which the request was received that need not be said.
@@ -436,7 +435,7 @@ impl<'a> Record<'a> {
 
 impl ResponseRecord {
     #[inline]
-    fn new(has_no_content: bool) -> ResponseRecord {
+    fn new(has_no_content: bool, is_observed: bool) -> ResponseRecord {
         ResponseRecord {
             status: None,
             bytes: 0,
@@ -446,7 +445,7 @@ impl ResponseRecord {
             is_relayed: false,
             is_tunnel: false,
             has_no_content,
-            is_observed: false,
+            is_observed,
         }
     }
 

@@ -65,8 +65,8 @@ pub(crate) fn told_client(
     remote: Option<SocketAddr>,
     trusted: &TrustedProxies,
 ) -> Option<IpAddr> {
-    let has_facts = fields.iter().any(|(name, _)| is_in(FACTS, name));
-    let is_told = trusted.contains_remote(remote) && has_facts;
+    let has_facts = || fields.iter().any(|(name, _)| is_in(FACTS, name));
+    let is_told = trusted.contains_remote(remote) && has_facts();
     is_told.then(|| Told::read(fields, trusted).client())?
 }
 

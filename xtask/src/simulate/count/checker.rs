@@ -29,12 +29,12 @@ pub(super) type Cost = [f64; 6];
 type Counted = (Cost, Profile);
 
 /// Requests of two runs, whose difference is the cost of requests in a warm process.
-const FEWER: u64 = 1_600;
-const MORE: u64 = 4_800;
+const FEWER: u64 = 800;
+const MORE: u64 = 2_400;
 
 /// The same for requests with large bodies, and for those with a connection each.
-const FEWER_LARGE: u64 = 32;
-const MORE_LARGE: u64 = 96;
+const FEWER_LARGE: u64 = 16;
+const MORE_LARGE: u64 = 48;
 
 /// The functions that switch the collection of callgrind: on within a turn of a core, and off again within
 /// what simulates the network for it. Its copies are those of the kernel, and make the most instructions of
