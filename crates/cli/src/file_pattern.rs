@@ -62,12 +62,20 @@ impl Listing {
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {}
             Err(error) => self.unreadable.push((folder.clone(), error)),
         }
-        self.folders.push(folder);
+        self.folders.push(named(&folder).to_owned());
+    }
+}
+
+/// A folder by a name that the system knows: a file without a folder is in the current one.
+fn named(folder: &Path) -> &Path {
+    match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
     }
 }
 
 fn entries(folder: &Path, before: &str, after: &str) -> Result<Vec<PathBuf>, Error> {
-    let entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    let entries: Vec<_> = fs::read_dir(named(folder))?.collect::<Result<_, _>>()?;
     let is_match = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // As in shells: editors keep locks and copies under such names.
@@ -77,6 +85,8 @@ fn entries(folder: &Path, before: &str, after: &str) -> Result<Vec<PathBuf>, Err
             && name.starts_with(before)
             && name.ends_with(after)
     };
-    let paths = entries.into_iter().map(|entry| entry.path());
+    let paths = entries
+        .into_iter()
+        .map(|entry| folder.join(entry.file_name()));
     Ok(paths.filter(is_match).collect())
 }

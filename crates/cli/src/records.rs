@@ -150,7 +150,7 @@ impl Queue {
             }
             // Before the queue is looked at: batches may be added until then.
             let must_end = self.must_end.load(Ordering::Acquire);
-            let Some(batch) = self.batches.pop() else {
+            let Some(mut batch) = self.batches.pop() else {
                 if must_end {
                     return;
                 }
@@ -165,6 +165,8 @@ impl Queue {
                     .iter_mut()
                     .for_each(|consumer| consumer.lose(lost));
             }
+            // It waits for its next use, and a log that a reload has replaced is closed.
+            batch.log = None;
             // It is freed if there are enough of them.
             let _ = self.used.push(batch);
         }

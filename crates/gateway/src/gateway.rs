@@ -137,7 +137,7 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; no core runs then.
     pub fn start<E: Endpoint>(
-        self,
+        mut self,
         fallback: impl Fn() -> Rc<E> + Send + Sync + 'static,
     ) -> Result<Running, StartError> {
         let resolver = Resolver::new(&self.options.name_servers);
@@ -146,7 +146,7 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = serving::reserve(self.listeners)?;
         let redirect = HttpsRedirect::of(listeners.configs());
-        let snapshot = maker.make(sites, redirect, observed(&self.options))?;
+        let snapshot = maker.make(sites, redirect, observed(&mut self.options))?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let Options {
             drain_delay,
@@ -182,7 +182,7 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; the futures return the error of their core's listeners.
     pub fn on_cores<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
-        self,
+        mut self,
         datagrams: &dyn Fn(&ListenerConfig) -> Option<DatagramListener>,
         fallback: F,
     ) -> Result<(impl Fn() -> OnCore + use<E, F>, SteppedReloads), StartError> {
@@ -192,7 +192,7 @@ impl Gateway {
         let sites = sites.map_err(StartError::Conflict)?;
         let listeners = self.listeners;
         let redirect = HttpsRedirect::of(&listeners);
-        let observed = observed(&self.options);
+        let observed = observed(&mut self.options);
         let snapshot = maker.make(sites, redirect, observed)?;
         let newest = Arc::new(ArcSwap::from_pointee(snapshot));
         let make = Rc::new(service_maker(&newest, self.options, fallback));
@@ -210,9 +210,10 @@ impl Gateway {
     }
 }
 
-fn observed(options: &Options) -> ObserverSettings {
+/// Takes the access log out of the options, which outlive its replacement by a reload.
+fn observed(options: &mut Options) -> ObserverSettings {
     ObserverSettings {
-        access_log: options.access_log.clone(),
+        access_log: options.access_log.take(),
         tracing: options.tracing,
     }
 }

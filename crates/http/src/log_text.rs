@@ -36,6 +36,24 @@ fn escape(path: &str) -> String {
     path.escape_debug().to_string().replace(' ', "\\u{20}")
 }
 
+/// Whether a character that is no control character separates lines, turns the direction of what follows, or has no
+/// width: in a line nobody would see it, or see another text.
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
 /// At most this many bytes, whole characters.
 #[must_use]
 pub fn start_of(text: &str, max: usize) -> &str {

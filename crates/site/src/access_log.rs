@@ -20,7 +20,7 @@ pub use filter::{LogFilter, LoggedStatus};
 pub use line::{FieldValue, LineWriter};
 pub use redaction::redact_query;
 
-pub(crate) use redaction::{REDACTED, without_fragment, without_user};
+pub(crate) use redaction::{REDACTED, url_without_user};
 
 /// Takes lines of an access log.
 pub trait LogSink: Send + Sync {

@@ -76,18 +76,15 @@ pub struct HandedOver<'a> {
 
 impl<'a> HandedOver<'a> {
     /// The record of this request, from which the endpoint takes the head.
-    #[inline]
-    pub fn new(record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
-        let mut handed = HandedOver {
+    #[inline(always)]
+    pub fn new(mut record: Record<'a>, head: &Pooled<RequestHead>) -> HandedOver<'a> {
+        let head = record.observe(head);
+        let received = record.response.is_observed.then(Rc::default);
+        HandedOver {
             record,
-            head: None,
-            received: None,
-        };
-        handed.head = handed.record.observe(head);
-        if handed.record.response.is_observed {
-            handed.received = Some(Rc::default());
+            head,
+            received,
         }
-        handed
     }
 
     /// The request with its record, for an endpoint whose responses get these changes and pages.

@@ -185,7 +185,7 @@ core_local! {
 
 /// Counts a request.
 #[inline(always)]
-pub(crate) fn measure(request: &EndedRequest) {
+pub(crate) fn measure(request: &EndedRequest<'_>) {
     let key = SeriesKey::of(request);
     CORE.with_borrow_mut(|store| {
         let series = store.find(key);
@@ -197,7 +197,7 @@ pub(crate) fn measure(request: &EndedRequest) {
             let client = client.get_or_insert_with(|| Box::new(Histogram::NEW));
             client.observe(nanoseconds(contact.duration));
         }
-        if let Some(trace) = &request.trace {
+        if let Some(trace) = request.trace {
             note_exemplar(series, trace, request.duration);
         }
     });

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use blitz_http::{Address, Method, Name, RequestHead, Scheme, Status, TlsVersion, Version};
 
-use crate::access_log::{NotedHeader, without_fragment, without_user};
+use crate::access_log::NotedHeader;
 use crate::trace::{TraceContext, TraceEvent, TraceEvents};
 use texts::Texts;
 
@@ -180,18 +180,13 @@ impl OwnedRecord {
     /// The host of the request with its port. Like each of the texts it is empty if there is none.
     #[must_use]
     pub fn host(&self) -> &[u8] {
-        // A refused request may have a user.
-        without_user(self.texts.get(Text::Host))
+        self.texts.get(Text::Host)
     }
 
     /// The path as it was received, or its beginning.
     #[must_use]
     pub fn path(&self) -> &[u8] {
-        // A refused request may have a fragment, and that of a tunnel a user in place of a path.
-        match without_fragment(self.texts.get(Text::Path)) {
-            path @ [b'/', ..] => path,
-            authority => without_user(authority),
-        }
+        self.texts.get(Text::Path)
     }
 
     /// The query as it was received, or its beginning.

@@ -1,5 +1,6 @@
 //! Lines of a terminal.
 
+use blitz_http::log_text::is_invisible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The look of a text.
@@ -72,13 +73,9 @@ impl Line {
     }
 }
 
-/// A text without characters that a terminal would obey: controls, separators of lines, and marks that turn the direction
-/// of what follows.
+/// A text without characters that a terminal would obey or hide.
 fn printable(text: &str) -> String {
-    let is_obeyed = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let is_obeyed = |letter: char| letter.is_control() || is_invisible(letter);
     let letters = text.chars();
     letters
         .map(|letter| {

@@ -103,6 +103,31 @@ fn a_reload_changes_the_log() {
 }
 
 #[test]
+fn a_log_that_is_replaced_is_closed() {
+    let (folder, upstream) = (Folder::new(), upstream());
+    let running = start(&folder, "\"first.log\"", &upstream);
+    get(running.address("http://"), "/1");
+    wait_for_lines(&folder.file("first.log"), 1);
+    let is_open = |file: &str| {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", running.id())).unwrap();
+        let mut targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        targets.any(|target| target.ends_with(file))
+    };
+    for (before, next) in [("first.log", "second.log"), ("second.log", "third.log")] {
+        assert!(is_open(before));
+        let next = format!("\"{next}\"");
+        fs::write(folder.file("blitz.toml"), text(&next, &upstream)).unwrap();
+        running.reload("~ the access log");
+        get(running.address("http://"), "/2");
+        let deadline = Instant::now() + IO_TIMEOUT;
+        while is_open(before) {
+            assert!(Instant::now() < deadline, "{before} stays open");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
 fn lines_are_written_before_the_process_ends() {
     let (folder, upstream) = (Folder::new(), upstream());
     let running = start(&folder, "\"access.log\"", &upstream);

@@ -1,6 +1,7 @@
 //! Files that the configuration includes, in their folders.
 
 use std::fs;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,23 @@ use crate::{blitz, stderr, stdout};
 
 const MAIN: &str = "listen = [\"127.0.0.1:0\"]\ninclude = [\"sites/*.toml\"]\nserver.watch = true\n\
                     [upstream.app]\nservers = [\"http://127.0.0.1:1\"]\n";
+
+#[test]
+fn patterns_begin_at_the_folder_of_a_file_without_one() {
+    let folder = Folder::new();
+    fs::write(folder.file("blitz.toml"), "include = [\"s*.toml\"]\n").unwrap();
+    fs::write(
+        folder.file("shop.toml"),
+        "[site.\"a.example\"]\nrespond = 404\n",
+    )
+    .unwrap();
+    let checked = Command::new(env!("CARGO_BIN_EXE_blitz"))
+        .args(["check", "blitz.toml"])
+        .current_dir(folder.file(""))
+        .output()
+        .unwrap();
+    assert!(stdout(&checked).contains("1 site"), "{}", stderr(&checked));
+}
 
 /// A folder with the main file, the page of a site, and the folder of sites.
 fn folder() -> Folder {

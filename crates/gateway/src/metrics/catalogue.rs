@@ -90,8 +90,8 @@ const fn histogram(
 pub(super) const METRICS: &[Description] = &[
     histogram("http_server_request_duration_seconds", &["route", "method", "scheme", "status", "version"], "Time from the start of a request to its end."),
     histogram("http_client_request_duration_seconds", &["route", "method", "scheme", "status", "version", "upstream", "error_type"], "Time from the connection of the last attempt to the head of the response of the upstream, or to the failure."),
-    counter("blitz_request_content_bytes", &["route", "status"], "Content received from clients. That of requests for apps counts while records are observed."),
-    counter("blitz_response_content_bytes", &["route", "status"], "Content sent to clients. Streams of apps count while records are observed."),
+    counter("blitz_request_content_bytes", &["route", "status"], "Content received from clients. It counts when a request ends, and that of requests for apps while records are observed."),
+    counter("blitz_response_content_bytes", &["route", "status"], "Content sent to clients. It counts when a request ends, and streams of apps while records are observed."),
     gauge("blitz_metrics_series", &[], "Lines that the metrics of requests fill in text."),
     counter("blitz_metrics_merged_requests", &[], "Requests that count as route _other, because metrics.series_max lines are in use."),
     gauge("blitz_metrics_series_max", &[], "The most lines that the metrics of requests may fill."),

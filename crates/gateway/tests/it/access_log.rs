@@ -237,10 +237,18 @@ scenarios! {
     fn a_user_and_a_fragment_have_no_place_in_a_line(io) {
         let upstream = Upstream::with_text("hello");
         let (proxy, lines) = proxy(io, &[&upstream.url()], LogSettings::default());
+        // Longer than a host and a field in a line.
+        let long = "secret".repeat(200);
         let requests = [
             "GET http://u:secret@a/x HTTP/1.1\r\nHost: a", "GET / HTTP/1.1\r\nHost: u:secret@a",
             "CONNECT u:secret@a:443 HTTP/1.1\r\nHost: a", "GET /f#secret HTTP/1.1\r\nHost: a",
             "GET / HTTP/1.1\r\nHost: a\r\nReferer: https://u:secret@b/?c=secret#secret",
+            "GET http://a?c=secret HTTP/1.9\r\nHost: a", "GET http://a#secret HTTP/1.9\r\nHost: a",
+            "GET / HTTP/1.1\r\nHost: a\r\nReferer: //u:secret@b/",
+            "GET / HTTP/1.1\r\nHost: a\r\nReferer: https:/u:secret@b/",
+            &format!("GET / HTTP/1.1\r\nHost: {long}@a"), &format!("GET http://{long}@a/x HTTP/1.1\r\nHost: a"),
+            &format!("CONNECT {long}{long}@a:443 HTTP/1.1\r\nHost: a"),
+            &format!("GET / HTTP/1.1\r\nHost: a\r\nReferer: https://{long}@b/"),
         ];
         for (count, request) in requests.into_iter().enumerate() {
             send(&proxy, &format!("{request}\r\nConnection: close\r\n\r\n"));

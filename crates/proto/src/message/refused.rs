@@ -48,7 +48,8 @@ impl RequestHead {
     }
 }
 
-/// Keeps the parts of a refused request in `target`; returns the method.
+/// Keeps the parts of a refused request in `target`, without the secrets that requests must not have: a fragment, and the
+/// name and password of a user (RFC 9110, sections 7.1 and 4.2.4). Returns the method.
 #[cold]
 pub(crate) fn keep(target: &mut RequestTarget, method: &[u8], path: &[u8], host: &[u8]) -> Method {
     target.clear();
@@ -56,13 +57,24 @@ pub(crate) fn keep(target: &mut RequestTarget, method: &[u8], path: &[u8], host:
     if known == Method::Other && method.len() <= METHOD_BYTES_MAX && is_token(method) {
         target.method = target.push(&text_of(method));
     }
-    let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let mut parts = path.split(|byte| matches!(byte, b'?' | b'#'));
+    let path = match parts.next().unwrap_or_default() {
+        path @ [b'/', ..] => path,
+        authority => without_user(authority),
+    };
+    let host = without_user(host);
     target.form = Some(TargetForm::Origin);
     target.raw_path = target.push(&text_of(path));
     if !host.is_empty() {
         target.authority = Some(target.push(&text_of(host)));
     }
     known
+}
+
+/// An authority without the name and the password of a user.
+fn without_user(authority: &[u8]) -> &[u8] {
+    let at = authority.iter().rposition(|&byte| byte == b'@');
+    &authority[at.map_or(0, |at| at + 1)..]
 }
 
 fn text_of(bytes: &[u8]) -> String {
@@ -85,7 +97,7 @@ fn split_absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let scheme = target.windows(3).position(|bytes| bytes == b"://")?;
     let has_scheme = target[..scheme].iter().all(u8::is_ascii_alphanumeric);
     let rest = &target[scheme + 3..];
-    let host = rest.iter().position(|&byte| byte == b'/');
+    let host = rest.iter().position(|byte| b"/?#".contains(byte));
     has_scheme.then(|| rest.split_at(host.unwrap_or(rest.len())))
 }
 

@@ -59,11 +59,7 @@ fn escape_json(text: &[u8], out: &mut Vec<u8>) {
         for c in chunk.valid().chars() {
             match c {
                 '"' | '\\' => out.extend([b'\\', c as u8]),
-                c if c.is_control() => unicode(c, out),
-                // Separators of lines, and marks that turn the direction of what follows on a terminal.
-                '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                    unicode(c, out);
-                }
+                c if c.is_control() || blitz_http::log_text::is_invisible(c) => unicode(c, out),
                 c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
@@ -74,12 +70,12 @@ fn escape_json(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A character of two bytes at most, as `\uXXXX`.
+/// A character as `\uXXXX`, or as two of them.
 fn unicode(c: char, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"\\u");
-    let [.., high, low] = u32::from(c).to_be_bytes();
-    hex(high, out);
-    hex(low, out);
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        out.extend_from_slice(b"\\u");
+        unit.to_be_bytes().iter().for_each(|byte| hex(*byte, out));
+    }
 }
 
 fn hex(byte: u8, out: &mut Vec<u8>) {
@@ -155,8 +151,8 @@ mod tests {
         assert_eq!(json(b"/a"), r#""/a""#);
         assert_eq!(json(b"a\"b\\c\n\x7f"), r#""a\"b\\c\u000a\u007f""#);
         assert_eq!(
-            json("\u{e9}\u{202e}\u{2028}".as_bytes()),
-            "\"\u{e9}\\u202e\\u2028\""
+            json("\u{e9}\u{202e}\u{2028}\u{200e}\u{feff}\u{e0041}".as_bytes()),
+            "\"\u{e9}\\u202e\\u2028\\u200e\\ufeff\\udb40\\udc41\""
         );
         assert_eq!(json(b"\xff\xc3"), r#""\u00ff\u00c3""#);
         let logfmt = |text: &[u8]| written(|out| logfmt(text, out));

@@ -151,7 +151,7 @@ facts! {
     BytesIn "bytes_in",
     /// bytes of content to the client
     BytesOut "bytes_out",
-    /// seconds from the head of the request to the end of its response
+    /// seconds from the head of the request to the end of its response; if the client has left, `half_close_grace` is part of it
     Duration "duration",
     /// seconds from the head of the request to the head of the upstream's response
     FirstByte "ttfb",

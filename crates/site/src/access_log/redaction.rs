@@ -30,17 +30,10 @@ fn is_padding(end: &[u8], before: usize) -> bool {
 /// Writes a URL without its fragment and the name and password of a user, and the values of its query as
 /// [`redact_query`].
 pub(super) fn redact_url(url: &[u8], out: &mut Vec<u8>) {
-    let url = without_fragment(url);
-    let mark = url.iter().position(|byte| matches!(byte, b'?'));
-    let (start, query) = url.split_at(mark.unwrap_or(url.len()));
-    let authority = start
-        .windows(3)
-        .position(|window| window == b"://")
-        .map_or(0, |scheme| scheme + 3);
-    let (scheme, rest) = start.split_at(authority);
-    let slash = rest.iter().position(|byte| *byte == b'/');
-    let (authority, path) = rest.split_at(slash.unwrap_or(rest.len()));
-    for part in [scheme, without_user(authority), path] {
+    let [scheme, authority, rest] = url_without_user(without_fragment(url));
+    let mark = rest.iter().position(|byte| *byte == b'?');
+    let (path, query) = rest.split_at(mark.unwrap_or(rest.len()));
+    for part in [scheme, authority, path] {
         out.extend_from_slice(part);
     }
     if let Some((mark, query)) = query.split_first() {
@@ -49,14 +42,36 @@ pub(super) fn redact_url(url: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// A URL in parts: up to its authority, the authority without a user, and the rest. As browsers do, it takes a
+/// backslash for a slash, and any number of slashes behind a scheme for two.
+pub(crate) fn url_without_user(url: &[u8]) -> [&[u8]; 3] {
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    let name = url.iter().take_while(|byte| is_of_scheme(byte)).count();
+    let scheme = match &url[name..] {
+        [b':', next, ..] if name > 0 && is_slash(next) => name + 1,
+        _ => 0,
+    };
+    let slashes = url[scheme..].iter().take_while(|byte| is_slash(byte));
+    let start = match (scheme, slashes.count()) {
+        // A path.
+        (0, 1) => return [b"", b"", url],
+        (_, slashes) => scheme + slashes,
+    };
+    let ends = |byte: &u8| is_slash(byte) || matches!(byte, b'?' | b'#');
+    let end = url[start..].iter().position(ends);
+    let end = end.map_or(url.len(), |length| start + length);
+    [&url[..start], without_user(&url[start..end]), &url[end..]]
+}
+
 /// A text up to its fragment, which clients must not send (RFC 9110, sections 7.1 and 10.1.3).
-pub(crate) fn without_fragment(text: &[u8]) -> &[u8] {
+fn without_fragment(text: &[u8]) -> &[u8] {
     let hash = text.iter().position(|byte| *byte == b'#');
     &text[..hash.unwrap_or(text.len())]
 }
 
 /// An authority without the name and the password of a user (RFC 9110, section 4.2.4).
-pub(crate) fn without_user(authority: &[u8]) -> &[u8] {
+fn without_user(authority: &[u8]) -> &[u8] {
     let at = authority.iter().rposition(|byte| *byte == b'@');
     &authority[at.map_or(0, |at| at + 1)..]
 }
@@ -95,6 +110,13 @@ mod tests {
             ("https://u:p@a.example", "https://a.example"),
             ("https://a.example/#token=x", "https://a.example/"),
             ("/a?b", "/a?***"),
+            ("/b@c", "/b@c"),
+            ("//u:p@a.example/b@c", "//a.example/b@c"),
+            ("https:/u:p@a.example/", "https:/a.example/"),
+            ("https:\\\\u:p@a.example\\b", "https:\\\\a.example\\b"),
+            ("https:u:p@a.example/", "a.example/"),
+            ("u:p@a.example", "a.example"),
+            ("https://u@a.example?b=c", "https://a.example?b=***"),
             ("", ""),
         ] {
             assert_eq!(redacted(url), expected);

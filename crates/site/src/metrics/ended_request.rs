@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::trace::TraceContext;
 
 /// A request that has ended.
-pub(crate) struct EndedRequest {
+pub(crate) struct EndedRequest<'a> {
     pub(crate) label: RouteLabel,
     pub(crate) method: Method,
     /// That of the client's connection.
@@ -27,7 +27,7 @@ pub(crate) struct EndedRequest {
     /// `None` if no upstream was contacted.
     pub(crate) contact: Option<Contact>,
     /// `None` if it is not recorded.
-    pub(crate) trace: Option<TraceContext>,
+    pub(crate) trace: Option<&'a TraceContext>,
 }
 
 /// The contact with an upstream, in the last attempt.

@@ -99,7 +99,7 @@ pub struct SeriesKey(u64);
 
 impl SeriesKey {
     #[inline(always)]
-    pub(super) fn of(request: &EndedRequest) -> SeriesKey {
+    pub(super) fn of(request: &EndedRequest<'_>) -> SeriesKey {
         let class = request
             .status
             .map_or(0, |status| (status.code() / 100).min(5));

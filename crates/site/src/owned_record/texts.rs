@@ -2,7 +2,7 @@
 
 use blitz_http::{Method, Name, RequestHead};
 
-use crate::access_log::{NotedHeader, REDACTED};
+use crate::access_log::{NotedHeader, REDACTED, url_without_user};
 
 /// Longest method.
 const METHOD_MAX: usize = 32;
@@ -116,11 +116,11 @@ impl Texts {
             return self.bytes.extend_from_slice(REDACTED);
         }
         let mut room = VALUE_MAX;
-        self.push(first, room);
         if header.name.is(Name::Referer) {
             // It is no list, and a second URL would not be found in it.
-            return;
+            return self.push_url(first);
         }
+        self.push(first, room);
         room = room.saturating_sub(first.len());
         for value in values {
             if room == 0 {
@@ -130,6 +130,14 @@ impl Texts {
             self.push(value, room);
             room = room.saturating_sub(value.len());
         }
+    }
+
+    /// A URL that is cut has no user: behind the cut nobody would find the end of its name.
+    fn push_url(&mut self, url: &[u8]) {
+        if url.len() <= VALUE_MAX {
+            return self.bytes.extend_from_slice(url);
+        }
+        self.push(&url_without_user(url).concat(), VALUE_MAX);
     }
 
     #[inline]

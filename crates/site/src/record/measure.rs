@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use super::{Ended, Record, RouteName};
 use crate::metrics::{Contact, ContactError, EndedRequest, RouteLabel};
-use crate::trace::TraceContext;
 
 /// Counts a request in the metrics of its core.
 #[inline]
@@ -20,7 +19,7 @@ pub(crate) fn measure(record: &Record<'_>) {
         request_bytes: record.request_bytes,
         response_bytes: record.response.bytes,
         contact: contact(record, now),
-        trace: record.trace.filter(TraceContext::is_sampled),
+        trace: record.trace.as_deref().filter(|trace| trace.is_sampled()),
     });
 }
 
