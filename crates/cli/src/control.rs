@@ -1,5 +1,6 @@
 //! The control interface of a running Blitz: reloads over a unix socket, and over an address of its own health, metrics and
-//! state. An app of the framework serves both, on a core of its own.
+//! state. An app of the framework serves each on a core of its own: any user of this machine can occupy that of the
+//! address.
 
 mod access;
 mod actions;
@@ -23,6 +24,7 @@ mod tail;
 mod upstreams;
 mod waiting;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use blitz::middleware::default_header;
 use blitz::{App, Service};
 use blitz_config::{ControlAddress, Placed, Socket};
 use blitz_host::serving::{self, ListenerConfig, NewListeners, Serving};
-use blitz_http::{Address, Config, IoChoice, Pinning, ServeOptions};
+use blitz_http::{Address, Config, IoChoice, Limits, Pinning, ServeOptions};
 
 pub(crate) use self::log_level::LogLevel;
 pub(crate) use self::state::{ControlState, Observed};
@@ -44,12 +46,16 @@ pub(crate) const OFF: &str = "off";
 /// How long requests may go on when the socket is closed: some have asked for the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most connections of the control interface, at a low limit of open files and at a high one. The cores of the gateway
-/// leave their descriptors free.
+/// The most connections of each place, at a low limit of open files and at a high one. The cores of the gateway leave their
+/// descriptors free.
 const CONNECTIONS_MAX: RangeInclusive<u64> = 16..=256;
 
-/// The share of the open files that these connections may be.
+/// The share of the open files that the connections of a place may be.
 const CONNECTIONS_SHARE: u64 = 64;
+
+/// How long a client of the address may take nothing of its responses. Such connections are not idle, so that new ones
+/// take the place of none.
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the control interface is to be; `None` is the default.
 pub(crate) struct Places<'a> {
@@ -73,9 +79,9 @@ impl Places<'_> {
 /// The control interface of this process.
 pub(crate) struct Control {
     /// `None` if it is turned off, or could not be opened.
-    serving: Option<Serving>,
-    /// The listener of the address.
-    listener: Option<ListenerConfig>,
+    socket: Option<Serving>,
+    /// The same.
+    address: Option<Serving>,
     pub(crate) state: Arc<ControlState>,
 }
 
@@ -87,48 +93,40 @@ impl Control {
     pub(crate) fn open(places: &Places<'_>, state: ControlState) -> Result<Control, String> {
         let address = listener::reserve(places)?;
         let socket = socket::reserve(places)?;
-        let state = Arc::new(state);
         let mut control = Control {
-            serving: None,
-            listener: None,
-            state: Arc::clone(&state),
+            socket: None,
+            address: None,
+            state: Arc::new(state),
         };
-        let listeners = match (socket, address) {
-            (Some(socket), Some(address)) => socket.and(address),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return Ok(control),
-        };
-        let serving = match start(listeners, &state) {
-            Ok(serving) => serving,
-            Err(problem) => {
-                let problem = format!("the control interface cannot be started: {problem}");
-                if places.are_demanded() {
-                    return Err(format!(
-                        "{problem}\n  turn it off with --control {OFF} and --control-listen {OFF}"
-                    ));
+        let open = |listeners: Option<NewListeners>, options: fn() -> ServeOptions| {
+            let opened = listeners.map(|listeners| start(listeners, &control.state, options));
+            match opened.transpose() {
+                Err(problem) if !places.are_demanded() => {
+                    tracing::warn!("{}", problem.replace("\n  ", "; "));
+                    Ok(None)
                 }
-                tracing::warn!("{problem}");
-                return Ok(control);
+                opened => opened,
             }
         };
-        let is_tcp = |listener: &&ListenerConfig| matches!(listener.address, Address::Tcp(_));
-        control.listener = serving.listeners().find(is_tcp).cloned();
-        control.serving = Some(serving);
+        let address = open(address, options_of_address)?;
+        let socket = open(socket, options_of_socket)?;
+        (control.address, control.socket) = (address, socket);
         if let Some(address) = control.address() {
-            state.set_port(address.port());
+            control.state.set_port(address.port());
         }
         Ok(control)
     }
 
     /// The most connections that it may have.
     pub(crate) fn connections_max(&self) -> usize {
-        let serving = self.serving.as_ref();
-        serving.map_or(0, |serving| serving.cores().sockets_max())
+        let places = [&self.socket, &self.address].into_iter().flatten();
+        places.map(|place| place.cores().sockets_max()).sum()
     }
 
     /// The address, if it is open.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match self.listener.as_ref()?.address {
+        let listener = self.address.as_ref()?.listeners().next()?;
+        match listener.address {
             Address::Tcp(address) => Some(address),
             Address::Unix(_) => None,
         }
@@ -141,22 +139,20 @@ impl Control {
     }
 
     /// Closes the socket, which the next process may open. The address goes on, for those that ask whether it is ready.
-    pub(crate) fn close_socket(&mut self) {
-        let Some(serving) = &mut self.serving else {
-            return;
-        };
+    pub(crate) fn close_socket(&self) {
         self.state.followers.end();
-        let rest = self.listener.iter().cloned();
-        let rest = serving.prepare(rest);
-        match rest.and_then(|rest| serving.open_listeners(rest)) {
-            Ok(superseded) => serving.close_listeners(superseded, CLOSE_TIMEOUT),
-            Err(_) => serving.drain(CLOSE_TIMEOUT),
+        if let Some(socket) = &self.socket {
+            socket.drain(CLOSE_TIMEOUT);
         }
     }
 }
 
-fn start(listeners: NewListeners, state: &Arc<ControlState>) -> Result<Serving, String> {
-    let service = service(state).map_err(|error| error.to_string())?;
+fn start(
+    listeners: NewListeners,
+    state: &Arc<ControlState>,
+    options: fn() -> ServeOptions,
+) -> Result<Serving, String> {
+    let service = service(state).map_err(|error| cannot_start(&error))?;
     // It waits most of the time, and a ring would be memory for nothing.
     let config = Config {
         io: IoChoice::Epoll,
@@ -165,8 +161,46 @@ fn start(listeners: NewListeners, state: &Arc<ControlState>) -> Result<Serving, 
         sockets_max: connections_max(blitz_http::prepare_descriptors()),
         ..Config::default()
     };
-    let make = move || (service.on_core(), ServeOptions::default());
-    serving::start(listeners, &config, make).map_err(|error| error.to_string())
+    let make = move || (service.on_core(), options());
+    serving::start(listeners, &config, make).map_err(|error| cannot_start(&error))
+}
+
+fn cannot_start(problem: &dyn Display) -> String {
+    format!(
+        "the control interface cannot be started: {problem}\n  \
+         turn it off with --control {OFF} and --control-listen {OFF}"
+    )
+}
+
+fn options_of_socket() -> ServeOptions {
+    ServeOptions {
+        warn_at_limit: Some(|limit| {
+            tracing::warn!(
+                limit,
+                "the control socket has as many connections as it may: those that have been idle longest \
+                 are closed in favour of new ones"
+            );
+        }),
+        ..ServeOptions::default()
+    }
+}
+
+/// Any user of this machine is a client.
+fn options_of_address() -> ServeOptions {
+    ServeOptions {
+        limits: Limits {
+            send_stall_timeout: STALL_TIMEOUT,
+            ..Limits::default()
+        },
+        warn_at_limit: Some(|limit| {
+            tracing::warn!(
+                limit,
+                "the address of the control interface has as many connections as it may: those that have \
+                 been idle longest are closed in favour of new ones"
+            );
+        }),
+        ..ServeOptions::default()
+    }
 }
 
 /// With this limit of open files.

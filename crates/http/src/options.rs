@@ -56,6 +56,9 @@ pub struct ServeOptions {
     /// Tells the client of a request that came from a trusted proxy, for log lines, from the fields
     /// received so far and the address of the connection. By default nobody is trusted.
     pub forwarded_client: Option<Rc<ForwardedClientRule>>,
+    /// Warns that the core has as many sockets as it may, which is the parameter, at most every 10 s. By default the warning
+    /// is about the limit of open files; a program that chooses another limit says what it is of.
+    pub warn_at_limit: Option<fn(usize)>,
     /// Stops serving gracefully; by default the core's own handle.
     pub drain: Drain,
 }
@@ -103,6 +106,7 @@ impl Default for ServeOptions {
             refusal: None,
             refused: None,
             forwarded_client: None,
+            warn_at_limit: None,
             drain: Drain::of_core(),
         }
     }

@@ -127,7 +127,7 @@ impl<S: Service> Acceptor<S> {
             Poll::Ready(()) => Poll::Ready(None),
             Poll::Pending => {
                 let accepted = accept.as_mut().poll(cx).map(Some);
-                shortage::warn_at_limit();
+                shortage::warn_at_limit(self.options.warn_at_limit);
                 accepted
             }
         })

@@ -7,6 +7,7 @@ use blitz::extract::{Headers, Query, State};
 use blitz::{Peer, Response, Status};
 
 use super::access::Reach;
+use super::negotiation::has_tag;
 use super::state::ControlState;
 use crate::explain::Question;
 
@@ -25,10 +26,7 @@ pub(super) async fn config(
         .admission
         .run(Reach::of(&peer), move || in_use.effective());
     let (text, tag) = effective.await?;
-    let known = headers.get_str("If-None-Match").unwrap_or_default();
-    let mut known = known.split(',').map(str::trim);
-    let is_known = known.any(|known| known == "*" || known.trim_start_matches("W/") == tag);
-    let response = match is_known {
+    let response = match has_tag(&headers, &tag) {
         true => Response::new(Status::NOT_MODIFIED),
         false => Response::text(text),
     };

@@ -67,7 +67,7 @@ const ENTRIES: [(&str, &str, &str); 16] = [
 ];
 
 pub(super) async fn index(headers: Headers) -> Response {
-    let response = match prefers_html(headers.get_str("Accept")) {
+    let response = match prefers_html(&headers) {
         true => page::response(),
         false => Response::text(text()),
     };

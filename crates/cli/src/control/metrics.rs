@@ -31,7 +31,7 @@ pub(super) async fn metrics(
     peer: Peer,
     headers: Headers,
 ) -> Result<Response, Response> {
-    let format = metrics_format(headers.get_str("Accept"));
+    let format = metrics_format(&headers);
     let Some(reader) = state.observed().map(|observed| observed.metrics.clone()) else {
         let text = "there are no metrics yet: the process starts\n  ask again in a second\n";
         return Err(Response::text(text).with_status(Status::SERVICE_UNAVAILABLE));

@@ -51,16 +51,14 @@ impl RecordConsumer for FollowerConsumer {
             return false;
         };
         self.lines.clear();
-        let mut count = 0;
         for record in &batch.records {
             if follower.filter.wants(&facts(record)) {
                 let line = self.writer.line(batch, record, &self.log);
                 self.lines.extend_from_slice(line);
-                count += 1;
             }
         }
-        if count > 0 {
-            follower.queue.push(&self.lines, count);
+        if !self.lines.is_empty() {
+            follower.queue.push(&self.lines);
         }
         true
     }

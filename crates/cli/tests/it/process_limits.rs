@@ -26,8 +26,9 @@ impl Limited {
         let limit = format!("ulimit -n {open_files} && exec \"$0\" \"$@\"");
         let mut child = Command::new("sh")
             .args(["-c", &limit, env!("CARGO_BIN_EXE_blitz")])
-            .args(["run", "--listen", "127.0.0.1:0", "--control-listen=off"])
+            .args(["run", "--listen", "127.0.0.1:0"])
             .args(flags)
+            .args((!flags.contains(&"--control-listen")).then_some("--control-listen=off"))
             .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -308,6 +309,55 @@ fn the_control_interface_answers_while_the_cores_are_at_their_limit_of_sockets()
         drop(clients);
         server.terminate();
     }
+}
+
+/// A client that sends requests and reads no response, until the server receives nothing any more.
+fn stalled_client(address: &str) -> TcpStream {
+    const PIPELINED: usize = 64;
+    let mut client = TcpStream::connect(address).expect("connects");
+    let stall = Some(Duration::from_millis(100));
+    client.set_write_timeout(stall).expect("sets");
+    let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nAccept: text/html\r\n\r\n");
+    let requests = request.repeat(PIPELINED);
+    while client.write_all(requests.as_bytes()).is_ok() {}
+    client
+}
+
+#[test]
+fn clients_of_the_control_address_that_read_nothing_block_neither_the_socket_nor_the_address_for_long()
+ {
+    const RECOVERY_MAX: Duration = Duration::from_secs(8);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let socket = folder.join(format!("stalled-{}.sock", std::process::id()));
+    let control = socket.to_str().expect("text");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("it is bound").to_string();
+    drop(free);
+    let flags = ["--cores=1", "--control", control, "--control-listen"];
+    let server = Limited::start(1024, &[&flags[..], &[&address]].concat());
+    let begun = Instant::now();
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let address = address.clone();
+            thread::spawn(move || stalled_client(&address))
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(1));
+    for target in ["/livez", "/metrics", "/connections"] {
+        ask_control(&socket, target);
+    }
+    let mut client = TcpStream::connect(&address).expect("connects");
+    client.set_read_timeout(Some(RECOVERY_MAX)).expect("sets");
+    let request = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    client.write_all(request.as_bytes()).expect("sends");
+    assert_eq!(status(&client), "200", "after {:?}", begun.elapsed());
+    let clients: Vec<_> = clients.into_iter().map(JoinHandle::join).collect();
+    let log = server.terminate();
+    drop(clients);
+    let mut warnings = log.lines().filter(|line| line.contains("limit=16"));
+    let warning = warnings.next().unwrap_or_else(|| panic!("{log}"));
+    assert!(warning.contains("the address of the control interface has as many"));
+    assert!(!warning.contains("LimitNOFILE") && !warning.contains("core=0"));
 }
 
 #[test]

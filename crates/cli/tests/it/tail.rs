@@ -197,7 +197,7 @@ fn a_slow_follower_is_told_how_many_requests_it_misses() {
     let mut follower = Follower::begin(&control, "");
     let mut client = client(&control);
     let path = format!("/{}", "x".repeat(LONG));
-    let count = 2000;
+    let count = 3000;
     for _ in 0..count {
         assert_eq!(get(&mut client, &path), 200);
     }
@@ -214,6 +214,24 @@ fn a_slow_follower_is_told_how_many_requests_it_misses() {
     // It goes on.
     assert_eq!(get(&mut client, "/last"), 200);
     assert!(follower.line().contains("\"path\":\"/last\""));
+}
+
+#[test]
+fn a_client_with_long_fields_hides_no_requests_from_a_follower() {
+    // They are one batch.
+    const REQUESTS: usize = 63;
+    let upstream = upstream();
+    let control = start(&upstream);
+    let mut follower = Follower::begin(&control, "");
+    let mut client = client(&control);
+    let value = [0xff; 1024];
+    let head = b"GET /quiet HTTP/1.1\r\nHost: a.example\r\nUser-Agent: ";
+    let request = [&head[..], &value, b"\r\nReferer: ", &value, b"\r\n\r\n"].concat();
+    client.send(request.repeat(REQUESTS));
+    for _ in 0..REQUESTS {
+        let line = follower.line();
+        assert!(line.contains("\"path\":\"/quiet\""), "{line}");
+    }
 }
 
 #[test]

@@ -19,33 +19,34 @@ pub(super) fn count_idle_end(cause: &Cause) {
 }
 
 /// Warns if the core is at its limit of sockets, at most every 10 s.
-pub(super) fn warn_at_limit() {
+pub(super) fn warn_at_limit(warn: Option<fn(usize)>) {
     let (is_at_limit, sockets_max) = blitz_reactor::sockets_limit();
-    if is_at_limit {
-        warn(sockets_max);
+    if is_at_limit && is_warning_due() {
+        warn.unwrap_or(warn_of_open_files)(sockets_max);
     }
 }
 
 #[cold]
-fn warn(sockets_max: usize) {
+fn is_warning_due() -> bool {
     let now = blitz_reactor::now();
-    let is_due = WARNED.with_borrow_mut(|warned| {
+    WARNED.with_borrow_mut(|warned| {
         let is_due = warned.is_none_or(|before| now.duration_since(before) >= WARNING_INTERVAL);
         if is_due {
             *warned = Some(now);
         }
         is_due
-    });
-    if is_due {
-        tracing::warn!(
-            limit = sockets_max,
-            core = blitz_reactor::core_index(),
-            evicted = blitz_reactor::counters().evicted,
-            "a core has as many open sockets as it may: connections that have been idle longest are \
-             closed in favour of new ones; raise the limit of open files: LimitNOFILE=65536 in the \
-             unit, --ulimit nofile=65536 for a container, or ulimit -Hn 65536"
-        );
-    }
+    })
+}
+
+fn warn_of_open_files(sockets_max: usize) {
+    tracing::warn!(
+        limit = sockets_max,
+        core = blitz_reactor::core_index(),
+        evicted = blitz_reactor::counters().evicted,
+        "a core has as many open sockets as it may: connections that have been idle longest are \
+         closed in favour of new ones; raise the limit of open files: LimitNOFILE=65536 in the \
+         unit, --ulimit nofile=65536 for a container, or ulimit -Hn 65536"
+    );
 }
 
 core_local! {
