@@ -1,5 +1,7 @@
 //! Spans and log records reach a collector, as OTLP over HTTP. The smoke test `traces` has real collectors, and gRPC.
 
+mod dropped;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -590,13 +592,15 @@ fn a_reload_changes_the_export() {
         thread::sleep(Duration::from_millis(10));
     };
     assert!(!metrics.contains("blitz_trace_spans_dropped"), "{metrics}");
-    // Without the key requests take part in no trace.
+    // Without the key requests take part in no trace, and those before it are exported.
+    get(address, "/", "");
     fs::write(folder.file("blitz.toml"), text("", &application)).unwrap();
     running.reload("~ traces");
     get(address, "/", "");
+    second.wait("/v1/traces", 4);
     thread::sleep(Duration::from_millis(1500));
     first.wait("/v1/traces", 2);
-    second.wait("/v1/traces", 2);
+    second.wait("/v1/traces", 4);
 }
 
 #[test]
