@@ -11,8 +11,10 @@ mod retry_after;
 mod settings;
 mod signal;
 mod span;
+mod warnings;
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use blitz_config::{Diagnostic, Process, Tracing};
 use blitz_gateway::{RecordBatch, TraceContext, TraceSettings};
@@ -33,6 +35,9 @@ pub(crate) struct OpenExport {
     events: Events,
     counts: ExportCounts,
     open: Option<Open>,
+    /// Earlier ones that may still have items.
+    replaced: Vec<Exporter>,
+    receiver: Receiver,
 }
 
 struct Open {
@@ -68,6 +73,8 @@ impl OpenExport {
             events,
             counts: ExportCounts::default(),
             open: None,
+            replaced: Vec::new(),
+            receiver: Receiver::default(),
         }
     }
 
@@ -114,34 +121,54 @@ impl OpenExport {
         Ok(Open { settings, exporter })
     }
 
-    /// Uses another one. The one before exports what waits.
+    /// Uses another one. The one before exports what waits; without another one it also exports what follows within a
+    /// second.
     pub(crate) fn replace(&mut self, new: NewExport) {
         let Change::Replaced(open) = new.change else {
             return;
         };
         let open = open.map(|open| *open);
+        let logs = open.as_ref().filter(|open| open.settings.logs);
+        self.events
+            .send_to(logs.map(|open| Arc::clone(&open.exporter.logs)));
         if let Some(open) = &open {
-            let consumer = Consumer {
+            self.receive(Maker {
                 spans: Arc::clone(&open.exporter.spans),
                 logs: Arc::clone(&open.exporter.logs),
                 log_records: LogRecords::new(&open.settings.fields),
                 redacts_query: open.settings.fields.redacts_query,
-            };
-            if self.consumers.add(Box::new(consumer)).is_err() {
-                tracing::warn!("no traces are exported: too many programs follow requests");
-            }
+            });
         }
-        let logs = open.as_ref().filter(|open| open.settings.logs);
-        self.events
-            .send_to(logs.map(|open| Arc::clone(&open.exporter.logs)));
-        self.open = open;
+        let is_removed = open.is_none();
+        if let Some(before) = mem::replace(&mut self.open, open) {
+            match is_removed {
+                true => before.exporter.remove(),
+                false => before.exporter.close(),
+            }
+            self.replaced.retain(|exporter| !exporter.is_over());
+            self.replaced.push(before.exporter);
+        }
+    }
+
+    /// Has this one get all records from now on, each of them once.
+    fn receive(&self, maker: Maker) {
+        let before = self.receiver.lock().replace(maker);
+        if before.is_some() {
+            return;
+        }
+        let consumer = Consumer(self.receiver.clone());
+        if self.consumers.add(Box::new(consumer)).is_err() {
+            *self.receiver.lock() = None;
+            tracing::warn!("no traces are exported: too many programs follow requests");
+        }
     }
 
     /// Exports what waits, for at most a second.
     pub(crate) fn finish(self) {
-        if let Some(open) = &self.open {
-            open.exporter.finish();
-        }
+        let open = self.open.into_iter().map(|open| open.exporter);
+        let all: Vec<_> = self.replaced.into_iter().chain(open).collect();
+        all.iter().for_each(Exporter::close);
+        all.iter().for_each(Exporter::wait);
     }
 }
 
@@ -162,20 +189,26 @@ pub(crate) fn check(keys: &Tracing, diagnostics: &mut Vec<Diagnostic>) {
     settings::check(keys, diagnostics);
 }
 
+/// Who gets the records of requests: the export in use, or the last one after it was removed. Clones are the same.
+#[derive(Clone, Default)]
+struct Receiver(Arc<Mutex<Option<Maker>>>);
+
+impl Receiver {
+    fn lock(&self) -> MutexGuard<'_, Option<Maker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Makes spans and log records of requests.
-struct Consumer {
+struct Maker {
     spans: Arc<Queue>,
     logs: Arc<Queue>,
     log_records: LogRecords,
     redacts_query: bool,
 }
 
-impl RecordConsumer for Consumer {
-    fn take(&mut self, batch: &RecordBatch) -> bool {
-        // The export that has replaced this one takes the batch.
-        if self.is_over() {
-            return false;
-        }
+impl Maker {
+    fn take(&mut self, batch: &RecordBatch) {
         for record in &batch.records {
             if let Some(trace) = record.trace.filter(TraceContext::is_sampled) {
                 let spans = Spans {
@@ -194,16 +227,25 @@ impl RecordConsumer for Consumer {
                 self.logs.add(self.log_records.record(batch, record));
             }
         }
+    }
+}
+
+/// Gives batches to the [`Receiver`], until the end of the process.
+struct Consumer(Receiver);
+
+impl RecordConsumer for Consumer {
+    fn take(&mut self, batch: &RecordBatch) -> bool {
+        if let Some(maker) = &mut *self.0.lock() {
+            maker.take(batch);
+        }
         true
     }
 
     fn lose(&mut self, lost: Lost) {
-        self.spans.counts.add_dropped(lost.traced);
-        self.logs.counts.add_dropped(lost.exported);
-    }
-
-    fn is_over(&self) -> bool {
-        self.spans.end().is_some()
+        if let Some(maker) = &mut *self.0.lock() {
+            maker.spans.add_overflow(lost.traced);
+            maker.logs.add_overflow(lost.exported);
+        }
     }
 
     /// Cores know from their settings which records it wants.

@@ -136,7 +136,7 @@ async fn attempt<'a, E>(
     request: &mut Request<'a>,
 ) -> Result<(), Ended> {
     request.retries(route).note_request(request.record.started);
-    request.record.note_contact();
+    request.record.note_contact(&request.head);
     loop {
         match next_address(route, request) {
             Pick::Upstream(upstream) => request.go_to(upstream),

@@ -217,6 +217,12 @@ impl Upstream {
         &self.0.address
     }
 
+    /// Whether its connections use TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.0.tls.is_some()
+    }
+
     /// The connections for a request whose head may exceed the server's limits: those of HTTP/2 are
     /// apart from others, because some servers end the whole connection then.
     #[must_use]

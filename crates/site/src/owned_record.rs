@@ -48,6 +48,8 @@ pub struct OwnedRecord {
     pub response_bytes: u64,
     /// Where the last attempt went.
     pub upstream: Option<Address>,
+    /// Whether connections to it use TLS.
+    pub is_upstream_tls: bool,
     /// As in [`Record`](crate::Record).
     pub attempts: u8,
     /// As in [`Record`](crate::Record).
@@ -108,6 +110,7 @@ impl OwnedRecord {
             request_bytes: 0,
             response_bytes: 0,
             upstream: None,
+            is_upstream_tls: false,
             attempts: 0,
             connect_failures: 0,
             is_connection_reused: false,
@@ -137,6 +140,16 @@ impl OwnedRecord {
         if let Some(id) = head.fields.get(Name::XRequestId) {
             self.texts.set(Text::Id, &id[..id.len().min(ID_MAX)]);
         }
+    }
+
+    /// Notes path and query of the head that is sent to the upstream.
+    pub(crate) fn note_sent(&mut self, head: &RequestHead) {
+        self.texts.note_sent(head);
+    }
+
+    /// Notes the state of the client's trace.
+    pub(crate) fn note_trace_state(&mut self, head: &RequestHead) {
+        self.texts.note_trace_state(head);
     }
 
     #[inline]
@@ -217,6 +230,19 @@ impl OwnedRecord {
     #[must_use]
     pub fn route(&self) -> &[u8] {
         self.texts.get(Text::Route)
+    }
+
+    /// Path and query as they were sent to the upstream, or their beginnings; only requests that are recorded in a trace
+    /// have them.
+    #[must_use]
+    pub fn sent_target(&self) -> &[u8] {
+        self.texts.get(Text::SentTarget)
+    }
+
+    /// `tracestate` of the client, if its trace is recorded.
+    #[must_use]
+    pub fn trace_state(&self) -> &[u8] {
+        self.texts.get(Text::TraceState)
     }
 
     /// The server name of the handshake (SNI).

@@ -226,7 +226,13 @@ impl CoreObservers {
             by_export: exports && is_logged,
             by_others: recorder.is_followed() || is_sampled,
         };
-        BegunRecord::new(recorder, wanted, head)
+        let mut begun = BegunRecord::new(recorder, wanted, head);
+        if is_sampled && trace.is_some_and(|trace| trace.parent.is_some()) {
+            begun
+                .iter_mut()
+                .for_each(|begun| begun.note_trace_state(head));
+        }
+        begun
     }
 }
 
@@ -389,11 +395,22 @@ impl<'a> Record<'a> {
         None
     }
 
-    /// Notes that the upstream is sought now. In the turn in which the request was received that need not be said.
+    /// Notes that the upstream is sought now, to which this head is sent.
     #[inline]
-    pub fn note_contact(&mut self) {
-        if self.is_sampled() && blitz_http::now() != self.started {
+    pub fn note_contact(&mut self, head: &RequestHead) {
+        if self.is_sampled() {
+            self.note_sampled_contact(head);
+        }
+    }
+
+    #[inline(never)]
+    fn note_sampled_contact(&mut self, head: &RequestHead) {
+        // In the turn in which the request was received the time need not be said.
+        if blitz_http::now() != self.started {
             self.add_event(TraceEventKind::Contact);
+        }
+        if let Some(begun) = &mut self.begun {
+            begun.note_sent(head);
         }
     }
 

@@ -227,6 +227,20 @@ impl BegunRecord {
         }
     }
 
+    /// Notes path and query that are sent to the upstream.
+    pub(crate) fn note_sent(&mut self, head: &RequestHead) {
+        if let Some(record) = &mut self.record {
+            record.note_sent(head);
+        }
+    }
+
+    /// Notes the state of the client's trace.
+    pub(crate) fn note_trace_state(&mut self, head: &RequestHead) {
+        if let Some(record) = &mut self.record {
+            record.note_trace_state(head);
+        }
+    }
+
     /// Hands the record of a request over that ends now, with this status. `fill` fills it, if somebody wants it.
     pub(crate) fn finish(
         mut self,

@@ -47,8 +47,7 @@ const MEMORY: &str = "cores are short of memory for what is in transit, as reade
                       more of it";
 const DESCRIPTORS: &str = "allow more open files: LimitNOFILE in the unit";
 const SLOW_UPSTREAM: &str = "an upstream responds too slowly for its requests: add servers";
-const COLLECTOR: &str =
-    "see whether the collector of `tracing.otlp` runs and takes as much; the log has the reason";
+const COLLECTOR: &str = "see whether the collector of `tracing.otlp` runs and takes as much; the log has reason and remedy";
 const REPORT: &str = "report this with the log";
 
 /// The page has the same counters.

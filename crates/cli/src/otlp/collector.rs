@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use blitz_host::names::look_up_once;
 use blitz_http::{
-    Address, BodyLength, ClientOptions, Connection, Fields, Method, Name, Part, Pool, Protocol,
-    RequestHead, Response, Upstream, UpstreamTls, blocking, log_text, timeout,
+    Address, BodyLength, ClientOptions, Connection, Fields, Limits, Method, Name, Part, Pool,
+    Protocol, RequestHead, Response, Upstream, UpstreamTls, blocking, log_text, timeout,
 };
 
 use super::endpoint::{Endpoint, OtlpProtocol};
@@ -39,8 +39,8 @@ const RESOURCE_EXHAUSTED: u32 = 8;
 /// The outcome of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The collector has taken all but so many items.
-    Taken { rejected: u64 },
+    /// The collector has taken all but so many items; its text may be empty.
+    Taken { rejected: u64, text: String },
     /// It may take them later: not before this time, if it says so.
     Retry {
         after: Option<Duration>,
@@ -69,6 +69,11 @@ impl Collector {
         let tls = settings.tls()?;
         let options = ClientOptions {
             response_timeout: EXPORT_TIMEOUT,
+            // Over HTTP/2 the rest of a response that is too long is at most as long, or the connection is closed.
+            limits: Limits {
+                stream_window_bytes_max: RESPONSE_BYTES_MAX,
+                ..Limits::default()
+            },
             ..ClientOptions::default()
         };
         Ok(Collector {
@@ -248,9 +253,7 @@ impl Received {
     fn of_http(&self) -> Outcome {
         let problem = || format!("it responds with status {}", self.status);
         match self.status {
-            200..=299 => Outcome::Taken {
-                rejected: rejected(&self.content),
-            },
+            200..=299 => taken(&self.content),
             429 | 502..=504 => Outcome::Retry {
                 after: self.retry_after(),
                 problem: problem(),
@@ -277,9 +280,7 @@ impl Received {
         let text = shown(text);
         let separator = if text.is_empty() { "" } else { ": " };
         match status {
-            Some(0) => Outcome::Taken {
-                rejected: self.content.get(5..).map_or(0, rejected),
-            },
+            Some(0) => taken(self.content.get(5..).unwrap_or_default()),
             Some(status) => {
                 let problem =
                     format!("it responds with the status {status} of gRPC{separator}{text}");
@@ -317,17 +318,23 @@ fn shown(text: &[u8]) -> String {
         .to_string()
 }
 
-/// The items that a collector has refused of those that it has taken: `partial_success`.
-fn rejected(response: &[u8]) -> u64 {
-    let partial = message_of(response, 1);
-    partial
-        .and_then(|partial| number_of(partial, 1))
-        .unwrap_or(0)
+/// The outcome of a response, whose `partial_success` tells how many items were rejected, and why.
+fn taken(response: &[u8]) -> Outcome {
+    let partial = message_of(response, 1).unwrap_or_default();
+    Outcome::Taken {
+        rejected: number_of(partial, 1).unwrap_or(0),
+        text: shown(message_of(partial, 2).unwrap_or_default()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL_TAKEN: Outcome = Outcome::Taken {
+        rejected: 0,
+        text: String::new(),
+    };
 
     fn received(status: u16, trailers: &[(&str, &str)]) -> Received {
         let mut received = Received {
@@ -344,7 +351,7 @@ mod tests {
     fn statuses_of_http_are_taken_tried_again_or_refused() {
         let outcome = |status| received(status, &[]).of_http();
         for status in [200, 202] {
-            assert_eq!(outcome(status), Outcome::Taken { rejected: 0 });
+            assert_eq!(outcome(status), ALL_TAKEN);
         }
         for status in [429, 502, 503, 504] {
             assert!(
@@ -365,7 +372,7 @@ mod tests {
     #[test]
     fn statuses_of_grpc_are_taken_tried_again_or_refused() {
         let outcome = |status: &str| received(200, &[("grpc-status", status)]).of_grpc();
-        assert_eq!(outcome("0"), Outcome::Taken { rejected: 0 });
+        assert_eq!(outcome("0"), ALL_TAKEN);
         for status in ["1", "4", "10", "11", "14", "15", "x"] {
             assert!(matches!(outcome(status), Outcome::Retry { .. }), "{status}");
         }
@@ -410,14 +417,20 @@ mod tests {
     }
 
     #[test]
-    fn refused_items_are_counted() {
-        // partial_success { rejected_spans: 3 }
-        assert_eq!(rejected(&[0x0a, 2, 0x08, 3]), 3);
-        assert_eq!(rejected(&[]), 0);
-        assert_eq!(rejected(&[0x0a, 9]), 0);
-        let mut partial = received(200, &[("grpc-status", "0")]);
-        partial.content = vec![0, 0, 0, 0, 4, 0x0a, 2, 0x08, 3];
-        assert_eq!(partial.of_grpc(), Outcome::Taken { rejected: 3 });
+    fn rejected_items_are_counted_and_have_a_reason() {
+        // partial_success { rejected_spans: 3, error_message: "a\n" }
+        let partial = [0x0a, 6, 0x08, 3, 0x12, 2, b'a', b'\n'];
+        let rejected = |rejected, text: &str| Outcome::Taken {
+            rejected,
+            text: text.to_owned(),
+        };
+        assert_eq!(taken(&partial), rejected(3, "a\\n"));
+        assert_eq!(taken(&[0x0a, 2, 0x08, 3]), rejected(3, ""));
+        assert_eq!(taken(&[]), ALL_TAKEN);
+        assert_eq!(taken(&[0x0a, 9]), ALL_TAKEN);
+        let mut of_grpc = received(200, &[("grpc-status", "0")]);
+        of_grpc.content = [&[0, 0, 0, 0, 8][..], &partial].concat();
+        assert_eq!(of_grpc.of_grpc(), rejected(3, "a\\n"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::event;
 use super::queue::Queue;
 use super::settings::ExportSettings;
 use super::signal::Signal;
+use super::warnings::Warnings;
 
 /// The first and the longest pause before another try; it doubles each time. The collector may demand a longer one, up
 /// to the longest.
@@ -31,8 +32,8 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// How long items are dropped after the collector has refused their kind.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// The time between two warnings that the collector takes nothing.
-const WARN_AFTER: Duration = Duration::from_secs(60);
+/// How long an export that was removed takes items of requests that began before.
+const REMOVED_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the last items may take.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -77,17 +78,23 @@ impl Exporter {
         self.logs.close(end);
     }
 
-    /// The same, and waits for it.
-    pub(super) fn finish(&self) {
-        self.close();
+    /// Closes it later: requests that began before it was removed have items, too.
+    pub(super) fn remove(&self) {
+        let closes = Instant::now() + REMOVED_AFTER;
+        let ends = closes + END_TIMEOUT;
+        self.spans.close_at(closes, ends);
+        self.logs.close_at(closes, ends);
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        !matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
+    }
+
+    /// Waits for its end, for at most as long as the last items may take.
+    pub(super) fn wait(&self) {
         // It fails if that took too long.
         let _ = self.ended.recv_timeout(END_TIMEOUT);
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 
@@ -102,7 +109,8 @@ async fn run(settings: ExportSettings, [spans, logs]: [Arc<Queue>; 2], ended: Se
                 queue,
                 collector: Rc::clone(&collector),
                 settings: Rc::clone(&settings),
-                state: State::default(),
+                warnings: Warnings::new(signal, settings.endpoint.to_string()),
+                refused_until: Cell::new(None),
             };
             let (spans, logs) = (export(Signal::Spans, spans), export(Signal::Logs, logs));
             both(spans.run(), logs.run()).await;
@@ -134,41 +142,15 @@ async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     .await;
 }
 
-/// Whether the collector takes the items of a kind.
-#[derive(Default)]
-struct State {
-    /// Whether a warning has told that it does not.
-    is_told: Cell<bool>,
-    told_at: Cell<Option<Instant>>,
-    /// Until when nothing is sent.
-    refused_until: Cell<Option<Instant>>,
-}
-
-impl State {
-    /// Whether a warning has to tell that nothing is taken.
-    fn is_gone(&self, now: Instant) -> bool {
-        let is_recent = |told: Instant| now.saturating_duration_since(told) < WARN_AFTER;
-        if self.is_told.get() || self.told_at.get().is_some_and(is_recent) {
-            return false;
-        }
-        self.is_told.set(true);
-        self.told_at.set(Some(now));
-        true
-    }
-
-    /// Whether a warning has to tell that items are taken again.
-    fn is_back(&self) -> bool {
-        self.is_told.replace(false)
-    }
-}
-
 /// The export of one kind of items.
 struct Export {
     signal: Signal,
     queue: Arc<Queue>,
     collector: Rc<Collector>,
     settings: Rc<ExportSettings>,
-    state: State,
+    warnings: Warnings,
+    /// Until when nothing is sent.
+    refused_until: Cell<Option<Instant>>,
 }
 
 impl Export {
@@ -182,7 +164,7 @@ impl Export {
             }
             let exported = caught(async {
                 let message = self.signal.request(&resource, &items);
-                self.export(&message).await
+                self.export(&message, count).await
             });
             let rejected = exported.await.unwrap_or_else(|panic| {
                 let signal = self.signal.name();
@@ -191,19 +173,22 @@ impl Export {
                 );
                 None
             });
-            let rejected = rejected.map_or(count, |rejected| rejected.min(count));
+            let rejected = rejected.unwrap_or(count);
             self.queue.counts.add_exported(count - rejected);
             self.queue.counts.add_dropped(rejected);
+            self.warnings.tell_overflow(self.queue.take_overflow());
         }
+        self.warnings.end();
     }
 
     fn is_refused(&self) -> bool {
-        let until = self.state.refused_until.get();
+        let until = self.refused_until.get();
         until.is_some_and(|until| blitz_http::now() < until)
     }
 
-    /// Sends a message until the collector has taken it. Gives how many items it has refused; `None` if all are lost.
-    async fn export(&self, message: &[u8]) -> Option<u64> {
+    /// Sends a message of so many items until the collector has taken it. Gives how many it has rejected; `None` if all
+    /// are lost.
+    async fn export(&self, message: &[u8], count: u64) -> Option<u64> {
         let started = blitz_http::now();
         let mut pause = PAUSE_MIN;
         loop {
@@ -211,23 +196,24 @@ impl Export {
                 .until_end(self.collector.export(self.signal, message))
                 .await;
             let (after, problem) = match exported? {
-                Outcome::Taken { rejected } => {
-                    self.is_back();
+                Outcome::Taken { rejected, text } => {
+                    let rejected = rejected.min(count);
+                    self.tell_taken(count, rejected, &text);
                     return Some(rejected);
                 }
                 Outcome::Retry { after, problem } => (after, problem),
                 Outcome::Refused(problem) => {
-                    self.is_gone(&problem);
+                    self.warnings.tell_gone(&problem);
                     return None;
                 }
                 Outcome::Unsupported(problem) => {
                     let until = blitz_http::now() + REFUSED_FOR;
-                    self.state.refused_until.set(Some(until));
-                    self.is_gone(&problem);
+                    self.refused_until.set(Some(until));
+                    self.warnings.tell_gone(&problem);
                     return None;
                 }
             };
-            self.is_gone(&problem);
+            self.warnings.tell_gone(&problem);
             // Up to a half more, so that gateways do not come all at once.
             let spread = pause.mul_f64(1.0 + (blitz_http::random_u64() % 512) as f64 / 1024.0);
             let wait = wait(spread, after);
@@ -260,18 +246,15 @@ impl Export {
         .await
     }
 
-    fn is_gone(&self, problem: &str) {
-        if self.state.is_gone(blitz_http::now()) {
-            let (signal, endpoint) = (self.signal.name(), &self.settings.endpoint);
-            tracing::warn!("the collector {endpoint} does not take {signal}: {problem}");
-        }
-    }
-
-    fn is_back(&self) {
-        if self.state.is_back() {
+    fn tell_taken(&self, count: u64, rejected: u64, text: &str) {
+        if rejected < count {
             let [_, dropped] = self.queue.counts.read();
-            let (signal, endpoint) = (self.signal.name(), &self.settings.endpoint);
-            tracing::warn!("the collector {endpoint} takes {signal} again; {dropped} were dropped");
+            self.warnings.tell_back(dropped);
+        }
+        match rejected {
+            0 if text.is_empty() => {}
+            0 => self.warnings.tell_advice(text),
+            _ => self.warnings.tell_rejected(rejected, text),
         }
     }
 }
@@ -317,15 +300,6 @@ mod tests {
         ] {
             assert_eq!(wait(2 * SECOND, demanded), expected, "{demanded:?}");
         }
-    }
-
-    #[test]
-    fn a_collector_that_comes_and_goes_is_told_rarely() {
-        let (state, start) = (State::default(), Instant::now());
-        assert!(state.is_gone(start) && !state.is_gone(start + SECOND));
-        assert!(state.is_back() && !state.is_back());
-        assert!(!state.is_gone(start + 2 * SECOND) && !state.is_back());
-        assert!(state.is_gone(start + WARN_AFTER) && state.is_back());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The spans of a request, with the names of OpenTelemetry's semantic conventions of HTTP.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use blitz_gateway::access_log::redact_query;
@@ -12,6 +12,7 @@ use super::protobuf::{Attribute, Message};
 /// Fields of `Span`.
 const TRACE_ID: u32 = 1;
 const SPAN_ID: u32 = 2;
+const TRACE_STATE: u32 = 3;
 const PARENT_SPAN_ID: u32 = 4;
 const NAME: u32 = 5;
 const KIND: u32 = 6;
@@ -110,6 +111,9 @@ impl Spans<'_> {
         span.number(KIND, CLIENT);
         self.times(&mut span, contacted(record), record.finished);
         self.method(&mut span);
+        if let Some(url) = self.sent_url() {
+            span.attribute(ATTRIBUTES, "url.full", Attribute::Bytes(&url));
+        }
         if let Some(address) = &record.upstream {
             add_address(
                 &mut span,
@@ -142,6 +146,9 @@ impl Spans<'_> {
         span.bytes(SPAN_ID, &id.bytes());
         if let Some(parent) = parent {
             span.bytes(PARENT_SPAN_ID, &parent.bytes());
+        }
+        if !self.record.trace_state().is_empty() {
+            span.text(TRACE_STATE, self.record.trace_state());
         }
         span.fixed32(FLAGS, flags);
     }
@@ -189,6 +196,33 @@ impl Spans<'_> {
         let version = record.version.as_str();
         let version = version.strip_prefix("HTTP/").unwrap_or(version);
         add("network.protocol.version", Attribute::Text(version));
+    }
+
+    /// The URL of the request to the upstream, at its address. A unix socket has none, so that it is the client's host.
+    fn sent_url(&self) -> Option<Vec<u8>> {
+        let record = self.record;
+        let mut url = match record.is_upstream_tls {
+            true => b"https://".to_vec(),
+            false => b"http://".to_vec(),
+        };
+        match record.upstream.as_ref()? {
+            Address::Tcp(address) => {
+                let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+                url.extend(address.to_string().into_bytes());
+            }
+            Address::Unix(_) if record.host().is_empty() => return None,
+            Address::Unix(_) => url.extend(record.host()),
+        }
+        let target = record.sent_target();
+        let mark = target.iter().position(|byte| *byte == b'?');
+        match mark.filter(|_| self.redacts_query) {
+            Some(mark) => {
+                url.extend(&target[..=mark]);
+                redact_query(&target[mark + 1..], &mut url);
+            }
+            None => url.extend(target),
+        }
+        Some(url)
     }
 
     fn client(&self, span: &mut Message) {

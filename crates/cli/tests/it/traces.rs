@@ -1,5 +1,7 @@
 //! Spans and log records reach a collector, as OTLP over HTTP. The smoke test `traces` has real collectors, and gRPC.
 
+mod dropped;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -127,6 +129,8 @@ struct Span {
     trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     span_id: Vec<u8>,
+    #[prost(string, tag = "3")]
+    trace_state: String,
     #[prost(bytes = "vec", tag = "4")]
     parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
@@ -277,7 +281,9 @@ fn spans_say_what_became_of_a_request() {
     );
     let running = start(&folder, &keys, &application);
     let address = running.address("http://");
-    let fields = format!("traceparent: 00-{TRACE}-{PARENT}-01\r\nX-Request-Id: the-id\r\n");
+    let fields = format!(
+        "traceparent: 00-{TRACE}-{PARENT}-01\r\ntracestate: a=1\r\ntracestate: b=2\r\nX-Request-Id: the-id\r\n"
+    );
     assert_eq!(get(address, "/api/1?token=secret&x", &fields), 200);
     let items = taken.wait("/base/v1/traces", 2);
     assert_eq!(taken.0.lock().unwrap()[0].key.as_deref(), Some("k"));
@@ -296,6 +302,8 @@ fn spans_say_what_became_of_a_request() {
     assert_eq!((server.flags, client.flags), (0x301, 0x101));
     assert!(server.start <= client.start && client.start <= client.end && client.end <= server.end);
     assert_eq!((server.status, client.status), (None, None));
+    let states = (&*server.trace_state, &*client.trace_state);
+    assert_eq!(states, ("a=1,b=2", "a=1,b=2"));
     let found = texts(&server.attributes);
     for (key, value) in [
         ("http.request.method", "GET"),
@@ -330,6 +338,7 @@ fn spans_say_what_became_of_a_request() {
         ("http.response.status_code", "200".to_owned()),
         ("server.address", upstream.ip().to_string()),
         ("server.port", upstream.port().to_string()),
+        ("url.full", format!("http://{upstream}/api/1?token=***&***")),
         ("network.peer.port", upstream.port().to_string()),
     ] {
         assert_eq!(found.get(key), Some(&value), "{key}: {found:?}");
@@ -590,13 +599,15 @@ fn a_reload_changes_the_export() {
         thread::sleep(Duration::from_millis(10));
     };
     assert!(!metrics.contains("blitz_trace_spans_dropped"), "{metrics}");
-    // Without the key requests take part in no trace.
+    // Without the key requests take part in no trace, and those before it are exported.
+    get(address, "/", "");
     fs::write(folder.file("blitz.toml"), text("", &application)).unwrap();
     running.reload("~ traces");
     get(address, "/", "");
+    second.wait("/v1/traces", 4);
     thread::sleep(Duration::from_millis(1500));
     first.wait("/v1/traces", 2);
-    second.wait("/v1/traces", 2);
+    second.wait("/v1/traces", 4);
 }
 
 #[test]

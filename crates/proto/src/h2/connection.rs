@@ -59,6 +59,8 @@ pub struct Connection {
     settings_received: bool,
     /// Bytes that the peer's first SETTINGS add to the connection's send window.
     window_withheld: u32,
+    /// Bytes of content that may still come for streams that this client has reset.
+    late_content_max: u64,
     /// The highest stream of the peer that was received, and the highest that was accepted.
     last_seen: u32,
     last_accepted: u32,
@@ -177,6 +179,7 @@ impl Connection {
             peer: PeerSettings::DEFAULT,
             settings_received: false,
             window_withheld: 0,
+            late_content_max: 0,
             last_seen: 0,
             last_accepted: 0,
             next_own: 1,
@@ -330,6 +333,7 @@ impl Connection {
         if was_reset.is_some() {
             frame::write_reset(stream.0, code, out);
         }
+        self.expect_late_content(slot);
         self.remove(slot, StreamEnd::ByUs);
         was_reset
     }
@@ -683,6 +687,7 @@ impl Connection {
             let end = if receiving == Receiving::ResetByPeer {
                 StreamEnd::ByPeer
             } else {
+                self.expect_late_content(slot);
                 StreamEnd::ByUs
             };
             return self.remove(slot, end);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use blitz_proto::h2::StreamId;
+use blitz_proto::h2::{Code, StreamId};
 use blitz_proto::{BodyLength, Error, Limits, ResponseHead, Status};
 
 use crate::h2_frames::*;
@@ -444,6 +444,27 @@ fn a_ping_for_each_small_message_of_an_upstream_is_no_attack() {
             client.failure
         );
     }
+}
+
+/// The content that the window of a reset stream allows may be on its way, and no more.
+#[test]
+fn a_server_that_floods_reset_streams_is_cut_off() {
+    let limits = Limits::default();
+    let mut client = End::client(&limits);
+    client.receive(&frame(SETTINGS, 0, 0, []));
+    for stream in [1, 3] {
+        let id = client.get("/");
+        client.receive(&headers(EH, stream, ":status: 200"));
+        client.connection.reset(id, Code::CANCEL, &mut client.out);
+    }
+    let data = |stream| frame(DATA, 0, stream, vec![0; 1024]);
+    let fitting = 2 * limits.stream_window_bytes / 1024;
+    for index in 0..fitting {
+        client.receive(&data(if index % 3 == 0 { 1 } else { 3 }));
+        assert!(client.failure.is_none(), "{index}: {:?}", client.failure);
+    }
+    client.receive(&data(3));
+    assert_eq!(client.failure.map(Error::rule), Some("flow-control"));
 }
 
 #[test]

@@ -32,9 +32,12 @@ pub(crate) enum Text {
     Route,
     ServerName,
     Alpn,
+    /// The path and query that were sent to the upstream.
+    SentTarget,
+    TraceState,
 }
 
-const TEXTS: usize = Text::Alpn as usize + 1;
+const TEXTS: usize = Text::TraceState as usize + 1;
 
 /// The place of a text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,6 +108,37 @@ impl Texts {
             let place = self.since(start);
             self.headers.push(place);
         }
+    }
+
+    /// Notes path and query as they are sent to the upstream; `OPTIONS *` and CONNECT have none.
+    pub(super) fn note_sent(&mut self, head: &RequestHead) {
+        let path = head.sent_path();
+        if !path.starts_with('/') || head.method == Method::Connect {
+            return;
+        }
+        let start = self.bytes.len();
+        self.push(path.as_bytes(), PATH_MAX);
+        if let Some(query) = head.query() {
+            self.bytes.push(b'?');
+            self.push(query.as_bytes(), PATH_MAX);
+        }
+        self.places[Text::SentTarget as usize] = self.since(start);
+    }
+
+    /// Notes `tracestate`: the first members of the list, if all are too long (W3C Trace Context, section 3.3.1.5).
+    pub(super) fn note_trace_state(&mut self, head: &RequestHead) {
+        let start = self.bytes.len();
+        for value in head.fields.get_all(Name::Tracestate) {
+            if self.bytes.len() > start {
+                self.bytes.push(b',');
+            }
+            self.bytes.extend_from_slice(value);
+        }
+        if let Some(first) = self.bytes[start..].get(..=VALUE_MAX) {
+            let comma = first.iter().rposition(|byte| *byte == b',');
+            self.bytes.truncate(start + comma.unwrap_or(0));
+        }
+        self.places[Text::TraceState as usize] = self.since(start);
     }
 
     /// Values of several lines are one list (RFC 9110, section 5.3).

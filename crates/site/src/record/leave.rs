@@ -42,6 +42,7 @@ pub(crate) fn copy(record: &Record<'_>, finished: Instant, owned: &mut OwnedReco
     owned.trace = record.trace.as_deref().copied();
     owned.trace_events = record.trace_events.clone();
     owned.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
+    owned.is_upstream_tls = record.upstream.as_ref().is_some_and(Upstream::is_tls);
     if let Some(site) = record.site {
         owned.set_text(Text::Site, site.as_bytes());
     }

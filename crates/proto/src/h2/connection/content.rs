@@ -8,7 +8,7 @@ use crate::error::ErrorKind;
 use crate::h2::floods::Flood;
 use crate::h2::frame::{self, FrameType, Header, flag};
 use crate::h2::stream::Receiving;
-use crate::h2::streams::StreamEnd;
+use crate::h2::streams::{Slot, StreamEnd};
 use crate::h2::{Event, StreamId};
 
 /// DATA with fewer bytes than this counts as small: a gRPC message has at least five.
@@ -40,7 +40,7 @@ impl Connection {
         self.flow.take(header.len)?;
         let left = header.len - usize::from(padding.is_some());
         let Some(slot) = self.streams.find(header.stream) else {
-            let event = self.content_of_unknown_stream(header.stream, now, out)?;
+            let event = self.content_of_unknown_stream(header, now, out)?;
             return Ok(self.skip_content(header.len, left, event, out));
         };
         let stream = self.streams.at(slot);
@@ -92,21 +92,44 @@ impl Connection {
     #[cold]
     fn content_of_unknown_stream(
         &mut self,
-        id: u32,
+        header: Header,
         now: Duration,
         out: &mut Vec<u8>,
     ) -> Result<Option<Event>, ErrorKind> {
+        let id = header.stream;
         if self.is_idle_id(id) {
             return Err(ErrorKind::FrameUnexpected);
         }
         match self.streams.end_of(id) {
-            Some(StreamEnd::ByUs) => Ok(None),
+            Some(StreamEnd::ByUs) => self.take_late_content(header.len).map(|()| None),
             Some(StreamEnd::ByPeer) => Err(ErrorKind::StreamClosed),
             // The record of its end is gone, so the error may not be the peer's.
-            None => self
-                .stream_error(id, ErrorKind::StreamClosed, now, out)
-                .map(|_| None),
+            None => {
+                self.take_late_content(header.len)?;
+                self.stream_error(id, ErrorKind::StreamClosed, now, out)
+                    .map(|_| None)
+            }
         }
+    }
+
+    /// A client's stream is reset: content may follow that its window still allows.
+    pub(super) fn expect_late_content(&mut self, slot: Slot) {
+        let window = self.streams.at(slot).receive_window.max(0);
+        // The server may have applied a larger window already.
+        let change = self.resize.map_or(0, |resize| resize.change.max(0));
+        self.late_content_max += window as u64 + change as u64;
+    }
+
+    /// Counts content of streams that a client has reset. RFC 9113, section 6.9.1: "A sender MUST NOT send a
+    /// flow-controlled frame with a length that exceeds the space available in either of the flow-control windows". Without
+    /// the bound a server could send for ever what nobody reads.
+    fn take_late_content(&mut self, flow: usize) -> Result<(), ErrorKind> {
+        if self.is_server() {
+            return Ok(());
+        }
+        let left = self.late_content_max.checked_sub(flow as u64);
+        self.late_content_max = left.ok_or(ErrorKind::FlowControl)?;
+        Ok(())
     }
 
     /// Discards content and returns its bytes to the connection's window.
