@@ -3,7 +3,8 @@
 mod text;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 use std::thread;
 
@@ -96,12 +97,20 @@ pub(crate) fn run(arguments: &TailArguments) -> ExitCode {
     }
 }
 
+const NEEDS_SOCKET: &str = "\
+blitz: only the control socket has requests, this is a control address
+  write --control PATH with its socket, on the same machine; `blitz top` reads addresses";
+
 /// Prints requests until there are enough, or until nobody reads them.
 ///
 /// # Errors
 /// The process has ended, or cannot be followed.
 fn follow(arguments: &TailArguments) -> Result<(), String> {
     let chosen = arguments.control.clone();
+    let address = chosen.as_deref().and_then(Path::to_str);
+    if address.is_some_and(|text| text.parse::<SocketAddr>().is_ok()) {
+        return Err(NEEDS_SOCKET.to_owned());
+    }
     let paths = chosen.map_or_else(usual_paths, |path| vec![path]);
     let places: Vec<_> = paths.into_iter().map(Place::Socket).collect();
     let content = control_client::open(&places, &target(arguments), ANSWER_TIMEOUT)?;

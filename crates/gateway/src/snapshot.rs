@@ -4,7 +4,7 @@
 //! upstream by its identity when a request needs it first.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, mpsc};
@@ -34,6 +34,8 @@ pub(crate) struct Snapshot {
     upstreams: Vec<UpstreamConfig>,
     /// The position of each upstream.
     numbers: HashMap<Identity, usize>,
+    /// The numbers of upstreams that routes have without a group.
+    used_alone: HashSet<usize>,
     /// Several servers of a route, with their numbers among the upstreams.
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
     observed: ObserverSettings,
@@ -59,6 +61,11 @@ impl Snapshot {
             }
         }
         self.upstreams.iter().zip(names)
+    }
+
+    /// Whether routes have the upstream of this number alone, and not only as one of several servers.
+    pub(crate) fn is_used_alone(&self, number: usize) -> bool {
+        self.used_alone.contains(&number)
     }
 }
 
@@ -296,6 +303,7 @@ impl SnapshotMaker {
         let hidden = hidden_urls(&mut sites);
         let mut numbers = HashMap::new();
         let mut upstreams = Vec::new();
+        let mut used_alone = HashSet::new();
         let mut groups = Vec::new();
         let mut group_numbers = HashMap::new();
         for forward in sites.forwards_mut() {
@@ -311,6 +319,7 @@ impl SnapshotMaker {
             };
             forward.upstream = number(&forward.target)?;
             let Some(group) = &mut forward.group else {
+                used_alone.insert(forward.upstream);
                 continue;
             };
             // Routes that share it share the turns of its servers.
@@ -333,6 +342,7 @@ impl SnapshotMaker {
             https_redirect,
             upstreams,
             numbers,
+            used_alone,
             groups,
             observed,
             change: None,

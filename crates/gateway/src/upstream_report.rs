@@ -34,6 +34,8 @@ pub struct UpstreamReport {
     pub url: String,
     /// The names of upstreams of the configuration that it is a server of.
     pub names: Vec<String>,
+    /// Whether routes have it alone, by its URL or as the one server of an upstream.
+    pub is_used_alone: bool,
     /// Why its name has no address; `None` without a name, or if there are addresses.
     pub failure: Option<Failure>,
     /// The last change of the addresses of its name.
@@ -96,6 +98,9 @@ impl StateReader {
     pub fn upstreams(&self) -> Vec<UpstreamReport> {
         let snapshot = self.newest.load_full();
         let mut reports: Vec<_> = snapshot.upstreams().map(report).collect();
+        for (number, report) in reports.iter_mut().enumerate() {
+            report.is_used_alone = snapshot.is_used_alone(number);
+        }
         let has_name = |(config, _): (&UpstreamConfig, _)| config.name.is_some();
         let have_names: Vec<_> = snapshot.upstreams().map(has_name).collect();
         let id = snapshot.id();
@@ -187,6 +192,7 @@ fn report((config, names): (&UpstreamConfig, Vec<&str>)) -> UpstreamReport {
     let names = names.into_iter().filter(|name| *name != url);
     UpstreamReport {
         names: names.map(str::to_owned).collect(),
+        is_used_alone: false,
         failure,
         change: config.name.as_ref().and_then(|name| name.last_change()),
         addresses: addresses.into_iter().map(unused).collect(),

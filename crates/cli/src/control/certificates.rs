@@ -72,6 +72,7 @@ fn object(certificate: &Certificate, sites: &[&str], now: SystemTime) -> Value {
         "not_before": rfc3339(certificate.not_before()),
         "not_after": rfc3339(certificate.not_after()),
         "days_left": days_left(certificate.not_after(), now),
+        "seconds_left": seconds_left(certificate.not_after(), now),
         "sites": sites,
         "file": certificate.file().map(|file| file.display().to_string()),
     })
@@ -79,11 +80,14 @@ fn object(certificate: &Certificate, sites: &[&str], now: SystemTime) -> Value {
 
 /// Whole days until a certificate expires, below zero if it has expired.
 fn days_left(not_after: SystemTime, now: SystemTime) -> i64 {
-    let seconds = match not_after.duration_since(now) {
+    seconds_left(not_after, now).div_euclid(DAY)
+}
+
+fn seconds_left(not_after: SystemTime, now: SystemTime) -> i64 {
+    match not_after.duration_since(now) {
         Ok(left) => left.as_secs().cast_signed(),
         Err(past) => -past.duration().as_secs().cast_signed(),
-    };
-    seconds.div_euclid(DAY)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `/upstreams`: the upstreams of the configuration in use, with their addresses and connections.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use blitz::extract::State;
 use blitz::{Peer, Response};
@@ -40,6 +40,7 @@ fn of_upstream(upstream: &UpstreamReport, now: SystemTime) -> Value {
     json!({
         "url": upstream.url,
         "names": upstream.names,
+        "used_alone": upstream.is_used_alone,
         "failure": upstream.failure.map(Failure::detail),
         "addresses": addresses,
         "addresses_before": before.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -57,6 +58,7 @@ fn of_address(address: &AddressReport, now: SystemTime) -> Value {
     };
     let responses = times(|core| core.figures.responses);
     let recent = times(|core| core.figures.recent).mean();
+    let unanswered = unanswered(address);
     let cores: Vec<_> = address
         .cores
         .iter()
@@ -72,8 +74,18 @@ fn of_address(address: &AddressReport, now: SystemTime) -> Value {
         "responses": responses.count,
         "response_seconds": responses.time.as_secs_f64(),
         "recent_mean_seconds": recent.map(|mean| mean.as_secs_f64()),
+        "unanswered": count(|core| core.figures.unanswered),
+        "seconds_unanswered": unanswered.map(|time| time.as_secs_f64()),
         "cores": cores,
     })
+}
+
+/// How long requests have been sent while no core got a response head.
+fn unanswered(address: &AddressReport) -> Option<Duration> {
+    let figures = || address.cores.iter().map(|core| core.figures);
+    let first = figures().filter_map(|one| one.first_unanswered).max()?;
+    let last_response = figures().filter_map(|one| one.last_response).min();
+    Some(last_response.map_or(first, |ago| first.min(ago)))
 }
 
 fn of_core(core: &AddressOnCore, now: SystemTime) -> Value {

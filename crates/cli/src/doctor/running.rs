@@ -2,7 +2,6 @@
 //! from one that was.
 
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use blitz_host::serving::MORE_OPEN_FILES;
@@ -10,8 +9,8 @@ use blitz_host::serving::MORE_OPEN_FILES;
 use super::{Check, CheckResult, count, files};
 use crate::control_client::{self, Place, ReadError};
 use crate::live::{
-    Cause, Certificate, Change, Latency, Now, Quantile, RecentFailure, Severity, Source, State,
-    Upstream, View,
+    CLASSES, Cause, Certificate, Change, Client, Latency, Now, OTHERS, Quantile, RecentFailure,
+    Severity, Source, State, Upstream, View,
 };
 use crate::terminal::number::{self, age, bytes, duration, percent, quantile, rate};
 
@@ -23,9 +22,6 @@ const BUSY: f64 = 0.9;
 
 /// With less memory a core reads from few sockets at a time.
 const MEMORY_LOW_BYTES: f64 = (16 << 20) as f64;
-
-/// With a greater share of failed requests an upstream has a problem.
-const FAILING: f64 = 0.01;
 
 /// A 99th percentile above so many seconds, and as many times the median, is worth a look.
 const SLOW: f64 = 0.5;
@@ -39,6 +35,12 @@ const RESPONSES_MIN: f64 = 5.0;
 
 /// A change of a name may be the cause of failures that began within this time.
 const RENAMED_SECONDS: f64 = 600.0;
+
+/// Counters of connections that were closed in favour of new ones.
+const EVICTIONS: [&str; 2] = ["connections evicted", "quic evicted"];
+
+/// A client with fewer connections is no cause of a lack of them.
+const CONNECTIONS_SOME: u64 = 10;
 
 /// Failures of the window that get a line each.
 const FAILURES_MAX: usize = 5;
@@ -54,8 +56,7 @@ pub(super) fn checks(places: &[Place], interval: Duration) -> Result<Vec<Check>,
     let source = Source::new(places.to_vec());
     let read = || -> Result<View, ReadError> {
         let first = source.read()?;
-        thread::sleep(interval);
-        Ok(View::new(Some(&first), &source.read()?))
+        Ok(View::new(Some(&first), &source.watch(interval)?))
     };
     match read() {
         Ok(view) => Ok(of_view(&view)),
@@ -85,7 +86,7 @@ fn without_answer(problem: &str, process: Option<i32>, root: &Path) -> Vec<Check
             descriptors_max: Some(max as f64),
             ..Now::default()
         };
-        checks.push(descriptors(&now));
+        checks.push(descriptors(&now, 0.0, &[]));
     }
     checks
 }
@@ -105,7 +106,7 @@ fn of_view(view: &View) -> Vec<Check> {
         process(view),
         latency(view),
         cores(view),
-        descriptors(&view.now),
+        descriptors(&view.now, evicted(&view.causes), &view.clients),
         memory(view),
         connections(view),
     ];
@@ -113,7 +114,7 @@ fn of_view(view: &View) -> Vec<Check> {
     checks.extend(certificates(&view.certificates));
     checks.extend(upstreams(&view.upstreams, &view.failures));
     let failures = failures(&view.failures, &window);
-    let counters = counters(view, &window, !failures.is_empty());
+    let counters = counters(view, &window, failures.len());
     checks.extend(failures);
     checks.extend(counters);
     checks
@@ -128,7 +129,13 @@ fn process(view: &View) -> Check {
         view.version,
         rate(view.total.rate)
     );
-    Check::ok("process", found)
+    match view.is_draining {
+        true => Check::ok(
+            "process",
+            format!("{found}; it drains, and ends after its last request"),
+        ),
+        false => Check::ok("process", found),
+    }
 }
 
 /// It is no problem by itself: routes differ.
@@ -159,7 +166,8 @@ fn cores(view: &View) -> Check {
         Some(used) => format!("{used:.2} of {} in use", number::count(view.cores)),
         None => number::count(view.cores),
     };
-    if view.cores_absent > 0.0 {
+    // While it drains, cores end one after another.
+    if view.cores_absent > 0.0 && !view.is_draining {
         let absent = number::count(view.cores_absent);
         let found = format!("{found}; {absent} did not answer within a second");
         return Check::slow(
@@ -178,7 +186,32 @@ fn cores(view: &View) -> Check {
     }
 }
 
-fn descriptors(now: &Now) -> Check {
+/// Connections that were closed in favour of new ones in the window.
+fn evicted(causes: &[Cause]) -> f64 {
+    let evictions = causes.iter().filter(|cause| is_eviction(cause));
+    0.0 + evictions.map(|cause| cause.recent).sum::<f64>()
+}
+
+fn is_eviction(cause: &Cause) -> bool {
+    EVICTIONS.contains(&&*cause.text)
+}
+
+/// The client that has more than half of the connections, if they are some.
+fn greatest(clients: &[Client]) -> Option<String> {
+    let all: u64 = clients.iter().map(|client| client.open).sum();
+    let named = clients.iter().filter(|client| client.name != OTHERS);
+    let client = named.max_by_key(|client| client.open)?;
+    (client.open >= CONNECTIONS_SOME && client.open * 2 > all).then(|| {
+        let (open, all) = (number::count(client.open as f64), number::count(all as f64));
+        format!(
+            "{} has {open} of {all} connections: see why; otherwise ",
+            client.name
+        )
+    })
+}
+
+/// `evicted` connections were closed in favour of new ones: this begins before all sockets are in use.
+fn descriptors(now: &Now, evicted: f64, clients: &[Client]) -> Check {
     const NAME: &str = "descriptors";
     let descriptors = now.descriptors.zip(now.descriptors_max);
     let descriptors = descriptors.map_or_else(
@@ -195,9 +228,17 @@ fn descriptors(now: &Now) -> Check {
         );
         format!("; at most {open} of {max} sockets of a core")
     });
-    let found = format!("{descriptors}{sockets}");
-    match now.lacks_descriptors() || now.lacks_sockets() {
-        true => Check::slow(NAME, found, MORE_OPEN_FILES),
+    let evicts = evicted > 0.0;
+    let evicted = match evicts {
+        true => format!("; {} were closed for new ones", number::count(evicted)),
+        false => String::new(),
+    };
+    let found = format!("{descriptors}{sockets}{evicted}");
+    match evicts || now.lacks_descriptors() || now.lacks_sockets() {
+        true => {
+            let client = greatest(clients).unwrap_or_default();
+            Check::slow(NAME, found, format!("{client}{MORE_OPEN_FILES}"))
+        }
         false => Check::ok(NAME, found),
     }
 }
@@ -274,16 +315,16 @@ fn certificates(all: &[Certificate]) -> Vec<Check> {
         .map(|one| {
             let names = one.names.join(", ");
             match one.days_left {
-                ..0 => Check::stop(NAME, format!("{names}: expired"), renew(one)),
-                days => Check::slow(NAME, format!("{names}: expires in {days} days"), renew(one)),
+                ..0 => Check::stop(NAME, format!("{names}: {}", one.expiry()), renew(one)),
+                _ => Check::slow(NAME, format!("{names}: {}", one.expiry()), renew(one)),
             }
         })
         .collect();
     if checks.is_empty() {
-        let first = all.iter().map(|one| one.days_left).min();
+        let first = all.iter().min_by_key(|one| one.days_left);
         let found = first.map_or_else(
             || "none".to_owned(),
-            |days| format!("{}, the first expires in {days} days", all.len()),
+            |first| format!("{}, the first {}", all.len(), first.expiry()),
         );
         checks.push(Check::ok(NAME, found));
     }
@@ -338,43 +379,64 @@ fn upstream(
             })
         })
         .collect();
-    let fails_at_tls =
-        |(_, state): &(_, &State)| matches!(state, State::Unreachable { at_tls: true, .. });
     let renamed = members.iter().find_map(|member| new_name(member, failures));
     let change = renamed.map_or_else(String::new, |change| format!("; {}", change.text));
-    let advice = match renamed {
-        Some(_) => {
-            "the name changed shortly before the failures: see whether the new address is right"
-        }
-        None if states.iter().any(fails_at_tls) => {
-            "the log has the reason; see which certificate it sends, and whether it expects TLS there"
-        }
-        None => {
-            "see whether it runs and listens there; `blitz explain` names the routes that need it"
-        }
-    };
+    let states = || states.iter().map(|(_, state)| *state);
+    let requests = upstream.requests.filter(|_| upstream.is_failing());
+    let failing = requests.map(|requests| {
+        let (failed, all) = (percent(requests.failed), rate(requests.rate));
+        format!("{failed} of {all} requests/s fail")
+    });
     if !bad.is_empty() {
-        let found = format!("{}: {}{change}", upstream.name, bad.join("; "));
-        let is_down = states.iter().all(|(_, state)| state.is_down());
-        return Some(match is_down {
+        let problems: Vec<_> = bad.into_iter().chain(failing).collect();
+        let found = format!("{}: {}{change}", upstream.name, problems.join("; "));
+        let advice = match renamed {
+            Some(_) => RENAMED,
+            None => advice(states()),
+        };
+        return Some(match states().all(State::is_down) {
             true => Check::stop(name, found, advice),
             false => Check::slow(name, found, advice),
         });
     }
-    let requests = upstream
-        .requests
-        .filter(|requests| requests.failed > FAILING)?;
-    let found = format!(
-        "{}: {} of {} requests/s fail{change}",
-        upstream.name,
-        percent(requests.failed),
-        rate(requests.rate)
-    );
+    let found = format!("{}: {}{change}", upstream.name, failing?);
+    let is_named = |one: &RecentFailure| {
+        let of_member = |member: &Upstream| {
+            let mut addresses = member.addresses.iter();
+            member.name == one.upstream || addresses.any(|known| known.address == one.upstream)
+        };
+        one.recent > 0 && (one.upstream == upstream.name || members.iter().any(of_member))
+    };
     let advice = match renamed {
-        Some(_) => advice,
-        None => "look at its log; the failures below have the causes that Blitz sees",
+        Some(_) => RENAMED,
+        None if failures.iter().any(is_named) => {
+            "look at its log; the failures below have the causes that Blitz sees"
+        }
+        None => "its own responses are 5xx: look at its log; `blitz tail --status 5xx` shows them",
     };
     Some(Check::slow(name, found, advice))
+}
+
+const RENAMED: &str =
+    "the name changed shortly before the failures: see whether the new address is right";
+
+/// The remedy for servers of which some cannot be used, by the most exact of their states.
+fn advice<'a>(states: impl Iterator<Item = &'a State>) -> &'static str {
+    const AT_TLS: &str =
+        "the log has the reason; see which certificate it sends, and whether it expects TLS there";
+    const UNREACHABLE: &str =
+        "see whether it runs and listens there; `blitz explain` names the routes that need it";
+    const UNRESOLVED: &str =
+        "see whether the name is right, and whether the DNS server has it: `getent hosts NAME`";
+    const SILENT: &str = "see whether it hangs or is overloaded; `timeout.response` ends requests without a response";
+    let advice = states.filter_map(|state| match state {
+        State::Unreachable { at_tls: true, .. } => Some((0, AT_TLS)),
+        State::Unreachable { .. } => Some((1, UNREACHABLE)),
+        State::Unresolved(_) => Some((2, UNRESOLVED)),
+        State::Silent { .. } => Some((3, SILENT)),
+        State::Ok | State::Unused | State::Servers { .. } => None,
+    });
+    advice.min().map_or(UNREACHABLE, |(_, advice)| advice)
 }
 
 /// The change of a name, if failures at its new addresses began soon after it.
@@ -389,9 +451,11 @@ fn new_name<'a>(member: &'a Upstream, failures: &[RecentFailure]) -> Option<&'a 
     ages.any(begins_after).then_some(change)
 }
 
-/// A line for each address that answers much slower than the others of its upstream.
+/// A line for each address that answers much slower than the others of its upstream. Shared servers are left out: their
+/// times are those of other requests as well.
 fn slow_servers(name: &'static str, upstream: &Upstream, servers: &[Upstream]) -> Vec<Check> {
     let members = std::iter::once(upstream).chain(servers);
+    let members = members.filter(|member| !member.is_shared);
     let addresses = members.flat_map(|member| &member.addresses);
     let enough = addresses.filter(|one| one.responses >= RESPONSES_MIN);
     let means: Vec<_> = enough.filter_map(|one| Some((one, one.mean()?))).collect();
@@ -425,7 +489,15 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 fn problem(state: &State) -> Option<String> {
     match state {
-        State::Ok | State::Unused => None,
+        State::Ok | State::Unused | State::Servers { .. } => None,
+        State::Silent {
+            address,
+            active,
+            seconds,
+        } => Some(format!(
+            "{address} does not respond: {active} in use, no response for {}",
+            age(*seconds as f64)
+        )),
         State::Unresolved(reason) => Some(format!("has no address: {reason}")),
         State::Unreachable {
             failed,
@@ -437,8 +509,12 @@ fn problem(state: &State) -> Option<String> {
             } else {
                 "cannot be reached"
             };
-            Some(match failed < addresses {
-                true => format!("{text} at {failed} of {addresses} addresses"),
+            Some(match failed.len() < *addresses {
+                true => format!(
+                    "{text} at {} of {addresses} addresses: {}",
+                    failed.len(),
+                    failed.join(", ")
+                ),
                 false => text.to_owned(),
             })
         }
@@ -504,9 +580,12 @@ fn incidents(all: &[Cause]) -> Vec<&Cause> {
 }
 
 /// Counters of failures and limits that have grown, and in one line those of earlier. Those of upstreams are left out if
-/// the failures have lines.
-fn counters(view: &View, window: &str, has_failures: bool) -> Vec<Check> {
-    let is_told = |cause: &Cause| has_failures && cause.text.starts_with(SAME_FAILURES[0]);
+/// the failures have lines, and evictions, about which the line of descriptors is.
+fn counters(view: &View, window: &str, failures: usize) -> Vec<Check> {
+    let is_told = |cause: &Cause| {
+        (failures > 0 && cause.text.starts_with(SAME_FAILURES[0]))
+            || (cause.recent > 0.0 && is_eviction(cause))
+    };
     let causes = incidents(&view.causes).into_iter();
     let causes = causes.filter(|cause| !is_told(cause));
     let with_remedy = causes.filter(|cause| !cause.remedy.is_empty());
@@ -526,10 +605,19 @@ fn counters(view: &View, window: &str, has_failures: bool) -> Vec<Check> {
             Check::slow(name, found, cause.remedy)
         })
         .collect();
-    if checks.is_empty() {
+    if checks.is_empty() && evicted(&view.causes) == 0.0 {
+        let server_errors = CLASSES.iter().zip(view.total.classes);
+        let has_errors = server_errors
+            .into_iter()
+            .any(|(class, share)| *class == "5xx" && share > 0.0);
+        let mut upstreams = view.upstreams.iter();
+        let nothing = match failures > 0 || has_errors || upstreams.any(Upstream::is_failing) {
+            true => "",
+            false => ", and nothing failed",
+        };
         checks.push(Check::ok(
             "limits",
-            format!("none was reached in {window}, and nothing failed"),
+            format!("none was reached in {window}{nothing}"),
         ));
     }
     if !earlier.is_empty() {

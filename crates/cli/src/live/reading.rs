@@ -8,6 +8,7 @@ use super::WINDOW;
 use super::clients::{Client, clients};
 use super::exposition::Exposition;
 use super::failures::RecentFailure;
+use crate::terminal::number::age;
 use crate::timestamp::rfc3339;
 
 /// The answers of a process.
@@ -43,6 +44,8 @@ pub(super) struct Server {
     pub(super) url: String,
     /// The upstreams of the configuration to which it belongs.
     pub(super) names: Vec<String>,
+    /// Whether routes have it alone, by its URL or as the one server of an upstream.
+    pub(super) is_used_alone: bool,
     /// Why its name has no address.
     pub(super) failure: Option<String>,
     pub(super) addresses: Vec<Address>,
@@ -85,6 +88,9 @@ pub(super) struct Address {
     pub(super) failures: u64,
     pub(super) responses: u64,
     pub(super) response_seconds: f64,
+    /// Requests since the last response head, and for how many seconds there have been some.
+    pub(super) unanswered: u64,
+    pub(super) seconds_unanswered: f64,
 }
 
 /// A certificate of the listeners.
@@ -93,7 +99,21 @@ pub(crate) struct Certificate {
     pub(crate) names: Vec<String>,
     /// Below zero if it has expired.
     pub(crate) days_left: i64,
+    pub(crate) seconds_left: i64,
     pub(crate) file: Option<String>,
+}
+
+impl Certificate {
+    /// `expired 5 min ago`, `expires in 3 h 20 min`, `expires in 12 days`.
+    pub(crate) fn expiry(&self) -> String {
+        let seconds = self.seconds_left as f64;
+        match self.days_left {
+            ..0 => format!("expired {} ago", age(-seconds)),
+            0 => format!("expires in {}", age(seconds)),
+            1 => "expires in 1 day".to_owned(),
+            days => format!("expires in {days} days"),
+        }
+    }
 }
 
 impl Reading {
@@ -160,6 +180,7 @@ fn server(value: &Value, recent: &str) -> Server {
     Server {
         url: text(&value["url"]),
         names: texts(&value["names"]),
+        is_used_alone: value["used_alone"].as_bool().unwrap_or_default(),
         failure: value["failure"].as_str().map(str::to_owned),
         addresses: addresses.map(|value| address(value, recent)).collect(),
         change: value["changed"].as_str().map(|at| NameChange {
@@ -191,6 +212,8 @@ fn address(value: &Value, recent: &str) -> Address {
         failures: number("failures"),
         responses: number("responses"),
         response_seconds: value["response_seconds"].as_f64().unwrap_or_default(),
+        unanswered: number("unanswered"),
+        seconds_unanswered: value["seconds_unanswered"].as_f64().unwrap_or_default(),
         active: number("in_use"),
         idle: number("idle"),
         is_used: !cores.is_empty(),
@@ -202,6 +225,7 @@ fn certificate(value: &Value) -> Certificate {
     Certificate {
         names: texts(&value["names"]),
         days_left: value["days_left"].as_i64().unwrap_or_default(),
+        seconds_left: value["seconds_left"].as_i64().unwrap_or_default(),
         file: value["file"].as_str().map(str::to_owned),
     }
 }
@@ -322,6 +346,29 @@ mod tests {
             (&[failing][..], &Some(change))
         );
         assert_eq!(server.present().count(), 0);
+    }
+
+    #[test]
+    fn the_last_day_of_a_certificate_has_hours_and_minutes() {
+        let expiry = |seconds_left: i64| {
+            let certificate = Certificate {
+                names: Vec::new(),
+                days_left: seconds_left.div_euclid(86_400),
+                seconds_left,
+                file: None,
+            };
+            certificate.expiry()
+        };
+        for (seconds_left, text) in [
+            (-7200, "expired 2 h ago"),
+            (-1, "expired 1 s ago"),
+            (100, "expires in 1 min"),
+            (12_000, "expires in 3 h 20 min"),
+            (86_400, "expires in 1 day"),
+            (3 * 86_400, "expires in 3 days"),
+        ] {
+            assert_eq!(expiry(seconds_left), text);
+        }
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct View {
     pub(crate) cores: f64,
     /// Cores that do not answer.
     pub(crate) cores_absent: f64,
+    /// Whether a signal ends the process: then it accepts no connections, and cores end one after another.
+    pub(crate) is_draining: bool,
     pub(crate) configuration: Configuration,
     /// Between the readings; `None` if there is one only, which has no rates.
     pub(crate) window: Option<Duration>,
@@ -157,6 +159,7 @@ impl View {
             uptime: since("process_start_time_seconds"),
             cores: value("blitz_cores"),
             cores_absent: value("blitz_cores_absent"),
+            is_draining: metrics.sum("blitz_ready") == Some(0.0),
             configuration: Configuration {
                 generation: value("blitz_configuration_generation"),
                 is_reload_successful: metrics

@@ -105,7 +105,7 @@ impl Frame<'_> {
         let mut lines = vec![title(view), requests(view), latency(view), now(view)];
         lines.extend([process(view), limits(view)].into_iter().flatten());
         if !self.rates.is_empty() {
-            lines.push(labelled("", vec![(Tone::Dim, self.chart())]));
+            lines.push(labelled("rates", vec![(Tone::Dim, self.chart())]));
         }
         if let Some(problem) = self.problem() {
             lines.insert(1, problem);
@@ -144,6 +144,7 @@ fn title(view: &View) -> Line {
         uptime,
         cores,
         cores_absent,
+        is_draining,
         configuration,
         ..
     } = view;
@@ -153,7 +154,9 @@ fn title(view: &View) -> Line {
     }
     let plural = if *cores == 1.0 { "core" } else { "cores" };
     line.add(Tone::Plain, &format!(" · {} {plural}", count(*cores)));
-    if *cores_absent > 0.0 {
+    if *is_draining {
+        line.add(Tone::Warning, " · draining");
+    } else if *cores_absent > 0.0 {
         line.add(
             Tone::Bad,
             &format!(", {} without answer", count(*cores_absent)),

@@ -152,7 +152,7 @@ fn route(route: &Route) -> Row {
     }
 }
 
-/// An upstream, and below it the change of its name.
+/// An upstream, and below it the details of its state and the change of its name.
 fn upstream(upstream: &Upstream) -> impl Iterator<Item = Row> {
     let indent = if upstream.is_server { "  " } else { "" };
     let requests = upstream.requests;
@@ -165,13 +165,15 @@ fn upstream(upstream: &Upstream) -> impl Iterator<Item = Row> {
     };
     let number =
         |value: Option<u64>| plain(value.map_or_else(String::new, |value| count(value as f64)));
+    let shared = if upstream.is_shared { " (shared)" } else { "" };
+    let tone_of_failed = match upstream.is_server && upstream.is_shared {
+        true => Tone::Dim,
+        false => Tone::Bad,
+    };
     let row = Row {
-        name: plain(format!("{indent}{}", upstream.name)),
+        name: plain(format!("{indent}{}{shared}", upstream.name)),
         cells: vec![
-            upstream
-                .state
-                .as_ref()
-                .map_or_else(|| plain(String::new()), state),
+            state(upstream),
             number(upstream.active),
             number(upstream.idle),
             of_requests(|requests| rate(requests.rate)),
@@ -180,15 +182,36 @@ fn upstream(upstream: &Upstream) -> impl Iterator<Item = Row> {
             of_all(|requests| quantile(requests.latency.p99)),
             requests.map_or_else(
                 || plain(String::new()),
-                |requests| share(requests.failed, Tone::Bad),
+                |requests| share(requests.failed, tone_of_failed),
             ),
         ],
     };
-    let change = upstream.change.as_ref().map(|change| Row {
-        name: dim(format!("{indent}  {}", change.text)),
+    let change = upstream.change.as_ref().map(|change| change.text.clone());
+    let below = details(upstream).into_iter().chain(change);
+    let below = below.map(move |text| Row {
+        name: dim(format!("{indent}  {text}")),
         cells: OF_UPSTREAMS.iter().map(|_| plain(String::new())).collect(),
     });
-    [row].into_iter().chain(change)
+    [row].into_iter().chain(below)
+}
+
+/// The part of a state for which its column has no room.
+fn details(upstream: &Upstream) -> Option<String> {
+    match upstream.state.as_ref()? {
+        State::Unresolved(reason) => Some(reason.clone()),
+        State::Unreachable {
+            failed, addresses, ..
+        } if failed.len() < *addresses => Some(failed.join(", ")),
+        State::Silent {
+            address,
+            active,
+            seconds,
+        } => Some(format!(
+            "{address}: {active} in use, no response for {}",
+            age(*seconds as f64)
+        )),
+        _ => None,
+    }
 }
 
 fn dim(text: String) -> Cell {
@@ -198,22 +221,35 @@ fn dim(text: String) -> Cell {
     }
 }
 
-fn state(state: &State) -> Cell {
+/// Short, so that no terminal cuts it.
+fn state(upstream: &Upstream) -> Cell {
+    let Some(state) = &upstream.state else {
+        return plain(String::new());
+    };
     let (tone, text) = match state {
+        State::Ok | State::Unused if upstream.is_failing() => (Tone::Bad, "failing".to_owned()),
         State::Ok => (Tone::Plain, "ok".to_owned()),
         State::Unused => (Tone::Dim, "unused".to_owned()),
-        State::Unresolved(reason) => (Tone::Bad, format!("no address: {reason}")),
+        State::Unresolved(_) => (Tone::Bad, "no address".to_owned()),
         State::Unreachable {
             failed,
             addresses,
             at_tls,
-        } => {
-            let text = if *at_tls { "tls fails" } else { "unreachable" };
-            match failed < addresses {
-                true => (Tone::Warning, format!("{text}: {failed} of {addresses}")),
-                false => (Tone::Bad, text.to_owned()),
+        } => match (failed.len(), at_tls) {
+            (some, false) if some < *addresses => {
+                (Tone::Warning, format!("{some} of {addresses} down"))
             }
+            (some, true) if some < *addresses => {
+                (Tone::Warning, format!("tls: {some} of {addresses}"))
+            }
+            (_, true) => (Tone::Bad, "tls fails".to_owned()),
+            (_, false) => (Tone::Bad, "unreachable".to_owned()),
+        },
+        State::Silent { .. } => (Tone::Bad, "no response".to_owned()),
+        State::Servers { down, servers } if down < servers => {
+            (Tone::Warning, format!("{down} of {servers} down"))
         }
+        State::Servers { .. } => (Tone::Bad, "down".to_owned()),
     };
     Cell { tone, text }
 }
@@ -281,12 +317,8 @@ fn certificate(certificate: &Certificate) -> Row {
         DAYS_BAD..DAYS_LOW => Tone::Warning,
         _ => Tone::Plain,
     };
-    let text = match days {
-        ..0 => "expired".to_owned(),
-        0 => "today".to_owned(),
-        1 => "in 1 day".to_owned(),
-        _ => format!("in {days} days"),
-    };
+    let text = certificate.expiry();
+    let text = text.trim_start_matches("expires ").to_owned();
     Row {
         name: plain(certificate.names.join(", ")),
         cells: vec![

@@ -1,8 +1,9 @@
 //! The state that the control interface shows: configuration, upstreams, certificates, connections.
 
 use std::fs;
+use std::net::TcpListener;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use blitz_testing::{Client, Upstream, refusing_address};
 
@@ -136,6 +137,58 @@ fn upstreams_have_connections_and_failures() {
         let until = bad["cores"][0]["last_failure"].as_str().unwrap();
         assert!(until.starts_with("20") && until.ends_with('Z'), "{until}");
     }
+}
+
+#[test]
+fn upstreams_have_requests_without_a_response_and_their_uses() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let start = || Upstream::start(|_| b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
+    let (upstream, other) = (start(), start());
+    let control = Controlled::with_file(&format!(
+        "[site.\"a.example\"]\nto = \"{url}\"\n\"/pool\" = \"pool\"\n\"/other\" = \"other\"\n\
+         [upstream.pool]\nservers = [\"{url}\", \"{0}\"]\n[upstream.other]\nservers = [\"{0}\", \"{1}\"]\n",
+        upstream.url(),
+        other.url()
+    ));
+    let address = control.running.address("http://");
+    let mut waiting: Vec<_> = (0..3).map(|_| Client::connect(address)).collect();
+    for client in &mut waiting {
+        client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    }
+    let mut client = Client::connect(address);
+    client.send("GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(client.response().status, 204);
+    let answer = || control.address.get("/upstreams").json();
+    let of = |answer: &serde_json::Value, url: &str| {
+        let upstreams = answer["upstreams"].as_array().unwrap().iter();
+        let mut upstreams = upstreams.filter(|one| one["url"] == url);
+        upstreams.next().unwrap().clone()
+    };
+    let started = Instant::now();
+    while of(&answer(), &url)["addresses"][0]["unanswered"] != 3 {
+        assert!(started.elapsed().as_secs() < 20, "{:#}", answer());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let answer = answer();
+    let hung = of(&answer, &url);
+    assert_eq!(
+        (&hung["names"], &hung["used_alone"]),
+        (&serde_json::json!(["pool"]), &true.into())
+    );
+    let address = &hung["addresses"][0];
+    assert_eq!(address["in_use"], 3, "{answer:#}");
+    assert!(address["seconds_unanswered"].as_f64().unwrap() < 60.0);
+    let good = of(&answer, &upstream.url());
+    assert_eq!(
+        (&good["names"], &good["used_alone"]),
+        (&serde_json::json!(["other", "pool"]), &false.into())
+    );
+    let address = &good["addresses"][0];
+    assert_eq!(
+        (&address["unanswered"], &address["seconds_unanswered"]),
+        (&0.into(), &serde_json::Value::Null)
+    );
 }
 
 #[test]

@@ -261,6 +261,12 @@ fn only_the_socket_shows_requests_and_mistakes_have_remedies() {
     let refused = blitz(&["tail", "--control", "/no/such/socket"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("no process listens at /no/such/socket"));
+    let Place::Address(address) = &control.address else {
+        panic!("a control address");
+    };
+    let refused = blitz(&["tail", "--control", &address.to_string()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).starts_with("blitz: only the control socket has requests"));
 }
 
 #[test]

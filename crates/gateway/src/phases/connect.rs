@@ -85,8 +85,10 @@ pub(super) fn take_ready(
     }
     let upstream = upstream_for(&request.head, request.record.upstream.as_ref()?);
     let connection = upstream.take_ready()?;
-    request.record.connected = Some(blitz_http::now());
+    let now = blitz_http::now();
+    request.record.connected = Some(now);
     route.balancer().connected(upstream);
+    route.balancer().sent(upstream, now);
     Some(connection)
 }
 
@@ -121,8 +123,10 @@ pub(super) async fn connect(
     };
     match connected {
         Ok(connection) => {
-            record.connected = Some(blitz_http::now());
+            let now = blitz_http::now();
+            record.connected = Some(now);
             route.balancer().connected(upstream);
+            route.balancer().sent(upstream, now);
             Ok(Some(connection))
         }
         Err(

@@ -287,6 +287,12 @@ impl Balancer {
         cooldowns.failed(key_of(upstream), is_slow, now);
     }
 
+    /// Counts a request that got a connection.
+    #[inline]
+    pub(crate) fn sent(&self, upstream: &Upstream, now: Instant) {
+        self.count(upstream, |counts| counts.sent(now));
+    }
+
     /// Counts a response head, which came after `time`.
     #[inline]
     pub(crate) fn responded(
@@ -689,6 +695,7 @@ mod tests {
         balancer.responded(&v6, Duration::from_millis(40), false, later);
         balancer.responded(&v6, Duration::from_millis(20), true, later);
         balancer.unanswered(&v6);
+        balancer.sent(&v6, later);
         let states = balancer.states(later);
         let failures: Vec<_> = states.iter().map(|state| state.last_failure).collect();
         let (ago, zero) = (Duration::from_secs(1), Duration::ZERO);
@@ -705,6 +712,10 @@ mod tests {
             .collect();
         let mean = Duration::from_millis(30);
         assert_eq!(figures, [(1, 1, None), (4, 3, Some(mean))]);
+        let waits = |now| balancer.states(now)[1].figures.first_unanswered;
+        assert_eq!(waits(later + ago), Some(ago));
+        balancer.responded(&v6, ago, false, later + ago);
+        assert_eq!(waits(later + ago), None);
     }
 
     #[test]

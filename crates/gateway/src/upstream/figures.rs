@@ -18,6 +18,12 @@ pub struct AddressFigures {
     pub responses: ResponseTimes,
     /// The response heads of the last 30 to 60 seconds.
     pub recent: ResponseTimes,
+    /// The requests that were sent since the last response head.
+    pub unanswered: u64,
+    /// How long ago the first of them was sent.
+    pub first_unanswered: Option<Duration>,
+    /// How long ago the last response head came.
+    pub last_response: Option<Duration>,
 }
 
 /// Response heads, and the time from the connection to the head, of all of them together.
@@ -57,17 +63,28 @@ pub(super) struct Counts {
     period: Option<(ResponseTimes, Instant)>,
     /// The responses before the period before.
     earlier: ResponseTimes,
+    /// The requests since the last response head, and when the first of them was sent.
+    unanswered: Option<(u64, Instant)>,
+    last_response: Option<Instant>,
     /// When it could not be connected to for the last time, and why.
     pub(super) last_failure: Option<(Instant, Failure)>,
 }
 
 impl Counts {
+    #[inline]
+    pub(super) fn sent(&mut self, now: Instant) {
+        let (count, since) = self.unanswered.unwrap_or((0, now));
+        self.unanswered = Some((count + 1, since));
+    }
+
     pub(super) fn responded(&mut self, time: Duration, is_failure: bool, now: Instant) {
         self.roll(now);
         self.requests += 1;
         self.failures += u64::from(is_failure);
         self.responses.count += 1;
         self.responses.time += time;
+        self.unanswered = None;
+        self.last_response = Some(now);
     }
 
     pub(super) fn failed(&mut self) {
@@ -77,6 +94,7 @@ impl Counts {
 
     pub(super) fn figures(&mut self, now: Instant) -> AddressFigures {
         self.roll(now);
+        let since = |then| now.saturating_duration_since(then);
         AddressFigures {
             requests: self.requests,
             failures: self.failures,
@@ -85,6 +103,9 @@ impl Counts {
                 count: self.responses.count - self.earlier.count,
                 time: self.responses.time - self.earlier.time,
             },
+            unanswered: self.unanswered.map_or(0, |(count, _)| count),
+            first_unanswered: self.unanswered.map(|(_, first)| since(first)),
+            last_response: self.last_response.map(since),
         }
     }
 

@@ -54,7 +54,7 @@ fn each_problem_has_its_evidence() {
             {"url":"http://a:1","names":["app"],"failure":"no such name","addresses":[]},
             {"url":"http://b:1","names":["app"],"addresses":[]},
             {"url":"http://c:1","names":[],"addresses":[{"cores":[{"cooling_down_until":"2026-11-29T18:55:00Z"}]}]}]}"#,
-        certificates: r#"{"certificates":[{"names":["a.example"],"days_left":-1,"file":"/a.pem"},
+        certificates: r#"{"certificates":[{"names":["a.example"],"days_left":-1,"seconds_left":-120,"file":"/a.pem"},
             {"names":["b.example"],"days_left":13,"file":null},{"names":["c.example"],"days_left":14,"file":null}]}"#,
         failures: r#"{"failures":[{"cause":"refused","site":"a.example","route":"/b","address":"10.0.0.1:1",
             "status":502,"count":12,"seconds_since_first":300,"seconds_since_last":1}]}"#,
@@ -76,7 +76,7 @@ fn each_problem_has_its_evidence() {
             ),
             (Slow, "401, 400 of them within a head; 1 requests"),
             (Slow, "number 3 stays, because the reload 12 s ago failed"),
-            (Stop, "a.example: expired"),
+            (Stop, "a.example: expired 2 min ago"),
             (Slow, "b.example: expires in 13 days"),
             (Slow, "app: http://a:1 has no address: no such name"),
             (Stop, "http://c:1: cannot be reached"),
@@ -157,6 +157,117 @@ fn a_server_that_is_slower_than_its_siblings_has_a_problem() {
     assert!(
         found([(20, 0.11), (20, 0.5), (20, 0.11)]).is_empty(),
         "it is fast"
+    );
+}
+
+#[test]
+fn a_shared_server_is_no_sibling_and_keeps_its_upstreams_up() {
+    let answer = |requests: u64, failures: u64, seconds: f64| {
+        let times = |times: u64, failures, seconds| {
+            format!(
+                r#""requests":{times},"failures":{failures},"responses":{times},"response_seconds":{seconds}"#
+            )
+        };
+        format!(
+            r#"{{"upstreams":[{{"url":"http://a:5","names":["alpha","beta"],"used_alone":true,"addresses":[
+                {{"address":"10.0.0.1:5","cores":[{{}}],{}}}]}},
+            {{"url":"http://a:7","names":["alpha"],"addresses":[{{"address":"10.0.0.1:7","cores":[{{}}],{}}}]}},
+            {{"url":"http://a:9","names":["beta"],"addresses":[
+                {{"address":"10.0.0.1:9","cores":[{{"cooling_down_until":"2026-11-29T18:55:00Z"}}]}}]}}]}}"#,
+            times(requests, failures, seconds),
+            times(requests, 0, 0.01)
+        )
+    };
+    let problems = of_upstreams(&answer(10, 0, 0.1), &answer(90, 50, 60.0), "{}");
+    let found: Vec<_> = problems.iter().map(|(found, _)| &**found).collect();
+    assert_eq!(found, ["beta: http://a:9 cannot be reached"]);
+}
+
+#[test]
+fn a_server_that_does_not_respond_has_a_problem() {
+    let answer = |active: u64, unanswered: u64, seconds: f64| {
+        format!(
+            r#"{{"upstreams":[{{"url":"http://a:1","names":[],"addresses":[{{"address":"10.0.0.1:1","cores":[{{}}],
+            "in_use":{active},"unanswered":{unanswered},"seconds_unanswered":{seconds}}}]}}]}}"#
+        )
+    };
+    let problems = of_upstreams(&answer(17, 20, 9.5), &answer(17, 21, 12.5), "{}");
+    let (found, advice) = &problems[0];
+    assert_eq!(
+        found,
+        "http://a:1: 10.0.0.1:1 does not respond: 17 in use, no response for 12 s"
+    );
+    assert!(advice.contains("timeout.response"), "{advice}");
+    assert!(of_upstreams(&answer(17, 0, 0.0), &answer(17, 0, 0.0), "{}").is_empty());
+}
+
+#[test]
+fn an_address_that_cannot_be_reached_and_a_name_without_one_have_their_remedies() {
+    let answer = r#"{"upstreams":[{"url":"http://a:1","names":[],"addresses":[{"address":"10.0.0.1:1","cores":[{}]},
+        {"address":"10.0.0.2:1","cores":[{"cooling_down_until":"2026-11-29T18:55:00Z"}]}]},
+        {"url":"http://b:1","names":[],"failure":"name does not exist","addresses":[]}]}"#;
+    let problems = of_upstreams(answer, answer, "{}");
+    let found: Vec<_> = problems.iter().map(|(found, _)| &**found).collect();
+    assert_eq!(
+        found,
+        [
+            "http://b:1: has no address: name does not exist",
+            "http://a:1: cannot be reached at 1 of 2 addresses: 10.0.0.2:1",
+        ]
+    );
+    assert!(problems[0].1.contains("DNS"), "{}", problems[0].1);
+}
+
+#[test]
+fn a_drain_is_no_overload() {
+    let metrics = "process_start_time_seconds 1000\nblitz_cores 2\nblitz_cores_absent 1\nblitz_ready 0\n# EOF\n";
+    let checks = checks(Answers::of_metrics(metrics));
+    assert_eq!(problems(&checks), []);
+    assert!(checks[0].found.contains("it drains"), "{}", checks[0].found);
+}
+
+#[test]
+fn nothing_failed_only_if_nothing_did() {
+    let limits = |metrics: &str, failures: &str| {
+        let answers = Answers {
+            failures,
+            ..Answers::of_metrics(metrics)
+        };
+        let checks = checks(answers).into_iter();
+        let mut found = checks.filter(|check| check.name == "limits");
+        found.next().map(|check| check.found).unwrap()
+    };
+    assert!(limits(FIRST, "{}").ends_with(", and nothing failed"));
+    let failures = r#"{"failures":[{"cause":"refused","site":"a","route":"/","count":2,"seconds_since_last":1}]}"#;
+    assert_eq!(limits(FIRST, failures), "none was reached in 2.0 s");
+    let errors =
+        "http_server_request_duration_seconds_count{route=\"/\",status=\"5xx\"} 3\n# EOF\n";
+    assert_eq!(limits(errors, "{}"), "none was reached in 2.0 s");
+}
+
+#[test]
+fn a_client_that_has_most_connections_at_the_limit_is_named() {
+    let metrics = "process_start_time_seconds 1000\nblitz_connections_evicted_total 297\nblitz_sockets_max 28\n\
+        blitz_sockets_open{core=\"0\"} 25\n# EOF\n";
+    let clients = r#"{"seconds":2,"clients":[{"client":"192.0.2.66","open":47,"requests":0}],
+        "others":{"open":1,"requests":0}}"#;
+    let answers = Answers {
+        clients,
+        ..Answers::of_metrics(metrics)
+    };
+    let checks = checks(answers);
+    assert_eq!(
+        problems(&checks),
+        [(
+            CheckResult::Slow,
+            "unknown; at most 25 of 28 sockets of a core; 292 were closed for new ones"
+        )]
+    );
+    let descriptors = checks.iter().find(|check| check.name == "descriptors");
+    let advice = &*descriptors.unwrap().advice;
+    assert!(
+        advice.starts_with("192.0.2.66 has 47 of 48 connections: "),
+        "{advice}"
     );
 }
 

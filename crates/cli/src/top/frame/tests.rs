@@ -74,7 +74,7 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
         "now       1,234 connections (400 within a head)  0 requests  content in 0 B/s  …",
         "process   0.50 processors  memory 120 MiB",
         "limits    descriptors 950 of 1,024  sockets 45 of 49 on core 1",
-        "          ▅█▁",
+        "rates     ▅█▁",
         "",
         "ROUTES, slowest first · 2 of 30      REQ/S     P50    P90    P99  4XX  5XX  NONE",
         "app-0.example/a/long/path/of/a/rou…     50  5.6 ms  10 ms  91 ms   0%   0%    0%",
