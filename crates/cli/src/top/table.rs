@@ -75,9 +75,16 @@ pub(super) struct Row {
     pub(super) cells: Vec<Cell>,
 }
 
+impl Row {
+    /// Whether it is a text alone, which has the whole line.
+    fn is_note(&self) -> bool {
+        self.cells.iter().all(|cell| cell.text.is_empty())
+    }
+}
+
 impl Table {
     pub(super) fn widest_name(&self) -> usize {
-        let rows = self.rows.iter();
+        let rows = self.rows.iter().filter(|row| !row.is_note());
         rows.map(|row| row.name.text.width())
             .max()
             .unwrap_or_default()
@@ -93,7 +100,7 @@ impl Table {
         let width = self.width_of_names(name_width, columns);
         let shown = self.rows.iter().take(rows);
         shown
-            .filter(|row| halves(&row.name.text, width).is_some())
+            .filter(|row| !row.is_note() && halves(&row.name.text, width).is_some())
             .count()
     }
 
@@ -125,6 +132,10 @@ impl Table {
         }
         for row in shown {
             let name = &row.name;
+            if row.is_note() {
+                lines.push(Line::of(name.tone, &cut(&name.text, columns)));
+                continue;
+            }
             let halves = halves(&name.text, name_width).filter(|_| long_names > 0);
             let (first, second) = halves.unwrap_or((&name.text, ""));
             let mut line = Line::of(name.tone, &cut(first, name_width));

@@ -200,3 +200,51 @@ impl Texts {
         self.bytes.capacity() <= KEPT_BYTES_MAX
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(note: impl FnOnce(&mut Texts) + 'static, text: Text) -> String {
+        let run = async move {
+            let mut texts = Texts::default();
+            note(&mut texts);
+            String::from_utf8_lossy(texts.get(text)).into_owned()
+        };
+        blitz_http::block_on(&blitz_http::Config::default(), run).unwrap()
+    }
+
+    #[test]
+    fn a_long_trace_state_loses_its_last_members() {
+        let state = |values: &'static [(&'static str, usize)]| {
+            let note = move |texts: &mut Texts| {
+                let mut head = RequestHead::new(Method::Get, "/");
+                for (key, length) in values {
+                    let value = format!("{key}={}", "x".repeat(*length));
+                    head.fields.append(Name::Tracestate, &value);
+                }
+                texts.note_trace_state(&head);
+            };
+            noted(note, Text::TraceState)
+        };
+        assert_eq!(state(&[]), "");
+        assert_eq!(state(&[("a", 1), ("b", 2)]), "a=x,b=xx");
+        assert_eq!(state(&[("a", 1), ("b", VALUE_MAX)]), "a=x");
+        assert_eq!(state(&[("a", VALUE_MAX)]), "");
+        assert_eq!(state(&[("a", VALUE_MAX - 2)]).len(), VALUE_MAX);
+    }
+
+    #[test]
+    fn the_sent_target_has_a_path() {
+        let sent = |method, target: &'static str| {
+            let note = move |texts: &mut Texts| {
+                texts.note_sent(&RequestHead::parse(method, target).unwrap());
+            };
+            noted(note, Text::SentTarget)
+        };
+        assert_eq!(sent("GET", "/a/../b?c=d"), "/b?c=d");
+        assert_eq!(sent("GET", "http://a"), "/");
+        assert_eq!(sent("OPTIONS", "*"), "");
+        assert_eq!(sent("CONNECT", "a:443"), "");
+    }
+}

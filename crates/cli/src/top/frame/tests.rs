@@ -100,6 +100,58 @@ fn a_small_terminal_has_the_summary_and_some_rows_of_each_table() {
 }
 
 #[test]
+fn a_drain_takes_the_place_of_cores_without_answer() {
+    let mut view = view(1, 1);
+    view.is_draining = true;
+    let title = &text(&view, &[], 120, None)[0];
+    assert!(
+        title.contains(" · draining · ") && !title.contains("without answer"),
+        "{title}"
+    );
+}
+
+#[test]
+fn states_of_upstreams_are_not_cut() {
+    let server = |url: &str, more: &str| {
+        format!(
+            r#"{{"url":"http://{url}:1","names":["app"],{more}"addresses":[
+            {{"address":"{url}:1","cores":[{{}}],"in_use":7,"unanswered":7,"seconds_unanswered":12}},
+            {{"address":"{url}:2","cores":[{{"last_failure":"2001-09-09T01:46:39Z","last_failure_type":"tls_error"}}]}}]}}"#
+        )
+    };
+    let unresolved = r#""failure":"the upstream's name does not exist","#;
+    let upstreams = format!(
+        r#"{{"upstreams":[{},{},{{"url":"http://c:1","names":["app","other"],"addresses":[
+            {{"address":"c:1","cores":[{{}}],"in_use":7,"unanswered":7,"seconds_unanswered":12}}]}}]}}"#,
+        server("a", unresolved),
+        server("b", "")
+    );
+    let metrics =
+        "http_client_request_duration_seconds_count{upstream=\"other\",status=\"5xx\"} 5\n# EOF\n";
+    let answers = Answers {
+        upstreams: &upstreams,
+        ..Answers::of_metrics(metrics)
+    };
+    let first = Reading::new(Duration::ZERO, 1e9, Answers::of_metrics("# EOF\n")).unwrap();
+    let second = Reading::new(Duration::from_secs(2), 1e9, answers).unwrap();
+    let lines = text(&View::new(Some(&first), &second), &[], 80, None);
+    for start in [
+        "app                       down",
+        "  http://a:1              no address ",
+        "    the upstream's name does not exist",
+        "  http://b:1              tls: 1 of 2 ",
+        "    b:2",
+        "  http://c:1 (shared)     no response ",
+        "    c:1: 7 in use, no response for 12 s",
+    ] {
+        assert!(
+            lines.iter().any(|line| line.starts_with(start)),
+            "{start} in {lines:#?}"
+        );
+    }
+}
+
+#[test]
 fn figures_that_the_process_cannot_tell_are_left_out() {
     let reading = |seconds| {
         let at = Duration::from_secs(seconds);
