@@ -192,6 +192,7 @@ fn options_of_address() -> ServeOptions {
             send_stall_timeout: STALL_TIMEOUT,
             ..Limits::default()
         },
+        close_at_limit: true,
         warn_at_limit: Some(|limit| {
             tracing::warn!(
                 limit,

@@ -59,6 +59,9 @@ pub struct ServeOptions {
     /// Warns that the core has as many sockets as it may, which is the parameter, at most every 10 s. By default the warning
     /// is about the limit of open files; a program that chooses another limit says what it is of.
     pub warn_at_limit: Option<fn(usize)>,
+    /// Whether connections of HTTP/1.1 close after a response while the core is at its limit of sockets, so that those
+    /// that are never idle make room as well. By default they stay open.
+    pub close_at_limit: bool,
     /// Stops serving gracefully; by default the core's own handle.
     pub drain: Drain,
 }
@@ -107,6 +110,7 @@ impl Default for ServeOptions {
             refused: None,
             forwarded_client: None,
             warn_at_limit: None,
+            close_at_limit: false,
             drain: Drain::of_core(),
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -311,35 +311,55 @@ fn the_control_interface_answers_while_the_cores_are_at_their_limit_of_sockets()
     }
 }
 
-/// A client that sends requests and reads no response, until the server receives nothing any more.
-fn stalled_client(address: &str) -> TcpStream {
-    const PIPELINED: usize = 64;
-    let mut client = TcpStream::connect(address).expect("connects");
-    let stall = Some(Duration::from_millis(100));
-    client.set_write_timeout(stall).expect("sets");
-    let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nAccept: text/html\r\n\r\n");
-    let requests = request.repeat(PIPELINED);
-    while client.write_all(requests.as_bytes()).is_ok() {}
-    client
-}
-
-#[test]
-fn clients_of_the_control_address_that_read_nothing_block_neither_the_socket_nor_the_address_for_long()
- {
-    const RECOVERY_MAX: Duration = Duration::from_secs(8);
+/// A process whose control address may have 16 connections, with both places.
+fn start_with_few_control_connections(name: &str) -> (Limited, PathBuf, String) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let socket = folder.join(format!("stalled-{}.sock", std::process::id()));
+    let socket = folder.join(format!("{name}-{}.sock", std::process::id()));
     let control = socket.to_str().expect("text");
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("it is bound").to_string();
     drop(free);
     let flags = ["--cores=1", "--control", control, "--control-listen"];
     let server = Limited::start(1024, &[&flags[..], &[&address]].concat());
-    let begun = Instant::now();
+    (server, socket, address)
+}
+
+/// Pipelined requests for the page.
+fn pipelined(address: &str, count: usize) -> Vec<u8> {
+    let request = format!("GET / HTTP/1.1\r\nHost: {address}\r\nAccept: text/html\r\n\r\n");
+    request.repeat(count).into_bytes()
+}
+
+/// A client that sends requests and reads no response, until the server receives nothing any more.
+fn stall(address: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address).expect("connects");
+    let stall = Some(Duration::from_millis(100));
+    client.set_write_timeout(stall).expect("sets");
+    let requests = pipelined(address, 64);
+    while client.write_all(&requests).is_ok() {}
+    client
+}
+
+/// A client with many requests at any time, which reads responses until the server closes the connection.
+fn keep_busy(address: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address).expect("connects");
+    let (request, mut part) = (pipelined(address, 1), [0; 32 * 1024]);
+    let mut is_sent = client.write_all(&pipelined(address, 64)).is_ok();
+    while is_sent && client.read(&mut part).is_ok_and(|bytes| bytes > 0) {
+        thread::sleep(Duration::from_millis(5));
+        is_sent = client.write_all(&request).is_ok();
+    }
+    client
+}
+
+/// The log of a process whose control address has more of these clients than it may have connections.
+fn occupy_control_address(name: &str, client: fn(&str) -> TcpStream) -> String {
+    const RECOVERY_MAX: Duration = Duration::from_secs(8);
+    let (server, socket, address) = start_with_few_control_connections(name);
     let clients: Vec<_> = (0..20)
         .map(|_| {
             let address = address.clone();
-            thread::spawn(move || stalled_client(&address))
+            thread::spawn(move || client(&address))
         })
         .collect();
     thread::sleep(Duration::from_secs(1));
@@ -350,14 +370,25 @@ fn clients_of_the_control_address_that_read_nothing_block_neither_the_socket_nor
     client.set_read_timeout(Some(RECOVERY_MAX)).expect("sets");
     let request = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\n\r\n");
     client.write_all(request.as_bytes()).expect("sends");
-    assert_eq!(status(&client), "200", "after {:?}", begun.elapsed());
-    let clients: Vec<_> = clients.into_iter().map(JoinHandle::join).collect();
+    assert_eq!(status(&client), "200", "{name}");
+    // Those that are stalled are still open until now.
     let log = server.terminate();
-    drop(clients);
+    clients.into_iter().for_each(|client| drop(client.join()));
+    log
+}
+
+#[test]
+fn clients_of_the_control_address_that_read_nothing_block_neither_socket_nor_address_for_long() {
+    let log = occupy_control_address("stalled", stall);
     let mut warnings = log.lines().filter(|line| line.contains("limit=16"));
     let warning = warnings.next().unwrap_or_else(|| panic!("{log}"));
     assert!(warning.contains("the address of the control interface has as many"));
     assert!(!warning.contains("LimitNOFILE") && !warning.contains("core=0"));
+}
+
+#[test]
+fn busy_clients_of_the_control_address_make_room() {
+    occupy_control_address("busy", keep_busy);
 }
 
 #[test]

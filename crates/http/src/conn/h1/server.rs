@@ -272,7 +272,9 @@ impl Driver<ServerRole> {
             }
         };
         let has_left = self.has_fin() && self.input.is_empty();
-        refuses_upgrade || is_unusable || has_left || self.role.options.drain.is_triggered()
+        let options = &self.role.options;
+        let makes_room = options.close_at_limit && blitz_reactor::sockets_limit().0;
+        refuses_upgrade || is_unusable || has_left || makes_room || options.drain.is_triggered()
     }
 
     pub(super) fn is_nothing_received(&mut self) -> bool {
