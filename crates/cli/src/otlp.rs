@@ -189,7 +189,8 @@ pub(crate) fn check(keys: &Tracing, diagnostics: &mut Vec<Diagnostic>) {
     settings::check(keys, diagnostics);
 }
 
-/// Who gets the records of requests: the export in use, or the last one after it was removed. Clones are the same.
+/// The maker of items that gets the records of requests: that of the export in use, or of the last one after it was
+/// removed. Clones are the same.
 #[derive(Clone, Default)]
 struct Receiver(Arc<Mutex<Option<Maker>>>);
 

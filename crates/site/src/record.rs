@@ -69,8 +69,8 @@ pub struct Record<'a> {
     /// Failed handshakes or incomplete heads with the same cause that have no record, because there were too many since
     /// the last that has.
     pub omitted: u64,
-    /// Its place in a trace; `None` if requests take part in none, which then move less memory.
-    pub trace: Option<Box<TraceContext>>,
+    /// Its place in a trace; `None` if requests take part in none.
+    pub trace: Option<TraceContext>,
     pub(crate) trace_events: TraceEvents,
     pub(crate) observers: &'a Observers,
     /// The part that leaves the core when the request ends; `None` if nobody wants it.
@@ -340,8 +340,8 @@ impl<'a> Record<'a> {
     ) -> Record<'a> {
         count(|counters| counters.in_flight += 1);
         let tracing = observers.tracing;
-        let trace = tracing.map(|tracing| Box::new(tracing.begin(&head.fields)));
-        let begun = observers.begin(route, trace.as_deref(), head);
+        let trace = tracing.map(|tracing| tracing.begin(&head.fields));
+        let begun = observers.begin(route, trace.as_ref(), head);
         let is_observed = begun.is_some();
         // A literal as the last expression is made where the record stays, and is not moved.
         Record {
@@ -431,7 +431,7 @@ impl<'a> Record<'a> {
     /// Whether its spans are recorded.
     #[inline]
     fn is_sampled(&self) -> bool {
-        self.trace.as_ref().is_some_and(|trace| trace.is_sampled())
+        self.trace.as_ref().is_some_and(TraceContext::is_sampled)
     }
 
     #[cold]

@@ -271,6 +271,36 @@ fn get(address: SocketAddr, path: &str, fields: &str) -> u16 {
     client.response().status
 }
 
+/// The span of the server has these attributes.
+fn has_server_attributes(found: &BTreeMap<String, String>) {
+    for (key, value) in [
+        ("http.request.method", "GET"),
+        ("http.response.status_code", "200"),
+        ("http.response.body.size", "2"),
+        ("http.route", "/api"),
+        ("blitz.site", "app.example"),
+        ("url.scheme", "http"),
+        ("url.path", "/api/1"),
+        ("url.query", "token=***&***"),
+        ("server.address", "app.example"),
+        ("server.port", "81"),
+        ("client.address", "127.0.0.1"),
+        ("network.peer.address", "127.0.0.1"),
+        ("network.protocol.version", "1.1"),
+        ("user_agent.original", "test"),
+    ] {
+        assert_eq!(
+            found.get(key).map(String::as_str),
+            Some(value),
+            "{key}: {found:?}"
+        );
+    }
+    assert!(
+        found["http.request.header.x-request-id"].contains("the-id"),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn spans_say_what_became_of_a_request() {
     let (folder, application, taken) = (Folder::new(), application(), Taken::default());
@@ -304,33 +334,7 @@ fn spans_say_what_became_of_a_request() {
     assert_eq!((server.status, client.status), (None, None));
     let states = (&*server.trace_state, &*client.trace_state);
     assert_eq!(states, ("a=1,b=2", "a=1,b=2"));
-    let found = texts(&server.attributes);
-    for (key, value) in [
-        ("http.request.method", "GET"),
-        ("http.response.status_code", "200"),
-        ("http.response.body.size", "2"),
-        ("http.route", "/api"),
-        ("blitz.site", "app.example"),
-        ("url.scheme", "http"),
-        ("url.path", "/api/1"),
-        ("url.query", "token=***&***"),
-        ("server.address", "app.example"),
-        ("server.port", "81"),
-        ("client.address", "127.0.0.1"),
-        ("network.peer.address", "127.0.0.1"),
-        ("network.protocol.version", "1.1"),
-        ("user_agent.original", "test"),
-    ] {
-        assert_eq!(
-            found.get(key).map(String::as_str),
-            Some(value),
-            "{key}: {found:?}"
-        );
-    }
-    assert!(
-        found["http.request.header.x-request-id"].contains("the-id"),
-        "{found:?}"
-    );
+    has_server_attributes(&texts(&server.attributes));
     let found = texts(&client.attributes);
     let upstream = application.address();
     for (key, value) in [

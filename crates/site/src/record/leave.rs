@@ -39,7 +39,7 @@ pub(crate) fn copy(record: &Record<'_>, finished: Instant, owned: &mut OwnedReco
         Ended::Handshake(_) | Ended::IncompleteHead(_)
     );
     owned.omitted = record.omitted;
-    owned.trace = record.trace.as_deref().copied();
+    owned.trace = record.trace;
     owned.trace_events = record.trace_events.clone();
     owned.upstream = record.upstream.as_ref().map(Upstream::address).cloned();
     owned.is_upstream_tls = record.upstream.as_ref().is_some_and(Upstream::is_tls);

@@ -19,7 +19,7 @@ pub(crate) fn measure(record: &Record<'_>) {
         request_bytes: record.request_bytes,
         response_bytes: record.response.bytes,
         contact: contact(record, now),
-        trace: record.trace.as_deref().filter(|trace| trace.is_sampled()),
+        trace: record.trace.as_ref().filter(|trace| trace.is_sampled()),
     });
 }
 
