@@ -86,9 +86,11 @@ load
 sleep 2
 start_collector
 check $((2 * requests))
-expect 'warnings that the collector is gone' 1 "$(grep -c 'does not take' "$scratch/outer.log")"
-for tries in $(seq 50); do ! grep -q 'takes .* again' "$scratch/outer.log" || break; sleep 0.1; done
-expect 'warnings that it is back' 1 "$(grep -c 'takes .* again' "$scratch/outer.log")"
+for kind in spans 'log records'; do
+  expect "warnings that the collector is gone: $kind" 1 "$(grep -c "does not take $kind" "$scratch/outer.log")"
+  for tries in $(seq 50); do ! grep -q "takes $kind again" "$scratch/outer.log" || break; sleep 0.1; done
+  expect "warnings that it is back: $kind" 1 "$(grep -c "takes $kind again" "$scratch/outer.log")"
+done
 metrics=$(curl --silent --show-error --fail --max-time 10 "http://127.0.0.1:$control/metrics")
 exported=$(sed -n 's/^blitz_trace_spans_exported_total //p' <<<"$metrics")
 # Two for each request, and one for the request that was refused.
