@@ -46,7 +46,7 @@ impl Listing {
                 None => listing.matches = found.iter().map(|path| path.join(part)).collect(),
                 Some((before, after)) => {
                     for path in found {
-                        listing.list(path, before, after);
+                        listing.list(&path, before, after);
                     }
                 }
             }
@@ -55,14 +55,14 @@ impl Listing {
         listing
     }
 
-    fn list(&mut self, folder: PathBuf, before: &str, after: &str) {
-        match entries(&folder, before, after) {
+    fn list(&mut self, folder: &Path, before: &str, after: &str) {
+        match entries(folder, before, after) {
             Ok(entries) => self.matches.extend(entries),
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {}
-            Err(error) => self.unreadable.push((folder.clone(), error)),
+            Err(error) => self.unreadable.push((folder.to_owned(), error)),
         }
-        self.folders.push(named(&folder).to_owned());
+        self.folders.push(named(folder).to_owned());
     }
 }
 
