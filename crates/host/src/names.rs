@@ -375,9 +375,15 @@ fn with_jitter(pause: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::Mutex;
+    use std::sync::{LazyLock, Mutex};
+
+    use tracing::Dispatch;
+    use tracing::subscriber::NoSubscriber;
 
     use super::*;
+
+    /// Beside a single dispatcher, an event that another thread without one meets first would be off for ever.
+    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
     /// Log lines of this thread.
     #[derive(Clone, Default)]
@@ -395,6 +401,7 @@ mod tests {
 
     /// The lines from INFO on that `f` logs.
     fn logged(f: impl FnOnce()) -> String {
+        LazyLock::force(&SECOND);
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
