@@ -178,7 +178,7 @@ fn options_of_socket() -> ServeOptions {
             tracing::warn!(
                 limit,
                 "the control socket has as many connections as it may: those that have been idle longest \
-                 are closed in favour of new ones"
+                 are closed in favour of new ones; `ss -xp` shows the programs that hold them"
             );
         }),
         ..ServeOptions::default()
@@ -197,7 +197,8 @@ fn options_of_address() -> ServeOptions {
             tracing::warn!(
                 limit,
                 "the address of the control interface has as many connections as it may: those that have \
-                 been idle longest are closed in favour of new ones"
+                 been idle longest are closed in favour of new ones; `ss -tnp` shows the programs that hold \
+                 them"
             );
         }),
         ..ServeOptions::default()

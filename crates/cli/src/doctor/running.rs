@@ -189,7 +189,7 @@ fn cores(view: &View) -> Check {
 /// Connections that were closed in favour of new ones in the window.
 fn evicted(causes: &[Cause]) -> f64 {
     let evictions = causes.iter().filter(|cause| is_eviction(cause));
-    0.0 + evictions.map(|cause| cause.recent).sum::<f64>()
+    evictions.map(|cause| cause.recent).sum()
 }
 
 fn is_eviction(cause: &Cause) -> bool {
