@@ -24,6 +24,7 @@ step() {
   if [ "$code" -eq 0 ]; then
     passed=$((passed + 1))
     printf '%spassed%s  %-18s %4d s\n' "$green" "$plain" "$name" "$took"
+    sed -n 's/^flaky: /        flaky: /p' "$logs/$name.log"
     return
   fi
   if [ "$code" -eq "$VOID" ]; then

@@ -319,7 +319,7 @@ fn the_first_address_of_a_name_that_accepts_is_used() {
     assert!(has_no_errors(&output), "{}", stderr(&output));
     assert_eq!(result["target"]["address"], server.address.to_string());
     // On a machine without IPv6 there is no second family.
-    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+    let Some((listener, _reserved)) = listener_of_second_family() else {
         return;
     };
     let address = listener.local_addr().unwrap();
@@ -330,6 +330,21 @@ fn the_first_address_of_a_name_that_accepts_is_used() {
     );
     assert!(has_no_errors(&output), "{}", stderr(&output));
     assert_eq!(result["target"]["address"], server.address.to_string());
+}
+
+/// A listener on `[::1]`, and a socket that keeps its port on 127.0.0.1 from others without accepting anything; `None`
+/// without IPv6.
+fn listener_of_second_family() -> Option<(TcpListener, socket2::Socket)> {
+    loop {
+        let listener = TcpListener::bind("[::1]:0").ok()?;
+        let port = listener.local_addr().unwrap().port();
+        let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::STREAM);
+        let socket = socket2::Socket::new(domain, kind, None).unwrap();
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        if socket.bind(&address.into()).is_ok() {
+            return Some((listener, socket));
+        }
+    }
 }
 
 #[test]
