@@ -261,6 +261,9 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("replace_errors", settings.replace_errors.as_ref());
     list.add("request_trailers", settings.request_trailers.as_ref());
     list.add("upgrade", settings.upgrade.as_deref());
+    for (key, span) in settings.policies.written() {
+        list.0.push((key.to_owned(), span));
+    }
     list.add("timeout.connect", settings.timeouts.connect.as_ref());
     list.add("timeout.response", settings.timeouts.response.as_ref());
     list.add("timeout.idle", settings.timeouts.idle.as_ref());

@@ -19,6 +19,8 @@ pub enum Scope {
     Respond,
     /// In a table that is the `buffer_request` of a route.
     Buffer,
+    /// In a table that is the `cors` of a route.
+    Cors,
     /// In `server`.
     Server,
     /// In `log`.
@@ -78,6 +80,8 @@ pub enum Kind {
     Size,
     /// A size above zero, or a table with sizes.
     RequestBuffer,
+    /// A list of origins, or a table with one.
+    Cors,
     /// A size from one byte to this many.
     SizeTo(u64),
     /// A number from one to this one.
@@ -241,6 +245,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
+    key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
@@ -261,7 +266,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "basic_auth", "users with passwords"),
     planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
-    planned(Scope::Route, "cors", "origins that browsers may send requests from"),
     planned(Scope::Route, "extensions", "endings that files may have"),
     planned(Scope::Route, "fallback", "the file for paths without one"),
     planned(Scope::Route, "files", "a folder with files"),
@@ -286,6 +290,12 @@ pub const KEYS: &[Key] = &[
     key(Scope::Respond, "status", Kind::Status, "", "the status"),
     key(Scope::Buffer, "file", Kind::Size, "none", "the most content, what is beyond `memory` in a temporary file"),
     key(Scope::Buffer, "memory", Kind::Size, "", "the most content in memory"),
+    key(Scope::Cors, "credentials", Kind::Boolean, "false", "whether requests may have cookies and other credentials"),
+    key(Scope::Cors, "expose", Kind::Texts, "none", "fields of responses that scripts may read"),
+    key(Scope::Cors, "headers", Kind::Texts, "those asked for", "fields that requests may have"),
+    key(Scope::Cors, "max_age", Kind::Seconds, "1h", "how long browsers may remember the response to a preflight"),
+    key(Scope::Cors, "methods", Kind::Texts, "those asked for", "methods that requests may have"),
+    key(Scope::Cors, "origins", Kind::Texts, "", "origins such as `\"https://app.example\"`, `\"https://*.app.example\"`, or `\"*\"` for all"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
@@ -394,6 +404,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Timeout => "timeout",
         Scope::Respond => "respond",
         Scope::Buffer => "buffer_request",
+        Scope::Cors => "cors",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::AccessLog => "access_log",

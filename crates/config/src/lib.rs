@@ -18,6 +18,7 @@ mod network;
 mod path;
 mod path_regex;
 mod pattern;
+mod policy;
 mod process;
 mod reader;
 mod reference;
@@ -47,6 +48,7 @@ pub use model::{CertificateFile, Configuration, Host, Listener, Route, Site, Tls
 pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
+pub use policy::{Cors, CorsOrigin, Policies};
 pub use process::{
     Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,
     Socket, Tracing, quoted,

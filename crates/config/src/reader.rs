@@ -13,6 +13,7 @@ mod key;
 mod limits;
 mod listener;
 mod own;
+mod policy;
 mod preset;
 mod process;
 mod route_key;
@@ -25,6 +26,8 @@ mod top;
 mod tree;
 mod value;
 mod when;
+
+pub(crate) use own::Own;
 
 use std::ops::ControlFlow;
 

@@ -36,6 +36,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `buffer_request` in a route, if it is a table.",
     ),
     (
+        Scope::Cors,
+        "Table cors",
+        "Keys of `cors` in a route, if it is a table.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
@@ -156,6 +161,7 @@ fn value(kind: Kind) -> String {
         Kind::Seconds => "duration in whole seconds: `\"30s\"`, or `\"0\"`",
         Kind::TimeLimit => "duration: `\"30s\"`, `\"0\"` or `\"forever\"`",
         Kind::Size => "size: `\"10m\"`",
+        Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
         Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
         Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
         Kind::NumberTo(max) => return format!("1 to {max}"),

@@ -26,6 +26,7 @@ pub fn schema() -> String {
             "buffer_request": required(table(Scope::Buffer), "memory"),
             "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "control": table(Scope::Control),
+            "cors": required(table(Scope::Cors), "origins"),
             "defaults": table(Scope::Defaults),
             "fields": fields(),
             "limits": table(Scope::Limits),
@@ -134,6 +135,7 @@ fn value(kind: Kind) -> Value {
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
         )),
         Kind::Size => size(),
+        Kind::Cors => any_of([json!({ "type": "array", "items": text }), reference("cors")]),
         Kind::RequestBuffer => any_of([size(), reference("buffer_request")]),
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),

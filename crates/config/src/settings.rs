@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::balance::TargetGroup;
 use crate::method::Methods;
 use crate::network::Network;
+use crate::policy::Policies;
 use crate::span::Placed;
 use crate::template::Template;
 use crate::units::{StatusPattern, TimeLimit};
@@ -42,6 +43,8 @@ pub struct Settings {
     pub request_trailers: Option<Placed<bool>>,
     /// Protocols that clients may switch to; by default WebSockets.
     pub upgrade: Option<Arc<Placed<Upgrades>>>,
+    /// Decisions on requests before the action.
+    pub policies: Policies,
 }
 
 /// Settings of a site for responses that are not of a route: to paths without a route, and redirects to its name.

@@ -1,5 +1,6 @@
 //! From the model of a file to sites with routes.
 
+mod policies;
 mod shared;
 
 use std::ops::RangeInclusive;
@@ -264,7 +265,8 @@ impl<'a> Compiler<'a, '_> {
             return rules;
         }
         let pages = self.pages(&settings.errors);
-        self.shared.new_rules(settings, pages, demands)
+        let policies = policies::policies(&settings.policies);
+        self.shared.new_rules(settings, pages, policies, demands)
     }
 
     fn pages(&mut self, errors: &'a [Arc<ErrorPage>]) -> Pages {

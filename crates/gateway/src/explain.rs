@@ -3,7 +3,7 @@
 use blitz_config::RequestBuffer;
 use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
-use blitz_site::{Rejection, apply_to_request};
+use blitz_site::{Notes, PolicyRequest, Rejection, apply_to_request};
 
 use crate::forward::{self, ForwardedClient, LoopId};
 use crate::grpc::Call;
@@ -90,7 +90,7 @@ pub fn explain<'a>(
         .map(|(name, part)| (name.to_owned(), received(head, part).to_owned()))
         .collect();
     let subject = Subject::of(head, peer, trusted);
-    let matching = site.routes.find(head);
+    let matching = site.find(head);
     let variants = matching.and_then(|route| route.variants.as_deref());
     let combination = variants.map_or(0, |variants| variants.combination(&subject));
     let variant = matching.map(|route| route.variant(&subject));
@@ -137,8 +137,15 @@ fn outcome(
     trusted: &TrustedProxies,
 ) -> Result<RequestOutcome, Rejection> {
     check_head(site, head, peer, trusted)?;
-    let client = || client_of(&head.fields, peer, trusted);
-    site.admit(route, head, client)?;
+    let client = client_of(&head.fields, peer, trusted);
+    if site.has_access_rules() {
+        site.admit(route, head, client)?;
+    }
+    if let Some(rules) = &route.rules {
+        let request = PolicyRequest { head, client };
+        rules.policies.decide(&request, &mut Notes::default())?;
+        rules.check_method(head)?;
+    }
     let bytes_max = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
     let declared = head.fields.get_str(Name::ContentLength);
     let declared = declared.and_then(|length| length.parse::<u64>().ok());

@@ -44,7 +44,7 @@ use relay::{relay, relay_whole};
 use replace::replace_error;
 use respond::{NoResponse, await_response};
 use retry::prepare_retry;
-use route::route;
+use route::{Rejected, Routed, route};
 use send::{adapt, send};
 
 pub(crate) use admit::check_method;
@@ -73,9 +73,9 @@ fn life_of_a_request<E: Endpoint>(
         let (observers, listener) = (snapshot.observers(), exchange.peer.listener);
         let site = snapshot.sites().find(&exchange.request, listener);
         let routed = preflight(&gateway, site, &exchange)
-            .map_err(|rejection| (rejection, None))
+            .map_err(Rejected::from)
             .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
-        let (site, route) = match routed {
+        let (site, Routed { route, notes }) = match routed {
             Ok(routed) => routed,
             Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
         };
@@ -85,15 +85,16 @@ fn life_of_a_request<E: Endpoint>(
         let forward = match &route.action {
             Action::Forward(forward) => forward,
             Action::Answer(answer) => {
-                return respond_answer(&gateway, observers, site, route, answer, exchange);
+                return respond_answer(&gateway, observers, site, route, answer, exchange, notes);
             }
             Action::Endpoint(maker) => {
-                return pass_to_endpoint(&gateway, observers, site, route, maker, exchange).await;
+                let route = (route, maker, notes);
+                return pass_to_endpoint(&gateway, observers, site, route, exchange).await;
             }
         };
         let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
         let route = &ForwardRoute::new(route, forward, balancer);
-        let mut request = Request::new(&gateway, observers, site, route, exchange);
+        let mut request = Request::new(&gateway, observers, site, route, exchange, notes);
         request.choice = choice_of(&gateway, &snapshot, forward, &request);
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.

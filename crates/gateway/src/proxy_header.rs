@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use blitz_http::{Peer, ProxiedAddresses, ProxyHeader, ProxyVersion, RequestHead};
+use blitz_site::ClientAddress;
 
-use crate::rules::{ClientAddress, client_of};
+use crate::rules::client_of;
 use crate::trusted::TrustedProxies;
 
 /// The header for a request as the client has sent it. A client that a trusted proxy tells in a field has no port there, so

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
-use blitz_site::{CoreObservers, Edit, Failure, Record, RouteName};
+use blitz_site::{CoreObservers, Edit, Failure, Notes, Record, RouteName};
 
 use crate::proxy_header::proxy_header;
 use crate::reconnecting::Reconnecting;
@@ -40,6 +40,8 @@ pub(crate) struct Request<'a> {
     proxy_header: Option<Box<ProxyHeader>>,
     /// Changes of the fields of the final response.
     pub(crate) edits: Cow<'a, [Edit]>,
+    /// Of the route's policies.
+    pub(crate) notes: Option<Box<Notes<'a>>>,
     pub(crate) record: Record<'a>,
 }
 
@@ -69,6 +71,7 @@ impl<'a> Request<'a> {
         site: &'a SiteRoutes,
         route: &ForwardRoute<'a>,
         exchange: Exchange,
+        notes: Option<Box<Notes<'a>>>,
     ) -> Request<'a> {
         let Exchange {
             request: mut head,
@@ -111,6 +114,7 @@ impl<'a> Request<'a> {
             rewriting: None,
             proxy_header,
             edits: edits.unwrap_or_default(),
+            notes,
             record,
         }
     }

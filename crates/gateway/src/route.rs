@@ -182,6 +182,14 @@ impl<'a> ForwardRoute<'a> {
     }
 }
 
+impl Route {
+    /// Whether it responds to preflights itself.
+    pub(crate) fn takes_preflights(&self) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.policies.takes_preflights())
+    }
+}
+
 impl Forward {
     /// The upstream, for people.
     pub(crate) fn url(&self) -> String {

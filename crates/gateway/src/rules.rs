@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use blitz_config::{FieldRules, Method as Named, Methods, Network, Placed, Settings, TimeLimit};
 use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
-use blitz_site::{Edit, Pages, Rejection};
+use blitz_site::{ClientAddress, Edit, Pages, Policies, Rejection};
 
 use crate::forward;
 use crate::routes::method_of;
@@ -15,8 +15,8 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    ClientAddress, Facts, client_of, cookies, encoded_path_text, path as path_of, received,
-    received_head, redirect_target, rest_start, text as text_of,
+    Facts, client_of, cookies, encoded_path_text, path as path_of, received, received_head,
+    redirect_target, rest_start, text as text_of,
 };
 
 /// The timeouts of a request with these settings.
@@ -47,6 +47,7 @@ pub(crate) struct Rules {
     /// The most content of a request, in bytes; `None` is that of the gateway.
     pub(crate) body_bytes_max: Option<u64>,
     pub(crate) timeouts: RequestOptions,
+    pub(crate) policies: Policies,
     pub(crate) request_edits: Option<Edits>,
     pub(crate) response_edits: Option<Edits>,
     pub(crate) pages: Pages,
@@ -56,7 +57,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The rules of these settings.
-    pub(crate) fn new(settings: &Settings, pages: Pages) -> Rules {
+    pub(crate) fn new(settings: &Settings, pages: Pages, policies: Policies) -> Rules {
         Rules {
             allow: settings
                 .allow
@@ -70,6 +71,7 @@ impl Rules {
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_bytes_max: settings.body_max.as_ref().map(|bytes| bytes.value),
             timeouts: timeouts(settings),
+            policies,
             request_edits: Edits::new(&settings.request_headers),
             response_edits: Edits::new(&settings.headers),
             replaces_errors: is_on(&settings.replace_errors) && pages != Pages::default(),

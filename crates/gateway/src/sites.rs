@@ -8,13 +8,13 @@ use std::sync::Arc;
 use blitz_config::Host;
 use blitz_http::{Method, RequestHead};
 use blitz_site::matcher::{HostTable, RouteKey};
-use blitz_site::{EndpointMaker, Rejection};
+use blitz_site::{ClientAddress, EndpointMaker, Rejection, preflight_method};
 
 use crate::readings::{is_ambiguous, readings};
 use crate::request_limits::RequestLimits;
 use crate::route::{Action, Forward, Route};
 use crate::routes::{RouteConflict, Routes, method_of};
-use crate::rules::{ClientAddress, Rules};
+use crate::rules::Rules;
 use crate::target::Target;
 use crate::variants::Subject;
 
@@ -132,6 +132,8 @@ pub struct SiteRoutes {
     pub(crate) access_rules: Box<[Arc<Rules>]>,
     /// Whether a route with a regex asks who the client is.
     has_access_regexes: bool,
+    /// Whether a route responds to preflights.
+    takes_preflights: bool,
     /// Whether requests in clear text are redirected to HTTPS.
     pub redirects: bool,
     /// The only listeners on which its hosts are known; `None` is all.
@@ -165,32 +167,41 @@ impl SiteRoutes {
         own.is_none_or(|own| listener.is_some_and(|listener| own.contains(&listener)))
     }
 
+    /// The route of a request, which for a preflight is that of the request that it is about.
+    #[inline]
+    pub(crate) fn find(&self, head: &RequestHead) -> Option<&Route> {
+        match self.takes_preflights && head.method == Method::Options {
+            false => self.routes.find(head),
+            true => self.find_for_options(head),
+        }
+    }
+
+    fn find_for_options(&self, head: &RequestHead) -> Option<&Route> {
+        let asked = preflight_method(head).and_then(|method| str::from_utf8(method).ok());
+        let Some(asked) = asked else {
+            return self.routes.find(head);
+        };
+        let method = Method::parse(asked.as_bytes());
+        let token = if method == Method::Other { asked } else { "" };
+        let route = self.routes.find_for(head.path(), method, token);
+        // No variant of it forwards a preflight, so the request never reaches the upstream of another method.
+        let takes_all = |route: &&Route| route.with_variants().all(Route::takes_preflights);
+        route.filter(takes_all).or_else(|| self.routes.find(head))
+    }
+
     /// Whether a route depends on the client.
     #[inline]
     pub(crate) fn has_access_rules(&self) -> bool {
         !self.access_rules.is_empty()
     }
 
-    /// Checks the client and the readings of the path.
+    /// Checks the client and the readings of the path, if a route depends on the client.
     ///
     /// # Errors
     /// The rules of the route refuse the request, or those of another route that an origin may take the path for:
     /// servlet containers drop what follows a semicolon, and many servers decode `%2F` or take several slashes for one
     /// (rule 10).
     pub(crate) fn admit(
-        &self,
-        route: &Route,
-        head: &RequestHead,
-        client: impl FnOnce() -> ClientAddress,
-    ) -> Result<(), Rejection> {
-        let rules = route.rules.as_deref();
-        if self.has_access_rules() {
-            self.check_client(route, head, client())?;
-        }
-        rules.map_or(Ok(()), |rules| rules.check_method(head))
-    }
-
-    fn check_client(
         &self,
         route: &Route,
         head: &RequestHead,
@@ -322,6 +333,7 @@ impl Sites {
                 rules: None,
                 access_rules: Box::default(),
                 has_access_regexes: false,
+                takes_preflights: false,
                 redirects,
                 listeners: None,
                 has_fallback: true,
@@ -344,6 +356,7 @@ impl Sites {
                 hosts: site.hosts,
                 access_rules: access_rules(&site.routes),
                 has_access_regexes: has_access_regexes(&site.routes),
+                takes_preflights: takes_preflights(&site.routes),
                 routes: Routes::new(site.routes),
                 rules: site.rules,
                 redirects: site.redirect_https,
@@ -433,6 +446,11 @@ fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
     let rules = rules.filter(|rules| known.insert(Arc::as_ptr(rules)));
     let rules = rules.filter(|rules| demands.insert(rules.access()));
     rules.cloned().collect()
+}
+
+fn takes_preflights(routes: &[(RouteKey, Route)]) -> bool {
+    let mut routes = routes.iter().flat_map(|(_, route)| route.with_variants());
+    routes.any(Route::takes_preflights)
 }
 
 fn has_access_regexes(routes: &[(RouteKey, Route)]) -> bool {

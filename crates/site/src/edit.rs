@@ -22,6 +22,34 @@ pub enum FieldChange {
     Add(Vec<u8>),
 }
 
+/// The changes of a final response: first those of policies, then those of `headers`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ResponseEdits<'a> {
+    /// Those of policies.
+    pub policies: &'a [Edit],
+    /// Those of the configuration.
+    pub headers: &'a [Edit],
+}
+
+impl ResponseEdits<'_> {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.policies.is_empty() && self.headers.is_empty()
+    }
+
+    /// Makes them.
+    #[inline]
+    pub(crate) fn apply(&self, fields: &mut Fields) {
+        if !self.policies.is_empty() {
+            apply(self.policies, fields);
+        }
+        if !self.headers.is_empty() {
+            apply(self.headers, fields);
+        }
+    }
+}
+
 /// Makes the changes in a request. Other spellings of the fields are removed: applications behind CGI and WSGI take
 /// `X_User` for `X-User`.
 pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 
-use crate::edit::Edit;
+use crate::edit::ResponseEdits;
 use crate::emit::{emit, emit_unobserved};
 use crate::pages::RequestPages;
 use crate::record::Record;
@@ -92,7 +92,7 @@ impl<'a> HandedOver<'a> {
     pub fn exchange<'s>(
         &'s mut self,
         exchange: blitz_http::Exchange,
-        edits: &'s [Edit],
+        edits: ResponseEdits<'s>,
         pages: Option<&'s RequestPages<'s>>,
     ) -> Exchange<'s> {
         let responder = Responder::new(exchange.responder, edits, &mut self.record.response);

@@ -5,6 +5,7 @@
 //! of the request.
 
 pub mod access_log;
+mod client;
 mod counters;
 mod edit;
 mod emit;
@@ -16,6 +17,7 @@ pub mod matcher;
 pub mod metrics;
 mod owned_record;
 mod pages;
+mod policy;
 mod record;
 mod recorder;
 mod rejection;
@@ -23,8 +25,9 @@ mod responder;
 mod trace;
 
 pub use access_log::RecordBatch;
+pub use client::ClientAddress;
 pub use counters::{Counters, count, counters};
-pub use edit::{Edit, FieldChange, apply, apply_to_request};
+pub use edit::{Edit, FieldChange, ResponseEdits, apply, apply_to_request};
 pub use emit::{emit, emit_handshake, emit_incomplete_head, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
@@ -32,6 +35,9 @@ pub use failure::Failure;
 pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
+pub use policy::{
+    Cors, CorsSettings, Notes, Origin, Policies, Policy, PolicyRequest, preflight_method,
+};
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,
 };

@@ -43,11 +43,13 @@ pub enum Rejection {
     HeadTooLarge,
     /// The trailer section is larger than the site takes.
     TrailersTooLarge,
+    /// It asks whether scripts of another origin may send a request, and its route answers that itself.
+    Preflight,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 19] = [
+    pub const ALL: [Rejection; 20] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -67,6 +69,7 @@ impl Rejection {
         Rejection::RequestLineTooLong,
         Rejection::HeadTooLarge,
         Rejection::TrailersTooLarge,
+        Rejection::Preflight,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -92,6 +95,7 @@ impl Rejection {
             Rejection::RequestLineTooLong => "request-line-of-site",
             Rejection::HeadTooLarge => "head-of-site",
             Rejection::TrailersTooLarge => "trailers-of-site",
+            Rejection::Preflight => "preflight",
         }
     }
 
@@ -103,7 +107,7 @@ impl Rejection {
             Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
             Rejection::Method | Rejection::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
             Rejection::Forbidden => Status::FORBIDDEN,
-            Rejection::LastHop => Status::NO_CONTENT,
+            Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::NoBufferRoom => Status::SERVICE_UNAVAILABLE,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
@@ -145,6 +149,7 @@ impl Rejection {
             Rejection::RequestLineTooLong => "the request line is longer than this site takes",
             Rejection::HeadTooLarge => "the fields are larger or more than this site takes",
             Rejection::TrailersTooLarge => "the trailers are larger than this site takes",
+            Rejection::Preflight => "a browser asked whether it may send a request",
         }
     }
 }

@@ -10,7 +10,7 @@ use blitz_http::{
     accepts_problem,
 };
 
-use crate::edit::{Edit, apply};
+use crate::edit::ResponseEdits;
 use crate::error_page;
 use crate::pages::{LoadedFile, Pages, RequestPages};
 use crate::record::{Ended, ResponseRecord};
@@ -22,7 +22,7 @@ use crate::record::{Ended, ResponseRecord};
 pub struct Responder<'a> {
     /// `None` once a response was given.
     http: Option<blitz_http::Responder>,
-    edits: &'a [Edit],
+    edits: ResponseEdits<'a>,
     /// Pages for errors of an app.
     pages: Option<&'a RequestPages<'a>>,
     /// `None` for an app without a site.
@@ -40,7 +40,7 @@ impl<'a> Responder<'a> {
     #[inline]
     pub fn new(
         http: blitz_http::Responder,
-        edits: &'a [Edit],
+        edits: ResponseEdits<'a>,
         record: &'a mut ResponseRecord,
     ) -> Responder<'a> {
         Responder {
@@ -70,7 +70,7 @@ impl<'a> Responder<'a> {
     pub fn unrecorded(http: blitz_http::Responder) -> Responder<'a> {
         Responder {
             http: Some(http),
-            edits: &[],
+            edits: ResponseEdits::default(),
             pages: None,
             record: None,
         }
@@ -86,12 +86,12 @@ impl<'a> Responder<'a> {
     #[inline(always)]
     pub fn relay(
         http: blitz_http::Responder,
-        edits: &[Edit],
+        edits: ResponseEdits<'_>,
         record: &mut ResponseRecord,
         head: &mut ResponseHead,
         content: Chunk,
     ) {
-        edit(edits, head);
+        edits.apply(&mut head.fields);
         record.relayed(head.status, content.len());
         http.send(head, content);
     }
@@ -190,14 +190,7 @@ impl<'a> Responder<'a> {
 
     #[inline]
     fn edit(&self, head: &mut ResponseHead) {
-        edit(self.edits, head);
-    }
-}
-
-#[inline]
-fn edit(edits: &[Edit], head: &mut ResponseHead) {
-    if !edits.is_empty() {
-        apply(edits, &mut head.fields);
+        self.edits.apply(&mut head.fields);
     }
 }
 
@@ -230,7 +223,7 @@ impl Responder<'_> {
                 }
                 None => problem(&mut head, http.accepts_problem(), &error),
             };
-            apply(self.edits, &mut head.fields);
+            self.edits.apply(&mut head.fields);
             record.sent(head.status, content.len());
             http.send(&mut head, content);
         }

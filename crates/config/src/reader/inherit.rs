@@ -8,6 +8,7 @@ use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTa
 use super::tree::RouteTree;
 use crate::model::Route;
 use crate::network::Network;
+use crate::policy::Policies;
 use crate::route_key::RouteKey;
 use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
 use crate::span::Placed;
@@ -241,6 +242,7 @@ pub(super) fn settings(
         replace_errors: None,
         request_trailers: None,
         upgrade: None,
+        policies: Policies::default(),
     };
     for (number, own) in levels.iter() {
         // Those of a block are demanded in addition.
@@ -262,6 +264,7 @@ pub(super) fn settings(
         own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
         own.upgrade.apply(&mut settings.upgrade);
+        own.policies.apply(&mut settings.policies);
     }
     settings
 }

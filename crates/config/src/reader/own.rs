@@ -7,6 +7,7 @@ use crate::balance::{Sticky, TargetGroup};
 use crate::condition::Conditions;
 use crate::method::Methods;
 use crate::network::Network;
+use crate::policy::OwnPolicies;
 use crate::route_key::RouteKey;
 use crate::settings::{
     ErrorPage, FieldRule, ForwardedHost, ProxyProtocol, Redirect, RequestBuffer, Respond,
@@ -29,7 +30,7 @@ pub(super) const PRESETS: LevelNumber = 1 << 31;
 
 /// A value that a level may say.
 #[derive(Debug, Clone, Default)]
-pub(super) enum Own<T> {
+pub(crate) enum Own<T> {
     /// It says nothing.
     #[default]
     Inherited,
@@ -41,7 +42,7 @@ pub(super) enum Own<T> {
 
 impl<T: Clone> Own<T> {
     /// Replaces the inherited value.
-    pub(super) fn apply(&self, inherited: &mut Option<T>) {
+    pub(crate) fn apply(&self, inherited: &mut Option<T>) {
         match self {
             Own::Inherited => {}
             Own::Removed => *inherited = None,
@@ -84,6 +85,7 @@ pub(super) struct OwnSettings {
     pub(super) replace_errors: Own<Placed<bool>>,
     pub(super) request_trailers: Own<Placed<bool>>,
     pub(super) upgrade: Own<Arc<Placed<Upgrades>>>,
+    pub(super) policies: OwnPolicies,
     pub(super) connect: Own<Placed<TimeLimit>>,
     pub(super) response: Own<Placed<TimeLimit>>,
     pub(super) idle: Own<Placed<TimeLimit>>,
@@ -189,6 +191,7 @@ impl OwnSettings {
             replace_errors: Own::default(),
             request_trailers: Own::default(),
             upgrade: Own::default(),
+            policies: OwnPolicies::default(),
             connect: Own::default(),
             response: Own::default(),
             idle: Own::default(),

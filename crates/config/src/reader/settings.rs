@@ -82,7 +82,7 @@ impl Reader<'_> {
             "errors" => own.errors = self.error_pages(value),
             "use" => self.uses(value, own, upstreams),
             "when" => self.blocks(value, own, upstreams),
-            _ => {}
+            _ => self.policy(entry, own),
         }
     }
 
@@ -102,7 +102,7 @@ impl Reader<'_> {
     }
 
     /// A value, or `false` in its place. A value that is wrong takes nothing away.
-    fn own<T>(
+    pub(super) fn own<T>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         read: impl FnOnce(&mut Self) -> Option<T>,

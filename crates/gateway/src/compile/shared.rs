@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
 use blitz_http::RequestOptions;
-use blitz_site::{LoadedFile, Pages};
+use blitz_site::{LoadedFile, Pages, Policies};
 
 use super::ReadFile;
 use crate::rules::{Rules, is_on, timeouts};
@@ -37,6 +37,7 @@ pub(super) struct SharedValues<'a, 'f> {
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Demands {
     addresses: [usize; 5],
+    policies: Vec<(&'static str, usize)>,
     methods: Option<Methods>,
     body_max: Option<u64>,
     replaces_errors: bool,
@@ -53,6 +54,7 @@ impl Demands {
                 address(&settings.request_headers),
                 address(&settings.errors),
             ],
+            policies: settings.policies.addresses(),
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_max: settings.body_max.as_ref().map(|bytes| bytes.value),
             replaces_errors: is_on(&settings.replace_errors),
@@ -133,9 +135,10 @@ impl<'a, 'f> SharedValues<'a, 'f> {
         &mut self,
         settings: &Settings,
         pages: Pages,
+        policies: Policies,
         demands: Demands,
     ) -> Option<Arc<Rules>> {
-        let rules = Rules::new(settings, pages);
+        let rules = Rules::new(settings, pages, policies);
         let rules = (rules != Rules::default()).then(|| match self.distinct.get(&rules) {
             Some(rules) => Arc::clone(rules),
             None => {

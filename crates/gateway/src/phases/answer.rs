@@ -1,10 +1,11 @@
 //! Phase `answer`: a route without an upstream answers.
 
 use blitz_http::{Chunk, Exchange};
-use blitz_site::{CoreObservers, Record, Responder, emit};
+use blitz_site::{CoreObservers, Notes, Record, Responder, emit};
 
 use super::admit::check_method;
-use super::finish::reject;
+use super::finish::{reject, response_edits};
+use super::route::Rejected;
 use crate::answer::Answer;
 use crate::forward;
 use crate::route::Route;
@@ -21,9 +22,14 @@ pub(super) fn respond_answer<E>(
     route: &Route,
     answer: &Answer,
     mut exchange: Exchange,
+    notes: Option<Box<Notes<'_>>>,
 ) {
     if let Err(rejection) = check_method(&mut exchange.request) {
-        let rejected = (rejection, Some(route));
+        let rejected = Rejected {
+            rejection,
+            route: Some(route),
+            notes,
+        };
         return reject(gateway, observers, exchange, Some(site), rejected);
     }
     let Exchange {
@@ -45,7 +51,7 @@ pub(super) fn respond_answer<E>(
     if record.is_observed() {
         record.request_bytes = body.take_whole().map_or(0, |content| content.len() as u64);
     }
-    let edits = edits.as_deref().unwrap_or_default();
+    let edits = response_edits(&notes, edits.as_deref());
     let responder = Responder::new(responder, edits, &mut record.response);
     responder.send(&mut head, content);
     emit(&mut record, &request);

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use blitz_http::{Exchange, Pooled, RequestHead, Status};
 use blitz_site::{
-    CoreObservers, Endpoint, EndpointMaker, HandedOver, Record, RequestPages, Responder,
-    apply_to_request, emit,
+    CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record, RequestPages, Responder,
+    ResponseEdits, apply_to_request, emit,
 };
 
+use super::finish::response_edits;
 use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::route::Route;
@@ -29,7 +30,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
         return respond_unrouted(&call, record, exchange);
     }
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(exchange, &[], None);
+    let exchange = handed.exchange(exchange, ResponseEdits::default(), None);
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
         rest.await;
     }
@@ -40,15 +41,13 @@ pub(super) async fn pass_to_endpoint<E>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     site: &SiteRoutes,
-    route: &Route,
-    maker: &EndpointMaker,
+    (route, maker, notes): (&Route, &EndpointMaker, Option<Box<Notes<'_>>>),
     mut exchange: Exchange,
 ) {
     let (head, peer) = (&mut exchange.request, &exchange.peer);
     let trusted = &gateway.options.trusted_proxies;
     let rules = route.rules.as_deref();
     let edits = rules.map(|rules| rules.edit_response(head, peer, trusted));
-    let edits = edits.unwrap_or_default();
     if let Some(changes) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         forward::ensure_request_id(&mut head.fields);
         let changes = changes.for_request(&Facts::of(head, peer, trusted));
@@ -58,7 +57,11 @@ pub(super) async fn pass_to_endpoint<E>(
     pass_trace(&record, head);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(exchange, &edits, pages.as_ref());
+    let exchange = handed.exchange(
+        exchange,
+        response_edits(&notes, edits.as_deref()),
+        pages.as_ref(),
+    );
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
     }
@@ -79,7 +82,11 @@ fn respond_unrouted(call: &Call, mut record: Record<'_>, exchange: Exchange) {
     let code = Code::of_status(head.status);
     let content = call.respond(&mut head, code, "no target matches this path");
     record.grpc_status = Some(code as u8);
-    let responder = Responder::new(exchange.responder, &[], &mut record.response);
+    let responder = Responder::new(
+        exchange.responder,
+        ResponseEdits::default(),
+        &mut record.response,
+    );
     responder.send(&mut head, content);
     emit(&mut record, &exchange.request);
 }

@@ -5,14 +5,15 @@ use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
 use blitz_site::{
-    CoreObservers, Edit, Ended, Failure, Record, Rejection, Responder, RouteName, emit,
+    CoreObservers, Edit, Ended, Failure, Notes, Record, Rejection, Responder, ResponseEdits,
+    RouteName, emit,
 };
 
 use super::preflight::https_location;
+use super::route::Rejected;
 use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::request::Request;
-use crate::route::Route;
 use crate::rules::{Facts, Rules};
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
@@ -110,8 +111,13 @@ pub(super) fn reject<E>(
     observers: &CoreObservers,
     exchange: Exchange,
     site: Option<&SiteRoutes>,
-    (rejection, route): (Rejection, Option<&Route>),
+    rejected: Rejected<'_>,
 ) {
+    let Rejected {
+        rejection,
+        route,
+        notes,
+    } = rejected;
     let rules = match (rejection, route, site) {
         (_, Some(route), _) => route.rules.as_deref(),
         (Rejection::UnknownPath | Rejection::ContentTooLarge, None, Some(site)) => {
@@ -156,7 +162,7 @@ pub(super) fn reject<E>(
         request_fields: &request.fields,
         call: call.as_ref(),
         rules,
-        edits: edits.as_deref().unwrap_or_default(),
+        edits: response_edits(&notes, edits.as_deref()),
         record: &mut record,
     };
     response.send(responder, head, rejection.detail());
@@ -198,13 +204,28 @@ fn respond_failed(request: &mut Request<'_>, responder: blitz_http::Responder, f
     response.send(responder, head, failure.detail());
 }
 
+/// The changes of a response: those in the notes of the policies, and those of the route.
+#[inline(always)]
+pub(super) fn response_edits<'a>(
+    notes: &'a Option<Box<Notes<'_>>>,
+    headers: Option<&'a [Edit]>,
+) -> ResponseEdits<'a> {
+    ResponseEdits {
+        policies: match notes {
+            None => &[],
+            Some(notes) => &notes.response_edits,
+        },
+        headers: headers.unwrap_or_default(),
+    }
+}
+
 /// A response of the gateway's own.
 struct OwnResponse<'a, 'r> {
     /// Fields of the request.
     request_fields: &'a Fields,
     call: Option<&'a Call>,
     rules: Option<&'a Rules>,
-    edits: &'a [Edit],
+    edits: ResponseEdits<'a>,
     record: &'a mut Record<'r>,
 }
 
@@ -214,7 +235,7 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
             request_fields: &request.head.fields,
             call: request.kind.call(),
             rules: request.rules,
-            edits: &request.edits,
+            edits: response_edits(&request.notes, Some(&request.edits)),
             record: &mut request.record,
         }
     }

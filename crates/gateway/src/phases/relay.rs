@@ -7,6 +7,7 @@ use std::time::Duration;
 use blitz_http::{BodyError, BodyLength, Fields, Pooled, Response, SendBody, Timer, Tunnel};
 use blitz_site::{Ended, Failure, Record, Responder};
 
+use super::finish::response_edits;
 use super::tunnel::switch_protocols;
 use crate::flow::{Flow, FlowError};
 use crate::grpc::{Code, poll_timer};
@@ -38,7 +39,7 @@ pub(super) fn relay_whole(request: &mut Request<'_>) -> bool {
     let record = &mut request.record.response;
     Responder::relay(
         responder,
-        &request.edits,
+        response_edits(&request.notes, Some(&request.edits)),
         record,
         &mut response.head,
         content.into(),
@@ -75,7 +76,7 @@ pub(super) async fn relay(
     let Some(responder) = request.responder.take() else {
         return Err(Ended::ClientGone);
     };
-    let edits = &request.edits;
+    let edits = response_edits(&request.notes, Some(&request.edits));
     let responder = Responder::new(responder, edits, &mut request.record.response).relaying();
     // The response may take long, and a large request head is not needed any more.
     request.head.reduce();

@@ -3,6 +3,7 @@
 use blitz_http::{Name, Response};
 use blitz_site::Responder;
 
+use super::finish::response_edits;
 use crate::request::Request;
 
 /// The least status of an error (RFC 9110, section 15).
@@ -72,7 +73,8 @@ fn send_page(request: &mut Request<'_>) -> bool {
     for name in OTHERS_OF_CONTENT {
         head.fields.remove(name);
     }
-    let responder = Responder::new(responder, &request.edits, &mut request.record.response);
+    let edits = response_edits(&request.notes, Some(&request.edits));
+    let responder = Responder::new(responder, edits, &mut request.record.response);
     let pages = Some(&rules.pages);
     responder
         .relaying()

@@ -1,43 +1,79 @@
-//! Phase `route`: the route of the request, and its demands on the request.
+//! Phase `route`: the route of the request, its demands on the request, and its policies.
 
 use blitz_http::Exchange;
-use blitz_site::Rejection;
+use blitz_site::{Notes, PolicyRequest, Rejection};
 
 use crate::route::Route;
-use crate::rules::client_of;
+use crate::rules::{Rules, client_of};
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 use crate::variants::Subject;
 
-/// The route of the site that matches; `None` is the fallback.
+/// A request that its route takes.
+pub(super) struct Routed<'a> {
+    /// `None` is the fallback.
+    pub(super) route: Option<&'a Route>,
+    /// `None` if no policy left any.
+    pub(super) notes: Option<Box<Notes<'a>>>,
+}
+
+/// A request that is rejected before its route answers.
+pub(super) struct Rejected<'a> {
+    pub(super) rejection: Rejection,
+    /// The route that matches.
+    pub(super) route: Option<&'a Route>,
+    /// Those of the policies up to the one that rejects it.
+    pub(super) notes: Option<Box<Notes<'a>>>,
+}
+
+impl From<Rejection> for Rejected<'_> {
+    fn from(rejection: Rejection) -> Self {
+        Rejected {
+            rejection,
+            route: None,
+            notes: None,
+        }
+    }
+}
+
+/// The route of the site that matches.
 ///
 /// # Errors
-/// Why the request is rejected, and the route that matches.
+/// The request is rejected.
 #[inline]
 pub(super) fn route<'a, E>(
     gateway: &GatewayService<E>,
     site: &'a SiteRoutes,
     exchange: &mut Exchange,
-) -> Result<Option<&'a Route>, (Rejection, Option<&'a Route>)> {
-    let Some(route) = site.routes.find(&exchange.request) else {
-        limit_content(exchange, gateway.options.body_bytes_max)
-            .map_err(|rejection| (rejection, None))?;
+) -> Result<Routed<'a>, Rejected<'a>> {
+    let Some(route) = site.find(&exchange.request) else {
+        limit_content(exchange, gateway.options.body_bytes_max)?;
         return match site.has_fallback {
-            true => Ok(None),
-            false => Err((Rejection::UnknownPath, None)),
+            true => Ok(Routed {
+                route: None,
+                notes: None,
+            }),
+            false => Err(Rejection::UnknownPath.into()),
         };
     };
     let route = match &route.variants {
         None => route,
         Some(_) => variant(gateway, route, exchange),
     };
+    let mut notes = None;
     let checked = match route.rules.as_deref() {
         None if !site.has_access_rules() => limit_content(exchange, gateway.options.body_bytes_max),
-        _ => check(gateway, site, route, exchange),
+        rules => check(gateway, site, route, rules, exchange, &mut notes),
     };
-    checked
-        .map(|()| Some(route))
-        .map_err(|rejection| (rejection, Some(route)))
+    let route = Some(route);
+    match checked {
+        Ok(()) => Ok(Routed { route, notes }),
+        Err(rejection) => Err(Rejected {
+            rejection,
+            route,
+            notes,
+        }),
+    }
 }
 
 #[inline(never)]
@@ -46,17 +82,34 @@ fn variant<'a, E>(gateway: &GatewayService<E>, route: &'a Route, exchange: &Exch
     route.variant(&Subject::of(&exchange.request, &exchange.peer, trusted))
 }
 
+/// The order of the checks is that of the language.
 #[inline(never)]
-fn check<E>(
+fn check<'a, E>(
     gateway: &GatewayService<E>,
     site: &SiteRoutes,
     route: &Route,
+    rules: Option<&'a Rules>,
     exchange: &mut Exchange,
+    notes: &mut Option<Box<Notes<'a>>>,
 ) -> Result<(), Rejection> {
+    let head = &exchange.request;
     let trusted = &gateway.options.trusted_proxies;
-    let client = || client_of(&exchange.request.fields, &exchange.peer, trusted);
-    site.admit(route, &exchange.request, client)?;
-    let own = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
+    let client = || client_of(&head.fields, &exchange.peer, trusted);
+    if site.has_access_rules() {
+        site.admit(route, head, client())?;
+    }
+    let Some(rules) = rules else {
+        return limit_content(exchange, gateway.options.body_bytes_max);
+    };
+    if !rules.policies.is_empty() {
+        let client = client();
+        let request = PolicyRequest { head, client };
+        rules
+            .policies
+            .decide(&request, notes.insert(Box::default()))?;
+    }
+    rules.check_method(head)?;
+    let own = rules.body_bytes_max;
     limit_content(exchange, own.or(gateway.options.body_bytes_max))
 }
 

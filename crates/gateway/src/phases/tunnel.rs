@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use blitz_http::{Name, Pooled, ResponseHead, Timer, Tunnel};
-use blitz_site::{Ended, Failure, Record, Responder, count};
+use blitz_site::{Ended, Failure, Record, Responder, ResponseEdits, count};
 
 use super::relay::ended_by;
 use crate::flow::{Flow, FlowError};
@@ -31,7 +31,11 @@ pub(super) async fn switch_protocols(
         return Err(Ended::ClientGone);
     };
     request.kind.grant(&mut head);
-    let responder = Responder::new(responder, &[], &mut request.record.response);
+    let responder = Responder::new(
+        responder,
+        ResponseEdits::default(),
+        &mut request.record.response,
+    );
     let Some(mut client) = responder.upgrade(&mut head) else {
         return Err(Ended::ClientGone);
     };

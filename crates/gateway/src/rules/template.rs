@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use blitz_config::{Placeholder, Template, TemplatePart};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
+use blitz_site::ClientAddress;
 use blitz_site::matcher::host_of;
 
 use crate::forward::{ProxyFacts, told_client};
@@ -167,17 +168,6 @@ pub(crate) fn received(head: &RequestHead, part: Range<usize>) -> &str {
     let (matched, sent) = (head.path(), head.sent_path());
     let of = |length| request_path::sent_len(sent, matched, length);
     sent.get(of(part.start)..of(part.end)).unwrap_or_default()
-}
-
-/// The client of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClientAddress {
-    /// An address, which a trusted proxy may have told.
-    Address(IpAddr),
-    /// A process of this machine.
-    Unix,
-    /// Someone behind a trusted proxy whose field says no address.
-    Unknown,
 }
 
 /// The client of a request. If the text of a trusted proxy about its client is unreadable, the client is not the proxy.

@@ -1,0 +1,58 @@
+//! Policies of a route: decisions on requests before its action, and changes of responses.
+
+mod cors;
+
+use std::sync::Arc;
+
+use crate::reader::Own;
+use crate::span::{Placed, Span};
+
+pub use cors::{Cors, CorsOrigin};
+
+/// Declares the policies once: what a level writes, what a route inherits, and the lists of both.
+macro_rules! policies {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        /// The policies of a route, including the inherited ones. `None` is off.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Policies {
+            $($(#[$doc])* pub $name: Option<Arc<Placed<$type>>>,)*
+        }
+
+        impl Policies {
+            /// The keys that are written, with the places of their values.
+            pub fn written(&self) -> impl Iterator<Item = (&'static str, &Span)> {
+                let all = [$((stringify!($name), self.$name.as_ref().map(|value| &value.span)),)*];
+                all.into_iter().filter_map(|(key, span)| Some((key, span?)))
+            }
+
+            /// The addresses of the values, which routes share that inherit the same ones.
+            #[must_use]
+            pub fn addresses(&self) -> Vec<(&'static str, usize)> {
+                let address = |value: *const ()| value.addr();
+                let all = [$((
+                    stringify!($name),
+                    self.$name.as_ref().map(|value| address(Arc::as_ptr(value).cast())),
+                ),)*];
+                all.into_iter().filter_map(|(key, address)| Some((key, address?))).collect()
+            }
+        }
+
+        /// The policies that a level writes.
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct OwnPolicies {
+            $(pub(crate) $name: Own<Arc<Placed<$type>>>,)*
+        }
+
+        impl OwnPolicies {
+            /// Replaces the inherited ones.
+            pub(crate) fn apply(&self, inherited: &mut Policies) {
+                $(self.$name.apply(&mut inherited.$name);)*
+            }
+        }
+    };
+}
+
+policies! {
+    /// Requests of other origins that browsers may send, and whose responses they may read.
+    cors: Cors,
+}
