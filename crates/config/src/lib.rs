@@ -15,6 +15,7 @@ mod keys;
 mod method;
 mod model;
 mod network;
+mod own;
 mod path;
 mod path_regex;
 mod pattern;

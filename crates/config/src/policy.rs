@@ -4,7 +4,7 @@ mod cors;
 
 use std::sync::Arc;
 
-use crate::reader::Own;
+use crate::own::Own;
 use crate::span::{Placed, Span};
 
 pub use cors::{Cors, CorsOrigin};

@@ -27,8 +27,6 @@ mod tree;
 mod value;
 mod when;
 
-pub(crate) use own::Own;
-
 use std::ops::ControlFlow;
 
 use toml::Spanned;

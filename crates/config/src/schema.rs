@@ -135,7 +135,7 @@ fn value(kind: Kind) -> Value {
             "^0*([1-9][0-9]{{0,6}}|[1-9][0-9]{{0,3}}[kK]([iI][bB])?|1[mM]([iI][bB])?)$|{VARIABLE}"
         )),
         Kind::Size => size(),
-        Kind::Cors => any_of([json!({ "type": "array", "items": text }), reference("cors")]),
+        Kind::Cors => list_or("cors"),
         Kind::RequestBuffer => any_of([size(), reference("buffer_request")]),
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
@@ -151,13 +151,7 @@ fn value(kind: Kind) -> Value {
             reference("respond"),
         ]),
         Kind::Fields => reference("fields"),
-        Kind::ErrorPages => json!({
-            "type": "object",
-            "patternProperties": {
-                "^[45]([0-9][0-9]|xx)$": any_of([text, json!({ "const": false })]),
-            },
-            "additionalProperties": false,
-        }),
+        Kind::ErrorPages => error_pages(&text),
         Kind::Table(Scope::Control) => any_of([
             json!({ "const": false }),
             reference(keys::table_name(Scope::Control)),
@@ -172,6 +166,21 @@ fn value(kind: Kind) -> Value {
         Kind::Matches => by_name(&any_of([text, json!({ "type": "boolean" })])),
         Kind::MethodOrMethods => one_or_list(&method()),
     }
+}
+
+fn error_pages(text: &Value) -> Value {
+    let file = any_of([text.clone(), json!({ "const": false })]);
+    json!({
+        "type": "object",
+        "patternProperties": { "^[45]([0-9][0-9]|xx)$": file },
+        "additionalProperties": false,
+    })
+}
+
+/// A list of texts, or a table.
+fn list_or(table: &str) -> Value {
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    any_of([list, reference(table)])
 }
 
 fn field_texts(text: &Value) -> Value {

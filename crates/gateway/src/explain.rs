@@ -3,7 +3,7 @@
 use blitz_config::RequestBuffer;
 use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
-use blitz_site::{Notes, PolicyRequest, Rejection, apply_to_request};
+use blitz_site::{ClientAddress, Notes, PolicyRequest, Rejection, apply_to_request};
 
 use crate::forward::{self, ForwardedClient, LoopId};
 use crate::grpc::Call;
@@ -129,6 +129,24 @@ fn check_head(
     site.check_limits(head)
 }
 
+/// The checks of the route, in the order of the phase `route`.
+fn check_rules(
+    site: &SiteRoutes,
+    route: &Route,
+    head: &RequestHead,
+    client: ClientAddress,
+) -> Result<(), Rejection> {
+    if site.has_access_rules() {
+        site.admit(route, head, client)?;
+    }
+    let Some(rules) = &route.rules else {
+        return Ok(());
+    };
+    let request = PolicyRequest { head, client };
+    rules.policies.decide(&request, &mut Notes::default())?;
+    rules.check_method(head)
+}
+
 fn outcome(
     site: &SiteRoutes,
     route: &Route,
@@ -137,15 +155,7 @@ fn outcome(
     trusted: &TrustedProxies,
 ) -> Result<RequestOutcome, Rejection> {
     check_head(site, head, peer, trusted)?;
-    let client = client_of(&head.fields, peer, trusted);
-    if site.has_access_rules() {
-        site.admit(route, head, client)?;
-    }
-    if let Some(rules) = &route.rules {
-        let request = PolicyRequest { head, client };
-        rules.policies.decide(&request, &mut Notes::default())?;
-        rules.check_method(head)?;
-    }
+    check_rules(site, route, head, client_of(&head.fields, peer, trusted))?;
     let bytes_max = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
     let declared = head.fields.get_str(Name::ContentLength);
     let declared = declared.and_then(|length| length.parse::<u64>().ok());

@@ -185,6 +185,8 @@ mod tests {
             "deny = [\"10.0.0.0/8\"]",
             "methods = [\"GET\"]",
             "body_max = \"1k\"",
+            "cors = [\"https://a.example\"]",
+            "cors = [\"https://b.example\"]",
             "when = [{ client = \"unix\", respond = 204 }]",
             "when = [{ client = \"!unix\", respond = 204 }]",
             "when = [{ header.a = \"~b\", respond = 204 }]",

@@ -1,7 +1,7 @@
 //! Policies of a route: decisions on a request before its action, in a fixed order, and changes of its response.
 //!
-//! A policy is compiled once for each configuration: for a request nothing is parsed or looked up by name. What it leaves
-//! for later phases of its request are [`Notes`].
+//! A policy is compiled once for each configuration: for a request nothing is parsed or looked up by name. [`Notes`] are
+//! for later phases of its request.
 
 mod cors;
 
@@ -35,7 +35,7 @@ pub struct PolicyRequest<'a> {
     pub client: ClientAddress,
 }
 
-/// What policies leave for later phases of a request.
+/// Notes of policies for later phases of a request.
 #[derive(Debug, Default)]
 pub struct Notes<'p> {
     /// Changes of the final response, before those of `headers`.

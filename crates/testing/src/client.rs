@@ -109,6 +109,12 @@ impl Response {
             .map(|(_, value)| value.as_str())
     }
 
+    /// All fields of that name (lower case).
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let fields = self.fields.iter().filter(|(found, _)| found == name);
+        fields.map(|(_, value)| value.as_str()).collect()
+    }
+
     /// The content as text.
     ///
     /// # Panics

@@ -18,6 +18,8 @@ use crate::template::Template;
 use crate::units::{StatusPattern, TimeLimit};
 use crate::upgrade::Upgrades;
 
+pub(super) use crate::own::Own;
+
 /// The number of a level, by which values that routes share are told apart: 0 is `defaults`, 1 and more are the routes
 /// of a site.
 pub(super) type LevelNumber = usize;
@@ -27,40 +29,6 @@ pub(super) const BLOCKS: LevelNumber = 1 << 30;
 
 /// The first number of presets, which sites share.
 pub(super) const PRESETS: LevelNumber = 1 << 31;
-
-/// A value that a level may say.
-#[derive(Debug, Clone, Default)]
-pub(crate) enum Own<T> {
-    /// It says nothing.
-    #[default]
-    Inherited,
-    /// `false`: the default applies.
-    Removed,
-    /// This value.
-    Value(T),
-}
-
-impl<T: Clone> Own<T> {
-    /// Replaces the inherited value.
-    pub(crate) fn apply(&self, inherited: &mut Option<T>) {
-        match self {
-            Own::Inherited => {}
-            Own::Removed => *inherited = None,
-            Own::Value(value) => *inherited = Some(value.clone()),
-        }
-    }
-
-    pub(super) fn is_written(&self) -> bool {
-        !matches!(self, Own::Inherited)
-    }
-
-    pub(super) fn value(&self) -> Option<&T> {
-        match self {
-            Own::Value(value) => Some(value),
-            Own::Inherited | Own::Removed => None,
-        }
-    }
-}
 
 /// The own settings of a route, a site or `defaults`.
 #[derive(Debug)]

@@ -120,7 +120,7 @@ impl Reader<'_> {
         Some(Bytes(bytes))
     }
 
-    fn time(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<Duration> {
+    pub(super) fn time(&mut self, value: &Spanned<DeValue<'_>>, key: &Key) -> Option<Duration> {
         let is_valid =
             |duration: Duration| key.kind != Kind::Seconds || duration.subsec_nanos() == 0;
         self.unit_value(

@@ -17,6 +17,7 @@ mod buffer_request;
 mod client_paths;
 mod closing;
 mod compression;
+mod cors;
 mod expect;
 mod explained;
 mod failed_handshakes;

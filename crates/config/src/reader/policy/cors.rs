@@ -8,10 +8,10 @@ use toml::de::DeValue;
 
 use super::super::value::StringValue;
 use super::super::{Reader, entries};
-use crate::keys::Scope;
+use crate::keys::{self, Scope};
 use crate::policy::{Cors, CorsOrigin};
 use crate::span::Placed;
-use crate::units::{self, TimeLimit, ValueError};
+use crate::units::ValueError;
 
 const ORIGIN: &str = "\"https://app.example\"";
 
@@ -56,7 +56,11 @@ impl Reader<'_> {
                             cors.credentials = self.boolean(value).unwrap_or_default();
                             credentials = Some(value.span());
                         }
-                        _ => cors.max_age = self.max_age(value).unwrap_or(MAX_AGE),
+                        name => {
+                            let key = keys::find(Scope::Cors, name);
+                            let time = key.and_then(|key| self.time(value, key));
+                            cors.max_age = time.unwrap_or(MAX_AGE);
+                        }
                     }
                 }
             }
@@ -105,24 +109,6 @@ impl Reader<'_> {
         }
         Some(tokens)
     }
-
-    fn max_age(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Duration> {
-        let limit =
-            self.unit_value(
-                value,
-                "duration",
-                "\"1h\"",
-                |text| match units::parse_time_limit(text)? {
-                    TimeLimit::After(time) if time.subsec_nanos() == 0 => Ok(time),
-                    _ => Err(ValueError::new(
-                        "duration",
-                        "browsers count whole seconds",
-                        "write for example \"1h\"",
-                    )),
-                },
-            );
-        limit
-    }
 }
 
 /// RFC 9110, section 5.6.2.
@@ -137,6 +123,12 @@ fn origin(text: &str) -> Result<CorsOrigin, ValueError> {
         return Ok(CorsOrigin::Any);
     }
     let error = |problem: String, remedy: String| Err(ValueError::new("origin", problem, remedy));
+    if text == "null" {
+        return error(
+            "pages without an origin have this one, so any site can use it".to_owned(),
+            "name the origins, or write \"*\"".to_owned(),
+        );
+    }
     let lower = text.to_ascii_lowercase();
     let Some((scheme, host)) = lower.split_once("://") else {
         return error(
