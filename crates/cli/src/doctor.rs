@@ -165,6 +165,7 @@ fn machine() -> Vec<Check> {
         files::tcp_max_syn_backlog(root),
         files::netdev_max_backlog(root),
         files::governor(root),
+        probes::memory_nodes(root),
         probes::reuseport(),
         probes::udp_receive_buffer(),
         probes::udp_send_buffer(),

@@ -21,6 +21,7 @@ pub(crate) fn reactor(process: &Process, control_connections: usize) -> Config {
         pin: match value(&server.pin).map(String::as_str) {
             Some("on") => Pinning::On,
             Some("off") => Pinning::Off,
+            Some("numa") => Pinning::Numa,
             _ => Pinning::Auto,
         },
         reserved: ReservedDescriptors {

@@ -91,7 +91,8 @@ pub(crate) struct ProcessArguments {
 
     /// Pin each core's thread to a processor [default: auto]
     ///
-    /// auto does so if there are as many cores as processors that the process may use.
+    /// auto does so if there are as many cores as processors that the process may use. numa keeps each core, and its
+    /// memory, on a node of memory.
     #[arg(long, value_enum, value_name = "WHEN", help_heading = heading::PROCESS)]
     pin: Option<Pin>,
 
@@ -119,6 +120,7 @@ enum Pin {
     Auto,
     On,
     Off,
+    Numa,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -321,7 +321,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Server, "io", Kind::OneOf(&["auto", "uring", "epoll"]), "\"auto\"", "the I/O driver"),
     key(Scope::Server, "lingering_time", Kind::Time, "30s", "how long a client may go on sending after its response"),
     key(Scope::Server, "lingering_timeout", Kind::Time, "5s", "the longest silence within `lingering_time`"),
-    key(Scope::Server, "pin", Kind::OneOf(&["auto", "on", "off"]), "\"auto\"", "whether threads are pinned to processors"),
+    key(Scope::Server, "pin", Kind::OneOf(&["auto", "on", "off", "numa"]), "\"auto\"", "whether threads are pinned to processors, or with their memory to its nodes"),
     key(Scope::Server, "via", Kind::Boolean, "false", "whether forwarded messages get Via"),
     key(Scope::Server, "watch", Kind::Boolean, "false", "whether a change of the file is a reload"),
     key(Scope::Log, "level", Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]), "\"info\"", "the least level"),

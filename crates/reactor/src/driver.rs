@@ -33,12 +33,12 @@ pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Completion, ReceiveOutcome, ReceivedTrain};
 
 pub(crate) use self::system::{
-    Bound, BoundGroup, Destination, EVICTED, Keeper, Listening, Mapping, NO_BUFFERS, Reserved,
-    SendBuffers, SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors,
-    enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
+    Bound, BoundGroup, CorePlacement, Destination, EVICTED, Keeper, Listening, Mapping, MemoryNode,
+    NO_BUFFERS, Reserved, SendBuffers, SendVectors, SentTrain, ThreadTime, TrainHead, UnixListener,
+    check_descriptors, enlarge_descriptor_table, interface_index, is_aborted_by_peer, is_cancelled,
     is_out_of_descriptors, is_train_refused, open_descriptors, out_of_descriptors, parse_train,
-    pin_to, processors, raise_descriptor_limit, reserve, reserve_shared, set_processors,
-    survives_io_uring, try_reserve, try_reserve_private,
+    processors, raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring,
+    try_reserve, try_reserve_private,
 };
 pub use self::system::{
     LocalShortage, Steering, open_tun, prepare_descriptors, set_idle_priority, set_real_time,

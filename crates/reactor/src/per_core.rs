@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use crate::core::{self, Core, CoreOptions};
 use crate::counters::{CounterCells, Counters};
-use crate::driver::{self, DriverKind, IoChoice};
+use crate::driver::{self, CorePlacement, DriverKind, IoChoice, MemoryNode};
 use crate::load::CoreGroup;
 use crate::mailbox::{CoreMessage, Mailbox};
 use crate::messages::post;
@@ -45,17 +46,35 @@ pub enum Pinning {
     Auto,
     /// Always; cores beyond the number of processors share them.
     On,
+    /// To the processors of a node of memory (NUMA), from which the thread takes its memory: nodes get cores in the ratio
+    /// of their processors. Without nodes as [`Pinning::On`].
+    Numa,
     /// Never: the kernel moves threads between the processors that the process may run on.
     Off,
 }
 
 impl Pinning {
-    fn applies(self, cores: usize, processors: usize) -> bool {
-        match self {
-            Pinning::Auto => cores == processors,
+    /// The placement of each core; nothing if the kernel places them.
+    fn place(self, cores: usize, processors: &[usize]) -> Vec<CorePlacement> {
+        let is_pinned = match self {
+            Pinning::Numa => {
+                let nodes = MemoryNode::all(Path::new("/"), processors);
+                let places = MemoryNode::place(&nodes, cores);
+                if !places.is_empty() {
+                    return places;
+                }
+                true
+            }
+            Pinning::Auto => cores == processors.len(),
             Pinning::On => true,
             Pinning::Off => false,
-        }
+        };
+        let place = |core| CorePlacement {
+            processors: vec![processors[core % processors.len()]],
+            node: None,
+        };
+        let cores = if is_pinned { cores } else { 0 };
+        (0..cores).map(place).collect()
     }
 }
 
@@ -161,8 +180,9 @@ where
     Fut: Future<Output = ()> + 'static,
 {
     let processors = driver::processors();
-    driver::set_processors(&processors);
     let count = config.core_count();
+    let places = config.pin.place(count, &processors);
+    driver::set_processors(&processors, places.iter().any(|place| place.node.is_some()));
     let sockets = config.share(count);
     let mut cores = Cores {
         threads: Vec::new(),
@@ -178,8 +198,7 @@ where
     for index in 0..count {
         let settings = config.settings(index, &group, sockets);
         cores.counters.push(Arc::clone(&settings.counters));
-        let is_pinned = config.pin.applies(count, processors.len());
-        let processor = is_pinned.then(|| processors[index % processors.len()]);
+        let place = places.get(index).cloned();
         let (opened, was_opened) = mpsc::sync_channel::<Opened>(1);
         let (starter, start) = mpsc::sync_channel::<()>(1);
         let main = Arc::clone(main);
@@ -187,7 +206,7 @@ where
         cores.threads.push(thread.spawn(move || {
             signal::block_in_thread();
             // A container may forbid pinning; the core runs unpinned then.
-            processor.map(driver::pin_to);
+            let _ = place.map(|place| place.apply());
             let core = match Core::open(settings) {
                 Ok(core) => core,
                 Err(error) => return opened.send(Err(error)).map_err(io::Error::other),

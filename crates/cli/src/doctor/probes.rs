@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use blitz_http::probe;
+use blitz_http::probe::{self, MemoryLayout, MemoryNode};
 
 use super::{Check, files};
 
@@ -26,6 +26,41 @@ fn io_uring_advice(root: &Path) -> &'static str {
         Some(1 | 2) => "sysctl -w kernel.io_uring_disabled=0",
         _ => "in a container: a seccomp profile that allows io_uring",
     }
+}
+
+/// The nodes of memory, and the cores that `pin = "numa"` gives them.
+pub(super) fn memory_nodes(root: &Path) -> Check {
+    const NAME: &str = "memory nodes";
+    let processors = probe::processors();
+    let layout = probe::memory_nodes(root, &processors, processors.len());
+    match &layout.nodes[..] {
+        [] => Check::unknown(NAME, "the kernel tells none", ""),
+        [_] => Check::ok(NAME, "1, so pin = \"numa\" changes nothing"),
+        nodes => Check::ok(NAME, node_list(nodes, &layout)),
+    }
+}
+
+/// Nodes with their processors, and the cores of each, if there is one for each processor.
+fn node_list(nodes: &[MemoryNode], layout: &MemoryLayout) -> String {
+    let of_node = |node: &MemoryNode| {
+        let cores = layout.cores.iter().enumerate();
+        let cores = cores.filter(|(_, core)| core.node == Some(node.number));
+        let cores: Vec<usize> = cores.map(|(index, _)| index).collect();
+        let (processors, cores) = (ranges(&node.processors), ranges(&cores));
+        format!("{}: processors {processors}, cores {cores}", node.number)
+    };
+    let all: Vec<String> = nodes.iter().map(of_node).collect();
+    format!("{}, with pin = \"numa\": {}", nodes.len(), all.join("; "))
+}
+
+/// Sorted numbers as ranges: `0-3,8`.
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let run = |run: &[usize]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        run => run.iter().map(usize::to_string).collect(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
 }
 
 /// Whether epoll works, which Blitz needs as a fallback.
@@ -125,8 +160,30 @@ pub(super) fn steering() -> Check {
 
 #[cfg(test)]
 mod tests {
+    use blitz_http::probe::CorePlacement;
+
     use super::super::CheckResult;
     use super::*;
+
+    #[test]
+    fn nodes_are_listed_with_their_cores() {
+        let node = |number, processors: &[usize]| MemoryNode {
+            number,
+            processors: processors.to_vec(),
+        };
+        let core = |node| CorePlacement {
+            processors: Vec::new(),
+            node: Some(node),
+        };
+        let layout = MemoryLayout {
+            nodes: vec![node(0, &[0, 1, 4, 5]), node(1, &[2])],
+            cores: vec![core(0), core(0), core(0), core(0), core(1)],
+        };
+        assert_eq!(
+            node_list(&layout.nodes, &layout),
+            "2, with pin = \"numa\": 0: processors 0-1,4-5, cores 0-3; 1: processors 2, cores 4"
+        );
+    }
 
     #[test]
     fn a_udp_buffer_that_the_kernel_limits_is_slow() {

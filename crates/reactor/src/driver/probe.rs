@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use super::system::BoundGroup;
 use super::{Steering, epoll, system, uring};
 use crate::socket::Address;
 
-pub use super::system::DatagramBuffers;
+pub use super::system::{CorePlacement, DatagramBuffers, MemoryNode};
 
 /// The supported features of io_uring, as a list for people.
 ///
@@ -15,6 +16,30 @@ pub use super::system::DatagramBuffers;
 /// The reason why it cannot be used, and the remedy.
 pub fn io_uring() -> Result<String, String> {
     uring::probe()
+}
+
+/// The nodes of memory below this root, which is `/`, with the processors that the process may run on, and the placement
+/// of so many cores with [`Pinning::Numa`](crate::Pinning).
+#[must_use]
+pub fn memory_nodes(root: &Path, processors: &[usize], cores: usize) -> MemoryLayout {
+    let nodes = MemoryNode::all(root, processors);
+    let cores = MemoryNode::place(&nodes, cores);
+    MemoryLayout { nodes, cores }
+}
+
+/// The processors that the process may run on.
+#[must_use]
+pub fn processors() -> Vec<usize> {
+    system::processors()
+}
+
+/// Nodes of memory, and the placement of cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryLayout {
+    /// Those with processors.
+    pub nodes: Vec<MemoryNode>,
+    /// One for each core.
+    pub cores: Vec<CorePlacement>,
 }
 
 /// Whether epoll can be used.

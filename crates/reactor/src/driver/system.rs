@@ -4,6 +4,7 @@ mod address;
 mod datagram;
 mod event;
 mod memory;
+mod node;
 mod process;
 mod receive;
 mod seccomp;
@@ -39,8 +40,9 @@ pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, 
 pub(crate) use self::event::EventFd;
 pub(crate) use self::memory::Mapping;
 pub use self::memory::trim_heap;
+pub use self::node::{CorePlacement, MemoryNode};
 pub(crate) use self::process::{
-    ThreadTime, check_descriptors, enlarge_descriptor_table, open_descriptors, pin_to, processors,
+    ThreadTime, check_descriptors, enlarge_descriptor_table, open_descriptors, processors,
     raise_descriptor_limit,
 };
 pub use self::process::{prepare_descriptors, set_idle_priority, set_real_time};

@@ -151,11 +151,6 @@ impl ThreadTime {
     }
 }
 
-/// Pins the calling thread to one processor.
-pub(crate) fn pin_to(processor: usize) -> io::Result<()> {
-    run_on(&[processor])
-}
-
 /// Gives the calling thread real-time priority, the lowest of these. It preempts threads without one at once,
 /// and they wait while it runs. Threads and processes that it starts do not inherit the priority.
 ///

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use super::node::prefer_memory_of;
 use super::process::run_on;
 
 /// Most threads; further jobs are queued.
@@ -25,13 +26,22 @@ static POOL: WorkerPool = WorkerPool {
     work: Condvar::new(),
 };
 
-/// The processors of the process, read before a core is pinned: cores start the threads of the pool,
-/// which would inherit the core's affinity.
-static PROCESSORS: OnceLock<Vec<usize>> = OnceLock::new();
+/// The placement of threads of the pool: cores start them, which would inherit that of the core.
+static PLACEMENT: OnceLock<Placement> = OnceLock::new();
+
+struct Placement {
+    /// Those of the process, read before a core is pinned.
+    processors: Vec<usize>,
+    /// Whether cores prefer the memory of a node.
+    cores_have_nodes: bool,
+}
 
 /// Sets the processors that threads of the pool may run on.
-pub(crate) fn set_processors(processors: &[usize]) {
-    PROCESSORS.get_or_init(|| processors.to_vec());
+pub(crate) fn set_processors(processors: &[usize], cores_have_nodes: bool) {
+    PLACEMENT.get_or_init(|| Placement {
+        processors: processors.to_vec(),
+        cores_have_nodes,
+    });
 }
 
 /// Queues `job` for a thread of the pool.
@@ -77,7 +87,12 @@ impl WorkerPool {
 
     fn work(&self) {
         // A container may forbid it; the jobs run nevertheless.
-        let _ = PROCESSORS.get().map(|processors| run_on(processors));
+        if let Some(placement) = PLACEMENT.get() {
+            let _ = run_on(&placement.processors);
+            if placement.cores_have_nodes {
+                let _ = prefer_memory_of(None);
+            }
+        }
         let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.jobs.pop_front() {
