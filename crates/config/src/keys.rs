@@ -247,6 +247,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
+    key(Scope::Route, "early_hints", Kind::Texts, "none", "values of `Link` that browsers get in a response with 103, before the page"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),

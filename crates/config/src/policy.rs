@@ -55,4 +55,6 @@ macro_rules! policies {
 policies! {
     /// Requests of other origins that browsers may send, and whose responses they may read.
     cors: Cors,
+    /// Lines of `Link` that browsers get before the response (RFC 8297).
+    early_hints: Vec<String>,
 }

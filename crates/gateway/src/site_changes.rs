@@ -186,6 +186,7 @@ mod tests {
             "methods = [\"GET\"]",
             "body_max = \"1k\"",
             "cors = [\"https://a.example\"]",
+            "early_hints = [\"</a.css>; rel=preload\"]",
             "cors = [\"https://b.example\"]",
             "when = [{ client = \"unix\", respond = 204 }]",
             "when = [{ client = \"!unix\", respond = 204 }]",

@@ -36,7 +36,8 @@ pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
-    Cors, CorsSettings, Notes, Origin, Policies, Policy, PolicyRequest, preflight_method,
+    Cors, CorsSettings, EarlyHints, Notes, Origin, Policies, Policy, PolicyRequest,
+    preflight_method,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

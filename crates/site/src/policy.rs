@@ -4,6 +4,7 @@
 //! for later phases of its request.
 
 mod cors;
+mod early_hints;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::edit::Edit;
 use crate::rejection::Rejection;
 
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
+pub use early_hints::EarlyHints;
 
 /// The policies of a route, in the order in which they decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -25,6 +27,8 @@ pub struct Policies(Box<[Policy]>);
 pub enum Policy {
     /// Responds to preflights, and adds the fields for scripts of other origins.
     Cors(Arc<Cors>),
+    /// Tells browsers what a page will need.
+    EarlyHints(Arc<EarlyHints>),
 }
 
 /// The request that policies decide on.
@@ -40,6 +44,8 @@ pub struct PolicyRequest<'a> {
 pub struct Notes<'p> {
     /// Changes of the final response, before those of `headers`.
     pub response_edits: Cow<'p, [Edit]>,
+    /// Are sent when all checks have passed.
+    pub early_hints: Option<&'p EarlyHints>,
 }
 
 impl Policies {
@@ -75,6 +81,10 @@ impl Policies {
     ) -> Result<(), Rejection> {
         self.0.iter().try_for_each(|policy| match policy {
             Policy::Cors(cors) => cors.decide(request, notes),
+            Policy::EarlyHints(hints) => {
+                notes.early_hints = hints.for_request(request.head);
+                Ok(())
+            }
         })
     }
 }
@@ -84,6 +94,7 @@ impl Policy {
     fn rank(&self) -> u8 {
         match self {
             Policy::Cors(_) => 0,
+            Policy::EarlyHints(_) => 60,
         }
     }
 }

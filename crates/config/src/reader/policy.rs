@@ -1,6 +1,7 @@
 //! Keys of policies.
 
 mod cors;
+mod early_hints;
 
 use super::own::OwnSettings;
 use super::{Entry, Reader};
@@ -9,8 +10,13 @@ impl Reader<'_> {
     /// Reads the value of a policy.
     pub(super) fn policy(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings) {
         let value = entry.value;
-        if entry.name == "cors" {
-            own.policies.cors = self.own(value, |reader| reader.cors(value));
+        let policies = &mut own.policies;
+        match entry.name {
+            "cors" => policies.cors = self.own(value, |reader| reader.cors(value)),
+            "early_hints" => {
+                policies.early_hints = self.own(value, |reader| reader.early_hints(value));
+            }
+            _ => {}
         }
     }
 }

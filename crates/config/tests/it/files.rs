@@ -93,6 +93,7 @@ headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" 
 request_headers.X-Forwarded-Path = "{path}"
 errors = { 404 = "/srv/404.html", 5xx = "/srv/50x.html" }
 cors = { origins = ["https://app.example", "https://*.app.example"], methods = ["PUT"], headers = ["X-A"], expose = ["ETag"], credentials = true, max_age = "1h" }
+early_hints = ["</style.css>; rel=preload; as=style"]
 access_log = false
 replace_errors = true
 "/img*" = "unix:/run/img.sock"

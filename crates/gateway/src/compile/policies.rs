@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use blitz_config::{CorsOrigin, Policies as Settings};
-use blitz_site::{Cors, CorsSettings, Origin, Policies, Policy};
+use blitz_site::{Cors, CorsSettings, EarlyHints, Origin, Policies, Policy};
 
 /// The policies of these settings.
 pub(super) fn policies(settings: &Settings) -> Policies {
     let cors = settings.cors.as_ref().map(|cors| self::cors(&cors.value));
-    Policies::new(cors.into_iter().collect())
+    let early_hints = settings.early_hints.as_ref().map(|links| {
+        let hints = EarlyHints::new(links.value.clone());
+        Policy::EarlyHints(Arc::new(hints))
+    });
+    let all = [cors, early_hints];
+    Policies::new(all.into_iter().flatten().collect())
 }
 
 fn cors(settings: &blitz_config::Cors) -> Policy {

@@ -110,7 +110,11 @@ fn check<'a, E>(
     }
     rules.check_method(head)?;
     let own = rules.body_bytes_max;
-    limit_content(exchange, own.or(gateway.options.body_bytes_max))
+    limit_content(exchange, own.or(gateway.options.body_bytes_max))?;
+    if let Some(hints) = notes.as_ref().and_then(|notes| notes.early_hints) {
+        hints.send(&mut exchange.responder);
+    }
+    Ok(())
 }
 
 /// Content whose length is not declared is counted while it is read.

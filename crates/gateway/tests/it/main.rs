@@ -18,6 +18,7 @@ mod client_paths;
 mod closing;
 mod compression;
 mod cors;
+mod early_hints;
 mod expect;
 mod explained;
 mod failed_handshakes;
