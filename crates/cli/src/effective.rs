@@ -260,6 +260,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("access_log", settings.access_log.as_ref());
     list.add("replace_errors", settings.replace_errors.as_ref());
     list.add("request_trailers", settings.request_trailers.as_ref());
+    list.add("compress", settings.compress.as_deref());
     list.add("upgrade", settings.upgrade.as_deref());
     for (key, span) in settings.policies.written() {
         list.0.push((key.to_owned(), span));

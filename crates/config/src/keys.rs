@@ -21,6 +21,8 @@ pub enum Scope {
     Buffer,
     /// In a table that is the `cors` of a route.
     Cors,
+    /// In a table that is the `compress` of a route.
+    Compress,
     /// In `server`.
     Server,
     /// In `log`.
@@ -82,6 +84,8 @@ pub enum Kind {
     RequestBuffer,
     /// A list of origins, or a table with one.
     Cors,
+    /// `true`, `false`, `"files"`, or a table with the choices.
+    Compress,
     /// A size from one byte to this many.
     SizeTo(u64),
     /// A number from one to this one.
@@ -246,6 +250,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
+    key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses of the upstream are compressed for clients that accept it"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "early_hints", Kind::Texts, "none", "values of `Link` that browsers get in a response with 103, before the page"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
@@ -265,7 +270,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "compress", "compression of responses"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
     planned(Scope::Route, "extensions", "endings that files may have"),
     planned(Scope::Route, "fallback", "the file for paths without one"),
@@ -297,6 +301,9 @@ pub const KEYS: &[Key] = &[
     key(Scope::Cors, "max_age", Kind::Seconds, "1h", "how long browsers may remember the response to a preflight"),
     key(Scope::Cors, "methods", Kind::Texts, "those asked for", "methods that requests may have"),
     key(Scope::Cors, "origins", Kind::Texts, "", "origins such as `\"https://app.example\"`, `\"https://*.app.example\"`, or `\"*\"` for all"),
+    key(Scope::Compress, "algorithms", Kind::Texts, "`[\"zstd\", \"br\", \"gzip\"]`", "the algorithms; of those that a client accepts equally, the first one is used"),
+    key(Scope::Compress, "min_size", Kind::Size, "1k", "shorter content is not compressed, if its length is known"),
+    key(Scope::Compress, "types", Kind::Texts, "[text and other types](compression.md#types)", "the types that are compressed: `\"text/css\"`, `\"text/*\"`, `\"application/*+json\"`"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
@@ -406,6 +413,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Respond => "respond",
         Scope::Buffer => "buffer_request",
         Scope::Cors => "cors",
+        Scope::Compress => "compress",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::AccessLog => "access_log",
@@ -468,6 +476,7 @@ impl Key {
         let is_other = matches!(
             self.kind,
             Kind::Boolean
+                | Kind::Compress
                 | Kind::NumberTo(_)
                 | Kind::Target
                 | Kind::Redirect
@@ -493,6 +502,7 @@ mod tests {
             Scope::Timeout,
             Scope::Respond,
             Scope::Buffer,
+            Scope::Compress,
             Scope::Server,
             Scope::Log,
             Scope::Limits,

@@ -6,6 +6,7 @@
 
 mod access_log;
 mod balance;
+mod compress;
 mod condition;
 mod diagnostic;
 mod document;
@@ -36,6 +37,7 @@ mod variant;
 
 pub use access_log::{AccessLog, AccessLogWhen, LoggedStatus, Share};
 pub use balance::{Balance, ClientKey, GroupServer, GroupTarget, Sticky, TargetGroup};
+pub use compress::{Algorithm, Compress, Compression, MediaRange};
 pub use condition::{ClientMatch, Conditions, Match, ValueMatch, regex};
 pub use diagnostic::{Diagnostic, Edit, Severity, render, to_json};
 pub use document::Document;

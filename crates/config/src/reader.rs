@@ -5,6 +5,7 @@ mod action;
 mod balance;
 mod buffer;
 mod certificate;
+mod compress;
 mod conflicts;
 mod fields;
 mod included;

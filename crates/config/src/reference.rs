@@ -41,6 +41,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `cors` in a route, if it is a table.",
     ),
     (
+        Scope::Compress,
+        "Table compress",
+        "Keys of `compress` in a route, if it is a table; without one of them its default applies.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
@@ -162,6 +167,7 @@ fn value(kind: Kind) -> String {
         Kind::TimeLimit => "duration: `\"30s\"`, `\"0\"` or `\"forever\"`",
         Kind::Size => "size: `\"10m\"`",
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
+        Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
         Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
         Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
         Kind::NumberTo(max) => return format!("1 to {max}"),

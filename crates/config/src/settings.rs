@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::balance::TargetGroup;
+use crate::compress::Compress;
 use crate::method::Methods;
 use crate::network::Network;
 use crate::policy::Policies;
@@ -41,6 +42,8 @@ pub struct Settings {
     pub access_log: Option<Placed<bool>>,
     /// Whether trailers of requests are forwarded; by default not.
     pub request_trailers: Option<Placed<bool>>,
+    /// Which responses are compressed; by default those of files.
+    pub compress: Option<Arc<Placed<Compress>>>,
     /// Protocols that clients may switch to; by default WebSockets.
     pub upgrade: Option<Arc<Placed<Upgrades>>>,
     /// Decisions on requests before the action.

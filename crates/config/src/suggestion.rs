@@ -159,11 +159,7 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "nginx and Caddy",
         "files are planned: leave it out for now",
     ),
-    (
-        "gzip",
-        "nginx",
-        "compression is planned: leave it out for now",
-    ),
+    ("gzip", "nginx", "write `compress = true`"),
     ("keepalive", "nginx", "leave it out: connections are kept"),
     (
         "large_client_header_buffers",

@@ -15,7 +15,7 @@ use blitz_http::{
 
 use crate::forward;
 use crate::request_limits::section_bytes;
-use crate::translate::{NotBase64, Translate};
+use crate::transform::{Transform, TransformError};
 use fill::Filled;
 
 pub(crate) use fill::FillError;
@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     trailers: Option<Pooled<Fields>>,
     /// Bytes that the trailers may have; with 0 they are left out.
     pub(crate) trailer_bytes_max: u32,
-    pub(crate) translation: Option<Box<dyn Translate>>,
+    pub(crate) transform: Option<Box<dyn Transform>>,
     awaits_room: bool,
 }
 
@@ -44,17 +44,17 @@ pub(crate) enum FlowError {
     From(BodyError),
     /// The receiving side failed.
     To(SendError),
-    /// The content of a request should be base64 and is not.
-    NotBase64,
+    /// The content cannot be transformed.
+    Transform(TransformError),
     /// The trailers of a request are larger than its site takes.
     TrailersTooLarge,
     /// The file with the content of a request cannot be read.
     BufferFile,
 }
 
-impl From<NotBase64> for FlowError {
-    fn from(_: NotBase64) -> FlowError {
-        FlowError::NotBase64
+impl From<TransformError> for FlowError {
+    fn from(error: TransformError) -> FlowError {
+        FlowError::Transform(error)
     }
 }
 
@@ -69,14 +69,14 @@ impl Flow {
             left,
             trailers: None,
             trailer_bytes_max: u32::MAX,
-            translation: None,
+            transform: None,
             awaits_room: false,
         }
     }
 
     /// Declared length of the message as it is sent on.
     pub(crate) fn length(&self) -> BodyLength {
-        match (&self.translation, &self.filled) {
+        match (&self.transform, &self.filled) {
             (None, None) => self.from.length(),
             (None, Some(filled)) => BodyLength::Known(filled.total()),
             (Some(_), _) => BodyLength::Unknown,
@@ -124,7 +124,7 @@ impl Flow {
                 return Poll::Ready(Ok(()));
             };
             // After all content only the end is left, which needs no room.
-            if self.left > 0 || has_filled {
+            if self.left > 0 || has_filled || self.transform.is_some() {
                 self.awaits_room = true;
                 ready!(to.poll_room(cx)).map_err(FlowError::To)?;
                 self.awaits_room = false;
@@ -137,15 +137,37 @@ impl Flow {
                 to.queue(piece).map_err(FlowError::To)?;
                 continue;
             }
-            match ready!(self.from.poll_next(cx)).map_err(FlowError::From)? {
+            if let Some(transform) = &mut self.transform {
+                if transform.yields() {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if let Some(chunk) = transform.proceed()? {
+                    queue(to, chunk, &mut sent)?;
+                    continue;
+                }
+            }
+            let part = match self.from.poll_next(cx) {
+                Poll::Ready(part) => part.map_err(FlowError::From)?,
+                Poll::Pending => {
+                    // Nothing that was received waits for what was not.
+                    if let Some(transform) = &mut self.transform
+                        && let Some(chunk) = transform.flush()?
+                    {
+                        queue(to, chunk, &mut sent)?;
+                        continue;
+                    }
+                    return Poll::Pending;
+                }
+            };
+            match part {
                 Some(Part::Data(slice)) => {
                     self.left = self.left.saturating_sub(slice.len() as u64);
-                    let chunk = match &mut self.translation {
+                    let chunk = match &mut self.transform {
                         None => Chunk::from(slice),
-                        Some(translation) => translation.content(slice)?,
+                        Some(transform) => transform.content(slice)?,
                     };
-                    sent(&chunk);
-                    to.queue(chunk).map_err(FlowError::To)?;
+                    queue(to, chunk, &mut sent)?;
                 }
                 Some(Part::Trailers(_)) if self.trailer_bytes_max == 0 => {}
                 Some(Part::Trailers(mut trailers)) => {
@@ -154,11 +176,10 @@ impl Flow {
                     self.trailers = Some(trailers);
                 }
                 None => {
-                    if let Some(translation) = &mut self.translation
-                        && let Some(last) = translation.end(&mut self.trailers)?
+                    if let Some(transform) = &mut self.transform
+                        && let Some(last) = transform.end(&mut self.trailers)?
                     {
-                        sent(&last);
-                        to.queue(last).map_err(FlowError::To)?;
+                        queue(to, last, &mut sent)?;
                     }
                     let finished = self.to.take().map(|to| to.finish(self.trailers.as_deref()));
                     return Poll::Ready(finished.unwrap_or(Ok(())).map_err(FlowError::To));
@@ -166,6 +187,16 @@ impl Flow {
             }
         }
     }
+}
+
+/// Queues a chunk; a transform may have nothing to send yet.
+#[inline(always)]
+fn queue(to: &mut SendBody, chunk: Chunk, sent: &mut impl FnMut(&[u8])) -> Result<(), FlowError> {
+    if chunk.is_empty() {
+        return Ok(());
+    }
+    sent(&chunk);
+    to.queue(chunk).map_err(FlowError::To)
 }
 
 fn content_max(length: BodyLength) -> u64 {

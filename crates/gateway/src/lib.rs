@@ -3,6 +3,7 @@
 
 mod answer;
 mod compile;
+mod compress;
 mod explain;
 mod flow;
 mod forward;
@@ -31,7 +32,7 @@ mod snapshot;
 mod start_error;
 mod summary;
 mod target;
-mod translate;
+mod transform;
 mod trusted;
 mod upgrade;
 mod upload;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
 use blitz_site::{CoreObservers, Edit, Failure, Notes, Record, RouteName};
 
+use crate::compress::Negotiated;
 use crate::proxy_header::proxy_header;
 use crate::reconnecting::Reconnecting;
 use crate::request_kind::RequestKind;
@@ -38,6 +39,8 @@ pub(crate) struct Request<'a> {
     pub(crate) rewriting: Option<Box<Rewriting<'a>>>,
     /// The header at the beginning of connections to the upstream, if it names the client.
     proxy_header: Option<Box<ProxyHeader>>,
+    /// How its response may be compressed; `None` if its route compresses none.
+    pub(crate) negotiated: Option<Negotiated>,
     /// Changes of the fields of the final response.
     pub(crate) edits: Cow<'a, [Edit]>,
     /// Of the route's policies.
@@ -83,6 +86,8 @@ impl<'a> Request<'a> {
         let rules = route.rules();
         let trusted = &options.trusted_proxies;
         let edits = rules.map(|rules| rules.edit_response(&mut head, &peer, trusted));
+        let compression = rules.and_then(|rules| rules.compression.as_deref());
+        let negotiated = compression.map(|compression| Negotiated::of(compression, &head));
         let proxy_protocol = route.forward.proxy_protocol;
         let proxy_header =
             proxy_protocol.map(|version| proxy_header(version, &head, &peer, trusted));
@@ -113,6 +118,7 @@ impl<'a> Request<'a> {
             rules,
             rewriting: None,
             proxy_header,
+            negotiated,
             edits: edits.unwrap_or_default(),
             notes,
             record,

@@ -11,7 +11,7 @@ use blitz_http::{
 use blitz_site::{Ended, Failure, Rejection};
 
 use crate::grpc::Call;
-use crate::translate::Translate;
+use crate::transform::Transform;
 use crate::upgrade::Upgrade;
 use crate::upload::Upload;
 use crate::websocket::{InvalidKey, WebSocket};
@@ -32,7 +32,7 @@ pub(crate) enum ResponseContent {
     /// All of it is there.
     Whole(Chunk),
     /// It follows, with this declared length.
-    Streamed(BodyLength, Option<Box<dyn Translate>>),
+    Streamed(BodyLength, Option<Box<dyn Transform>>),
 }
 
 impl RequestKind {
@@ -120,7 +120,7 @@ impl RequestKind {
             RequestKind::Call(call) => {
                 let prepared = call.prepare(head, capabilities, is_retry);
                 if let Some(translation) = prepared.map_err(Ended::Failed)? {
-                    upload.translate(translation);
+                    upload.transform(translation);
                 }
                 Ok(())
             }

@@ -4,8 +4,12 @@ mod fields;
 mod template;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use blitz_config::{FieldRules, Method as Named, Methods, Network, Placed, Settings, TimeLimit};
+use blitz_config::{
+    Compress, Compression, FieldRules, Method as Named, Methods, Network, Placed, Settings,
+    TimeLimit,
+};
 use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
 use blitz_site::{ClientAddress, Edit, Pages, Policies, Rejection};
 
@@ -38,6 +42,14 @@ pub(crate) fn is_on(setting: &Option<Placed<bool>>) -> bool {
     setting.as_ref().is_some_and(|setting| setting.value)
 }
 
+/// The compression of the responses of upstreams.
+pub(crate) fn compression(settings: &Settings) -> Option<Arc<Compression>> {
+    match &settings.compress.as_ref()?.value {
+        Compress::Responses(compression) => Some(Arc::clone(compression)),
+        Compress::Never | Compress::Files => None,
+    }
+}
+
 /// The rules of a route. By default it demands and changes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rules {
@@ -53,6 +65,8 @@ pub(crate) struct Rules {
     pub(crate) pages: Pages,
     /// Whether the pages are for errors of the upstream, too.
     pub(crate) replaces_errors: bool,
+    /// How responses of the upstream are compressed; `None` leaves them as they are.
+    pub(crate) compression: Option<Arc<Compression>>,
 }
 
 impl Rules {
@@ -74,6 +88,7 @@ impl Rules {
             policies,
             request_edits: Edits::new(&settings.request_headers),
             response_edits: Edits::new(&settings.headers),
+            compression: compression(settings),
             replaces_errors: is_on(&settings.replace_errors) && pages != Pages::default(),
             pages,
         }

@@ -188,6 +188,8 @@ mod tests {
             "cors = [\"https://a.example\"]",
             "early_hints = [\"</a.css>; rel=preload\"]",
             "cors = [\"https://b.example\"]",
+            "compress = true",
+            "compress = { min_size = \"2k\" }",
             "when = [{ client = \"unix\", respond = 204 }]",
             "when = [{ client = \"!unix\", respond = 204 }]",
             "when = [{ header.a = \"~b\", respond = 204 }]",

@@ -9,7 +9,7 @@ use blitz_site::{Ended, Rejection};
 
 use crate::flow::{FillError, Flow, FlowError};
 use crate::replay::Replay;
-use crate::translate::Translate;
+use crate::transform::Transform;
 
 /// The request's content on its way to the upstream.
 pub(crate) struct Upload {
@@ -53,9 +53,9 @@ impl Upload {
         self.flow.failure()
     }
 
-    /// Translates the content from its first byte on.
-    pub(crate) fn translate(&mut self, translation: Box<dyn Translate>) {
-        self.flow.translation = Some(translation);
+    /// Transforms the content from its first byte on.
+    pub(crate) fn transform(&mut self, transform: Box<dyn Transform>) {
+        self.flow.transform = Some(transform);
     }
 
     /// Whether the content allows another attempt.
@@ -114,7 +114,7 @@ impl Upload {
                 Poll::Ready(Err(Ended::Rejected(Rejection::ContentTooLarge)))
             }
             Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
-            Err(FlowError::NotBase64) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
+            Err(FlowError::Transform(_)) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
             Err(FlowError::BufferFile) => {
                 Poll::Ready(Err(Ended::Rejected(Rejection::NoBufferRoom)))
             }

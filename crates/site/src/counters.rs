@@ -38,6 +38,12 @@ pub struct Counters {
     /// Tunnels that were closed because one side had ended and the other was silent
     /// ([`tunnel_half_close_timeout`](blitz_http::Limits::tunnel_half_close_timeout)).
     pub tunnels_half_closed: u64,
+    /// Responses that were compressed for their client, counted when they end.
+    pub compressed: u64,
+    /// Their content before the compression, in bytes.
+    pub compressed_bytes_before: u64,
+    /// Their content after it.
+    pub compressed_bytes_after: u64,
     /// Failed handshakes without a line in the access log, because too many had the same cause.
     pub handshakes_omitted: u64,
     /// Incomplete heads without a line in the access log, because too many had the same cause.
@@ -64,6 +70,9 @@ impl Counters {
         client_faults: 0,
         tunnels: 0,
         tunnels_half_closed: 0,
+        compressed: 0,
+        compressed_bytes_before: 0,
+        compressed_bytes_after: 0,
         handshakes_omitted: 0,
         heads_omitted: 0,
         snapshots: 0,
@@ -93,6 +102,9 @@ impl Counters {
         self.client_faults += other.client_faults;
         self.tunnels += other.tunnels;
         self.tunnels_half_closed += other.tunnels_half_closed;
+        self.compressed += other.compressed;
+        self.compressed_bytes_before += other.compressed_bytes_before;
+        self.compressed_bytes_after += other.compressed_bytes_after;
         self.handshakes_omitted += other.handshakes_omitted;
         self.heads_omitted += other.heads_omitted;
         self.snapshots += other.snapshots;

@@ -106,6 +106,12 @@ impl<'a> Responder<'a> {
         self
     }
 
+    /// Makes the changes of the final head already now, for those that go by the fields as the client gets them.
+    pub fn edit_now(&mut self, head: &mut ResponseHead) {
+        self.edit(head);
+        self.edits = ResponseEdits::default();
+    }
+
     /// Sends a complete response.
     #[inline(always)]
     pub fn send(mut self, head: &mut ResponseHead, content: Chunk) {

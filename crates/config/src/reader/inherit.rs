@@ -241,6 +241,7 @@ pub(super) fn settings(
         access_log: None,
         replace_errors: None,
         request_trailers: None,
+        compress: None,
         upgrade: None,
         policies: Policies::default(),
     };
@@ -263,6 +264,7 @@ pub(super) fn settings(
         own.access_log.apply(&mut settings.access_log);
         own.replace_errors.apply(&mut settings.replace_errors);
         own.request_trailers.apply(&mut settings.request_trailers);
+        own.compress.apply(&mut settings.compress);
         own.upgrade.apply(&mut settings.upgrade);
         own.policies.apply(&mut settings.policies);
     }

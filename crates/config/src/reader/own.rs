@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::balance::{Sticky, TargetGroup};
+use crate::compress::Compress;
 use crate::condition::Conditions;
 use crate::method::Methods;
 use crate::network::Network;
@@ -52,6 +53,7 @@ pub(super) struct OwnSettings {
     pub(super) access_log: Own<Placed<bool>>,
     pub(super) replace_errors: Own<Placed<bool>>,
     pub(super) request_trailers: Own<Placed<bool>>,
+    pub(super) compress: Own<Arc<Placed<Compress>>>,
     pub(super) upgrade: Own<Arc<Placed<Upgrades>>>,
     pub(super) policies: OwnPolicies,
     pub(super) connect: Own<Placed<TimeLimit>>,
@@ -158,6 +160,7 @@ impl OwnSettings {
             access_log: Own::default(),
             replace_errors: Own::default(),
             request_trailers: Own::default(),
+            compress: Own::default(),
             upgrade: Own::default(),
             policies: OwnPolicies::default(),
             connect: Own::default(),

@@ -71,6 +71,7 @@ impl Reader<'_> {
             "access_log" => own.access_log = self.own_boolean(value),
             "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
+            "compress" => own.compress = self.compress(value),
             "upgrade" => own.upgrade = self.upgrades(value),
             "priority" => self.priority(entry, own),
             "timeout" => self.timeouts(value, own),

@@ -87,6 +87,7 @@ allow = ["10.0.0.0/8", "192.0.2.7"]
 deny = ["10.1.0.0/16"]
 methods = ["GET", "POST"]
 body_max = "10m"
+compress = { types = ["text/*", "application/*+json", "text/event-stream"], min_size = "2k", algorithms = ["zstd", "br", "gzip"] }
 request_trailers = true
 timeout = { connect = "4s", response = "5m", idle = "forever" }
 headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }
@@ -117,6 +118,7 @@ body_max = false
 timeout.response = false
 buffer_request = { memory = "1m", file = "1g" }
 upgrade = false
+compress = "files"
 
 [upstream.app]
 servers = { "https://app.internal" = 3, "https://app-2.internal" = 1 }

@@ -44,7 +44,11 @@ fn planned_keys_are_not_yet() {
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,
-            Scope::Buffer | Scope::Cors | Scope::SiteLimits | Scope::UpstreamLimits => continue,
+            Scope::Buffer
+            | Scope::Compress
+            | Scope::Cors
+            | Scope::SiteLimits
+            | Scope::UpstreamLimits => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,
             Scope::Listener => format!("listen = [{{ address = \":80\", {} = true }}]\n", key.name),
             Scope::Upstream => {

@@ -36,7 +36,7 @@ pub(super) struct SharedValues<'a, 'f> {
 /// The settings that rules are made of: addresses of what levels of a file share, and small values.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Demands {
-    addresses: [usize; 5],
+    addresses: [usize; 6],
     policies: Vec<(&'static str, usize)>,
     methods: Option<Methods>,
     body_max: Option<u64>,
@@ -53,6 +53,7 @@ impl Demands {
                 address(&settings.headers),
                 address(&settings.request_headers),
                 address(&settings.errors),
+                settings.compress.as_ref().map_or(0, address),
             ],
             policies: settings.policies.addresses(),
             methods: settings.methods.as_ref().map(|methods| methods.value),

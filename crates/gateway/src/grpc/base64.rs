@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
 use blitz_site::Failure;
 
-use crate::translate::{NotBase64, Translate};
+use crate::transform::{Transform, TransformError};
 
 /// Characters that encode three bytes.
 const QUAD: usize = 4;
@@ -29,7 +29,7 @@ pub(crate) struct Base64Decoder {
 
 impl Base64Decoder {
     /// The bytes that the next piece of text completes.
-    pub(super) fn decode(&mut self, mut text: &[u8]) -> Result<Buffer, NotBase64> {
+    pub(super) fn decode(&mut self, mut text: &[u8]) -> Result<Buffer, TransformError> {
         let mut bytes = Buffer::take();
         if self.kept_len > 0 {
             text = self.keep(text);
@@ -54,11 +54,11 @@ impl Base64Decoder {
     }
 
     /// The text ends here.
-    pub(super) fn finish(&self) -> Result<(), NotBase64> {
+    pub(super) fn finish(&self) -> Result<(), TransformError> {
         if self.kept_len == 0 {
             Ok(())
         } else {
-            Err(NotBase64)
+            Err(TransformError::NotBase64)
         }
     }
 
@@ -71,12 +71,12 @@ impl Base64Decoder {
     }
 }
 
-impl Translate for Base64Decoder {
-    fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
+impl Transform for Base64Decoder {
+    fn content(&mut self, slice: Slice) -> Result<Chunk, TransformError> {
         self.decode(&slice).map(Chunk::from)
     }
 
-    fn end(&mut self, _: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, NotBase64> {
+    fn end(&mut self, _: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, TransformError> {
         self.finish().map(|()| None)
     }
 
@@ -86,11 +86,11 @@ impl Translate for Base64Decoder {
 }
 
 /// Decodes one text, which has padding at its end only.
-fn append(text: &[u8], bytes: &mut Buffer) -> Result<(), NotBase64> {
+fn append(text: &[u8], bytes: &mut Buffer) -> Result<(), TransformError> {
     let start = bytes.len();
     bytes.resize(start + text.len() / QUAD * 3, 0);
     let decoded = STANDARD.decode_slice(text, &mut bytes[start..]);
-    bytes.truncate(start + decoded.map_err(|_| NotBase64)?);
+    bytes.truncate(start + decoded.map_err(|_| TransformError::NotBase64)?);
     Ok(())
 }
 
@@ -98,7 +98,7 @@ fn append(text: &[u8], bytes: &mut Buffer) -> Result<(), NotBase64> {
 mod tests {
     use super::*;
 
-    fn decoded(pieces: &[&str]) -> Result<Vec<u8>, NotBase64> {
+    fn decoded(pieces: &[&str]) -> Result<Vec<u8>, TransformError> {
         let mut decoder = Base64Decoder::default();
         let mut all = Vec::new();
         for piece in pieces {
@@ -126,7 +126,7 @@ mod tests {
         for text in [
             "aGk", "a=k=", "====", "a===", "aG k", "aGl=", "aGk=\n", "aGk=a", "-_-_", "ab=c",
         ] {
-            assert_eq!(decoded(&[text]), Err(NotBase64), "{text:?}");
+            assert_eq!(decoded(&[text]), Err(TransformError::NotBase64), "{text:?}");
         }
         assert_eq!(decoded(&[]), Ok(Vec::new()));
     }

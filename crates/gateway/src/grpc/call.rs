@@ -14,7 +14,7 @@ use super::content_type::is_grpc;
 use super::status::Code;
 use super::timeout;
 use super::web::{Web, WebEncoder};
-use crate::translate::Translate;
+use crate::transform::Transform;
 
 /// A request that is a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Call {
         head: &mut RequestHead,
         capabilities: Capabilities,
         is_retry: bool,
-    ) -> Result<Option<Box<dyn Translate>>, Failure> {
+    ) -> Result<Option<Box<dyn Transform>>, Failure> {
         let mut translation = None;
         match (self.dialect, capabilities.carries_trailers) {
             (Dialect::Grpc, false) => return Err(Failure::GrpcUnsupported),

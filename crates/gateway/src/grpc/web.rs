@@ -8,7 +8,7 @@ use blitz_site::Failure;
 use super::base64::{self, Base64Decoder};
 use super::content_type::{self, GRPC, is_grpc};
 use super::status::Code;
-use crate::translate::{NotBase64, Translate};
+use crate::transform::{Transform, TransformError};
 
 /// Before each message: whether it is compressed, and its length.
 const FRAME_HEADER_BYTES: usize = 5;
@@ -62,7 +62,7 @@ impl Web {
     }
 
     /// Translates the content of the request, if it needs that.
-    pub(super) fn decoder(self) -> Option<Box<dyn Translate>> {
+    pub(super) fn decoder(self) -> Option<Box<dyn Transform>> {
         (self.sends == WebEncoding::Text).then(|| Box::new(Base64Decoder::default()) as _)
     }
 
@@ -152,8 +152,8 @@ impl WebEncoder {
     }
 }
 
-impl Translate for WebEncoder {
-    fn content(&mut self, slice: Slice) -> Result<Chunk, NotBase64> {
+impl Transform for WebEncoder {
+    fn content(&mut self, slice: Slice) -> Result<Chunk, TransformError> {
         self.messages.pass(&slice);
         Ok(match self.encoding {
             WebEncoding::Binary => Chunk::from(slice),
@@ -161,7 +161,10 @@ impl Translate for WebEncoder {
         })
     }
 
-    fn end(&mut self, trailers: &mut Option<Pooled<Fields>>) -> Result<Option<Chunk>, NotBase64> {
+    fn end(
+        &mut self,
+        trailers: &mut Option<Pooled<Fields>>,
+    ) -> Result<Option<Chunk>, TransformError> {
         Ok(Some(self.end_of_response(trailers.take())))
     }
 

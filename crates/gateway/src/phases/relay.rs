@@ -4,15 +4,20 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use blitz_http::{BodyError, BodyLength, Fields, Pooled, Response, SendBody, Timer, Tunnel};
+use blitz_http::{
+    BodyError, BodyLength, Fields, Pooled, Responder as HttpResponder, Response, SendBody, Slice,
+    Timer, Tunnel,
+};
 use blitz_site::{Ended, Failure, Record, Responder};
 
 use super::finish::response_edits;
 use super::tunnel::switch_protocols;
+use crate::compress::{self, Compressing};
 use crate::flow::{Flow, FlowError};
 use crate::grpc::{Code, poll_timer};
 use crate::request::Request;
 use crate::request_kind::ResponseContent;
+use crate::transform::TransformError;
 use crate::upload::Upload;
 
 /// Relays a response whose content is there as a whole, as that of most is; `false` leaves all of it to [`relay`].
@@ -29,12 +34,19 @@ pub(super) fn relay_whole(request: &mut Request<'_>) -> bool {
     if response.upgraded.is_some() || request.kind.is_call() {
         return false;
     }
+    let may_compress = request.negotiated.is_some();
+    if may_compress && !compress::is_one_step(response.body.length()) {
+        return false;
+    }
     let Some(content) = response.body.take_whole() else {
         return false;
     };
     let Some(responder) = responder.take() else {
         return false;
     };
+    if may_compress {
+        return send_whole(request, responder, content);
+    }
     request.head.reduce();
     let record = &mut request.record.response;
     Responder::relay(
@@ -44,6 +56,24 @@ pub(super) fn relay_whole(request: &mut Request<'_>) -> bool {
         &mut response.head,
         content.into(),
     );
+    true
+}
+
+/// Sends content that is there as a whole, compressed if that is possible.
+#[inline(never)]
+fn send_whole(request: &mut Request<'_>, responder: HttpResponder, content: Slice) -> bool {
+    let Some(response) = &mut request.response else {
+        return false;
+    };
+    let head = &mut response.head;
+    let record = &mut request.record.response;
+    let edits = response_edits(&request.notes, Some(&request.edits));
+    let mut responder = Responder::new(responder, edits, record).relaying();
+    responder.edit_now(head);
+    let compressing = Compressing::of(request.rules, request.negotiated, &request.head);
+    let compressed = compressing.and_then(|compressing| compressing.whole(head, &content));
+    request.head.reduce();
+    responder.send(head, compressed.unwrap_or_else(|| content.into()));
     true
 }
 
@@ -77,22 +107,29 @@ pub(super) async fn relay(
         return Err(Ended::ClientGone);
     };
     let edits = response_edits(&request.notes, Some(&request.edits));
-    let responder = Responder::new(responder, edits, &mut request.record.response).relaying();
+    let mut responder = Responder::new(responder, edits, &mut request.record.response).relaying();
+    let mut content = request.kind.response_content(&mut head, &mut body);
+    if let (ResponseContent::Streamed(length, None), false) = (&content, request.kind.is_call())
+        && let Some(compressing) = Compressing::of(request.rules, request.negotiated, &request.head)
+    {
+        responder.edit_now(&mut head);
+        content = compressing.streamed(&mut head, *length);
+    }
     // The response may take long, and a large request head is not needed any more.
     request.head.reduce();
-    let (length, translation) = match request.kind.response_content(&mut head, &mut body) {
+    let (length, transform) = match content {
         ResponseContent::Whole(content) => {
             responder.send(&mut head, content);
             return Ok(());
         }
-        ResponseContent::Streamed(length, translation) => (length, translation),
+        ResponseContent::Streamed(length, transform) => (length, transform),
     };
     let to = responder.start(&mut head, length);
     // The head goes back to its pool now, not after a long body.
     drop(head);
     let has_trailers = matches!(length, BodyLength::NothingButTrailers | BodyLength::Unknown);
     let mut download = Flow::new(body, to);
-    download.translation = translation;
+    download.transform = transform;
     let Request { upload, record, .. } = request;
     let sent = &mut record.response.bytes;
     let stopped = poll_fn(|cx| poll(upload, &mut download, deadline, sent, cx)).await;
@@ -150,9 +187,9 @@ fn end_early(
         return Ended::CutOff(failure);
     };
     let code = Code::of_failure(failure);
-    match (download.to.take(), &mut download.translation) {
-        (Some(mut to), Some(translation)) => {
-            if let Some(last) = translation.fail(failure) {
+    match (download.to.take(), &mut download.transform) {
+        (Some(mut to), Some(transform)) => {
+            if let Some(last) = transform.fail(failure) {
                 request.record.grpc_status = Some(code as u8);
                 request.record.response.bytes += last.len() as u64;
                 let _ = to.queue(last).and_then(|()| to.finish(None));
@@ -188,7 +225,13 @@ pub(super) fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
             Failure::of_rule(error.kind())
         }
         FlowError::From(_) => Failure::HttpResponseIncomplete,
-        FlowError::NotBase64 | FlowError::TrailersTooLarge | FlowError::BufferFile => {
+        FlowError::Transform(TransformError::Encoder) => {
+            tracing::error!("an encoder has failed, and the response is cut off");
+            return Ended::CutOff(Failure::ProxyInternalError);
+        }
+        FlowError::Transform(TransformError::NotBase64)
+        | FlowError::TrailersTooLarge
+        | FlowError::BufferFile => {
             unreachable!("these are errors of requests")
         }
     };
