@@ -75,7 +75,7 @@ impl Answer {
         Answer {
             status: head.status.as_u16(),
             fields: head.headers,
-            text: String::from_utf8(content.to_vec()).unwrap(),
+            text: String::from_utf8_lossy(content).into_owned(),
         }
     }
 
