@@ -122,11 +122,7 @@ fn value(kind: Kind) -> Value {
         Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
         Kind::Listeners => json!({ "type": "array", "items": reference("listener") }),
         Kind::Certificates => json!({ "type": "array", "items": reference("certificate") }),
-        Kind::Tls => any_of([
-            json!({ "type": "boolean" }),
-            pattern("^\\$\\{"),
-            reference("tls"),
-        ]),
+        Kind::Tls => tls(),
         Kind::Socket | Kind::ControlAddress => any_of([text, json!({ "const": false })]),
         Kind::AccessLog => any_of([text, json!({ "const": false }), reference("access_log")]),
         Kind::Share => share(),
@@ -137,11 +133,7 @@ fn value(kind: Kind) -> Value {
         )),
         Kind::Size => size(),
         Kind::Cors => list_or("cors"),
-        Kind::Compress => any_of([
-            json!({ "type": "boolean" }),
-            pattern("^files$|^\\$\\{"),
-            reference("compress"),
-        ]),
+        Kind::Compress => compress(),
         Kind::RequestBuffer => any_of([size(), reference("buffer_request")]),
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
@@ -231,6 +223,22 @@ fn fields() -> Value {
 
 fn size() -> Value {
     pattern(&format!("^0*[1-9][0-9]*([kKmMgG]([iI][bB])?)?$|{VARIABLE}"))
+}
+
+fn tls() -> Value {
+    any_of([
+        json!({ "type": "boolean" }),
+        pattern("^\\$\\{"),
+        reference("tls"),
+    ])
+}
+
+fn compress() -> Value {
+    any_of([
+        json!({ "type": "boolean" }),
+        pattern("^files$|^\\$\\{"),
+        reference("compress"),
+    ])
 }
 
 fn servers() -> Value {

@@ -175,17 +175,20 @@ impl Flow {
                     forward::edit_trailers(&mut trailers);
                     self.trailers = Some(trailers);
                 }
-                None => {
-                    if let Some(transform) = &mut self.transform
-                        && let Some(last) = transform.end(&mut self.trailers)?
-                    {
-                        queue(to, last, &mut sent)?;
-                    }
-                    let finished = self.to.take().map(|to| to.finish(self.trailers.as_deref()));
-                    return Poll::Ready(finished.unwrap_or(Ok(())).map_err(FlowError::To));
-                }
+                None => return Poll::Ready(self.finish(sent)),
             }
         }
+    }
+
+    /// Ends the message on the other side.
+    fn finish(&mut self, mut sent: impl FnMut(&[u8])) -> Result<(), FlowError> {
+        if let (Some(to), Some(transform)) = (&mut self.to, &mut self.transform)
+            && let Some(last) = transform.end(&mut self.trailers)?
+        {
+            queue(to, last, &mut sent)?;
+        }
+        let finished = self.to.take().map(|to| to.finish(self.trailers.as_deref()));
+        finished.unwrap_or(Ok(())).map_err(FlowError::To)
     }
 }
 

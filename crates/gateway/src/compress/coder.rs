@@ -41,7 +41,7 @@ const ROOM_BYTES_MIN: usize = 512;
 /// and one of gzip 6 us more than one that is kept. Those of br cannot begin again, and take 13 us.
 const KEPT_MAX: usize = 8;
 
-/// What follows the input of a call.
+/// Whether more follows the input of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// Further input. Output may wait for it.

@@ -13,7 +13,7 @@ use crate::h3_support::{QuicServer, block_on};
 use crate::site_rules::{HOST, ask, gateway};
 use crate::support::{Proxy, Upstream, eventually};
 
-/// What most browsers send.
+/// The algorithms that most browsers accept.
 const BROWSER: &str = "Accept-Encoding: gzip, deflate, br, zstd\r\n";
 
 const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
