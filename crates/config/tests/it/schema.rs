@@ -287,7 +287,13 @@ fn the_files_have_all_keys() {
 #[test]
 fn the_documents_name_all_keys() {
     let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-    let pages = ["configuration.md", "access-log.md", "cors.md", "tracing.md"];
+    let pages = [
+        "configuration.md",
+        "access-log.md",
+        "compression.md",
+        "cors.md",
+        "tracing.md",
+    ];
     let text: String = pages
         .iter()
         .filter_map(|page| std::fs::read_to_string(format!("{documents}/{page}")).ok())
