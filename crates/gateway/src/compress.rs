@@ -34,7 +34,8 @@ impl Negotiated {
     /// compressed. Clients of HTTP/1.0 get content whose length is declared.
     pub(crate) fn of(compression: &Compression, head: &RequestHead) -> Negotiated {
         let fields = &head.fields;
-        if head.version == Version::Http10 || is_cross_site_with_credentials(fields) {
+        let is_plain = head.version == Version::Http10 || forbids_transform(fields);
+        if is_plain || is_cross_site_with_credentials(fields) {
             return Negotiated(None);
         }
         let accepted = fields.get_all(Name::AcceptEncoding);
@@ -173,7 +174,7 @@ pub(crate) fn edit_trailers(trailers: &mut Fields) {
 }
 
 /// RFC 9110, section 7.7: "A proxy MUST NOT transform the content [...] of a response message that contains a
-/// no-transform cache directive".
+/// no-transform cache directive". Clients ask for the same with it (RFC 9111, section 5.2.1.6).
 fn forbids_transform(fields: &Fields) -> bool {
     let lines = fields.get_all(Name::CacheControl);
     let mut directives = lines.flat_map(|line| line.split(|&byte| byte == b','));

@@ -179,6 +179,14 @@ scenarios! {
         }
     }
 
+    fn a_client_can_ask_for_the_bytes_of_the_upstream(io) {
+        let upstream = Upstream::with_response(response("text/html", "", &text(2000)));
+        let proxy = site(io, &upstream, "compress = true");
+        let fields = format!("{HOST}{BROWSER}Cache-Control: no-transform\r\n");
+        let answer = ask(&mut proxy.client(), "GET /", &fields);
+        assert_eq!((content(&answer).1, answer.field("vary")), (None, Some("Accept-Encoding")));
+    }
+
     fn statuses_without_their_whole_content_are_left_alone(io) {
         let upstream = Upstream::scripted(|_, peer| {
             while let Some((head, _)) = peer.request() {
