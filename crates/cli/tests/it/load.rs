@@ -340,7 +340,7 @@ fn listener_of_second_family() -> Option<(TcpListener, socket2::Socket)> {
         let port = listener.local_addr().unwrap().port();
         let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::STREAM);
         let socket = socket2::Socket::new(domain, kind, None).unwrap();
-        let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         if socket.bind(&address.into()).is_ok() {
             return Some((listener, socket));
         }

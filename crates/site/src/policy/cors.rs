@@ -157,12 +157,9 @@ impl Cors {
     /// Notes the changes of the response; returns whether scripts may see it.
     fn note_origin<'p>(&'p self, head: &RequestHead, notes: &mut Notes<'p>) -> bool {
         let mut lines = head.fields.get_all(Name::Origin);
-        let origin = match (lines.next(), lines.next()) {
-            (Some(origin), None) => origin,
-            _ => {
-                notes.edit_response(&*self.others);
-                return false;
-            }
+        let (Some(origin), None) = (lines.next(), lines.next()) else {
+            notes.edit_response(&*self.others);
+            return false;
         };
         let mut origins = self.origins.iter();
         let Some((kind, edits)) = origins.find(|(allowed, _)| allowed.matches(origin)) else {
