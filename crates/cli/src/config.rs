@@ -16,7 +16,10 @@ use blitz_host::serving::ListenerConfig;
 
 use crate::site_listeners::Collected;
 use crate::watch::Watch;
-use crate::{access_log, includes, listen, loaded_file, otlp, process, secrets, site_certificates};
+use crate::{
+    access_log, file_folders, includes, listen, loaded_file, otlp, process, secrets,
+    site_certificates,
+};
 
 /// The name of the file in a folder.
 const FILE_NAME: &str = "blitz.toml";
@@ -105,6 +108,7 @@ impl ConfigFile {
         if let Some(log) = &mut configuration.process.log.access {
             access_log::resolve(&mut log.value, folder);
         }
+        configuration.folder = folder.to_owned();
         let mut files = vec![path.clone()];
         let mut read = |file: &str| {
             files.push(folder.join(file));
@@ -136,6 +140,7 @@ impl ConfigFile {
             access_log::check(log, &mut diagnostics);
         }
         otlp::check(&configuration.process.tracing, &mut diagnostics);
+        file_folders::check(&configuration, folder, &mut diagnostics);
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
         files.extend(site_certificates::watched(&configuration, folder));
         secrets::hide_in(&mut diagnostics, &document);

@@ -230,6 +230,12 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "sticky"
                 | "redirect"
                 | "respond"
+                | "files"
+                | "index"
+                | "extensions"
+                | "fallback"
+                | "hidden"
+                | "symlinks"
         )
 }
 
@@ -252,6 +258,14 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
         }
         Action::Redirect(_) => list.0.push(("redirect".to_owned(), &action.span)),
         Action::Respond(_) => list.0.push(("respond".to_owned(), &action.span)),
+        Action::Files(files) => {
+            list.0.push(("files".to_owned(), &action.span));
+            list.add("index", files.index.as_deref());
+            list.add("extensions", files.extensions.as_deref());
+            list.add("fallback", files.fallback.as_ref());
+            list.add("hidden", files.hidden.as_ref());
+            list.add("symlinks", files.symlinks.as_ref());
+        }
     }
     list.add("allow", settings.allow.as_deref());
     list.add("deny", settings.deny.as_deref());

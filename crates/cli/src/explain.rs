@@ -277,7 +277,12 @@ impl<'a> ExplanationReport<'a> {
             .and_then(|route| route.written.as_deref());
         match (written, &explanation.outcome) {
             // The result would show the value of the variable.
-            (Some(written), RequestOutcome::Answered { .. } | RequestOutcome::Forwarded { .. }) => {
+            (
+                Some(written),
+                RequestOutcome::Answered { .. }
+                | RequestOutcome::Forwarded { .. }
+                | RequestOutcome::File(_),
+            ) => {
                 self.line(About::Outcome, written, None, "");
             }
             (_, outcome) => self.outcome(outcome, settings),
@@ -330,6 +335,15 @@ impl<'a> ExplanationReport<'a> {
                 self.line(About::Outcome, &format!("{status} {location}"), None, "");
             }
             RequestOutcome::App => self.line(About::Outcome, "an app answers", None, ""),
+            RequestOutcome::File(Some(path)) => {
+                let detail =
+                    "if it is there; endings, the index and the fallback are tried as well";
+                self.line(About::Outcome, path, None, detail);
+            }
+            RequestOutcome::File(None) => {
+                let detail = "such a path has no file: a segment is hidden, empty or ambiguous";
+                self.line(About::Outcome, "404", None, detail);
+            }
             RequestOutcome::Forwarded {
                 url,
                 servers,

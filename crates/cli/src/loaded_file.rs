@@ -48,7 +48,7 @@ fn problem(path: &Path, error: &Error) -> (String, String) {
 }
 
 /// A file with a similar name is probably meant.
-fn similar_file(path: &Path) -> String {
+pub(crate) fn similar_file(path: &Path) -> String {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let folder = parent.unwrap_or(Path::new("."));
     let shown = folder.display();

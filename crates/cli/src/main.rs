@@ -20,6 +20,7 @@ mod doctor;
 mod effective;
 mod explain;
 mod explanation;
+mod file_folders;
 mod file_pattern;
 mod fmt;
 mod followers;

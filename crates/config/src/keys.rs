@@ -118,6 +118,8 @@ pub enum Kind {
     Sticky,
     /// A value of requests that chooses the server.
     ClientKey,
+    /// A folder.
+    Folder,
     /// A status and a URL.
     Redirect,
     /// A status, a status and a text, or a table.
@@ -254,8 +256,13 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "early_hints", Kind::Texts, "none", "values of `Link` that browsers get in a response with 103, before the page"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
+    key(Scope::Route, "extensions", Kind::Texts, "none", "endings that files may have and paths lack: `.html`"),
+    key(Scope::Route, "fallback", Kind::Text, "none", "the file for pages without one"),
+    key(Scope::Route, "files", Kind::Folder, "", "the folder with the files, which stands for the path of the route"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
+    key(Scope::Route, "hidden", Kind::Boolean, "false", "whether files are sent whose names begin with a dot"),
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),
+    key(Scope::Route, "index", Kind::Texts, "[\"index.html\"]", "files that stand for their folder"),
     key(Scope::Route, "methods", Kind::Methods, "all", "methods that are allowed"),
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
     key(Scope::Route, "priority", Kind::NumberTo(PRIORITY_MAX), "none", "which of two regexes comes first that begin with the same text: the greater one"),
@@ -266,16 +273,12 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "request_trailers", Kind::Boolean, "false", "whether trailers of requests are forwarded"),
     key(Scope::Route, "respond", Kind::Respond, "", "a fixed response"),
     key(Scope::Route, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
+    key(Scope::Route, "symlinks", Kind::OneOf(&["inside", "follow", "deny"]), "\"inside\"", "which symbolic links are followed: relative ones that stay in the folder, all, or none"),
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
-    planned(Scope::Route, "extensions", "endings that files may have"),
-    planned(Scope::Route, "fallback", "the file for paths without one"),
-    planned(Scope::Route, "files", "a folder with files"),
-    planned(Scope::Route, "hidden", "whether hidden files are served"),
-    planned(Scope::Route, "index", "files that stand for their folder"),
     planned(Scope::Route, "jwt", "tokens that are demanded"),
     planned(Scope::Route, "list", "whether folders are listed"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
@@ -283,7 +286,6 @@ pub const KEYS: &[Key] = &[
     planned(Scope::Route, "rate_limit", "requests per time"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
     planned(Scope::Route, "satisfy", "whether all access rules are demanded"),
-    planned(Scope::Route, "symlinks", "which symbolic links are followed"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
     key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold; `false` for none of outer levels"),
     key(Scope::Timeout, "connect", Kind::Duration, "4s", "how long connecting may take"),
@@ -482,6 +484,7 @@ impl Key {
                 | Kind::Redirect
                 | Kind::Respond
                 | Kind::Names
+                | Kind::Folder
         );
         is_inherited && !is_other
     }

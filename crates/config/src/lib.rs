@@ -62,9 +62,9 @@ pub use repair::repair;
 pub use route_key::RouteKey;
 pub use schema::schema;
 pub use settings::{
-    Action, ErrorPage, FieldChange, FieldRule, FieldRules, ForwardedHost, Proxy, ProxyProtocol,
-    Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits, Settings,
-    Timeouts, Unrouted,
+    Action, ErrorPage, FieldChange, FieldRule, FieldRules, Files, ForwardedHost, Proxy,
+    ProxyProtocol, Redirect, RedirectOrigin, RequestBuffer, Respond, RespondBody, ResponseLimits,
+    Settings, SymbolicLinks, Timeouts, Unrouted,
 };
 pub use span::{Placed, Span};
 pub use suggestion::nearest;

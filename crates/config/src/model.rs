@@ -1,6 +1,7 @@
 //! The model of a configuration file, with the place of each value.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::network::Network;
 use crate::process::{MessageLimits, Process};
@@ -22,6 +23,8 @@ pub struct Configuration {
     pub certificates: Vec<Placed<CertificateFile>>,
     /// Settings of the process.
     pub process: Process,
+    /// The folder of the file, where relative paths begin; empty until the caller of the reader sets it.
+    pub folder: PathBuf,
     /// The sites in the order of the file.
     pub sites: Vec<Site>,
 }

@@ -8,6 +8,7 @@ mod certificate;
 mod compress;
 mod conflicts;
 mod fields;
+mod files;
 mod included;
 mod inherit;
 mod key;

@@ -157,6 +157,7 @@ fn value(kind: Kind) -> String {
     let text = match kind {
         Kind::Boolean => "`true` or `false`",
         Kind::Version => "`1`",
+        Kind::Folder => "folder: `\"/srv/www\"`",
         Kind::Text => "text",
         Kind::Texts => "list of texts",
         Kind::Networks => "list of networks: `\"10.0.0.0/8\"`, `\"192.0.2.7\"`, `\"unix\"`",

@@ -108,7 +108,7 @@ fn value(kind: Kind) -> Value {
     match kind {
         Kind::Boolean => any_of([json!({ "type": "boolean" }), pattern("^\\$\\{")]),
         Kind::Version => any_of([json!({ "const": 1 }), pattern("^\\$\\{")]),
-        Kind::Text => text,
+        Kind::Text | Kind::Folder => text,
         Kind::Texts | Kind::Networks => json!({ "type": "array", "items": text }),
         Kind::Methods => json!({ "type": "array", "items": method() }),
         Kind::Duration => pattern(&format!("^(forever|0*[1-9][0-9]*(ms|s|m|h|d))$|{VARIABLE}")),

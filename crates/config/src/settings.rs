@@ -18,7 +18,7 @@ use crate::upgrade::Upgrades;
 /// The settings of a route, including the inherited ones. `None` and empty lists are the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The action. Its place is the value of `to`, `redirect` or `respond`.
+    /// The action. Its place is the value of `to`, `redirect`, `respond` or `files`.
     pub action: Placed<Action>,
     /// The only clients that are served; others get 403.
     pub allow: Option<Arc<Placed<Vec<Network>>>>,
@@ -68,6 +68,41 @@ pub enum Action {
     Redirect(Arc<Redirect>),
     /// `respond`: a fixed response.
     Respond(Arc<Respond>),
+    /// `files`: the files of a folder.
+    Files(Arc<Files>),
+}
+
+/// A folder whose files are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The folder. The place is that of `files`.
+    pub folder: Placed<String>,
+    /// The number of segments of a path that it stands for.
+    pub segments: usize,
+    /// Bytes of the normalised path behind them that it stands for as well, the slash included.
+    pub bytes: usize,
+    /// Files that stand for their folder; `None` is `index.html`.
+    pub index: Option<Arc<Placed<Vec<String>>>>,
+    /// Endings that files may have which a path lacks, each with its dot.
+    pub extensions: Option<Arc<Placed<Vec<String>>>>,
+    /// The file for pages that there are none of: a path beneath the folder, without a slash at its beginning.
+    pub fallback: Option<Placed<String>>,
+    /// Whether files are sent whose names begin with a dot; by default not.
+    pub hidden: Option<Placed<bool>>,
+    /// Which symbolic links are followed; by default those inside.
+    pub symlinks: Option<Placed<SymbolicLinks>>,
+}
+
+/// Which symbolic links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SymbolicLinks {
+    /// Relative ones that stay in the folder.
+    #[default]
+    Inside,
+    /// All.
+    Follow,
+    /// None.
+    Deny,
 }
 
 /// An upstream, and the changes of a request for it.

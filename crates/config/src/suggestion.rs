@@ -43,7 +43,11 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("add_header", "nginx", "write `headers.NAME = \"value\"`"),
     ("add_prefix", "Traefik", "write `path = \"/v2{rest}\"`"),
     ("addprefix", "Traefik", "write `path = \"/v2{rest}\"`"),
-    ("alias", "nginx", "files are planned: leave it out for now"),
+    (
+        "alias",
+        "nginx",
+        "write `files`: the folder stands for the path of the route",
+    ),
     (
         "auth_basic",
         "nginx",
@@ -76,13 +80,9 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     (
         "fallthrough",
         "other servers",
-        "files are planned: leave it out for now",
+        "leave it out: write `fallback` for pages without a file",
     ),
-    (
-        "file_server",
-        "Caddy",
-        "files are planned: leave it out for now",
-    ),
+    ("file_server", "Caddy", "write `files = \"/srv/www\"`"),
     ("handle", "Caddy", "write the path as a key: \"/api\" = …"),
     ("handle_errors", "Caddy", "write `errors.404 = \"FILE\"`"),
     (
@@ -154,11 +154,7 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "nginx and Caddy",
         "write `path` for the upstream, or `redirect` for the client",
     ),
-    (
-        "root",
-        "nginx and Caddy",
-        "files are planned: leave it out for now",
-    ),
+    ("root", "nginx and Caddy", "write `files = \"/srv/www\"`"),
     ("gzip", "nginx", "write `compress = true`"),
     ("keepalive", "nginx", "leave it out: connections are kept"),
     (
@@ -231,7 +227,7 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     (
         "try_files",
         "nginx and Caddy",
-        "files are planned: leave it out for now",
+        "write `files`, with `extensions` or `fallback`",
     ),
     ("uri", "Caddy", "write `path`"),
     ("uri_strip_prefix", "Caddy", "write `path = \"{rest}\"`"),

@@ -35,7 +35,7 @@ pub fn compile(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Site> {
     let mut compiler = Compiler {
-        shared: SharedValues::new(read_file),
+        shared: SharedValues::new(read_file, &configuration.folder),
         diagnostics,
     };
     let mut sites = Vec::with_capacity(configuration.sites.len());
@@ -175,6 +175,7 @@ impl<'a> Compiler<'a, '_> {
             Action::Respond(respond) => {
                 route::Action::Answer(Answer::Fixed(self.fixed_response(respond)?))
             }
+            Action::Files(files) => route::Action::Files(self.shared.folder(files)),
         })
     }
 

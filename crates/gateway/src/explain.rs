@@ -47,6 +47,8 @@ pub enum RequestOutcome {
     },
     /// An app answers it.
     App,
+    /// A file answers it, if there is one at this path; `None` if none is served at such paths.
+    File(Option<String>),
     /// An upstream receives it.
     Forwarded {
         /// The upstream, of several servers the first.
@@ -170,6 +172,7 @@ fn outcome(
     }
     match &route.action {
         Action::Endpoint(_) => Ok(RequestOutcome::App),
+        Action::Files(files) => Ok(RequestOutcome::File(files.shown(head.path()))),
         Action::Answer(answer) => {
             let (response, _) = answer.respond(&Facts::of(head, peer, trusted));
             let location = response.fields.get_str(Name::Location);

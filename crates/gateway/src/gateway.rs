@@ -21,6 +21,7 @@ use blitz_site::{
     Counters, Endpoint, Observers, emit_handshake, emit_incomplete_head, emit_refused, error_page,
 };
 
+use crate::files::CoreFiles;
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::https_redirect::HttpsRedirect;
@@ -248,6 +249,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
             fallback: fallback(),
             scratch: RefCell::default(),
             path: RefCell::default(),
+            files: CoreFiles::default(),
         });
         register(&service);
         let options = ServeOptions {

@@ -5,6 +5,7 @@ mod answer;
 mod compile;
 mod compress;
 mod explain;
+mod files;
 mod flow;
 mod forward;
 mod gateway;

@@ -6,6 +6,7 @@ mod balance;
 mod buffer;
 mod connect;
 mod endpoint;
+mod files;
 mod finish;
 mod policy;
 mod preflight;
@@ -37,6 +38,7 @@ use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
 use endpoint::{pass_to_endpoint, pass_to_fallback};
+use files::respond_file;
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
@@ -86,6 +88,10 @@ fn life_of_a_request<E: Endpoint>(
             Action::Forward(forward) => forward,
             Action::Answer(answer) => {
                 return respond_answer(&gateway, observers, site, route, answer, exchange, notes);
+            }
+            Action::Files(files) => {
+                let route = (route, files, notes);
+                return respond_file(&gateway, observers, site, route, exchange).await;
             }
             Action::Endpoint(maker) => {
                 let route = (route, maker, notes);

@@ -10,6 +10,7 @@ use blitz_site::metrics::RouteLabel;
 use blitz_site::{EndpointMaker, Rejection, RouteName};
 
 use crate::answer::Answer;
+use crate::files::Files;
 use crate::rewriting::{Rewriting, UpstreamPrefix};
 use crate::rules::{Edits, Facts, Rules, path_of, received_head};
 use crate::target::{Replaced, Target};
@@ -59,6 +60,8 @@ pub(crate) enum Action {
     Forward(Forward),
     Answer(Answer),
     Endpoint(EndpointMaker),
+    /// Routes that inherit a folder share it.
+    Files(Arc<Files>),
 }
 
 /// An upstream, and the changes of a request for it.
@@ -288,7 +291,7 @@ impl RouteName for Route {
     fn upstream(&self) -> Option<String> {
         match &self.action {
             Action::Forward(forward) => Some(forward.url()),
-            Action::Answer(_) | Action::Endpoint(_) => None,
+            Action::Answer(_) | Action::Endpoint(_) | Action::Files(_) => None,
         }
     }
 
@@ -356,7 +359,7 @@ impl Route {
     pub fn target(&self) -> Option<&Target> {
         match &self.action {
             Action::Forward(forward) => Some(&forward.target),
-            Action::Answer(_) | Action::Endpoint(_) => None,
+            Action::Answer(_) | Action::Endpoint(_) | Action::Files(_) => None,
         }
     }
 
@@ -380,7 +383,7 @@ impl Route {
         let actions = std::iter::once(&mut self.action).chain(actions);
         actions.filter_map(|action| match action {
             Action::Forward(forward) => Some(forward),
-            Action::Answer(_) | Action::Endpoint(_) => None,
+            Action::Answer(_) | Action::Endpoint(_) | Action::Files(_) => None,
         })
     }
 
@@ -397,6 +400,7 @@ impl Route {
             },
             Action::Answer(answer) => answer.to_string(),
             Action::Endpoint(_) => "an app".to_owned(),
+            Action::Files(files) => format!("files of {}", files.root().display()),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use blitz_site::{Endpoint, EndpointMaker};
 
+use crate::files::CoreFiles;
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
@@ -28,6 +29,7 @@ pub(crate) struct GatewayService<E> {
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The same for paths.
     pub(crate) path: RefCell<String>,
+    pub(crate) files: CoreFiles,
 }
 
 impl<E> GatewayService<E> {
@@ -60,6 +62,8 @@ impl<E> TakeSnapshot for GatewayService<E> {
     }
 
     fn take(&self, snapshot: &Arc<Snapshot>) {
+        // Those of the snapshot before would only take room.
+        self.files.cache.borrow_mut().clear();
         let stays = |(maker, _): &(EndpointMaker, _)| snapshot.endpoints.contains(maker);
         self.endpoints.borrow_mut().retain(stays);
         let before = self.snapshot();

@@ -77,7 +77,12 @@ pub use blitz_proto::{
 
 /// The reactor's own counters: system calls, operations, bytes.
 pub mod reactor {
-    pub use blitz_reactor::{Counters, counters, memory_available, sockets_open};
+    pub use blitz_reactor::{Counters, counters, memory_available, sockets_limit, sockets_open};
+}
+
+/// Regular files beneath a folder.
+pub mod files {
+    pub use blitz_reactor::{File, FileFacts, Folder, Found, SymbolicLinks};
 }
 
 pub use blitz_reactor::{

@@ -35,6 +35,7 @@ mod core;
 mod counters;
 mod driver;
 mod executor;
+mod file;
 mod load;
 mod mailbox;
 mod memory;
@@ -63,13 +64,14 @@ macro_rules! core_local {
 pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{
-    DriverKind, IoChoice, LocalShortage, Steering, open_tun, prepare_descriptors, probe,
-    set_idle_priority, set_real_time, trim_heap,
+    DriverKind, FileFacts, IoChoice, LocalShortage, Steering, SymbolicLinks, open_tun,
+    prepare_descriptors, probe, set_idle_priority, set_real_time, trim_heap,
 };
 pub use executor::{
     PoolFuture, PooledFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission,
     spawn, spawn_now, yield_now,
 };
+pub use file::{File, Folder, Found};
 pub use memory::{charge, discharge, fair_share, is_memory_scarce, memory_available};
 pub use per_core::{
     Config, Cores, CoresHandle, Pinning, block_on, core_index, counters, sockets_limit,

@@ -13,6 +13,7 @@ mod endpoint;
 mod error_page;
 mod failure;
 mod failures;
+pub mod files;
 pub mod matcher;
 pub mod metrics;
 mod owned_record;

@@ -7,6 +7,8 @@ use std::path::Path;
 use blitz_http::{Fields, Status, prefers_html};
 use bytes::Bytes;
 
+use crate::files::media_type;
+
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedFile {
@@ -26,23 +28,7 @@ impl Hash for LoadedFile {
 impl LoadedFile {
     /// A file with its media type, which follows from the ending of the path.
     pub fn new(path: &Path, content: &[u8]) -> LoadedFile {
-        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        let content_type = match ending.to_str().unwrap_or_default() {
-            "html" | "htm" => "text/html; charset=utf-8",
-            "txt" => "text/plain; charset=utf-8",
-            "json" => "application/json",
-            "xml" => "application/xml",
-            "css" => "text/css; charset=utf-8",
-            "js" => "text/javascript; charset=utf-8",
-            "svg" => "image/svg+xml",
-            "png" => "image/png",
-            "gif" => "image/gif",
-            "jpg" | "jpeg" => "image/jpeg",
-            "ico" => "image/x-icon",
-            "webp" => "image/webp",
-            "pdf" => "application/pdf",
-            _ => "application/octet-stream",
-        };
+        let content_type = media_type(path.as_os_str().as_encoded_bytes());
         LoadedFile {
             content: Bytes::copy_from_slice(content),
             content_type,

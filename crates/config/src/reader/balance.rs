@@ -321,7 +321,7 @@ impl Reader<'_> {
             .iter()
             .filter_map(|route| match &route.settings.action.value {
                 Action::Proxy(proxy) => proxy.group.as_deref(),
-                Action::Redirect(_) | Action::Respond(_) => None,
+                Action::Redirect(_) | Action::Respond(_) | Action::Files(_) => None,
             });
         for group in groups {
             for (name, span) in group.cookies() {

@@ -321,6 +321,7 @@ fn is_same_action(a: &Action, b: &Action) -> bool {
         (Action::Proxy(a), Action::Proxy(b)) => is_same_proxy(a, b),
         (Action::Redirect(a), Action::Redirect(b)) => a == b,
         (Action::Respond(a), Action::Respond(b)) => a == b,
+        (Action::Files(a), Action::Files(b)) => a == b,
         _ => false,
     }
 }

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
+use super::files::{self, FilesLevels};
 use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
 use super::tree::RouteTree;
 use crate::model::Route;
 use crate::network::Network;
 use crate::policy::Policies;
 use crate::route_key::RouteKey;
-use crate::settings::{Action, ErrorPage, FieldRule, Proxy, Settings, Timeouts, Unrouted};
-use crate::span::Placed;
+use crate::settings::{Action, ErrorPage, FieldRule, Files, Proxy, Settings, Timeouts, Unrouted};
+use crate::span::{Placed, Span};
 
 /// Values that routes share, by the levels that say them: 0 is `defaults`.
 #[derive(Default)]
@@ -20,6 +21,7 @@ pub(super) struct InheritedValues {
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
     proxies: HashMap<[Option<usize>; 6], Arc<Proxy>>,
+    files: HashMap<FilesLevels, Arc<Files>>,
 }
 
 impl InheritedValues {
@@ -31,6 +33,8 @@ impl InheritedValues {
         self.request_headers.retain(|levels, _| are_kept(levels));
         self.errors.retain(|levels, _| are_kept(levels));
         self.proxies
+            .retain(|levels, _| levels.iter().flatten().all(is_kept));
+        self.files
             .retain(|levels, _| levels.iter().flatten().all(is_kept));
     }
 }
@@ -133,6 +137,10 @@ impl Reader<'_> {
         let (action, span, name) = match action {
             OwnAction::Wrong => return Resolved::Wrong,
             OwnAction::To(to) => {
+                if let Some((option, place)) = &own.files.first {
+                    self.option_of_files(option, place, &to.span, "to");
+                    return Resolved::Wrong;
+                }
                 let proxy = proxy(to, at, levels, shared);
                 self.check_group(&proxy, &levels[at..]);
                 return Resolved::Action(Placed::new(Action::Proxy(proxy), to.span.clone()));
@@ -145,7 +153,18 @@ impl Reader<'_> {
                 let value = Action::Respond(Arc::clone(&respond.value));
                 (value, respond.span.clone(), "respond")
             }
+            OwnAction::Files(folder) => {
+                let options = options(at, levels);
+                let key = files::levels(levels.get(at).map(|(level, _)| *level), &options);
+                let new = || Arc::new(files::merged(folder, &options));
+                let files = Arc::clone(shared.files.entry(key).or_insert_with(new));
+                (Action::Files(files), folder.folder.span.clone(), "files")
+            }
         };
+        if let (Some((option, place)), false) = (&own.files.first, name == "files") {
+            self.option_of_files(option, place, &span, name);
+            return Resolved::Wrong;
+        }
         if let Some((option, place)) = &own.option {
             let at = self.document.place(span.start);
             self.error(
@@ -158,6 +177,23 @@ impl Reader<'_> {
         }
         Resolved::Action(Placed::new(action, span))
     }
+
+    fn option_of_files(&mut self, option: &str, place: &Span, action: &Span, name: &str) {
+        let at = self.document.place(action.start);
+        self.error(
+            "option-of-files",
+            place.clone(),
+            format!("`{option}` belongs to `files`, and this route has `{name}`"),
+            format!("leave it out, or write `files`; `{name}` is at {at}"),
+        );
+    }
+}
+
+/// The levels whose options belong to the action of the level `at`.
+fn options<'a>(at: usize, levels: &Levels<'a>) -> Vec<(LevelNumber, &'a OwnSettings)> {
+    let first = levels.iter().position(|(_, own)| own.action.is_some());
+    let above = &levels[..first.unwrap_or(at)];
+    above.iter().chain(&levels[at..]).copied().collect()
 }
 
 pub(super) enum Resolved {

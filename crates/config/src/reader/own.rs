@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::files::{OwnFileOptions, OwnFolder};
 use crate::balance::{Sticky, TargetGroup};
 use crate::compress::Compress;
 use crate::condition::Conditions;
@@ -44,6 +45,7 @@ pub(super) struct OwnSettings {
     pub(super) sticky: Own<Placed<Sticky>>,
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
+    pub(super) files: OwnFileOptions,
     pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
     pub(super) deny: Own<Arc<Placed<Vec<Network>>>>,
     /// That of a regex, which nothing inherits.
@@ -87,6 +89,7 @@ pub(super) enum OwnAction {
     To(OwnTarget),
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
+    Files(OwnFolder),
 }
 
 /// The upstream of a `to`, with its settings in `upstream`.
@@ -152,6 +155,7 @@ impl OwnSettings {
             buffer_request: Own::default(),
             sticky: Own::default(),
             option: None,
+            files: OwnFileOptions::default(),
             allow: Own::default(),
             deny: Own::default(),
             priority: None,

@@ -44,6 +44,10 @@ impl Reader<'_> {
                 let respond = self.respond(value, &own.key.value.path);
                 self.action(entry, own, respond.map(OwnAction::Respond));
             }
+            "files" => {
+                let folder = self.folder(value, &own.key.value.path);
+                self.action(entry, own, folder.map(OwnAction::Files));
+            }
             "path" => {
                 own.option.get_or_insert(("path", entry.key()));
                 own.path = self.own(value, |reader| reader.upstream_path(value, own));
@@ -83,6 +87,7 @@ impl Reader<'_> {
             "errors" => own.errors = self.error_pages(value),
             "use" => self.uses(value, own, upstreams),
             "when" => self.blocks(value, own, upstreams),
+            _ if self.file_option(entry, own) => {}
             _ => self.policy(entry, own),
         }
     }
@@ -114,7 +119,7 @@ impl Reader<'_> {
         }
     }
 
-    fn own_boolean(&mut self, value: &Spanned<DeValue<'_>>) -> Own<Placed<bool>> {
+    pub(super) fn own_boolean(&mut self, value: &Spanned<DeValue<'_>>) -> Own<Placed<bool>> {
         let is_on = self.boolean(value);
         is_on.map_or(Own::Inherited, |is_on| {
             Own::Value(Placed::new(is_on, value.span()))

@@ -55,7 +55,9 @@ impl Reader<'_> {
     /// the later ones.
     fn blocks_that_are_dodged(&mut self, blocks: &[OwnBlock], conditions: &[Placed<Conditions>]) {
         let forwards = |own: &OwnSettings| match own.action {
-            Some((OwnAction::Respond(_) | OwnAction::Redirect(_), _)) => false,
+            Some((OwnAction::Respond(_) | OwnAction::Redirect(_) | OwnAction::Files(_), _)) => {
+                false
+            }
             Some(_) | None => true,
         };
         let is_refusing = |(block, conditions): &(&OwnBlock, &Placed<Conditions>)| {

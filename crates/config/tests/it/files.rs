@@ -103,6 +103,7 @@ replace_errors = true
 "/u/{id}/posts" = { redirect = "301 /posts/{id}" }
 '~/n/(?<number>\d+)' = { path = "/numbers/{number}", priority = 2 }
 "GET,HEAD /gone" = { respond = 410 }
+"/static" = { files = "/srv/www", index = ["index.html"], extensions = [".html"], fallback = "/index.html", hidden = false, symlinks = "deny" }
 "/text".respond = "503 back soon"
 
 [site."app.example"."/closed"]

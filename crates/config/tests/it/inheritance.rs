@@ -155,6 +155,7 @@ impl Means {
             }
             Action::Respond(respond) => (format!("respond = {}", respond.status), None),
             Action::Redirect(_) => ("redirect".to_owned(), None),
+            Action::Files(_) => ("files".to_owned(), None),
         };
         let seconds = |limit: Option<&TimeLimit>| match limit {
             Some(TimeLimit::After(duration)) => Some(duration.as_secs()),

@@ -293,6 +293,7 @@ fn the_documents_name_all_keys() {
         "compression.md",
         "cors.md",
         "tracing.md",
+        "files.md",
     ];
     let text: String = pages
         .iter()

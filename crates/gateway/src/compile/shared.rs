@@ -1,6 +1,7 @@
 //! Values that several routes share are made once: thousands of routes need the memory and the time of a few.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
@@ -8,6 +9,7 @@ use blitz_http::RequestOptions;
 use blitz_site::{LoadedFile, Pages, Policies};
 
 use super::ReadFile;
+use crate::files::Files;
 use crate::rules::{Rules, is_on, timeouts};
 use crate::target::{Target, TargetError};
 use crate::upstream::GroupConfig;
@@ -24,6 +26,10 @@ type BlockError<'a> = (&'a Placed<Conditions>, regex::Error);
 pub(super) struct SharedValues<'a, 'f> {
     read_file: &'a mut ReadFile<'f>,
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,
+    /// The folder of the configuration.
+    base: &'a Path,
+    /// By the address of the setting.
+    folders: HashMap<usize, Arc<Files>>,
     targets: HashMap<&'a str, Arc<Target>>,
     /// By the address of the group; `None` if a server cannot be used.
     groups: HashMap<usize, Option<Arc<GroupConfig>>>,
@@ -69,10 +75,12 @@ fn address<T: ?Sized>(value: &Arc<T>) -> usize {
 }
 
 impl<'a, 'f> SharedValues<'a, 'f> {
-    pub(super) fn new(read_file: &'a mut ReadFile<'f>) -> SharedValues<'a, 'f> {
+    pub(super) fn new(read_file: &'a mut ReadFile<'f>, base: &'a Path) -> SharedValues<'a, 'f> {
         SharedValues {
             read_file,
             files: HashMap::new(),
+            base,
+            folders: HashMap::new(),
             targets: HashMap::new(),
             groups: HashMap::new(),
             by_settings: HashMap::new(),
@@ -86,6 +94,12 @@ impl<'a, 'f> SharedValues<'a, 'f> {
         let file = self.files.entry(&path.value);
         let read = || (self.read_file)(&path.value);
         file.or_insert_with(read).clone()
+    }
+
+    /// The folder of these files, which routes that inherit it share.
+    pub(super) fn folder(&mut self, files: &'a Arc<blitz_config::Files>) -> Arc<Files> {
+        let folder = self.folders.entry(address(files));
+        Arc::clone(folder.or_insert_with(|| Arc::new(Files::new(files, self.base))))
     }
 
     pub(super) fn target(&mut self, url: &'a str) -> Result<Arc<Target>, TargetError> {

@@ -152,7 +152,9 @@ scenarios! {
                     assert_eq!(response.field("location"), location.as_deref(), "{}", context());
                     outcomes[2] += 1;
                 }
-                RequestOutcome::App => panic!("there are no apps: {}", context()),
+                RequestOutcome::App | RequestOutcome::File(_) => {
+                    panic!("there are no apps and no files: {}", context())
+                }
                 RequestOutcome::Forwarded { target: sent, .. } => {
                     assert_eq!((response.status, response.text()), (200, sent.as_str()), "{}", context());
                     outcomes[3] += 1;

@@ -27,6 +27,7 @@ mod failed_handshakes;
 mod failure_log;
 mod failures;
 mod fields;
+mod files;
 mod grpc;
 mod grpc_web;
 mod h2;

@@ -3,6 +3,7 @@
 mod address;
 mod datagram;
 mod event;
+mod file;
 mod memory;
 mod node;
 mod process;
@@ -38,6 +39,8 @@ pub(crate) use self::datagram::{
 };
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
+pub use self::file::{FileFacts, SymbolicLinks};
+pub(crate) use self::file::{OpenFolder, OpenKind, OpenPath, is_no_path, is_shortage};
 pub(crate) use self::memory::Mapping;
 pub use self::memory::trim_heap;
 pub use self::node::{CorePlacement, MemoryNode};

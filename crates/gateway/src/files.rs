@@ -1,0 +1,100 @@
+//! Static files of routes: the settings, the lookup on the pool of blocking threads, and the files that a core
+//! remembers.
+
+mod cache;
+mod content;
+mod lookup;
+mod send;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use blitz_http::files::SymbolicLinks;
+use blitz_site::files::{FilePath, PathError};
+
+use crate::rules::rest_start;
+
+pub(crate) use cache::{FileCache, Remembered};
+pub(crate) use content::Content;
+pub(crate) use lookup::{Found, Lookup};
+pub(crate) use send::{Permit, respond};
+
+/// The file that stands for its folder if the configuration names none.
+const INDEX: &str = "index.html";
+
+/// The files of a core.
+#[derive(Default)]
+pub(crate) struct CoreFiles {
+    pub(crate) cache: RefCell<FileCache>,
+    pub(crate) permits: send::Permits,
+}
+
+/// A folder whose files a route sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Files {
+    root: PathBuf,
+    /// The folder stands for this part of a normalised path: segments, and bytes behind them.
+    segments: usize,
+    bytes: usize,
+    index: Box<[String]>,
+    extensions: Box<[String]>,
+    fallback: Option<Box<str>>,
+    hidden: bool,
+    links: SymbolicLinks,
+}
+
+impl Files {
+    /// Relative folders begin at `base`.
+    pub(crate) fn new(files: &blitz_config::Files, base: &Path) -> Files {
+        let list = |list: &Option<std::sync::Arc<blitz_config::Placed<Vec<String>>>>| {
+            list.as_ref()
+                .map(|list| list.value.clone().into_boxed_slice())
+        };
+        let fallback = files.fallback.as_ref();
+        Files {
+            root: base.join(&files.folder.value),
+            segments: files.segments,
+            bytes: files.bytes,
+            index: list(&files.index).unwrap_or_else(|| [INDEX.to_owned()].into()),
+            extensions: list(&files.extensions).unwrap_or_default(),
+            fallback: fallback.map(|path| path.value.as_str().into()),
+            hidden: files.hidden.as_ref().is_some_and(|hidden| hidden.value),
+            links: match files.symlinks.as_ref().map(|links| links.value) {
+                None | Some(blitz_config::SymbolicLinks::Inside) => SymbolicLinks::Inside,
+                Some(blitz_config::SymbolicLinks::Follow) => SymbolicLinks::Follow,
+                Some(blitz_config::SymbolicLinks::Deny) => SymbolicLinks::Deny,
+            },
+        }
+    }
+
+    /// The path in the folder that a normalised path means.
+    pub(crate) fn path(&self, normalized: &str) -> Result<FilePath, PathError> {
+        let start = rest_start(normalized, self.segments, self.bytes).min(normalized.len());
+        FilePath::new(normalized, start, self.hidden)
+    }
+
+    /// Whether a path without a file depends on what the client accepts.
+    pub(crate) fn has_fallback(&self) -> bool {
+        self.fallback.is_some()
+    }
+
+    /// The file for a normalised path, for people; `None` for a path that is not served.
+    pub(crate) fn shown(&self, normalized: &str) -> Option<String> {
+        let path = self.path(normalized).ok()?;
+        let folder = if path.is_folder && !path.path.is_empty() {
+            "/"
+        } else {
+            ""
+        };
+        let root = self.root.display();
+        Some(format!(
+            "{root}/{}{folder}",
+            String::from_utf8_lossy(&path.path)
+        ))
+    }
+
+    /// The folder, for people.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+}

@@ -1,0 +1,69 @@
+//! A file that was found: its bytes or the open file, and what responses say of it.
+
+use std::io;
+
+use blitz_http::files::{File, FileFacts};
+use blitz_site::files::{ContentCoding, Representation, media_type};
+use bytes::Bytes;
+
+/// Larger files are not remembered, and are read while they are sent.
+pub(crate) const SMALL_MAX: u64 = 64 * 1024;
+
+/// See [`Content::identity`].
+pub(crate) type Identity = (FileFacts, Option<ContentCoding>, bool);
+
+/// A file that was found.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) source: Source,
+    pub(crate) facts: FileFacts,
+    pub(crate) representation: Representation,
+    pub(crate) media_type: &'static str,
+    pub(crate) coding: Option<ContentCoding>,
+    /// Whether another coding exists, so that responses depend on `Accept-Encoding`.
+    pub(crate) varies: bool,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Memory(Bytes),
+    File(File),
+}
+
+impl Content {
+    /// The file, its coding, and whether there are others: a lookup that finds the same need not read it.
+    pub(crate) fn identity(&self) -> Identity {
+        (self.facts, self.coding, self.varies)
+    }
+
+    /// That of a file. `name` is that of the file without its coding.
+    ///
+    /// # Errors
+    /// A small file cannot be read.
+    pub(super) fn new(
+        file: File,
+        name: &[u8],
+        coding: Option<ContentCoding>,
+        varies: bool,
+    ) -> io::Result<Content> {
+        let mut facts = *file.facts();
+        let source = match usize::try_from(facts.size) {
+            Ok(size) if facts.size <= SMALL_MAX => {
+                let bytes = file.read_blocking(0, size)?;
+                // It may have become shorter. Such a file was just changed, and is not remembered.
+                facts.size = bytes.len() as u64;
+                Source::Memory(bytes.into())
+            }
+            _ => Source::File(file),
+        };
+        Ok(Content {
+            representation: Representation::new(&facts, coding),
+            source,
+            facts,
+            media_type: media_type(name),
+            coding,
+            varies,
+        })
+    }
+}

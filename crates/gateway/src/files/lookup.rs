@@ -1,0 +1,148 @@
+//! The lookup of a file, which waits for the disk and runs on the pool of blocking threads.
+
+use std::io;
+use std::sync::Arc;
+
+use blitz_http::files::{File, Folder};
+use blitz_site::files::{AcceptedCodings, ContentCoding, FilePath};
+
+use super::Files;
+use super::content::{Content, Identity};
+
+/// A file to look for.
+pub(crate) struct Lookup {
+    pub(crate) files: Arc<Files>,
+    pub(crate) path: FilePath,
+    pub(crate) codings: AcceptedCodings,
+    /// Whether the client takes the fallback, which is a page.
+    pub(crate) takes_page: bool,
+    /// The file that is remembered, and its coding: it need not be read again.
+    pub(crate) known: Option<Identity>,
+}
+
+/// The outcome of a lookup.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Content(Content),
+    /// The fallback stands for the path, which has no file.
+    Fallback(Content),
+    /// The file that is known, unchanged.
+    Unchanged,
+    /// A folder, whose path needs a slash at its end.
+    Folder,
+    Missing,
+    /// The process may not read it.
+    Forbidden,
+    /// The process or the system lacks a resource.
+    Unavailable,
+    Failed(io::Error),
+}
+
+/// A path that exists.
+enum Entry {
+    File(File),
+    Folder,
+}
+
+impl Lookup {
+    /// Looks for the file: the path itself, with endings, as a folder with an index, and the fallback.
+    pub(crate) fn run(&self) -> Found {
+        self.find().unwrap_or_else(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Found::Forbidden,
+            _ if Folder::may_retry(&error) => Found::Unavailable,
+            _ => Found::Failed(error),
+        })
+    }
+
+    fn find(&self) -> io::Result<Found> {
+        let files = &*self.files;
+        let Some(root) = Folder::open(&files.root)? else {
+            return Ok(Found::Missing);
+        };
+        let found = match self.path.is_folder {
+            true => self.index(&root)?,
+            false => self.file(&root)?,
+        };
+        if !matches!(found, Found::Missing) || !self.takes_page {
+            return Ok(found);
+        }
+        let Some(fallback) = &files.fallback else {
+            return Ok(found);
+        };
+        match self.open(&root, fallback.as_bytes())? {
+            Some(Entry::File(file)) => {
+                let content = self.content(&root, file, fallback.as_bytes(), false)?;
+                Ok(match content {
+                    Found::Content(content) => Found::Fallback(content),
+                    other => other,
+                })
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn index(&self, root: &Folder) -> io::Result<Found> {
+        for name in &self.files.index {
+            let path = self.path.with("/", name);
+            if let Some(Entry::File(file)) = self.open(root, &path)? {
+                return self.content(root, file, &path, true);
+            }
+        }
+        Ok(Found::Missing)
+    }
+
+    fn file(&self, root: &Folder) -> io::Result<Found> {
+        let entry = self.open(root, &self.path.path)?;
+        if let Some(Entry::File(file)) = entry {
+            return self.content(root, file, &self.path.path, true);
+        }
+        if !self.path.path.is_empty() {
+            for ending in &self.files.extensions {
+                let path = self.path.with("", ending);
+                if let Some(Entry::File(file)) = self.open(root, &path)? {
+                    return self.content(root, file, &path, true);
+                }
+            }
+        }
+        Ok(match entry {
+            Some(Entry::Folder) => Found::Folder,
+            _ => Found::Missing,
+        })
+    }
+
+    fn open(&self, root: &Folder, path: &[u8]) -> io::Result<Option<Entry>> {
+        use blitz_http::files::Found as Opened;
+        Ok(match root.find(path, self.files.links)? {
+            Some(Opened::File(file)) => Some(Entry::File(file)),
+            Some(Opened::Folder) => Some(Entry::Folder),
+            Some(Opened::Other) | None => None,
+        })
+    }
+
+    /// The file, or its compressed sibling that the client prefers.
+    fn content(
+        &self,
+        root: &Folder,
+        file: File,
+        path: &[u8],
+        may_be_known: bool,
+    ) -> io::Result<Found> {
+        let mut siblings = [None, None, None];
+        for coding in ContentCoding::ALL {
+            let sibling = [path, coding.ending().as_bytes()].concat();
+            // A sibling that cannot be read is none.
+            if let Ok(Some(Entry::File(sibling))) = self.open(root, &sibling) {
+                siblings[coding as usize] = Some(sibling);
+            }
+        }
+        let varies = siblings.iter().any(Option::is_some);
+        let mut ranked = self.codings.ranked();
+        let coding = ranked.find(|coding| siblings[*coding as usize].is_some());
+        let sibling = coding.and_then(|coding| siblings[coding as usize].take());
+        let file = sibling.unwrap_or(file);
+        if may_be_known && self.known == Some((*file.facts(), coding, varies)) {
+            return Ok(Found::Unchanged);
+        }
+        Content::new(file, path, coding, varies).map(Found::Content)
+    }
+}

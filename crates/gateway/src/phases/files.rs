@@ -1,0 +1,248 @@
+//! Phase `files`: a file of the route's folder answers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use blitz_http::reactor::sockets_limit;
+use blitz_http::{
+    Chunk, Exchange, Method, Name, Pooled, PooledFuture, RequestHead, ResponseHead, Status,
+    blocking, prefers_html,
+};
+use blitz_site::files::{AcceptedCodings, FilePath, select};
+use blitz_site::{CoreObservers, HandedOver, Notes, Pages, Record, Responder};
+
+use super::admit::check_method;
+use super::finish::{reject, response_edits};
+use super::route::Rejected;
+use crate::files::{Content, CoreFiles, Files, Found, Lookup, Permit, Remembered, respond};
+use crate::forward;
+use crate::route::Route;
+use crate::service::GatewayService;
+use crate::sites::SiteRoutes;
+
+/// The methods that files have.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// Seconds after which a client may try again when too many files are open.
+const RETRY_AFTER: &str = "1";
+
+/// Answers with a file of the folder.
+pub(super) async fn respond_file<E>(
+    gateway: &GatewayService<E>,
+    observers: &CoreObservers,
+    site: &SiteRoutes,
+    (route, files, notes): (&Route, &Arc<Files>, Option<Box<Notes<'_>>>),
+    mut exchange: Exchange,
+) {
+    if let Err(rejection) = check_method(&mut exchange.request) {
+        let rejected = Rejected {
+            rejection,
+            route: Some(route),
+            notes,
+        };
+        return reject(gateway, observers, exchange, Some(site), rejected);
+    }
+    let (head, peer) = (&mut exchange.request, &exchange.peer);
+    let rules = route.rules.as_deref();
+    let edits = rules.map(|rules| {
+        let trusted = &gateway.options.trusted_proxies;
+        rules.edit_response(head, peer, trusted)
+    });
+    let record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
+    let mut handed = HandedOver::new(record, &exchange.request);
+    let exchange = handed.exchange(exchange, response_edits(&notes, edits.as_deref()), None);
+    let request = FileRequest {
+        files,
+        head: exchange.request,
+        responder: exchange.responder,
+        pages: rules.map(|rules| &rules.pages),
+    };
+    if let Some(rest) = request.answer(&gateway.files) {
+        rest.await;
+    }
+}
+
+/// A request for a file.
+struct FileRequest<'a> {
+    files: &'a Arc<Files>,
+    head: Pooled<RequestHead>,
+    responder: Responder<'a>,
+    pages: Option<&'a Pages>,
+}
+
+/// The rest of the work; `None` if there is none.
+type Rest<'a> = Option<PooledFuture<'a, ()>>;
+
+impl<'a> FileRequest<'a> {
+    /// Answers at once if the file is remembered.
+    fn answer(self, core: &'a CoreFiles) -> Rest<'a> {
+        match self.head.method {
+            Method::Get | Method::Head => {}
+            Method::Options => {
+                let mut head = Pooled::response(Status::NO_CONTENT);
+                head.fields.append(Name::Allow, ALLOW);
+                self.responder.send(&mut head, Chunk::from(""));
+                return None;
+            }
+            _ => {
+                let mut head = Pooled::response(Status::METHOD_NOT_ALLOWED);
+                head.fields.append(Name::Allow, ALLOW);
+                return self.refuse(head, "files are only read");
+            }
+        }
+        let codings = AcceptedCodings::of(&self.head.fields);
+        let cache = &core.cache;
+        let remembered =
+            cache
+                .borrow_mut()
+                .get(self.files, self.head.path(), codings, blitz_http::now());
+        let known = match remembered {
+            Some(Remembered::Fresh(content)) => return self.send(&content, false),
+            Some(Remembered::Stale(content)) => Some(content),
+            None => None,
+        };
+        let Ok(path) = self.files.path(self.head.path()) else {
+            return self.missing();
+        };
+        let Some(permit) = core.permits.take(sockets_limit().1) else {
+            return self.unavailable("too many files are open");
+        };
+        Some(PooledFuture::new(async move {
+            let rest = self.look_up(core, path, codings, known, permit).await;
+            // A file that is being sent is still open.
+            if let Some((rest, _permit)) = rest {
+                rest.await;
+            }
+        }))
+    }
+
+    /// Looks for the file on another thread, and answers.
+    async fn look_up(
+        self,
+        core: &CoreFiles,
+        path: FilePath,
+        codings: AcceptedCodings,
+        known: Option<Rc<Content>>,
+        permit: Permit,
+    ) -> Option<(PooledFuture<'a, ()>, Permit)> {
+        let depends_on_accept = self.files.has_fallback() && !path.is_page();
+        let takes_page =
+            self.files.has_fallback() && (path.is_page() || prefers_html(&self.head.fields));
+        let lookup = Lookup {
+            files: Arc::clone(self.files),
+            path,
+            codings,
+            takes_page,
+            known: known.as_ref().map(|content| content.identity()),
+        };
+        let times = (blitz_http::now(), blitz_http::wall_clock());
+        let (found, permit) = blocking(move || (lookup.run(), permit)).await;
+        let (files, url) = (self.files, self.head.path());
+        let mut cache = core.cache.borrow_mut();
+        let rest = match (found, known) {
+            (Found::Unchanged, Some(content)) => {
+                cache.confirm(files, url, codings, &content, times.0);
+                drop(cache);
+                self.send(&content, false)
+            }
+            (Found::Content(content), _) => {
+                let content = Rc::new(content);
+                cache.insert(files, url, codings, &content, times);
+                drop(cache);
+                self.send(&content, false)
+            }
+            (other, known) => {
+                if known.is_some() {
+                    cache.forget(files, url, codings);
+                }
+                drop(cache);
+                self.answer_other(other, depends_on_accept)
+            }
+        };
+        rest.map(|rest| (rest, permit))
+    }
+
+    fn answer_other(self, found: Found, depends_on_accept: bool) -> Rest<'a> {
+        match found {
+            Found::Fallback(content) => self.send(&content, depends_on_accept),
+            Found::Folder => self.redirect(),
+            Found::Forbidden => {
+                let head = Pooled::response(Status::FORBIDDEN);
+                self.refuse(head, "the file may not be read")
+            }
+            Found::Unavailable => self.unavailable("the file cannot be opened at the moment"),
+            Found::Failed(error) => {
+                let root = self.files.root().display();
+                tracing::warn!(%error, folder = %root, "a file cannot be read");
+                let head = Pooled::response(Status::INTERNAL_SERVER_ERROR);
+                self.refuse(head, "the file cannot be read")
+            }
+            Found::Missing | Found::Unchanged | Found::Content(_) => self.missing(),
+        }
+    }
+
+    /// Sends a file, or the part that the request wants of it.
+    fn send(self, content: &Content, depends_on_accept: bool) -> Rest<'a> {
+        let mut head = Pooled::response(Status::OK);
+        head.fields.append(Name::ContentType, content.media_type);
+        if let Some(coding) = content.coding {
+            head.fields.append(Name::ContentEncoding, coding.name());
+        }
+        if content.varies {
+            head.fields.append(Name::Vary, "Accept-Encoding");
+        }
+        if depends_on_accept {
+            head.fields.append(Name::Vary, "Accept");
+        }
+        let selection = select(
+            self.head.method,
+            &self.head.fields,
+            &content.representation,
+            blitz_http::wall_clock(),
+            blitz_http::random_u64,
+            &mut head,
+        );
+        match head.status {
+            Status::PRECONDITION_FAILED => self.refuse(
+                head,
+                "the file is not in the state that the request demands",
+            ),
+            Status::RANGE_NOT_SATISFIABLE => self.refuse(head, "the file ends before the range"),
+            _ => respond(self.responder, head, content, selection),
+        }
+    }
+
+    /// To the same path with a slash at its end, so that relative links of the index are right. The path begins with one
+    /// slash, since paths with empty segments have no file.
+    fn redirect(self) -> Rest<'a> {
+        let mut head = Pooled::response(Status::PERMANENT_REDIRECT);
+        let mut location = format!("{}/", self.head.sent_path());
+        if let Some(query) = self.head.query() {
+            location.push('?');
+            location.push_str(query);
+        }
+        head.fields.append(Name::Location, location);
+        self.responder.send(&mut head, Chunk::from(""));
+        None
+    }
+
+    fn missing(self) -> Rest<'a> {
+        let head = Pooled::response(Status::NOT_FOUND);
+        self.refuse(head, "there is no such file")
+    }
+
+    fn unavailable(self, detail: &str) -> Rest<'a> {
+        let mut head = Pooled::response(Status::SERVICE_UNAVAILABLE);
+        head.fields.append(Name::RetryAfter, RETRY_AFTER);
+        self.refuse(head, detail)
+    }
+
+    /// Sends the error, or the page of the route for it.
+    #[cold]
+    fn refuse(mut self, head: Pooled<ResponseHead>, detail: &str) -> Rest<'a> {
+        forward::ensure_request_id(&mut self.head.fields);
+        self.responder
+            .send_error(&self.head.fields, self.pages, head, detail);
+        None
+    }
+}
