@@ -23,6 +23,8 @@ pub enum Scope {
     Cors,
     /// In a table that is the `compress` of a route.
     Compress,
+    /// In the `jwt` of a route.
+    Jwt,
     /// In `server`.
     Server,
     /// In `log`.
@@ -86,6 +88,12 @@ pub enum Kind {
     Cors,
     /// `true`, `false`, `"files"`, or a table with the choices.
     Compress,
+    /// A text, or a list of texts.
+    OneOrMore,
+    /// Claims by names of fields.
+    ClaimFields,
+    /// Demands on claims by their names.
+    ClaimDemands,
     /// A size from one byte to this many.
     SizeTo(u64),
     /// A number from one to this one.
@@ -263,6 +271,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "hidden", Kind::Boolean, "false", "whether files are sent whose names begin with a dot"),
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),
     key(Scope::Route, "index", Kind::Texts, "[\"index.html\"]", "files that stand for their folder"),
+    key(Scope::Route, "jwt", Kind::Table(Scope::Jwt), "off", "signed tokens that requests need"),
     key(Scope::Route, "methods", Kind::Methods, "all", "methods that are allowed"),
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
     key(Scope::Route, "priority", Kind::NumberTo(PRIORITY_MAX), "none", "which of two regexes comes first that begin with the same text: the greater one"),
@@ -279,7 +288,6 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
     planned(Scope::Route, "concurrency", "the most requests at a time"),
-    planned(Scope::Route, "jwt", "tokens that are demanded"),
     planned(Scope::Route, "list", "whether folders are listed"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
@@ -306,6 +314,19 @@ pub const KEYS: &[Key] = &[
     key(Scope::Compress, "algorithms", Kind::Texts, "`[\"zstd\", \"br\", \"gzip\"]`", "the algorithms; of those that a client accepts equally, the first one is used"),
     key(Scope::Compress, "min_size", Kind::Size, "1k", "shorter content is not compressed, if its length is known"),
     key(Scope::Compress, "types", Kind::Texts, "[text and other types](compression.md#types)", "the types that are compressed: `\"text/css\"`, `\"text/*\"`, `\"application/*+json\"`"),
+    key(Scope::Jwt, "algorithms", Kind::OneOrMore, "those of the keys", "algorithms of signatures: `\"HS256\"`, `\"RS256\"`, `\"PS256\"`, each also with 384 and 512, `\"ES256\"`, `\"ES384\"`, `\"EdDSA\"`"),
+    key(Scope::Jwt, "audience", Kind::OneOrMore, "none", "values of `aud`, one of which tokens need; without it tokens with `aud` are refused"),
+    key(Scope::Jwt, "forward", Kind::ClaimFields, "none", "fields of forwarded requests that get the values of claims"),
+    key(Scope::Jwt, "from", Kind::OneOrMore, "\"header\"", "where the token stands: `\"header\"`, which is `Authorization: Bearer`, `\"cookie:NAME\"` or `\"query:NAME\"`"),
+    key(Scope::Jwt, "issuer", Kind::OneOrMore, "any", "values of `iss`, one of which tokens need"),
+    key(Scope::Jwt, "keys_file", Kind::Text, "", "a JSON Web Key Set"),
+    planned(Scope::Jwt, "keys_url", "a JSON Web Key Set that is fetched"),
+    key(Scope::Jwt, "leeway", Kind::Seconds, "\"30s\"", "how much the clocks may differ, at most 10 minutes"),
+    key(Scope::Jwt, "optional", Kind::Boolean, "false", "whether requests without a token are served as well"),
+    key(Scope::Jwt, "require", Kind::ClaimDemands, "none", "claims that tokens need"),
+    key(Scope::Jwt, "scopes", Kind::OneOrMore, "none", "scopes that tokens need, all of them"),
+    key(Scope::Jwt, "secret", Kind::Text, "", "the secret of issuer and gateway, of 32 bytes or more"),
+    key(Scope::Jwt, "secret_file", Kind::Text, "", "a file with the secret"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
@@ -416,6 +437,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Buffer => "buffer_request",
         Scope::Cors => "cors",
         Scope::Compress => "compress",
+        Scope::Jwt => "jwt",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::AccessLog => "access_log",

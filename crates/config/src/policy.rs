@@ -1,6 +1,7 @@
 //! Policies of a route: decisions on requests before its action, and changes of responses.
 
 mod cors;
+mod jwt;
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use crate::own::Own;
 use crate::span::{Placed, Span};
 
 pub use cors::{Cors, CorsOrigin};
+pub use jwt::{ClaimDemand, Jwt, JwtKeys, Secret, TokenSource};
 
 /// Declares the policies once: what a level writes, what a route inherits, and the lists of both.
 macro_rules! policies {
@@ -57,4 +59,19 @@ policies! {
     cors: Cors,
     /// Lines of `Link` that browsers get before the response (RFC 8297).
     early_hints: Vec<String>,
+    /// Signed tokens that requests need.
+    jwt: Jwt,
+}
+
+impl OwnPolicies {
+    /// Those of a block `when`: what it demands is demanded in addition.
+    pub(crate) fn apply_block(&self, inherited: &mut Policies) {
+        let before = inherited.jwt.clone();
+        self.apply(inherited);
+        if let (Own::Value(own), Some(before)) = (&self.jwt, before)
+            && !own.value.is_optional
+        {
+            inherited.jwt = Some(Arc::new(own.with(before)));
+        }
+    }
 }

@@ -46,6 +46,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `compress` in a route, if it is a table; without one of them its default applies.",
     ),
     (
+        Scope::Jwt,
+        "Table jwt",
+        "Keys of `jwt` in a route. It has one of `keys_file`, `secret_file` and `secret`. [Access](access.md) has examples.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
@@ -199,6 +204,11 @@ fn value(kind: Kind) -> String {
         Kind::Listeners => "list of addresses, or of [tables](#tables-of-listeners)",
         Kind::Presets => "[keys of routes](#routes) but `use` and `when`, by names",
         Kind::Names => "name, or list of names",
+        Kind::OneOrMore => "text, or list of texts",
+        Kind::ClaimFields => "claims by names of fields: `{ X-User = \"sub\" }`",
+        Kind::ClaimDemands => {
+            "demands by claims: `{ role = \"admin\" }`, `{ role = [\"a\", \"b\"] }`, `{ role = true }`"
+        }
         Kind::Blocks => "list of [blocks](#blocks-when)",
         Kind::Matches => {
             "by names: `\"text\"`, `\"text*\"`, `\"~regex\"`, `\"!…\"`, `true` or `false`"

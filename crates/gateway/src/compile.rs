@@ -266,7 +266,7 @@ impl<'a> Compiler<'a, '_> {
             return rules;
         }
         let pages = self.pages(&settings.errors);
-        let policies = policies::policies(&settings.policies);
+        let policies = self.policies(&settings.policies);
         self.shared.new_rules(settings, pages, policies, demands)
     }
 

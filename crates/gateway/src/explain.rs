@@ -132,11 +132,12 @@ fn check_head(
 }
 
 /// The checks of the route, in the order of the phase `route`.
-fn check_rules(
+fn check_rules<'r>(
     site: &SiteRoutes,
-    route: &Route,
+    route: &'r Route,
     head: &RequestHead,
     client: ClientAddress,
+    notes: &mut Notes<'r>,
 ) -> Result<(), Rejection> {
     if site.has_access_rules() {
         site.admit(route, head, client)?;
@@ -144,8 +145,13 @@ fn check_rules(
     let Some(rules) = &route.rules else {
         return Ok(());
     };
-    let request = PolicyRequest { head, client };
-    rules.policies.decide(&request, &mut Notes::default())?;
+    let request = PolicyRequest {
+        head,
+        client,
+        // Nothing is known of the time of the request.
+        clock: None,
+    };
+    rules.policies.decide(&request, notes)?;
     rules.check_method(head)
 }
 
@@ -157,7 +163,9 @@ fn outcome(
     trusted: &TrustedProxies,
 ) -> Result<RequestOutcome, Rejection> {
     check_head(site, head, peer, trusted)?;
-    check_rules(site, route, head, client_of(&head.fields, peer, trusted))?;
+    let client = client_of(&head.fields, peer, trusted);
+    let mut notes = Notes::default();
+    check_rules(site, route, head, client, &mut notes)?;
     let bytes_max = route.rules.as_ref().and_then(|rules| rules.body_bytes_max);
     let declared = head.fields.get_str(Name::ContentLength);
     let declared = declared.and_then(|length| length.parse::<u64>().ok());
@@ -192,6 +200,7 @@ fn outcome(
             }
             let rewriting = forward.replace_path(head, peer, trusted, &mut String::new())?;
             edit(head, &forward.target.authority, peer, trusted)?;
+            notes.identify(&mut head.fields);
             if let Some(rewriting) = rewriting {
                 rewriting.edit_request(&mut head.fields);
             }

@@ -113,7 +113,19 @@ impl Rules {
 
     /// Whether the rules depend on the client.
     pub(crate) fn has_access_rules(&self) -> bool {
+        self.has_networks() || self.policies.of_identity().next().is_some()
+    }
+
+    fn has_networks(&self) -> bool {
         self.allow.is_some() || !self.deny.is_empty()
+    }
+
+    /// Whether requests of these rules prove another identity than those of `taker` do.
+    pub(crate) fn demands_more_than(&self, taker: Option<&Rules>) -> bool {
+        match taker {
+            None => self.policies.of_identity().next().is_some(),
+            Some(taker) => taker.policies.lack_identity_of(&self.policies),
+        }
     }
 
     /// The clients that are served, if others get 403, and the clients that get 403.
@@ -124,7 +136,7 @@ impl Rules {
     /// Whether the rules depend on the client, and differ in that from these rules.
     pub(crate) fn has_other_access_rules_than(&self, rules: Option<&Rules>) -> bool {
         let is_same = |rules: &Rules| rules.access() == self.access();
-        self.has_access_rules() && !rules.is_some_and(is_same)
+        self.has_networks() && !rules.is_some_and(is_same) || self.demands_more_than(rules)
     }
 
     /// Whether this client is served.
@@ -132,7 +144,7 @@ impl Rules {
         let client = match client {
             ClientAddress::Address(address) => Some(address),
             ClientAddress::Unix => None,
-            ClientAddress::Unknown => return !self.has_access_rules(),
+            ClientAddress::Unknown => return !self.has_networks(),
         };
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(client));
         !is_in(&self.deny) && self.allow.as_ref().is_none_or(|allow| is_in(allow))

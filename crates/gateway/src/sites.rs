@@ -86,7 +86,7 @@ impl Site {
     }
 }
 
-/// An app would take requests of a route whose `allow` and `deny` it does not inherit.
+/// An app would take requests of a route whose access rules it does not inherit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessGap {
     /// The key of the app.
@@ -100,7 +100,7 @@ impl fmt::Display for AccessGap {
         let AccessGap { app, protected } = self;
         write!(
             f,
-            "the app at `{app}` takes requests of `{protected}`, and does not inherit its `allow` and `deny`; \
+            "the app at `{app}` takes requests of `{protected}`, and does not inherit its access rules; \
              write a route `{app}` with its own"
         )
     }
@@ -207,11 +207,22 @@ impl SiteRoutes {
         head: &RequestHead,
         client: ClientAddress,
     ) -> Result<(), Rejection> {
-        let refuses = |rules: &Arc<Rules>| !rules.admits(client);
-        if !self.access_rules.iter().any(refuses) {
+        let taken = Taken::new(route, head, client);
+        if !self
+            .access_rules
+            .iter()
+            .any(|rules| taken.is_refused_by(rules))
+        {
             return Ok(());
         }
-        if self.refuses(head, head.path(), client) {
+        if self.refuses(
+            head,
+            head.path(),
+            &Taken {
+                rules: None,
+                ..taken
+            },
+        ) {
             return Err(Rejection::Forbidden);
         }
         match self.refused_reading(route, head, client) {
@@ -220,17 +231,17 @@ impl SiteRoutes {
         }
     }
 
-    /// Whether the rules for a path refuse the client.
-    fn refuses(&self, head: &RequestHead, path: &str, client: ClientAddress) -> bool {
+    /// Whether the rules for a path refuse the request.
+    fn refuses(&self, head: &RequestHead, path: &str, taken: &Taken<'_>) -> bool {
         let find = |method, token: &str| self.routes.find_for(path, method, token);
-        self.refuses_route(head, client, find)
+        self.refuses_route(head, taken, find)
     }
 
-    /// Whether the rules of a route that is found for the method refuse the client. Some servers take `post` for POST.
+    /// Whether the rules of a route that is found for the method refuse the request. Some servers take `post` for POST.
     fn refuses_route<'r>(
         &self,
         head: &RequestHead,
-        client: ClientAddress,
+        taken: &Taken<'_>,
         find: impl Fn(Method, &str) -> Option<&'r Route>,
     ) -> bool {
         let (method, token) = method_of(head);
@@ -242,27 +253,32 @@ impl SiteRoutes {
             let subject = Subject {
                 head,
                 method: (method, token),
-                client,
+                client: taken.client,
             };
             let route = route.map(|route| route.variant(&subject));
             let rules = route.and_then(|route| route.rules.as_deref());
-            rules.is_some_and(|rules| !rules.admits(client))
+            rules.is_some_and(|rules| taken.is_refused_by(rules))
         })
     }
 
-    /// Another reading of the path by a server, for which the rules refuse the client: empty if it is unknown.
+    /// Another reading of the path or the method by a server, for which the rules refuse the client, or demand a proof of
+    /// its identity that this route does not: empty if it is unknown.
     pub(crate) fn refused_reading(
         &self,
         route: &Route,
         head: &RequestHead,
         client: ClientAddress,
     ) -> Option<String> {
-        if let Some(reading) = self.refused_with_slash(head, head.path(), client) {
+        let taken = &Taken::new(route, head, client);
+        if self.refuses(head, head.path(), taken) {
+            return Some(head.path().to_owned());
+        }
+        if let Some(reading) = self.refused_with_slash(head, head.path(), taken) {
             return Some(reading);
         }
-        let refused = |reading: String| match self.refuses(head, &reading, client) {
+        let refused = |reading: String| match self.refuses(head, &reading, taken) {
             true => Some(reading),
-            false => self.refused_with_slash(head, &reading, client),
+            false => self.refused_with_slash(head, &reading, taken),
         };
         // A raw path still has its dot segments, which servers remove after they have read the rest.
         let paths = [Some(head.path()), route.is_raw().then(|| head.raw_path())];
@@ -276,21 +292,45 @@ impl SiteRoutes {
         })
     }
 
-    /// The path with a slash at its end, if a regex refuses the client for it: many servers answer both alike. For other
+    /// The path with a slash at its end, if a regex refuses the request for it: many servers answer both alike. For other
     /// routes that is a mistake of the configuration.
     fn refused_with_slash(
         &self,
         head: &RequestHead,
         path: &str,
-        client: ClientAddress,
+        taken: &Taken<'_>,
     ) -> Option<String> {
         if !self.has_access_regexes || !path.starts_with('/') || path.ends_with('/') {
             return None;
         }
         let with_slash = format!("{path}/");
         let find = |method, token: &str| self.routes.find_regex_for(&with_slash, method, token);
-        let is_refused = self.refuses_route(head, client, find);
+        let is_refused = self.refuses_route(head, taken, find);
         is_refused.then_some(with_slash)
+    }
+}
+
+/// A request, and the rules of the route that takes it.
+#[derive(Clone, Copy)]
+struct Taken<'a> {
+    client: ClientAddress,
+    /// `None` leaves out the comparison of proofs of identity: a preflight gets its response before one is demanded.
+    rules: Option<Option<&'a Rules>>,
+}
+
+impl<'a> Taken<'a> {
+    fn new(route: &'a Route, head: &RequestHead, client: ClientAddress) -> Taken<'a> {
+        let is_preflight = route.takes_preflights() && preflight_method(head).is_some();
+        Taken {
+            client,
+            rules: (!is_preflight).then_some(route.rules.as_deref()),
+        }
+    }
+
+    /// Whether rules refuse the client, or demand a proof of identity that those of its route do not.
+    fn is_refused_by(&self, rules: &Rules) -> bool {
+        let demands_more = |taker| rules.demands_more_than(taker);
+        !rules.admits(self.client) || self.rules.is_some_and(demands_more)
     }
 }
 
@@ -444,7 +484,10 @@ fn access_rules(routes: &[(RouteKey, Route)]) -> Box<[Arc<Rules>]> {
     let rules = routes.filter_map(|route| route.rules.as_ref());
     let rules = rules.filter(|rules| rules.has_access_rules());
     let rules = rules.filter(|rules| known.insert(Arc::as_ptr(rules)));
-    let rules = rules.filter(|rules| demands.insert(rules.access()));
+    let rules = rules.filter(|rules| {
+        let identity: Vec<_> = rules.policies.of_identity().collect();
+        demands.insert((rules.access(), identity))
+    });
     rules.cloned().collect()
 }
 

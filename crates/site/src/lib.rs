@@ -37,7 +37,8 @@ pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
-    Cors, CorsSettings, EarlyHints, Notes, Origin, Policies, Policy, PolicyRequest,
+    Algorithm, Claim, ClaimDemand, Cors, CorsSettings, EarlyHints, Identity, Jwt, JwtKey,
+    JwtSettings, Notes, Origin, Policies, Policy, PolicyRequest, TokenSource, key_set,
     preflight_method,
 };
 pub use record::{

@@ -5,18 +5,22 @@
 
 mod cors;
 mod early_hints;
+mod jwt;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use blitz_http::RequestHead;
+use blitz_http::{Fields, RequestHead};
 
 use crate::client::ClientAddress;
-use crate::edit::Edit;
+use crate::edit::{Edit, apply_to_request};
 use crate::rejection::Rejection;
 
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
 pub use early_hints::EarlyHints;
+pub use jwt::{Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, TokenSource, key_set};
 
 /// The policies of a route, in the order in which they decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -29,6 +33,8 @@ pub enum Policy {
     Cors(Arc<Cors>),
     /// Tells browsers what a page will need.
     EarlyHints(Arc<EarlyHints>),
+    /// Demands a signed token.
+    Jwt(Arc<Jwt>),
 }
 
 /// The request that policies decide on.
@@ -37,6 +43,8 @@ pub struct PolicyRequest<'a> {
     pub head: &'a RequestHead,
     /// Its client.
     pub client: ClientAddress,
+    /// The time; `None` leaves out what depends on it.
+    pub clock: Option<fn() -> SystemTime>,
 }
 
 /// Notes of policies for later phases of a request.
@@ -46,6 +54,26 @@ pub struct Notes<'p> {
     pub response_edits: Cow<'p, [Edit]>,
     /// Are sent when all checks have passed.
     pub early_hints: Option<&'p EarlyHints>,
+    /// Changes of the request that tell its action who the client is.
+    pub identities: Vec<Identity<'p>>,
+}
+
+/// Fields of a request that tell who the client is. Those that a client sends are removed in any case.
+#[derive(Debug)]
+pub enum Identity<'p> {
+    /// The client is unknown.
+    None(&'p [Edit]),
+    /// The client has proved who it is.
+    Verified(Rc<[Edit]>),
+}
+
+impl Identity<'_> {
+    fn edits(&self) -> &[Edit] {
+        match self {
+            Identity::None(edits) => edits,
+            Identity::Verified(edits) => edits,
+        }
+    }
 }
 
 impl Policies {
@@ -70,6 +98,19 @@ impl Policies {
             .any(|policy| matches!(policy, Policy::Cors(_)))
     }
 
+    /// Those that demand or tell who the client is.
+    pub fn of_identity(&self) -> impl Iterator<Item = &Policy> {
+        let is_of_identity = |policy: &&Policy| matches!(policy, Policy::Jwt(_));
+        self.0.iter().filter(is_of_identity)
+    }
+
+    /// Whether another route demands a proof of identity that this one does not, or tells another one.
+    #[must_use]
+    pub fn lack_identity_of(&self, other: &Policies) -> bool {
+        let has = |policy: &Policy| self.of_identity().any(|own| own == policy);
+        other.of_identity().any(|policy| !has(policy))
+    }
+
     /// Decides on a request.
     ///
     /// # Errors
@@ -85,6 +126,7 @@ impl Policies {
                 notes.early_hints = hints.for_request(request.head);
                 Ok(())
             }
+            Policy::Jwt(jwt) => jwt.decide(request, notes),
         })
     }
 }
@@ -95,11 +137,19 @@ impl Policy {
         match self {
             Policy::Cors(_) => 0,
             Policy::EarlyHints(_) => 60,
+            Policy::Jwt(_) => 30,
         }
     }
 }
 
 impl<'p> Notes<'p> {
+    /// Makes the changes of the request that tell who the client is.
+    pub fn identify(&self, fields: &mut Fields) {
+        for identity in &self.identities {
+            apply_to_request(identity.edits(), fields);
+        }
+    }
+
     /// Adds changes of the final response.
     pub fn edit_response(&mut self, edits: impl Into<Cow<'p, [Edit]>>) {
         let edits = edits.into();

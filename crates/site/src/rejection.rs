@@ -45,11 +45,21 @@ pub enum Rejection {
     TrailersTooLarge,
     /// It asks whether scripts of another origin may send a request, and its route answers that itself.
     Preflight,
+    /// The route demands a token, and the request has none.
+    NoToken,
+    /// The request has several tokens, of which others may take another one.
+    SeveralTokens,
+    /// The token is not one that the route accepts.
+    InvalidToken,
+    /// The token has expired.
+    TokenExpired,
+    /// The token lacks a scope or a claim that the route demands.
+    InsufficientScope,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 20] = [
+    pub const ALL: [Rejection; 25] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -70,6 +80,11 @@ impl Rejection {
         Rejection::HeadTooLarge,
         Rejection::TrailersTooLarge,
         Rejection::Preflight,
+        Rejection::NoToken,
+        Rejection::SeveralTokens,
+        Rejection::InvalidToken,
+        Rejection::TokenExpired,
+        Rejection::InsufficientScope,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -96,6 +111,11 @@ impl Rejection {
             Rejection::HeadTooLarge => "head-of-site",
             Rejection::TrailersTooLarge => "trailers-of-site",
             Rejection::Preflight => "preflight",
+            Rejection::NoToken => "token-missing",
+            Rejection::SeveralTokens => "several-tokens",
+            Rejection::InvalidToken => "token-invalid",
+            Rejection::TokenExpired => "token-expired",
+            Rejection::InsufficientScope => "insufficient-scope",
         }
     }
 
@@ -106,7 +126,10 @@ impl Rejection {
             Rejection::HttpsOnly => Status::PERMANENT_REDIRECT,
             Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
             Rejection::Method | Rejection::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
-            Rejection::Forbidden => Status::FORBIDDEN,
+            Rejection::Forbidden | Rejection::InsufficientScope => Status::FORBIDDEN,
+            Rejection::NoToken | Rejection::InvalidToken | Rejection::TokenExpired => {
+                Status::UNAUTHORIZED
+            }
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::NoBufferRoom => Status::SERVICE_UNAVAILABLE,
@@ -120,7 +143,8 @@ impl Rejection {
             | Rejection::WebSocketKey
             | Rejection::Base64
             | Rejection::Path
-            | Rejection::AmbiguousPath => Status::BAD_REQUEST,
+            | Rejection::AmbiguousPath
+            | Rejection::SeveralTokens => Status::BAD_REQUEST,
         }
     }
 
@@ -150,6 +174,11 @@ impl Rejection {
             Rejection::HeadTooLarge => "the fields are larger or more than this site takes",
             Rejection::TrailersTooLarge => "the trailers are larger than this site takes",
             Rejection::Preflight => "a browser asked whether it may send a request",
+            Rejection::NoToken => "this needs a token",
+            Rejection::SeveralTokens => "the request has several tokens",
+            Rejection::InvalidToken => "the token is not accepted here",
+            Rejection::TokenExpired => "the token has expired",
+            Rejection::InsufficientScope => "the token does not cover this",
         }
     }
 }

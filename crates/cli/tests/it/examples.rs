@@ -31,6 +31,9 @@ const PAGES: [&str; 13] = [
     "srv/www/assets/app.js.br",
 ];
 
+/// A key set with a secret, so that the examples have tokens.
+const KEYS: &str = r#"{"keys":[{"kty":"oct","k":"YSBzZWNyZXQgb2YgZXhhY3RseSAzMiBieXRlcyAuLi4"}]}"#;
+
 #[test]
 fn every_example_boots_and_answers() {
     let (mut booted, mut answers) = (0, 0);
@@ -140,6 +143,7 @@ fn folder_with_pages() -> Folder {
         fs::write(path, format!("page {page}")).unwrap();
     }
     fs::create_dir_all(folder.file("var")).unwrap();
+    fs::write(folder.file("jwks.json"), KEYS).unwrap();
     folder
 }
 

@@ -302,7 +302,10 @@ pub(super) fn settings(
         own.request_trailers.apply(&mut settings.request_trailers);
         own.compress.apply(&mut settings.compress);
         own.upgrade.apply(&mut settings.upgrade);
-        own.policies.apply(&mut settings.policies);
+        match is_block {
+            true => own.policies.apply_block(&mut settings.policies),
+            false => own.policies.apply(&mut settings.policies),
+        }
     }
     settings
 }

@@ -2,6 +2,7 @@
 
 mod cors;
 mod early_hints;
+mod jwt;
 
 use super::own::OwnSettings;
 use super::{Entry, Reader};
@@ -16,6 +17,7 @@ impl Reader<'_> {
             "early_hints" => {
                 policies.early_hints = self.own(value, |reader| reader.early_hints(value));
             }
+            "jwt" => policies.jwt = self.own(value, |reader| reader.jwt(value)),
             _ => {}
         }
     }

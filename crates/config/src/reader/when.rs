@@ -62,7 +62,9 @@ impl Reader<'_> {
         };
         let is_refusing = |(block, conditions): &(&OwnBlock, &Placed<Conditions>)| {
             let own = &block.own;
-            let has_access_rules = own.allow.value().is_some() || own.deny.value().is_some();
+            let has_access_rules = own.allow.value().is_some()
+                || own.deny.value().is_some()
+                || own.policies.jwt.value().is_some();
             has_access_rules || conditions.value.client.is_some() && !forwards(own)
         };
         let mut all = blocks.iter().zip(conditions);
@@ -141,6 +143,14 @@ impl Reader<'_> {
         let removed = [
             ("allow", matches!(block.allow, Own::Removed)),
             ("deny", matches!(block.deny, Own::Removed)),
+            (
+                "jwt",
+                match &block.policies.jwt {
+                    Own::Removed => true,
+                    Own::Value(jwt) => jwt.value.is_optional,
+                    Own::Inherited => false,
+                },
+            ),
         ];
         for (name, is_removed) in removed {
             let Some(entry) = all.iter().find(|entry| is_removed && entry.name == name) else {

@@ -45,6 +45,7 @@ fn planned_keys_are_not_yet() {
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,
             Scope::Buffer
+            | Scope::Jwt
             | Scope::Compress
             | Scope::Cors
             | Scope::SiteLimits

@@ -289,6 +289,7 @@ fn the_documents_name_all_keys() {
     let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let pages = [
         "configuration.md",
+        "access.md",
         "access-log.md",
         "compression.md",
         "cors.md",

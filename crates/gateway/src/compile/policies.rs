@@ -1,22 +1,31 @@
 //! Policies of a route, from its settings.
 
+mod jwt;
+
 use std::sync::Arc;
 
 use blitz_config::{CorsOrigin, Policies as Settings};
 use blitz_site::{Cors, CorsSettings, EarlyHints, Origin, Policies, Policy};
 
-/// The policies of these settings.
-pub(super) fn policies(settings: &Settings) -> Policies {
-    let cors = settings.cors.as_ref().map(|cors| self::cors(&cors.value));
-    let early_hints = settings.early_hints.as_ref().map(|links| {
-        let hints = EarlyHints::new(links.value.clone());
-        Policy::EarlyHints(Arc::new(hints))
-    });
-    let all = [cors, early_hints];
-    Policies::new(all.into_iter().flatten().collect())
+use super::Compiler;
+
+impl<'a> Compiler<'a, '_> {
+    /// The policies of these settings. One that cannot be used adds a diagnostic.
+    pub(super) fn policies(&mut self, settings: &'a Settings) -> Policies {
+        let mut policies = Vec::new();
+        policies.extend(settings.cors.as_ref().map(|cors| cors_policy(&cors.value)));
+        policies.extend(settings.early_hints.as_ref().map(|links| {
+            let hints = EarlyHints::new(links.value.clone());
+            Policy::EarlyHints(Arc::new(hints))
+        }));
+        if let Some(jwt) = &settings.jwt {
+            self.jwt(jwt, &mut policies);
+        }
+        Policies::new(policies)
+    }
 }
 
-fn cors(settings: &blitz_config::Cors) -> Policy {
+fn cors_policy(settings: &blitz_config::Cors) -> Policy {
     let origin = |origin: &CorsOrigin| match origin {
         CorsOrigin::Any => Origin::Any,
         CorsOrigin::Exact(text) => Origin::Exact(text.clone()),

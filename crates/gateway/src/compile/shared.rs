@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
 use blitz_http::RequestOptions;
-use blitz_site::{LoadedFile, Pages, Policies};
+use blitz_site::{LoadedFile, Pages, Policies, Policy};
 
 use super::ReadFile;
 use crate::files::Files;
@@ -37,6 +37,8 @@ pub(super) struct SharedValues<'a, 'f> {
     distinct: HashSet<Arc<Rules>>,
     /// By the address of the conditions.
     blocks: HashMap<usize, Arc<[Block]>>,
+    /// By the address of the settings; `None` if they cannot be used.
+    pub(super) tokens: HashMap<usize, Option<Policy>>,
 }
 
 /// The settings that rules are made of: addresses of what levels of a file share, and small values.
@@ -86,6 +88,7 @@ impl<'a, 'f> SharedValues<'a, 'f> {
             by_settings: HashMap::new(),
             distinct: HashSet::new(),
             blocks: HashMap::new(),
+            tokens: HashMap::new(),
         }
     }
 

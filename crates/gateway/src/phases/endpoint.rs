@@ -48,6 +48,9 @@ pub(super) async fn pass_to_endpoint<E>(
     let trusted = &gateway.options.trusted_proxies;
     let rules = route.rules.as_deref();
     let edits = rules.map(|rules| rules.edit_response(head, peer, trusted));
+    if let Some(notes) = &notes {
+        notes.identify(&mut head.fields);
+    }
     if let Some(changes) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         forward::ensure_request_id(&mut head.fields);
         let changes = changes.for_request(&Facts::of(head, peer, trusted));

@@ -59,6 +59,10 @@ fn change_request<E>(
     if let Some(rewriting) = &request.rewriting {
         rewriting.edit_request(&mut request.head.fields);
     }
+    // After the fields of the connection are gone, so that clients cannot name these in `Connection`.
+    if let Some(notes) = &request.notes {
+        notes.identify(&mut request.head.fields);
+    }
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
     if let Some(edits) = edits {
         let trusted = &gateway.options.trusted_proxies;

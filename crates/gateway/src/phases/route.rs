@@ -103,7 +103,11 @@ fn check<'a, E>(
     };
     if !rules.policies.is_empty() {
         let client = client();
-        let request = PolicyRequest { head, client };
+        let request = PolicyRequest {
+            head,
+            client,
+            clock: Some(blitz_http::wall_clock),
+        };
         rules
             .policies
             .decide(&request, notes.insert(Box::default()))?;

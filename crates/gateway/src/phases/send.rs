@@ -75,7 +75,10 @@ fn has_no_content(length: BodyLength) -> bool {
 /// connection for trailers, with the requests of others on it.
 #[inline]
 fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
-    if !route.forward.request_trailers {
+    // Trailers could name another client than the fields that policies set.
+    let has_identity = request.notes.as_ref();
+    let has_identity = has_identity.is_some_and(|notes| !notes.identities.is_empty());
+    if !route.forward.request_trailers || has_identity {
         request.upload.drop_trailers();
         request.head.fields.remove(Name::Trailer);
     }

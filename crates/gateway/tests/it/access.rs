@@ -1,4 +1,4 @@
-//! Nobody leaves the `allow` and `deny` of a path by another spelling of host, method or path, by another version of HTTP,
+//! Nobody leaves the `allow`, `deny` and `jwt` of a path by another spelling of host, method or path, by another version of HTTP,
 //! or because they stand in a preset, in a block `when` or in an included file.
 
 use std::env;
@@ -142,19 +142,38 @@ impl Spelling {
     }
 }
 
+/// Rules that refuse all clients of this machine, in the preset, of `/a/admin`, of `POST /form`, and in the block.
+type Access = [&'static str; 4];
+
+const NETWORKS: Access = [
+    "allow = [\"10.0.0.0/8\"]",
+    "deny = [\"127.0.0.0/8\"]",
+    "deny = [\"127.0.0.0/8\"]",
+    "deny = [\"127.0.0.1\"]",
+];
+
+/// The clients have no token.
+const TOKENS: Access = [
+    "jwt = { secret = \"a secret of exactly 32 bytes ...\" }",
+    "jwt = { secret = \"a secret of exactly 32 bytes ...\", audience = \"a\" }",
+    "jwt = { secret = \"a secret of exactly 32 bytes ...\" }",
+    "jwt = { secret = \"a secret of exactly 32 bytes ...\", issuer = \"i\" }",
+];
+
 /// The site is in an included file, and some of its rules are in a preset of the main file.
-fn site(gateway: Gateway, upstream: &Upstream) -> Proxy {
-    let main = "include = [\"team.toml\"]\npreset.inside.allow = [\"10.0.0.0/8\"]\n";
+fn site(gateway: Gateway, upstream: &Upstream, access: Access) -> Proxy {
+    let [preset, admin, form, when] = access;
+    let main = &format!("include = [\"team.toml\"]\npreset.inside.{preset}\n");
     let team = format!(
         r#"
             [site."localhost"]
             to = "{}"
             "/admin".use = "inside"
-            "/a/admin".deny = ["127.0.0.0/8"]
-            "POST /form".deny = ["127.0.0.0/8"]
+            "/a/admin".{admin}
+            "POST /form".{form}
             [[site."localhost"."/when".when]]
             header.X-Side = "right"
-            deny = ["127.0.0.1"]
+            {when}
         "#,
         upstream.url()
     );
@@ -231,8 +250,8 @@ fn requests() -> usize {
 scenarios! {
     fn access_rules_hold_over_http1(io) {
         let upstream = reached();
-        let proxy = site(Proxy::gateway(io), &upstream);
-        for minor in [0, 1] {
+        for (minor, access) in [(0, NETWORKS), (1, NETWORKS), (1, TOKENS)] {
+            let proxy = site(Proxy::gateway(io), &upstream, access);
             let mut outcomes = Outcomes::default();
             let mut client = proxy.client();
             for spelling in spellings(0x9e37_79b9 + minor as u64).take(requests()) {
@@ -271,41 +290,45 @@ scenarios! {
     }
 
     fn access_rules_hold_over_http2(io) {
-        let upstream = reached();
-        let proxy = site(Proxy::gateway(io), &upstream);
-        let mut outcomes = Outcomes::default();
-        let mut client = h2_client::Client::connect(proxy.address);
-        for spelling in spellings(0x2545_f491).take(requests()) {
-            let Ok(mut head) = RequestHead::parse(spelling.method, &spelling.target) else {
-                continue;
-            };
-            head.set_authority(spelling.host);
-            head.fields.append("x-side", spelling.side);
-            let stream = client.send_head(&head, BodyLength::Empty);
-            let answer = client.answer(stream);
-            let status = answer.status.map_or(0, Status::code);
-            outcomes.add(&spelling, status, &answer.content);
+        for access in [NETWORKS, TOKENS] {
+            let upstream = reached();
+            let proxy = site(Proxy::gateway(io), &upstream, access);
+            let mut outcomes = Outcomes::default();
+            let mut client = h2_client::Client::connect(proxy.address);
+            for spelling in spellings(0x2545_f491).take(requests()) {
+                let Ok(mut head) = RequestHead::parse(spelling.method, &spelling.target) else {
+                    continue;
+                };
+                head.set_authority(spelling.host);
+                head.fields.append("x-side", spelling.side);
+                let stream = client.send_head(&head, BodyLength::Empty);
+                let answer = client.answer(stream);
+                let status = answer.status.map_or(0, Status::code);
+                outcomes.add(&spelling, status, &answer.content);
+            }
         }
     }
 
     fn access_rules_hold_over_http3(io) {
-        let upstream = reached();
-        let server = QuicServer::with(|tls: TlsSlot| site(Proxy::gateway_over_tls(io, tls), &upstream));
-        let mut outcomes = Outcomes::default();
-        block_on(async {
-            let client = server.raw_client().await;
-            for spelling in spellings(0x1234_5678).take(requests()) {
-                let head = headers(&[
-                    (":method", spelling.method),
-                    (":scheme", "https"),
-                    (":authority", spelling.host),
-                    (":path", &spelling.target),
-                    ("x-side", spelling.side),
-                ]);
-                let response = client.ask(head).await;
-                let status = response.heads.first().copied().flatten();
-                outcomes.add(&spelling, status.unwrap_or_default(), &response.content);
-            }
-        });
+        for access in [NETWORKS, TOKENS] {
+            let upstream = reached();
+            let server = QuicServer::with(|tls: TlsSlot| site(Proxy::gateway_over_tls(io, tls), &upstream, access));
+            let mut outcomes = Outcomes::default();
+            block_on(async {
+                let client = server.raw_client().await;
+                for spelling in spellings(0x1234_5678).take(requests()) {
+                    let head = headers(&[
+                        (":method", spelling.method),
+                        (":scheme", "https"),
+                        (":authority", spelling.host),
+                        (":path", &spelling.target),
+                        ("x-side", spelling.side),
+                    ]);
+                    let response = client.ask(head).await;
+                    let status = response.heads.first().copied().flatten();
+                    outcomes.add(&spelling, status.unwrap_or_default(), &response.content);
+                }
+            });
+        }
     }
 }

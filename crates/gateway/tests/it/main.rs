@@ -43,6 +43,7 @@ mod h3_support;
 mod idle_upstreams;
 mod incomplete_heads;
 mod interop;
+mod jwt;
 mod limits;
 mod liveness;
 mod long_answers;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Gateway, LoadedFile, Options, Rejection, compile};
+use blitz_gateway::{Gateway, LoadedFile, Options, Rejection, Site, compile};
 use blitz_http::{BodyLength, IoChoice, Method, RequestHead, Status};
 use blitz_testing::{Client, Response};
 
@@ -19,6 +19,11 @@ const FILES: [(&str, &str); 3] = [
 ];
 
 pub(crate) fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy {
+    let gateway = Proxy::gateway(io).options(options);
+    Proxy::start(sites_of(text).into_iter().fold(gateway, Gateway::site), &[])
+}
+
+pub(crate) fn sites_of(text: &str) -> Vec<Site> {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
     let mut read_file = |name: &str| {
@@ -28,8 +33,7 @@ pub(crate) fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy 
     };
     let sites = compile(&configuration, &mut read_file, &mut diagnostics);
     assert_eq!(diagnostics, [], "{text}");
-    let gateway = Proxy::gateway(io).options(options);
-    Proxy::start(sites.into_iter().fold(gateway, Gateway::site), &[])
+    sites
 }
 
 pub(crate) fn gateway(io: IoChoice, text: &str) -> Proxy {

@@ -1,0 +1,332 @@
+//! Tokens that a route demands, signed by an issuer (RFC 7519, RFC 6750).
+
+mod json;
+mod keys;
+mod remembered;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use blitz_http::{Fields, Name, RequestHead};
+use serde_json::Value;
+
+use self::json::Object;
+use self::token::{TokenError, Verified, verify};
+use super::{Identity, Notes, PolicyRequest};
+use crate::edit::{Edit, FieldChange};
+use crate::rejection::Rejection;
+
+pub use keys::{Algorithm, JwtKey, key_set};
+
+/// The demands of a route on tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct JwtSettings {
+    /// The keys, with their algorithms.
+    pub keys: Vec<JwtKey>,
+    /// Values of `iss`, one of which is demanded; none are any.
+    pub issuers: Vec<String>,
+    /// Values of `aud`, one of which is demanded; without them the token must have none.
+    pub audiences: Vec<String>,
+    /// Claims that are demanded.
+    pub require: Vec<(Claim, ClaimDemand)>,
+    /// Scopes that are demanded, all of them.
+    pub scopes: Vec<String>,
+    /// Names of request fields in lower case that get the values of claims.
+    pub forward: Vec<(String, Claim)>,
+    /// Where the token stands; several tokens are refused.
+    pub sources: Vec<TokenSource>,
+    /// How much the clocks of issuer and gateway may differ.
+    pub leeway: Duration,
+    /// Whether requests without a token are served as well.
+    pub is_optional: bool,
+}
+
+/// Where a token stands in a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TokenSource {
+    /// `Authorization: Bearer TOKEN`.
+    Authorization,
+    /// A cookie with this name.
+    Cookie(String),
+    /// A parameter of the query with this name.
+    Query(String),
+}
+
+/// The name of a claim. One that begins with a slash is a pointer to a member of a claim (RFC 6901).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Claim(pub String);
+
+/// A demand on a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ClaimDemand {
+    /// It is there, and not `null`.
+    Present,
+    /// It is one of these texts, or a list with one of them.
+    OneOf(Vec<String>),
+}
+
+impl Claim {
+    fn of<'c>(&self, claims: &'c Object) -> Option<&'c Value> {
+        let Some(pointer) = self.0.strip_prefix('/') else {
+            return claims.get(&self.0);
+        };
+        let (first, rest) = match pointer.split_once('/') {
+            None => (pointer, ""),
+            Some((first, _)) => (first, &pointer[first.len()..]),
+        };
+        let first = first.replace("~1", "/").replace("~0", "~");
+        claims.get(&first)?.pointer(rest)
+    }
+}
+
+impl ClaimDemand {
+    fn is_met(&self, value: Option<&Value>) -> bool {
+        let Some(value) = value.filter(|value| !value.is_null()) else {
+            return false;
+        };
+        let ClaimDemand::OneOf(texts) = self else {
+            return true;
+        };
+        let is_one = |value: &Value| {
+            let scalar = scalar(value);
+            scalar.is_some_and(|scalar| texts.contains(&scalar))
+        };
+        match value {
+            Value::Array(list) => list.iter().any(is_one),
+            value => is_one(value),
+        }
+    }
+}
+
+/// The policy.
+#[derive(Debug)]
+pub struct Jwt {
+    settings: JwtSettings,
+    /// Its number in the process: tokens that another one has verified do not count.
+    number: u64,
+    /// Removes the fields that it sets.
+    removal: Box<[Edit]>,
+}
+
+impl PartialEq for Jwt {
+    fn eq(&self, other: &Jwt) -> bool {
+        self.settings == other.settings
+    }
+}
+
+impl Eq for Jwt {}
+
+impl Hash for Jwt {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.settings.hash(state);
+    }
+}
+
+/// A request has one token at most.
+enum Found<'a> {
+    None,
+    One(&'a [u8]),
+    Several,
+}
+
+impl Jwt {
+    /// The policy of these settings.
+    #[must_use]
+    pub fn new(settings: JwtSettings) -> Jwt {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let names = settings.forward.iter().map(|(name, _)| name);
+        Jwt {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            removal: names.map(|name| set(name, None)).collect(),
+            settings,
+        }
+    }
+
+    /// Whether requests without a token are served as well.
+    #[must_use]
+    pub fn is_optional(&self) -> bool {
+        self.settings.is_optional
+    }
+
+    pub(super) fn decide<'p>(
+        &'p self,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'p>,
+    ) -> Result<(), Rejection> {
+        let decided = match self.find(request.head) {
+            Found::None if self.settings.is_optional => {
+                if !self.removal.is_empty() {
+                    notes.identities.push(Identity::None(&self.removal));
+                }
+                return Ok(());
+            }
+            Found::None => Err(Rejection::NoToken),
+            Found::Several => Err(Rejection::SeveralTokens),
+            Found::One(token) => self.identify(token, request.clock, notes),
+        };
+        decided.inspect_err(|rejection| {
+            notes.edit_response(vec![challenge(*rejection, &self.settings.scopes)]);
+        })
+    }
+
+    fn identify(
+        &self,
+        token: &[u8],
+        clock: Option<fn() -> SystemTime>,
+        notes: &mut Notes<'_>,
+    ) -> Result<(), Rejection> {
+        let now = clock.map(|clock| {
+            let since = clock().duration_since(UNIX_EPOCH);
+            since.unwrap_or_default().as_secs()
+        });
+        let known = now.and_then(|now| remembered::find(self.number, token, now));
+        let edits = match known {
+            Some(edits) => edits,
+            None => self.verify(token, now)?,
+        };
+        if !edits.is_empty() {
+            notes.identities.push(Identity::Verified(edits));
+        }
+        Ok(())
+    }
+
+    /// Verifies a token that the core does not know.
+    #[inline(never)]
+    fn verify(&self, token: &[u8], now: Option<u64>) -> Result<Rc<[Edit]>, Rejection> {
+        let Verified { claims, expires } = verify(&self.settings, token, now).map_err(|error| {
+            tracing::debug!(?error, "a token was refused");
+            match error {
+                TokenError::Expired => Rejection::TokenExpired,
+                TokenError::Scope => Rejection::InsufficientScope,
+                _ => Rejection::InvalidToken,
+            }
+        })?;
+        let forward = self.settings.forward.iter();
+        let edits = forward.map(|(name, claim)| set(name, claim.of(&claims).and_then(field_value)));
+        let edits: Rc<[Edit]> = edits.collect();
+        if now.is_some() {
+            let expires = expires.saturating_add(self.settings.leeway.as_secs());
+            remembered::add(self.number, token, expires, Rc::clone(&edits));
+        }
+        Ok(edits)
+    }
+
+    fn find<'h>(&self, head: &'h RequestHead) -> Found<'h> {
+        let mut found = Found::None;
+        for source in &self.settings.sources {
+            let more = match source {
+                TokenSource::Authorization => of_authorization(&head.fields),
+                TokenSource::Cookie(name) => single(of_cookies(&head.fields, name)),
+                TokenSource::Query(name) => single(of_query(head.query(), name)),
+            };
+            found = match (found, more) {
+                (Found::None, more) => more,
+                (found, Found::None) => found,
+                _ => Found::Several,
+            };
+        }
+        found
+    }
+}
+
+/// The only line; credentials of other schemes are none. Of several lines nobody knows which one an upstream takes.
+fn of_authorization(fields: &Fields) -> Found<'_> {
+    let line = match single(fields.get_all(Name::Authorization)) {
+        Found::One(line) => line,
+        found => return found,
+    };
+    let Some((scheme, token)) = line.split_at_checked("Bearer".len()) else {
+        return Found::None;
+    };
+    match token.first() {
+        Some(b' ' | b'\t') | None if scheme.eq_ignore_ascii_case(b"Bearer") => {
+            Found::One(token.trim_ascii())
+        }
+        _ => Found::None,
+    }
+}
+
+fn of_cookies<'h>(fields: &'h Fields, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let lines = fields.get_all(Name::Cookie);
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let pair = pair.trim_ascii().strip_prefix(name.as_bytes())?;
+        pair.strip_prefix(b"=")
+    })
+}
+
+fn of_query<'h>(query: Option<&'h str>, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let pairs = query.unwrap_or_default().split('&');
+    pairs.filter_map(move |pair| {
+        let value = pair.strip_prefix(name)?.strip_prefix('=')?;
+        Some(value.as_bytes())
+    })
+}
+
+fn single<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Found<'h> {
+    match (values.next(), values.next()) {
+        (None, _) => Found::None,
+        (Some(value), None) => Found::One(value),
+        (Some(_), Some(_)) => Found::Several,
+    }
+}
+
+/// `WWW-Authenticate` (RFC 6750, section 3). A request without a token learns nothing but the scheme.
+fn challenge(rejection: Rejection, scopes: &[String]) -> Edit {
+    let error = match rejection {
+        Rejection::SeveralTokens => ", error=\"invalid_request\"",
+        Rejection::InvalidToken => ", error=\"invalid_token\"",
+        Rejection::TokenExpired => {
+            ", error=\"invalid_token\", error_description=\"the token has expired\""
+        }
+        Rejection::InsufficientScope => ", error=\"insufficient_scope\"",
+        _ => "",
+    };
+    let mut value = format!("Bearer realm=\"site\"{error}");
+    if rejection == Rejection::InsufficientScope && !scopes.is_empty() {
+        value += &format!(", scope=\"{}\"", scopes.join(" "));
+    }
+    Edit {
+        name: "www-authenticate".into(),
+        change: FieldChange::Add(value.into_bytes()),
+    }
+}
+
+/// `None` removes the field.
+fn set(name: &str, value: Option<String>) -> Edit {
+    let lines = value.map(String::into_bytes).into_iter().collect();
+    Edit {
+        name: name.into(),
+        change: FieldChange::Set(lines),
+    }
+}
+
+/// The text of a claim for a field; `None` if a field cannot have it, or would have another meaning with it: the items of
+/// a list are separated by commas.
+fn field_value(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Array(list) => {
+            let items = list.iter().map(scalar);
+            let items: Vec<String> = items.collect::<Option<_>>()?;
+            let is_item = |item: &String| !item.is_empty() && !item.contains(',');
+            items.iter().all(is_item).then(|| items.join(","))?
+        }
+        value => scalar(value)?,
+    };
+    let is_kept = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
+    is_kept.then_some(text)
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}

@@ -1,0 +1,101 @@
+//! Tokens that a core has verified. They are not verified again until they expire: a signature costs more than the rest
+//! of a request.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
+
+use crate::edit::Edit;
+
+/// The most tokens of a core.
+const TOKENS_MAX: usize = 4096;
+
+/// The most bytes of all tokens of a core, without their fields.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The tokens of a core, by a hash with a key of its own, so that nobody can choose tokens whose hashes collide.
+#[derive(Default)]
+struct Remembered {
+    hasher: RandomState,
+    tokens: HashMap<u64, Token>,
+    /// From the oldest on.
+    order: VecDeque<u64>,
+    bytes: usize,
+}
+
+struct Token {
+    /// The policy that verified it.
+    policy: u64,
+    token: Box<[u8]>,
+    /// The second from which it is refused.
+    expires: u64,
+    edits: Rc<[Edit]>,
+}
+
+thread_local! {
+    static REMEMBERED: RefCell<Remembered> = RefCell::default();
+}
+
+/// The fields of a token that this policy has verified, if it has not expired.
+pub(super) fn find(policy: u64, token: &[u8], now: u64) -> Option<Rc<[Edit]>> {
+    REMEMBERED.with_borrow(|remembered| {
+        let hash = remembered.hasher.hash_one((policy, token));
+        let found = remembered.tokens.get(&hash)?;
+        let is_it = found.policy == policy && *found.token == *token && now < found.expires;
+        is_it.then(|| Rc::clone(&found.edits))
+    })
+}
+
+/// Remembers a token; the oldest ones make room.
+pub(super) fn add(policy: u64, token: &[u8], expires: u64, edits: Rc<[Edit]>) {
+    REMEMBERED.with_borrow_mut(|remembered| {
+        let hash = remembered.hasher.hash_one((policy, token));
+        let added = Token {
+            policy,
+            token: token.into(),
+            expires,
+            edits,
+        };
+        remembered.bytes += token.len();
+        match remembered.tokens.insert(hash, added) {
+            None => remembered.order.push_back(hash),
+            Some(replaced) => remembered.bytes -= replaced.token.len(),
+        }
+        while remembered.order.len() > TOKENS_MAX || remembered.bytes > BYTES_MAX {
+            let Some(oldest) = remembered.order.pop_front() else {
+                break;
+            };
+            if let Some(removed) = remembered.tokens.remove(&oldest) {
+                remembered.bytes -= removed.token.len();
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_tokens_make_room_for_new_ones() {
+        let edits: Rc<[Edit]> = Rc::new([]);
+        let large = vec![b'x'; 8 * 1024];
+        for number in 0..TOKENS_MAX as u64 + 10 {
+            add(1, &number.to_be_bytes(), 10, Rc::clone(&edits));
+        }
+        let is_known = |number: u64| find(1, &number.to_be_bytes(), 9).is_some();
+        assert!(!is_known(9) && is_known(10) && is_known(TOKENS_MAX as u64 + 9));
+        // Not of another policy, and not after the end.
+        assert!(find(2, &10_u64.to_be_bytes(), 9).is_none());
+        assert!(find(1, &10_u64.to_be_bytes(), 10).is_none());
+        for policy in 0..1000 {
+            add(policy, &large, 10, Rc::clone(&edits));
+        }
+        REMEMBERED.with_borrow(|remembered| {
+            assert!(remembered.bytes <= BYTES_MAX);
+            assert_eq!(remembered.tokens.len(), remembered.order.len());
+            assert!(remembered.tokens.len() >= BYTES_MAX / large.len());
+        });
+    }
+}
