@@ -25,6 +25,8 @@ pub enum Scope {
     Compress,
     /// In the `jwt` of a route.
     Jwt,
+    /// In a table that is the `rate_limit` of a route.
+    RateLimit,
     /// In `server`.
     Server,
     /// In `log`.
@@ -94,6 +96,14 @@ pub enum Kind {
     ClaimFields,
     /// Demands on claims by their names.
     ClaimDemands,
+    /// A number of requests per time, or a table with one.
+    RateLimit,
+    /// A number of requests per time.
+    Rate,
+    /// A value of requests, or a list of them.
+    RateKeys,
+    /// A number from one to this one, which `false` takes away.
+    CountTo(u64),
     /// A size from one byte to this many.
     SizeTo(u64),
     /// A number from one to this one.
@@ -229,6 +239,12 @@ const SERIES_MAX: u64 = 1_000_000;
 /// The greatest priority of a regex.
 pub(crate) const PRIORITY_MAX: u64 = 1000;
 
+/// The largest `burst` of a `rate_limit`.
+pub(crate) const BURST_MAX: u64 = 1_000_000;
+
+/// The largest `concurrency`.
+pub(crate) const CONCURRENCY_MAX: u64 = 1_000_000;
+
 /// All keys. Names of sites, paths, statuses and fields are not keys.
 #[rustfmt::skip] // a key is a line
 pub const KEYS: &[Key] = &[
@@ -260,6 +276,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses of the upstream are compressed for clients that accept it"),
+    key(Scope::Route, "concurrency", Kind::CountTo(CONCURRENCY_MAX), "no limit", "the most requests at a time, on all cores together"),
     key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "early_hints", Kind::Texts, "none", "values of `Link` that browsers get in a response with 103, before the page"),
@@ -275,6 +292,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "methods", Kind::Methods, "all", "methods that are allowed"),
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
     key(Scope::Route, "priority", Kind::NumberTo(PRIORITY_MAX), "none", "which of two regexes comes first that begin with the same text: the greater one"),
+    key(Scope::Route, "rate_limit", Kind::RateLimit, "off", "the most requests per time; it counts where it is written"),
     key(Scope::Route, "raw_path", Kind::Boolean, "false", "whether the path is forwarded as received"),
     key(Scope::Route, "redirect", Kind::Redirect, "", "a status and another URL"),
     key(Scope::Route, "replace_errors", Kind::Boolean, "false", "whether `errors` are for responses of the upstream, too"),
@@ -287,11 +305,9 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "concurrency", "the most requests at a time"),
     planned(Scope::Route, "list", "whether folders are listed"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
-    planned(Scope::Route, "rate_limit", "requests per time"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
     planned(Scope::Route, "satisfy", "whether all access rules are demanded"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
@@ -327,6 +343,10 @@ pub const KEYS: &[Key] = &[
     key(Scope::Jwt, "scopes", Kind::OneOrMore, "none", "scopes that tokens need, all of them"),
     key(Scope::Jwt, "secret", Kind::Text, "", "the secret of issuer and gateway, of 32 bytes or more"),
     key(Scope::Jwt, "secret_file", Kind::Text, "", "a file with the secret"),
+    key(Scope::RateLimit, "burst", Kind::NumberTo(BURST_MAX), "the number of `rate`", "the most requests at once"),
+    key(Scope::RateLimit, "by", Kind::RateKeys, "`\"client\"`", "what is counted on its own"),
+    key(Scope::RateLimit, "dry_run", Kind::Boolean, "false", "whether requests beyond the limit are only counted"),
+    key(Scope::RateLimit, "rate", Kind::Rate, "", "requests per time"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
@@ -438,6 +458,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Cors => "cors",
         Scope::Compress => "compress",
         Scope::Jwt => "jwt",
+        Scope::RateLimit => "rate_limit",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::AccessLog => "access_log",

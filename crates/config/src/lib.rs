@@ -51,7 +51,10 @@ pub use model::{CertificateFile, Configuration, Host, Listener, Route, Site, Tls
 pub use network::Network;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
-pub use policy::{ClaimDemand, Cors, CorsOrigin, Jwt, JwtKeys, Policies, Secret, TokenSource};
+pub use policy::{
+    ClaimDemand, Concurrency, Cors, CorsOrigin, Jwt, JwtKeys, Policies, RateLimit, Secret,
+    TokenSource,
+};
 pub use process::{
     Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,
     Socket, Tracing, quoted,

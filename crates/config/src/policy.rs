@@ -2,6 +2,7 @@
 
 mod cors;
 mod jwt;
+mod limit;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::span::{Placed, Span};
 
 pub use cors::{Cors, CorsOrigin};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, Secret, TokenSource};
+pub use limit::{Concurrency, RateLimit};
 
 /// Declares the policies once: what a level writes, what a route inherits, and the lists of both.
 macro_rules! policies {
@@ -55,6 +57,10 @@ macro_rules! policies {
 }
 
 policies! {
+    /// The most requests per time.
+    rate_limit: RateLimit,
+    /// The most requests at a time.
+    concurrency: Concurrency,
     /// Requests of other origins that browsers may send, and whose responses they may read.
     cors: Cors,
     /// Lines of `Link` that browsers get before the response (RFC 8297).

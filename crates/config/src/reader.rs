@@ -100,6 +100,10 @@ struct Reader<'a> {
     /// Those of `tls`.
     certificates: Vec<Placed<CertificateFile>>,
     presets: preset::Presets<'a>,
+    /// The site or preset that is being read, or `defaults`.
+    place: String,
+    /// The block `when` that is being read, behind a space.
+    block_place: String,
     /// How many blocks `when` have been read, to number them.
     blocks_read: usize,
     /// Whether a placeholder was read whose value depends on the path of its route.
@@ -147,6 +151,8 @@ impl<'a> Reader<'a> {
             renamed: Vec::new(),
             certificates: Vec::new(),
             presets: preset::Presets::default(),
+            place: "defaults".to_owned(),
+            block_place: String::new(),
             blocks_read: 0,
             has_path_placeholder: false,
         }

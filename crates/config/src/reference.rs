@@ -51,6 +51,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `jwt` in a route. It has one of `keys_file`, `secret_file` and `secret`. [Access](access.md) has examples.",
     ),
     (
+        Scope::RateLimit,
+        "Table rate_limit",
+        "Keys of `rate_limit` in a route, if it is a table.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
@@ -174,9 +179,15 @@ fn value(kind: Kind) -> String {
         Kind::Size => "size: `\"10m\"`",
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
         Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
+        Kind::RateLimit => "rate: `\"100/s\"`, or a [table](#table-rate_limit)",
+        Kind::Rate => "rate: `\"100/s\"`, `/min`, `/h`, `/d`",
+        Kind::RateKeys => {
+            "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, a list of these, whose combinations are counted, or \
+             `\"route\"` for all requests together"
+        }
         Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
         Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
-        Kind::NumberTo(max) => return format!("1 to {max}"),
+        Kind::NumberTo(max) | Kind::CountTo(max) => return format!("1 to {max}"),
         Kind::OneOf(words) => return one_of(words),
         Kind::Socket => "path of a socket, or `false`",
         Kind::AccessLog => "destination: `\"stdout\"`, a [table](#table-access_log), or `false`",

@@ -27,6 +27,7 @@ pub fn schema() -> String {
             "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "compress": table(Scope::Compress),
             "control": table(Scope::Control),
+            "rate_limit": required(table(Scope::RateLimit), "rate"),
             "cors": required(table(Scope::Cors), "origins"),
             "defaults": table(Scope::Defaults),
             "fields": fields(),
@@ -116,7 +117,7 @@ fn value(kind: Kind) -> Value {
         Kind::Time => pattern(&format!("^(0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
         Kind::Seconds => pattern(&format!("^(0+|[0-9]+(s|m|h|d|[0-9]*000ms))$|{VARIABLE}")),
         Kind::TimeLimit => pattern(&format!("^(forever|0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
-        Kind::NumberTo(last) => any_of([
+        Kind::NumberTo(last) | Kind::CountTo(last) => any_of([
             json!({ "type": "integer", "minimum": 1, "maximum": last }),
             pattern("^\\$\\{"),
         ]),
@@ -135,6 +136,9 @@ fn value(kind: Kind) -> Value {
         Kind::Size => size(),
         Kind::Cors => list_or("cors"),
         Kind::Compress => compress(),
+        Kind::RateLimit => any_of([rate(), reference("rate_limit")]),
+        Kind::Rate => rate(),
+        Kind::RateKeys => rate_keys(),
         Kind::RequestBuffer => any_of([size(), reference("buffer_request")]),
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
@@ -278,6 +282,16 @@ fn statuses() -> Value {
         pattern(&format!("^[1-5]([0-9][0-9]|xx)$|{VARIABLE}")),
     ]);
     json!({ "type": "array", "items": one })
+}
+
+fn rate() -> Value {
+    pattern(&format!("^0*[1-9][0-9]*/(s|min|h|d)$|{VARIABLE}"))
+}
+
+fn rate_keys() -> Value {
+    let key = pattern(&format!("^(client|route|(header|cookie):.+)$|{VARIABLE}"));
+    let several = json!({ "type": "array", "items": key, "minItems": 1 });
+    any_of([key, several])
 }
 
 fn share() -> Value {

@@ -1,12 +1,14 @@
 //! Durations, sizes and statuses as texts.
 
 mod durations;
+mod rates;
 
 use std::fmt;
 use std::time::Duration;
 
 pub(crate) use durations::parse_duration;
 pub use durations::parse_duration_sum;
+pub(crate) use rates::{Rate, parse_rate};
 
 /// Why a text is not a value, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -150,6 +150,7 @@ fn check_rules<'r>(
         client,
         // Nothing is known of the time of the request.
         clock: None,
+        limits: None,
     };
     rules.policies.decide(&request, notes)?;
     rules.check_method(head)

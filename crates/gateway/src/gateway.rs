@@ -18,7 +18,8 @@ use blitz_http::{
 };
 use blitz_site::metrics::set_series_max;
 use blitz_site::{
-    Counters, Endpoint, Observers, emit_handshake, emit_incomplete_head, emit_refused, error_page,
+    CoreLimits, Counters, Endpoint, Observers, SharedLimits, emit_handshake, emit_incomplete_head,
+    emit_refused, error_page,
 };
 
 use crate::files::CoreFiles;
@@ -233,10 +234,15 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
     let options = Arc::new(options);
     let newest = Arc::clone(newest);
     let random_id = OnceLock::new();
+    let limits = OnceLock::new();
     move || {
         let loop_id = options.loop_id.as_ref();
         let loop_id = loop_id
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
+        let limits = limits.get_or_init(|| {
+            let (cores, now) = (blitz_http::core_count(), blitz_http::now());
+            Arc::new(SharedLimits::new(cores, blitz_http::random_u64(), now))
+        });
         set_series_max(options.series_max);
         let mut upstreams = UpstreamSet::new(options.client.clone());
         let snapshot = CoreSnapshot::first(&newest.load_full(), &observers, &mut upstreams);
@@ -246,6 +252,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
             options: Arc::clone(&options),
             loop_id: loop_id.clone(),
             endpoints: RefCell::default(),
+            limits: CoreLimits::new(limits),
             fallback: fallback(),
             scratch: RefCell::default(),
             path: RefCell::default(),

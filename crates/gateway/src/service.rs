@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_site::{Endpoint, EndpointMaker};
+use blitz_site::{CoreLimits, Endpoint, EndpointMaker};
 
 use crate::files::CoreFiles;
 use crate::forward::LoopId;
@@ -23,6 +23,8 @@ pub(crate) struct GatewayService<E> {
     pub(crate) loop_id: LoopId,
     /// The apps of routes that this core has used.
     pub(crate) endpoints: RefCell<Vec<(EndpointMaker, Rc<dyn Endpoint>)>>,
+    /// The counts of limits of routes.
+    pub(crate) limits: CoreLimits,
     /// Answers requests that no target matches.
     pub(crate) fallback: Rc<E>,
     /// Working memory for field values; never borrowed across an await.

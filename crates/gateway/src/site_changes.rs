@@ -191,6 +191,8 @@ mod tests {
             "cors = [\"https://a.example\"]",
             "early_hints = [\"</a.css>; rel=preload\"]",
             "cors = [\"https://b.example\"]",
+            "rate_limit = \"1/s\"",
+            "concurrency = 10",
             "compress = true",
             "compress = { min_size = \"2k\" }",
             "when = [{ client = \"unix\", respond = 204 }]",

@@ -102,6 +102,8 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("connect_failures", gateway.connect_failures),
         ("retries", gateway.retries),
         ("retries_over_budget", gateway.retries_over_budget),
+        ("rate_limit_dry_runs", gateway.rate_limit_dry_runs),
+        ("rate_limits_overflowed", gateway.rate_limits_overflowed),
         ("evicted", http.evicted),
         ("streams_shed", http.streams_shed),
         ("send_stalls", http.send_stalls),

@@ -89,9 +89,9 @@ pub use blitz_reactor::{
     Address, Buffer, Chunk, Config, Cores, CoresHandle, DriverKind, Elapsed, IoChoice, Lingering,
     Listener, LocalShortage, NoInterface, Pinning, PoolFuture, PooledFuture, PreciseTimer,
     Reservation, ReservedDescriptors, Signal, Signals, Slice, TaskKey, Timer, block_on, blocking,
-    core_index, core_local, now, open_tun, parse_zoned, precise_sleep_until, prepare_descriptors,
-    probe, random_u64, read_clock, set_idle_priority, set_real_time, sleep, sleep_until, spawn,
-    start, timeout, trim_heap, wall_clock, yield_now,
+    core_count, core_index, core_local, now, open_tun, parse_zoned, precise_sleep_until,
+    prepare_descriptors, probe, random_u64, read_clock, set_idle_priority, set_real_time, sleep,
+    sleep_until, spawn, start, timeout, trim_heap, wall_clock, yield_now,
 };
 
 /// The limits of connections that are being closed, for [`Config::lingering`].

@@ -74,7 +74,7 @@ pub use executor::{
 pub use file::{File, Folder, Found};
 pub use memory::{charge, discharge, fair_share, is_memory_scarce, memory_available};
 pub use per_core::{
-    Config, Cores, CoresHandle, Pinning, block_on, core_index, counters, sockets_limit,
+    Config, Cores, CoresHandle, Pinning, block_on, core_count, core_index, counters, sockets_limit,
     sockets_open, start,
 };
 pub use signal::{Signal, Signals};

@@ -167,6 +167,11 @@ impl Load {
         }
     }
 
+    /// The number of cores of the group.
+    pub(crate) fn cores(&self) -> usize {
+        self.group.cores.len()
+    }
+
     /// The mailbox of another core of the group.
     pub(crate) fn mailbox(&self, core: usize) -> Option<&Arc<Mailbox>> {
         self.group.cores.get(core)?.mailbox.get()

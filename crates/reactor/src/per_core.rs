@@ -383,6 +383,11 @@ pub fn core_index() -> usize {
     core::with(|core| core.resources.index)
 }
 
+/// The number of cores that were started together with the calling one.
+pub fn core_count() -> usize {
+    core::with(|core| core.resources.load.cores())
+}
+
 /// The counters of the calling core.
 pub fn counters() -> Counters {
     core::with(Core::read_counters)

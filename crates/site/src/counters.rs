@@ -48,6 +48,10 @@ pub struct Counters {
     pub handshakes_omitted: u64,
     /// Incomplete heads without a line in the access log, because too many had the same cause.
     pub heads_omitted: u64,
+    /// Requests beyond a `rate_limit` that has `dry_run`.
+    pub rate_limit_dry_runs: u64,
+    /// Requests whose key had no bucket of its own, because too many others were throttled.
+    pub rate_limits_overflowed: u64,
     /// Configurations on this core: the newest one, and older ones that requests still use.
     pub snapshots: u64,
     /// Requests now, from their record's beginning to its end.
@@ -75,6 +79,8 @@ impl Counters {
         compressed_bytes_after: 0,
         handshakes_omitted: 0,
         heads_omitted: 0,
+        rate_limit_dry_runs: 0,
+        rate_limits_overflowed: 0,
         snapshots: 0,
         in_flight: 0,
     };
@@ -107,6 +113,8 @@ impl Counters {
         self.compressed_bytes_after += other.compressed_bytes_after;
         self.handshakes_omitted += other.handshakes_omitted;
         self.heads_omitted += other.heads_omitted;
+        self.rate_limit_dry_runs += other.rate_limit_dry_runs;
+        self.rate_limits_overflowed += other.rate_limits_overflowed;
         self.snapshots += other.snapshots;
         self.in_flight += other.in_flight;
         let responses = self.responses.iter_mut().zip(other.responses);

@@ -19,6 +19,7 @@ pub mod metrics;
 mod owned_record;
 mod pages;
 mod policy;
+pub mod rate;
 mod record;
 mod recorder;
 mod rejection;
@@ -37,9 +38,9 @@ pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
-    Algorithm, Claim, ClaimDemand, Cors, CorsSettings, EarlyHints, Identity, Jwt, JwtKey,
-    JwtSettings, Notes, Origin, Policies, Policy, PolicyRequest, TokenSource, key_set,
-    preflight_method,
+    Algorithm, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
+    Identity, Jwt, JwtKey, JwtSettings, Notes, Origin, Permit, Policies, Policy, PolicyRequest,
+    RateKey, RateLimit, RateLimitSettings, SharedLimits, TokenSource, key_set, preflight_method,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

@@ -3,9 +3,12 @@
 //! A policy is compiled once for each configuration: for a request nothing is parsed or looked up by name. [`Notes`] are
 //! for later phases of its request.
 
+mod concurrency;
 mod cors;
 mod early_hints;
 mod jwt;
+mod limits;
+mod rate_limit;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -15,12 +18,15 @@ use std::time::SystemTime;
 use blitz_http::{Fields, RequestHead};
 
 use crate::client::ClientAddress;
-use crate::edit::{Edit, apply_to_request};
+use crate::edit::{Edit, FieldChange, apply_to_request};
 use crate::rejection::Rejection;
 
+pub use concurrency::{Concurrency, Permit};
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
 pub use early_hints::EarlyHints;
 pub use jwt::{Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, TokenSource, key_set};
+pub use limits::{CoreLimits, SharedLimits};
+pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
 
 /// The policies of a route, in the order in which they decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -35,6 +41,10 @@ pub enum Policy {
     EarlyHints(Arc<EarlyHints>),
     /// Demands a signed token.
     Jwt(Arc<Jwt>),
+    /// Limits requests per time.
+    RateLimit(Arc<RateLimit>),
+    /// Limits requests at a time.
+    Concurrency(Arc<Concurrency>),
 }
 
 /// The request that policies decide on.
@@ -45,6 +55,8 @@ pub struct PolicyRequest<'a> {
     pub client: ClientAddress,
     /// The time; `None` leaves out what depends on it.
     pub clock: Option<fn() -> SystemTime>,
+    /// The counts of this core. Without them nothing is limited.
+    pub limits: Option<&'a CoreLimits>,
 }
 
 /// Notes of policies for later phases of a request.
@@ -52,6 +64,8 @@ pub struct PolicyRequest<'a> {
 pub struct Notes<'p> {
     /// Changes of the final response, before those of `headers`.
     pub response_edits: Cow<'p, [Edit]>,
+    /// The request counts among those under way until this is dropped, with or after its record.
+    pub permit: Option<Permit>,
     /// Are sent when all checks have passed.
     pub early_hints: Option<&'p EarlyHints>,
     /// Changes of the request that tell its action who the client is.
@@ -127,6 +141,8 @@ impl Policies {
                 Ok(())
             }
             Policy::Jwt(jwt) => jwt.decide(request, notes),
+            Policy::RateLimit(limit) => limit.decide(request, notes),
+            Policy::Concurrency(limit) => limit.decide(request, notes),
         })
     }
 }
@@ -138,6 +154,8 @@ impl Policy {
             Policy::Cors(_) => 0,
             Policy::EarlyHints(_) => 60,
             Policy::Jwt(_) => 30,
+            Policy::RateLimit(_) => 10,
+            Policy::Concurrency(_) => 50,
         }
     }
 }
@@ -157,5 +175,14 @@ impl<'p> Notes<'p> {
             true => self.response_edits = edits,
             false => self.response_edits.to_mut().extend(edits.into_owned()),
         }
+    }
+}
+
+/// `None` removes the field.
+fn set(name: &str, value: Option<&[u8]>) -> Edit {
+    let lines = value.map(<[u8]>::to_vec).into_iter().collect();
+    Edit {
+        name: name.into(),
+        change: FieldChange::Set(lines),
     }
 }

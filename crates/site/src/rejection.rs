@@ -55,11 +55,15 @@ pub enum Rejection {
     TokenExpired,
     /// The token lacks a scope or a claim that the route demands.
     InsufficientScope,
+    /// There are too many requests per time of the client, or of another value.
+    RateLimited,
+    /// Too many requests are under way.
+    Concurrency,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 25] = [
+    pub const ALL: [Rejection; 27] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -85,6 +89,8 @@ impl Rejection {
         Rejection::InvalidToken,
         Rejection::TokenExpired,
         Rejection::InsufficientScope,
+        Rejection::RateLimited,
+        Rejection::Concurrency,
     ];
 
     /// Stable name, for logs and counter labels.
@@ -116,6 +122,8 @@ impl Rejection {
             Rejection::InvalidToken => "token-invalid",
             Rejection::TokenExpired => "token-expired",
             Rejection::InsufficientScope => "insufficient-scope",
+            Rejection::RateLimited => "rate-limited",
+            Rejection::Concurrency => "concurrency",
         }
     }
 
@@ -132,7 +140,8 @@ impl Rejection {
             }
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
-            Rejection::NoBufferRoom => Status::SERVICE_UNAVAILABLE,
+            Rejection::NoBufferRoom | Rejection::Concurrency => Status::SERVICE_UNAVAILABLE,
+            Rejection::RateLimited => Status::TOO_MANY_REQUESTS,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
             Rejection::HeadTooLarge | Rejection::TrailersTooLarge => {
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -179,6 +188,8 @@ impl Rejection {
             Rejection::InvalidToken => "the token is not accepted here",
             Rejection::TokenExpired => "the token has expired",
             Rejection::InsufficientScope => "the token does not cover this",
+            Rejection::RateLimited => "there are too many requests; try again later",
+            Rejection::Concurrency => "too many requests are under way; try again later",
         }
     }
 }

@@ -346,7 +346,7 @@ impl Reader<'_> {
 }
 
 /// `client`, `header:NAME` or `cookie:NAME`.
-fn client_key(text: &str) -> Option<ClientKey> {
+pub(super) fn client_key(text: &str) -> Option<ClientKey> {
     if text == "client" {
         return Some(ClientKey::Client);
     }

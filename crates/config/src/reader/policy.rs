@@ -3,6 +3,7 @@
 mod cors;
 mod early_hints;
 mod jwt;
+mod limit;
 
 use super::own::OwnSettings;
 use super::{Entry, Reader};
@@ -11,13 +12,18 @@ impl Reader<'_> {
     /// Reads the value of a policy.
     pub(super) fn policy(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings) {
         let value = entry.value;
-        let policies = &mut own.policies;
         match entry.name {
-            "cors" => policies.cors = self.own(value, |reader| reader.cors(value)),
+            "cors" => own.policies.cors = self.own(value, |reader| reader.cors(value)),
             "early_hints" => {
-                policies.early_hints = self.own(value, |reader| reader.early_hints(value));
+                own.policies.early_hints = self.own(value, |reader| reader.early_hints(value));
             }
-            "jwt" => policies.jwt = self.own(value, |reader| reader.jwt(value)),
+            "rate_limit" => {
+                own.policies.rate_limit = self.own(value, |reader| reader.rate_limit(value, own));
+            }
+            "concurrency" => {
+                own.policies.concurrency = self.own(value, |reader| reader.concurrency(value, own));
+            }
+            "jwt" => own.policies.jwt = self.own(value, |reader| reader.jwt(value)),
             _ => {}
         }
     }

@@ -99,7 +99,10 @@ impl Reader<'_> {
             let table = Rc::clone(&preset.table);
             let number = PRESETS + self.presets.read;
             self.presets.read += 1;
+            let place = std::mem::replace(&mut self.place, format!("preset {}", text.value));
+            let block = std::mem::take(&mut self.block_place);
             let (read, is_of_path) = self.preset(&table, own.key.value.path.clone(), upstreams);
+            (self.place, self.block_place) = (place, block);
             let read = (number, Rc::new(read));
             own.presets.push((number, Rc::clone(&read.1)));
             if let Some(preset) = self.presets.by_name.get_mut(&text.value) {

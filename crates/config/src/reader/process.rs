@@ -83,6 +83,11 @@ impl Reader<'_> {
         let Kind::NumberTo(last) = key.kind else {
             return None;
         };
+        self.number_to(value, last)
+    }
+
+    /// A number from one to the last one.
+    pub(super) fn number_to(&mut self, value: &Spanned<DeValue<'_>>, last: u64) -> Option<u64> {
         let digits = match value.get_ref() {
             DeValue::Integer(number) => number.as_str().replace('_', ""),
             DeValue::String(text) if text.starts_with("${") => {

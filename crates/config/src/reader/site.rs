@@ -112,6 +112,10 @@ impl Reader<'_> {
         upstreams: &mut Upstreams,
         shared: &mut InheritedValues,
     ) -> Option<Site> {
+        self.place = match &host {
+            Some(host) => format!("site {}", host.value),
+            None => "site".to_owned(),
+        };
         let key = Placed::new(RouteKey::everything(), entry.key());
         let keys = match entry.value.get_ref() {
             DeValue::Table(table) => table.len(),

@@ -97,6 +97,7 @@ impl Reader<'_> {
         let mut conditions = Conditions::default();
         let mut block = OwnSettings::new(own.key.clone());
         let all = entries(table);
+        self.block_place = format!(" when {}", own.blocks.len() + 1);
         let mut first = None;
         for entry in &all {
             let Some(entry) = &self.known(Scope::When, entry) else {
@@ -119,6 +120,7 @@ impl Reader<'_> {
                 _ => self.setting(entry, &mut block, upstreams),
             }
         }
+        self.block_place.clear();
         let place = first.unwrap_or_else(|| all.first().map_or(span, Entry::key));
         if self.diagnostics.len() != before {
             return None;

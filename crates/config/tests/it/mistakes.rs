@@ -48,6 +48,7 @@ fn planned_keys_are_not_yet() {
             | Scope::Jwt
             | Scope::Compress
             | Scope::Cors
+            | Scope::RateLimit
             | Scope::SiteLimits
             | Scope::UpstreamLimits => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,

@@ -293,6 +293,7 @@ fn the_documents_name_all_keys() {
         "access-log.md",
         "compression.md",
         "cors.md",
+        "rate-limits.md",
         "tracing.md",
         "files.md",
     ];

@@ -4,8 +4,11 @@ mod jwt;
 
 use std::sync::Arc;
 
-use blitz_config::{CorsOrigin, Policies as Settings};
-use blitz_site::{Cors, CorsSettings, EarlyHints, Origin, Policies, Policy};
+use blitz_config::{ClientKey, CorsOrigin, Policies as Settings};
+use blitz_site::{
+    Concurrency, Cors, CorsSettings, EarlyHints, Origin, Policies, Policy, RateKey, RateLimit,
+    RateLimitSettings,
+};
 
 use super::Compiler;
 
@@ -18,11 +21,33 @@ impl<'a> Compiler<'a, '_> {
             let hints = EarlyHints::new(links.value.clone());
             Policy::EarlyHints(Arc::new(hints))
         }));
+        let rate_limit = settings.rate_limit.as_ref();
+        policies.extend(rate_limit.map(|limit| rate_policy(&limit.value)));
+        policies.extend(settings.concurrency.as_ref().map(|limit| {
+            let limit = Concurrency::new(&limit.value.place, limit.value.max);
+            Policy::Concurrency(Arc::new(limit))
+        }));
         if let Some(jwt) = &settings.jwt {
             self.jwt(jwt, &mut policies);
         }
         Policies::new(policies)
     }
+}
+
+fn rate_policy(settings: &blitz_config::RateLimit) -> Policy {
+    let key = |key: &ClientKey| match key {
+        ClientKey::Client => RateKey::Client,
+        ClientKey::Header(name) => RateKey::Header(name.as_str().into()),
+        ClientKey::Cookie(name) => RateKey::Cookie(name.as_str().into()),
+    };
+    Policy::RateLimit(Arc::new(RateLimit::new(RateLimitSettings {
+        place: settings.place.clone(),
+        count: settings.count,
+        period: settings.period,
+        burst: settings.burst,
+        by: settings.by.iter().map(key).collect(),
+        dry_run: settings.dry_run,
+    })))
 }
 
 fn cors_policy(settings: &blitz_config::Cors) -> Policy {

@@ -34,6 +34,15 @@ impl Code {
         }
     }
 
+    /// The code of a response of the gateway's own. A limit of requests says so: clients try an unavailable service
+    /// again at once.
+    pub(crate) fn of_own_status(status: Status) -> Code {
+        match status {
+            Status::TOO_MANY_REQUESTS => Code::ResourceExhausted,
+            _ => Code::of_status(status),
+        }
+    }
+
     /// A failure to connect may be retried at once. A timeout of the upstream is
     /// DEADLINE_EXCEEDED, and a section beyond its limits RESOURCE_EXHAUSTED.
     pub(crate) fn of_failure(failure: Failure) -> Code {

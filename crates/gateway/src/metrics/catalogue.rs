@@ -126,6 +126,8 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_upstream_responses", &["status"], "Final responses of upstreams that were relayed."),
     counter("blitz_upstream_failures", &["cause", "error_type"], "Requests whose upstream failed, by cause and by the error of Proxy-Status (RFC 9209)."),
     counter("blitz_upstream_connect_failures", &[], "Addresses to which no connection could be made for a request, even if another one was reached."),
+    counter("blitz_rate_limit_dry_runs", &[], "Requests beyond a `rate_limit` with `dry_run`, which passed."),
+    counter("blitz_rate_limits_overflowed", &[], "Requests that shared a bucket of their `rate_limit`, because all others of the table were in use."),
     counter("blitz_retries", &[], "Requests that were sent again."),
     counter("blitz_retries_over_budget", &[], "Requests that were not sent again, because the budget of the upstream was used up."),
     counter("blitz_responses_cut_off", &[], "Responses that ended early, because those of the upstream did or the client left."),

@@ -60,6 +60,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         compressed_bytes_after,
         handshakes_omitted,
         heads_omitted,
+        rate_limit_dry_runs,
+        rate_limits_overflowed,
         snapshots: _,
         in_flight: _,
     } = counters;
@@ -67,6 +69,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_requests_routed", routed),
         ("blitz_requests_unrouted", unrouted),
         ("blitz_upstream_connect_failures", connect_failures),
+        ("blitz_rate_limit_dry_runs", rate_limit_dry_runs),
+        ("blitz_rate_limits_overflowed", rate_limits_overflowed),
         ("blitz_retries", retries),
         ("blitz_retries_over_budget", retries_over_budget),
         ("blitz_responses_cut_off", cut_off),

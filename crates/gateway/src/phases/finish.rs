@@ -249,7 +249,7 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
     ) {
         let status = head.status;
         if self.call.is_some() {
-            return self.send_call_status(responder, head, Code::of_status(status), detail);
+            return self.send_call_status(responder, head, Code::of_own_status(status), detail);
         }
         let pages = self.rules.map(|rules| &rules.pages);
         let responder = Responder::new(responder, self.edits, &mut self.record.response);

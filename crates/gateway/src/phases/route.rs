@@ -107,6 +107,7 @@ fn check<'a, E>(
             head,
             client,
             clock: Some(blitz_http::wall_clock),
+            limits: Some(&gateway.limits),
         };
         rules
             .policies

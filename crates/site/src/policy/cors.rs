@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use blitz_http::{Method, Name, RequestHead};
 
-use super::{Notes, PolicyRequest};
+use super::{Notes, PolicyRequest, set};
 use crate::edit::{Edit, FieldChange};
 use crate::rejection::Rejection;
 
@@ -181,15 +181,6 @@ pub fn preflight_method(head: &RequestHead) -> Option<&[u8]> {
     match is_preflight {
         true => head.fields.get(Name::AccessControlRequestMethod),
         false => None,
-    }
-}
-
-/// `None` removes the field.
-fn set(name: &str, value: Option<&[u8]>) -> Edit {
-    let lines = value.map(<[u8]>::to_vec).into_iter().collect();
-    Edit {
-        name: name.into(),
-        change: FieldChange::Set(lines),
     }
 }
 

@@ -1,0 +1,47 @@
+//! The counts of limits: they belong to the gateway and its cores, not to a configuration, so that a reload resets
+//! nothing.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::concurrency::{CorePermits, SharedPermits};
+use crate::rate::{CoreBuckets, SharedBuckets};
+
+/// The counts that all cores of a gateway share.
+#[derive(Debug)]
+pub struct SharedLimits {
+    buckets: Arc<SharedBuckets>,
+    permits: Arc<SharedPermits>,
+    cores: usize,
+}
+
+/// The counts as one core uses them.
+#[derive(Debug)]
+pub struct CoreLimits {
+    pub(super) buckets: RefCell<CoreBuckets>,
+    pub(super) permits: CorePermits,
+}
+
+impl SharedLimits {
+    /// For this number of cores. `secret` is random; no time before `start` occurs.
+    #[must_use]
+    pub fn new(cores: usize, secret: u64, start: Instant) -> SharedLimits {
+        SharedLimits {
+            buckets: Arc::new(SharedBuckets::new(cores, secret, start)),
+            permits: Arc::default(),
+            cores,
+        }
+    }
+}
+
+impl CoreLimits {
+    /// For a core that has counted nothing.
+    #[must_use]
+    pub fn new(shared: &Arc<SharedLimits>) -> CoreLimits {
+        CoreLimits {
+            buckets: RefCell::new(CoreBuckets::new(Arc::clone(&shared.buckets))),
+            permits: CorePermits::new(Arc::clone(&shared.permits), shared.cores),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `rate_limit`: requests per time.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use blitz_http::{Fields, Name};
+
+use super::{Notes, PolicyRequest, set};
+use crate::client::ClientAddress;
+use crate::counters::count;
+use crate::rate::{Rate, Throttled};
+use crate::rejection::Rejection;
+
+/// Which requests a limit counts, and how.
+#[derive(Debug, Clone)]
+pub struct RateLimitSettings {
+    /// The place where it is written. Limits with equal places and settings share their buckets, also over reloads.
+    pub place: String,
+    /// So many requests…
+    pub count: u32,
+    /// …in this time.
+    pub period: Duration,
+    /// The most at once.
+    pub burst: u32,
+    /// Requests with the same values share a bucket; without values all do.
+    pub by: Vec<RateKey>,
+    /// Whether requests beyond the limit are only counted.
+    pub dry_run: bool,
+}
+
+/// A value of a request by which a limit counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RateKey {
+    /// The address of the client; of IPv6 the network of 64 bits, which one client has.
+    Client,
+    /// A field of this name, in lower case.
+    Header(Box<str>),
+    /// A cookie of this name.
+    Cookie(Box<str>),
+}
+
+/// The policy.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct RateLimit {
+    /// Of the place and the settings.
+    id: u64,
+    rate: Rate,
+    by: Box<[RateKey]>,
+    dry_run: bool,
+}
+
+impl RateLimit {
+    /// The policy of these settings.
+    #[must_use]
+    pub fn new(settings: RateLimitSettings) -> RateLimit {
+        let rate = Rate::new(settings.count, settings.period, settings.burst);
+        let mut id = DefaultHasher::new();
+        (settings.place, rate, &settings.by).hash(&mut id);
+        RateLimit {
+            id: id.finish(),
+            rate,
+            by: settings.by.into(),
+            dry_run: settings.dry_run,
+        }
+    }
+
+    pub(super) fn decide(
+        &self,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'_>,
+    ) -> Result<(), Rejection> {
+        let Some(limits) = request.limits else {
+            return Ok(());
+        };
+        let mut buckets = limits.buckets.borrow_mut();
+        let key = self.key(request, buckets.shared().hasher());
+        let now = blitz_http::now();
+        match buckets.take(self.id, key, &self.rate, now) {
+            Ok(()) => Ok(()),
+            Err(_) if self.dry_run => {
+                count(|counters| counters.rate_limit_dry_runs += 1);
+                Ok(())
+            }
+            Err(throttled) => {
+                self.note_wait(throttled, notes);
+                Err(Rejection::RateLimited)
+            }
+        }
+    }
+
+    /// The key of the request's bucket.
+    fn key(&self, request: &PolicyRequest<'_>, mut hasher: impl Hasher) -> u64 {
+        hasher.write_u64(self.id);
+        for key in &self.by {
+            match key {
+                RateKey::Client => hash_client(request.client, &mut hasher),
+                RateKey::Header(name) => {
+                    let lines = request.head.fields.get_all(&**name);
+                    hash_values(lines, &mut hasher);
+                }
+                RateKey::Cookie(name) => {
+                    hash_values(cookies(&request.head.fields, name), &mut hasher);
+                }
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Fields of the draft draft-ietf-httpapi-ratelimit-headers-10: the burst is the quota, and the time in which it
+    /// comes back the window.
+    #[cold]
+    fn note_wait(&self, throttled: Throttled, notes: &mut Notes<'_>) {
+        let wait = whole_seconds(throttled.wait);
+        let quota = self.rate.burst();
+        let window = whole_seconds(self.rate.refill_time());
+        let policy = format!("\"default\";q={quota};w={window}");
+        let limit = format!("\"default\";r=0;t={wait}");
+        notes.edit_response(vec![
+            set("retry-after", Some(wait.to_string().as_bytes())),
+            set("ratelimit-policy", Some(policy.as_bytes())),
+            set("ratelimit", Some(limit.as_bytes())),
+        ]);
+    }
+}
+
+/// Rounded up, and at least one.
+fn whole_seconds(time: Duration) -> u64 {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    seconds.max(1)
+}
+
+/// A client of IPv6 has at least the 64 bits behind its network, and would have as many keys.
+fn hash_client(client: ClientAddress, hasher: &mut impl Hasher) {
+    match client {
+        ClientAddress::Address(address) => match address.to_canonical() {
+            IpAddr::V4(address) => (4_u8, u32::from(address)).hash(hasher),
+            IpAddr::V6(address) => {
+                let network = (u128::from(address) >> 64) as u64;
+                (6_u8, network).hash(hasher);
+            }
+        },
+        ClientAddress::Unix => 1_u8.hash(hasher),
+        ClientAddress::Unknown => 0_u8.hash(hasher),
+    }
+}
+
+/// All values of a name, so that a further one does not hide the one that an upstream reads. Requests without any share
+/// a key.
+fn hash_values<'a>(values: impl Iterator<Item = &'a [u8]>, hasher: &mut impl Hasher) {
+    let mut number = 0_u32;
+    for value in values {
+        value.hash(hasher);
+        number += 1;
+    }
+    number.hash(hasher);
+}
+
+/// The values of the cookies with this name.
+fn cookies<'a>(fields: &'a Fields, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    let lines = fields.get_all(Name::Cookie);
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?;
+        value.strip_prefix(b"=")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client_key(text: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hash_client(ClientAddress::Address(text.parse().unwrap()), &mut hasher);
+        hasher.finish()
+    }
+
+    #[test]
+    fn a_client_of_ipv6_is_its_network() {
+        assert_eq!(client_key("2001:db8::1"), client_key("2001:db8::ffff:1"));
+        assert_ne!(client_key("2001:db8::1"), client_key("2001:db8:0:1::1"));
+        assert_ne!(client_key("192.0.2.1"), client_key("192.0.2.2"));
+        assert_eq!(client_key("::ffff:192.0.2.1"), client_key("192.0.2.1"));
+    }
+
+    #[test]
+    fn the_identity_is_that_of_place_and_settings() {
+        let settings = |place: &str, burst, dry_run| {
+            RateLimit::new(RateLimitSettings {
+                place: place.to_owned(),
+                count: 10,
+                period: Duration::from_secs(1),
+                burst,
+                by: vec![RateKey::Client],
+                dry_run,
+            })
+        };
+        let id = settings("site a /", 10, false).id;
+        assert_eq!(settings("site a /", 10, true).id, id);
+        assert_ne!(settings("site a /", 11, false).id, id);
+        assert_ne!(settings("site b /", 10, false).id, id);
+    }
+
+    #[test]
+    fn waits_are_whole_seconds() {
+        for (milliseconds, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (60_000, 60)] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds);
+        }
+    }
+
+    #[test]
+    fn cookies_have_all_their_values() {
+        let mut fields = Fields::default();
+        fields.append(Name::Cookie, "a=1; id=x; idx=no; id=y");
+        let values: Vec<_> = cookies(&fields, "id").collect();
+        assert_eq!(values, [b"x", b"y"]);
+    }
+}
