@@ -3,7 +3,7 @@
 
 import http from 'node:http';
 
-const rules = Array.from({ length: 1400 }, (_, at) =>
+const rules = Array.from({ length: 1800 }, (_, at) =>
   `.panel-${at} > li:nth-child(${at % 9}) { margin: ${at % 13}px; color: #${(at * 7919 % 4096).toString(16)}; }`);
 const style = rules.join('\n');
 
