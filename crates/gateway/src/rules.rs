@@ -19,8 +19,8 @@ use crate::trusted::TrustedProxies;
 
 pub(crate) use fields::Edits;
 pub(crate) use template::{
-    Facts, client_of, cookies, encoded_path_text, path as path_of, received, received_head,
-    redirect_target, rest_start, text as text_of,
+    Facts, client_of, encoded_path_text, path as path_of, received, received_head, redirect_target,
+    rest_start, text as text_of,
 };
 
 /// The timeouts of a request with these settings.

@@ -88,10 +88,9 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
     let failures = Failure::ALL
         .iter()
         .map(|&failure| (failure.token(), gateway.failed(failure)));
-    // A redirect to HTTPS is no problem.
     let rejections = Rejection::ALL
         .iter()
-        .filter(|&&rejection| rejection != Rejection::HttpsOnly)
+        .filter(|&&rejection| !rejection.is_usual())
         .map(|&rejection| (rejection.rule(), gateway.rejected(rejection)));
     let refusals = http.refused.iter().copied();
     let client_tls = http.tls.failures.iter();
@@ -166,6 +165,7 @@ mod tests {
         gateway.failures[Failure::ConnectionLimitReached as usize] = 2;
         gateway.failures[Failure::UpstreamQueueFull as usize] = 3;
         gateway.rejections[Rejection::HttpsOnly as usize] = 5;
+        gateway.rejections[Rejection::Preflight as usize] = 8;
         gateway.rejections[Rejection::NoHost as usize] = 6;
         gateway.rejections[Rejection::ContentTooLarge as usize] = 1;
         http.refused = vec![("bare-lf", 4), ("host-missing", 1)];

@@ -7,13 +7,13 @@ use blitz_config::{
     ClientMatch, Conditions, Match, Methods, Network, Placed, ValueMatch, combination, regex,
 };
 use blitz_http::{Fields, Method, Peer, RequestHead};
-use blitz_site::ClientAddress;
+use blitz_site::{ClientAddress, cookies};
 use regex::bytes::Regex;
 
 use crate::grpc::Call;
 use crate::route::Route;
 use crate::routes::method_of;
-use crate::rules::{client_of, cookies};
+use crate::rules::client_of;
 use crate::trusted::TrustedProxies;
 use crate::websocket::WebSocket;
 

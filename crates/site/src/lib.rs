@@ -6,6 +6,7 @@
 
 pub mod access_log;
 mod client;
+mod cookies;
 mod counters;
 mod edit;
 mod emit;
@@ -28,6 +29,7 @@ mod trace;
 
 pub use access_log::RecordBatch;
 pub use client::ClientAddress;
+pub use cookies::cookies;
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, ResponseEdits, apply, apply_to_request};
 pub use emit::{emit, emit_handshake, emit_incomplete_head, emit_refused};

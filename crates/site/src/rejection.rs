@@ -93,6 +93,12 @@ impl Rejection {
         Rejection::Concurrency,
     ];
 
+    /// Whether it is a response that clients are to get, and no problem.
+    #[must_use]
+    pub fn is_usual(self) -> bool {
+        matches!(self, Rejection::HttpsOnly | Rejection::Preflight)
+    }
+
     /// Stable name, for logs and counter labels.
     #[must_use]
     pub fn rule(self) -> &'static str {

@@ -1,5 +1,7 @@
 //! Counters of failures, refusals and limits, by cause.
 
+use blitz_gateway::Rejection;
+
 use super::exposition::{Exposition, Sample};
 use super::view::grown;
 
@@ -99,6 +101,10 @@ const LIMITS: &[Counter] = &[
     of_clients("requests_rejected"),
     of_clients("requests_refused"),
     counter(
+        "rate_limits_overflowed",
+        "more clients than a table of rate limits has places for: the newest of them share one place",
+    ),
+    counter(
         "heads_refused",
         "clients send many heads above 4 KiB at once: see whether cookies can be smaller",
     ),
@@ -155,7 +161,8 @@ pub(super) fn causes(before: Option<&Exposition>, after: &Exposition) -> Vec<Cau
         for &Counter { family, remedy } in counters {
             let name = format!("blitz_{family}_total");
             let meaning = after.help(&format!("blitz_{family}"));
-            for (sample, recent) in grown(before, after, &name) {
+            let counted = grown(before, after, &name);
+            for (sample, recent) in counted.filter(|(sample, _)| !is_usual(sample)) {
                 add(
                     &mut causes,
                     Cause {
@@ -181,6 +188,17 @@ pub(super) fn causes(before: Option<&Exposition>, after: &Exposition) -> Vec<Cau
         rank(a).cmp(&rank(b)).then_with(more)
     });
     causes
+}
+
+/// Whether it counts redirects to HTTPS or the like, which are no problem.
+fn is_usual(sample: &Sample) -> bool {
+    let mut usual = Rejection::ALL
+        .iter()
+        .filter(|rejection| rejection.is_usual());
+    usual.any(|rejection| {
+        let mut labels = sample.labels.iter();
+        labels.any(|(name, text)| &**name == "rule" && **text == *rejection.rule())
+    })
 }
 
 /// The counter and its labels. A core is no cause, and the error of `Proxy-Status` follows from the cause.
@@ -219,7 +237,8 @@ mod tests {
         let before = parse(
             "blitz_retries_total 900\n\
              blitz_send_stalls_total{core=\"0\"} 1\n\
-             blitz_requests_rejected_total{rule=\"rate\"} 5\n",
+             blitz_requests_rejected_total{rule=\"rate\"} 5\n\
+             blitz_requests_rejected_total{rule=\"preflight\"} 7\n",
         );
         let after = parse(
             "# HELP blitz_requests_rejected Requests that the gateway rejected, by rule.\n\

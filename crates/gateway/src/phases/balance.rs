@@ -1,11 +1,11 @@
 //! The server of the next attempt, among those of a route.
 
 use blitz_http::{Peer, RequestHead, Scheme};
-use blitz_site::ClientAddress;
+use blitz_site::{ClientAddress, cookies};
 
 use crate::request::Request;
 use crate::route::{Forward, ForwardRoute};
-use crate::rules::{Facts, client_of, cookies};
+use crate::rules::{Facts, client_of};
 use crate::service::GatewayService;
 use crate::snapshot::CoreSnapshot;
 use crate::trusted::TrustedProxies;

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use blitz_config::{Placeholder, Template, TemplatePart};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
-use blitz_site::ClientAddress;
 use blitz_site::matcher::host_of;
+use blitz_site::{ClientAddress, cookies};
 
 use crate::forward::{ProxyFacts, told_client};
 use crate::trusted::TrustedProxies;
@@ -244,17 +244,4 @@ impl Facts<'_> {
         }
         Some(all)
     }
-}
-
-/// The values of the cookies with a name (RFC 6265, section 4.2.1).
-pub(crate) fn cookies<'a, 'n>(
-    fields: &'a Fields,
-    name: &'n str,
-) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
-    let lines = fields.get_all(Name::Cookie);
-    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let pair = pair.trim_ascii().strip_prefix(name.as_bytes())?;
-        pair.strip_prefix(b"=")
-    })
 }

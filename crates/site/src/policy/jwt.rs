@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use self::json::Object;
 use self::token::{TokenError, Verified, verify};
-use super::{Identity, Notes, PolicyRequest};
+use super::{Identity, Notes, PolicyRequest, set};
+use crate::cookies::cookies;
 use crate::edit::{Edit, FieldChange};
 use crate::rejection::Rejection;
 
@@ -207,7 +208,10 @@ impl Jwt {
             }
         })?;
         let forward = self.settings.forward.iter();
-        let edits = forward.map(|(name, claim)| set(name, claim.of(&claims).and_then(field_value)));
+        let edits = forward.map(|(name, claim)| {
+            let value = claim.of(&claims).and_then(field_value);
+            set(name, value.as_deref().map(str::as_bytes))
+        });
         let edits: Rc<[Edit]> = edits.collect();
         if now.is_some() {
             let expires = expires.saturating_add(self.settings.leeway.as_secs());
@@ -221,7 +225,7 @@ impl Jwt {
         for source in &self.settings.sources {
             let more = match source {
                 TokenSource::Authorization => of_authorization(&head.fields),
-                TokenSource::Cookie(name) => single(of_cookies(&head.fields, name)),
+                TokenSource::Cookie(name) => single(cookies(&head.fields, name)),
                 TokenSource::Query(name) => single(of_query(head.query(), name)),
             };
             found = match (found, more) {
@@ -249,15 +253,6 @@ fn of_authorization(fields: &Fields) -> Found<'_> {
         }
         _ => Found::None,
     }
-}
-
-fn of_cookies<'h>(fields: &'h Fields, name: &str) -> impl Iterator<Item = &'h [u8]> {
-    let lines = fields.get_all(Name::Cookie);
-    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let pair = pair.trim_ascii().strip_prefix(name.as_bytes())?;
-        pair.strip_prefix(b"=")
-    })
 }
 
 fn of_query<'h>(query: Option<&'h str>, name: &str) -> impl Iterator<Item = &'h [u8]> {
@@ -294,15 +289,6 @@ fn challenge(rejection: Rejection, scopes: &[String]) -> Edit {
     Edit {
         name: "www-authenticate".into(),
         change: FieldChange::Add(value.into_bytes()),
-    }
-}
-
-/// `None` removes the field.
-fn set(name: &str, value: Option<String>) -> Edit {
-    let lines = value.map(String::into_bytes).into_iter().collect();
-    Edit {
-        name: name.into(),
-        change: FieldChange::Set(lines),
     }
 }
 

@@ -5,10 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use blitz_http::{Fields, Name};
-
 use super::{Notes, PolicyRequest, set};
 use crate::client::ClientAddress;
+use crate::cookies::cookies;
 use crate::counters::count;
 use crate::rate::{Rate, Throttled};
 use crate::rejection::Rejection;
@@ -157,16 +156,6 @@ fn hash_values<'a>(values: impl Iterator<Item = &'a [u8]>, hasher: &mut impl Has
     number.hash(hasher);
 }
 
-/// The values of the cookies with this name.
-fn cookies<'a>(fields: &'a Fields, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    let lines = fields.get_all(Name::Cookie);
-    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?;
-        value.strip_prefix(b"=")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,13 +197,5 @@ mod tests {
         for (milliseconds, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (60_000, 60)] {
             assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds);
         }
-    }
-
-    #[test]
-    fn cookies_have_all_their_values() {
-        let mut fields = Fields::default();
-        fields.append(Name::Cookie, "a=1; id=x; idx=no; id=y");
-        let values: Vec<_> = cookies(&fields, "id").collect();
-        assert_eq!(values, [b"x", b"y"]);
     }
 }
