@@ -153,6 +153,7 @@ fn check_rules<'r>(
         limits: None,
     };
     rules.policies.decide(&request, notes)?;
+    notes.assume_passed(&request)?;
     rules.check_method(head)
 }
 

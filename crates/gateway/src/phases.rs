@@ -18,6 +18,7 @@ mod retry;
 mod route;
 mod send;
 mod tunnel;
+mod wait;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -48,6 +49,7 @@ use respond::{NoResponse, await_response};
 use retry::prepare_retry;
 use route::{Rejected, Routed, route};
 use send::{adapt, send};
+use wait::wait;
 
 pub(crate) use admit::check_method;
 pub(crate) use preflight::check_encryption;
@@ -74,12 +76,24 @@ fn life_of_a_request<E: Endpoint>(
         let snapshot = gateway.snapshot();
         let (observers, listener) = (snapshot.observers(), exchange.peer.listener);
         let site = snapshot.sites().find(&exchange.request, listener);
-        let routed = preflight(&gateway, site, &exchange)
-            .map_err(Rejected::from)
-            .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
-        let (site, Routed { route, notes }) = match routed {
-            Ok(routed) => routed,
-            Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
+        // A block, so that its variables take no room in what follows.
+        let (site, Routed { route, notes }) = {
+            let routed = preflight(&gateway, site, &exchange)
+                .map_err(Rejected::from)
+                .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
+            let (site, mut routed) = match routed {
+                Ok(routed) => routed,
+                Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
+            };
+            if routed.is_suspended() {
+                let waited = wait(&gateway, observers, site, &mut routed, exchange).await;
+                exchange = waited.0;
+                if let Err(rejection) = waited.1 {
+                    let rejected = routed.reject(rejection);
+                    return reject(&gateway, observers, exchange, Some(site), rejected);
+                }
+            }
+            (site, routed)
         };
         let Some(route) = route else {
             return pass_to_fallback(&gateway, observers, site, exchange).await;

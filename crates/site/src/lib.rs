@@ -42,7 +42,8 @@ pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
     Algorithm, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
     Identity, Jwt, JwtKey, JwtSettings, Notes, Origin, Permit, Policies, Policy, PolicyRequest,
-    RateKey, RateLimit, RateLimitSettings, SharedLimits, TokenSource, key_set, preflight_method,
+    PolicyResponse, RateKey, RateLimit, RateLimitSettings, SharedLimits, Suspended, TokenSource,
+    Waited, key_set, preflight_method,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

@@ -9,13 +9,14 @@ mod early_hints;
 mod jwt;
 mod limits;
 mod rate_limit;
+mod waiting;
 
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
-use blitz_http::{Fields, RequestHead};
+use blitz_http::{Fields, PooledFuture, RequestHead};
 
 use crate::client::ClientAddress;
 use crate::edit::{Edit, FieldChange, apply_to_request};
@@ -27,6 +28,7 @@ pub use early_hints::EarlyHints;
 pub use jwt::{Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, TokenSource, key_set};
 pub use limits::{CoreLimits, SharedLimits};
 pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
+pub use waiting::{PolicyResponse, Suspended, Waited};
 
 /// The policies of a route, in the order in which they decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -70,6 +72,12 @@ pub struct Notes<'p> {
     pub early_hints: Option<&'p EarlyHints>,
     /// Changes of the request that tell its action who the client is.
     pub identities: Vec<Identity<'p>>,
+    /// The response of a rejected request in place of the gateway's own.
+    pub response: Option<Box<PolicyResponse>>,
+    /// The time before the policies waited.
+    pub started: Option<Instant>,
+    /// One of the policies waits.
+    suspended: Option<Suspended<'p>>,
 }
 
 /// Fields of a request that tell who the client is. Those that a client sends are removed in any case.
@@ -125,7 +133,7 @@ impl Policies {
         other.of_identity().any(|policy| !has(policy))
     }
 
-    /// Decides on a request.
+    /// Decides on a request. If a policy waits, [`Notes::wait`] goes on.
     ///
     /// # Errors
     /// A policy responds in place of the action. The response is that of the rejection, with the changes in the notes.
@@ -134,16 +142,37 @@ impl Policies {
         request: &PolicyRequest<'_>,
         notes: &mut Notes<'p>,
     ) -> Result<(), Rejection> {
-        self.0.iter().try_for_each(|policy| match policy {
-            Policy::Cors(cors) => cors.decide(request, notes),
-            Policy::EarlyHints(hints) => {
-                notes.early_hints = hints.for_request(request.head);
-                Ok(())
+        self.decide_from(0, request, notes)
+    }
+
+    /// The decisions of the policies from this index on, up to one that waits.
+    fn decide_from<'p>(
+        &'p self,
+        first: usize,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'p>,
+    ) -> Result<(), Rejection> {
+        for (index, policy) in self.0.iter().enumerate().skip(first) {
+            let waiting: Option<PooledFuture<'p, Waited>> = match policy {
+                Policy::Cors(cors) => cors.decide(request, notes).map(|()| None),
+                Policy::EarlyHints(hints) => {
+                    notes.early_hints = hints.for_request(request.head);
+                    Ok(None)
+                }
+                Policy::Jwt(jwt) => jwt.decide(request, notes).map(|()| None),
+                Policy::RateLimit(limit) => limit.decide(request, notes).map(|()| None),
+                Policy::Concurrency(limit) => limit.decide(request, notes).map(|()| None),
+            }?;
+            if let Some(waiting) = waiting {
+                notes.suspended = Some(Suspended {
+                    policies: self,
+                    next: index + 1,
+                    waiting,
+                });
+                return Ok(());
             }
-            Policy::Jwt(jwt) => jwt.decide(request, notes),
-            Policy::RateLimit(limit) => limit.decide(request, notes),
-            Policy::Concurrency(limit) => limit.decide(request, notes),
-        })
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,7 @@ use crate::access_log::AccessLog;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::metrics::RouteLabel;
+use crate::policy::Notes;
 use crate::recorder::{BegunRecord, RecordSink, Recorder, Wanted};
 use crate::rejection::Rejection;
 use crate::trace::{TraceContext, TraceEvent, TraceEventKind, TraceEvents, TraceSettings};
@@ -371,6 +372,14 @@ impl<'a> Record<'a> {
             trace_events: TraceEvents::default(),
             observers: &observers.shared,
             begun,
+        }
+    }
+
+    /// The request began before its policies waited.
+    #[inline]
+    pub fn begin_with(&mut self, notes: Option<&Notes<'_>>) {
+        if let Some(started) = notes.and_then(|notes| notes.started) {
+            self.started = started;
         }
     }
 

@@ -48,6 +48,7 @@ pub(super) fn respond_answer<E>(
         content = Chunk::from("");
     }
     let mut record = Record::new(&request, peer, site.name(), Some(route), observers);
+    record.begin_with(notes.as_deref());
     if record.is_observed() {
         record.request_bytes = body.take_whole().map_or(0, |content| content.len() as u64);
     }

@@ -56,7 +56,8 @@ pub(super) async fn pass_to_endpoint<E>(
         let changes = changes.for_request(&Facts::of(head, peer, trusted));
         apply_to_request(&changes, &mut head.fields);
     }
-    let record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
+    let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
+    record.begin_with(notes.as_deref());
     pass_trace(&record, head);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);

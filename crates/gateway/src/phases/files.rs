@@ -48,7 +48,8 @@ pub(super) async fn respond_file<E>(
         let trusted = &gateway.options.trusted_proxies;
         rules.edit_response(head, peer, trusted)
     });
-    let record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
+    let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
+    record.begin_with(notes.as_deref());
     let mut handed = HandedOver::new(record, &exchange.request);
     let exchange = handed.exchange(exchange, response_edits(&notes, edits.as_deref()), None);
     let request = FileRequest {

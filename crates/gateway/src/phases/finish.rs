@@ -5,8 +5,8 @@ use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
 use blitz_site::{
-    CoreObservers, Edit, Ended, Failure, Notes, Record, Rejection, Responder, ResponseEdits,
-    RouteName, emit,
+    CoreObservers, Edit, Ended, Failure, Notes, PolicyResponse, Record, Rejection, Responder,
+    ResponseEdits, RouteName, emit,
 };
 
 use super::preflight::https_location;
@@ -116,7 +116,7 @@ pub(super) fn reject<E>(
     let Rejected {
         rejection,
         route,
-        notes,
+        mut notes,
     } = rejected;
     let rules = match (rejection, route, site) {
         (_, Some(route), _) => route.rules.as_deref(),
@@ -138,6 +138,16 @@ pub(super) fn reject<E>(
     let name = site.and_then(SiteRoutes::name);
     let route = route.map(|route| route as &dyn RouteName);
     let mut record = Record::new(&request, peer, name, route, observers);
+    record.begin_with(notes.as_deref());
+    if let Some(response) = notes.as_mut().and_then(|notes| notes.response.take())
+        && Call::of(&request).is_none()
+    {
+        let PolicyResponse { mut head, content } = *response;
+        let edits = response_edits(&notes, edits.as_deref());
+        Responder::new(responder, edits, &mut record.response).send(&mut head, content);
+        record.response.ended = Ended::Rejected(rejection);
+        return emit(&mut record, &request);
+    }
     let mut head = Pooled::response(rejection.status());
     let is_redirect = rejection == Rejection::HttpsOnly;
     if is_redirect {

@@ -61,6 +61,7 @@ fn change_request<E>(
     }
     // After the fields of the connection are gone, so that clients cannot name these in `Connection`.
     if let Some(notes) = &request.notes {
+        request.record.begin_with(Some(notes));
         notes.identify(&mut request.head.fields);
     }
     let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());

@@ -1,7 +1,7 @@
 //! Phase `route`: the route of the request, its demands on the request, and its policies.
 
-use blitz_http::Exchange;
-use blitz_site::{Notes, PolicyRequest, Rejection};
+use blitz_http::{Exchange, RequestHead};
+use blitz_site::{ClientAddress, Notes, PolicyRequest, Rejection};
 
 use crate::route::Route;
 use crate::rules::{Rules, client_of};
@@ -15,6 +15,24 @@ pub(super) struct Routed<'a> {
     pub(super) route: Option<&'a Route>,
     /// `None` if no policy left any.
     pub(super) notes: Option<Box<Notes<'a>>>,
+}
+
+impl<'a> Routed<'a> {
+    pub(super) fn reject(self, rejection: Rejection) -> Rejected<'a> {
+        Rejected {
+            rejection,
+            route: self.route,
+            notes: self.notes,
+        }
+    }
+
+    /// Whether a policy waits.
+    #[inline]
+    pub(super) fn is_suspended(&self) -> bool {
+        self.notes
+            .as_ref()
+            .is_some_and(|notes| notes.is_suspended())
+    }
 }
 
 /// A request that is rejected before its route answers.
@@ -102,21 +120,40 @@ fn check<'a, E>(
         return limit_content(exchange, gateway.options.body_bytes_max);
     };
     if !rules.policies.is_empty() {
-        let client = client();
-        let request = PolicyRequest {
-            head,
-            client,
-            clock: Some(blitz_http::wall_clock),
-            limits: Some(&gateway.limits),
-        };
-        rules
-            .policies
-            .decide(&request, notes.insert(Box::default()))?;
+        let notes = notes.insert(Box::default());
+        let request = policy_request(gateway, head, client());
+        rules.policies.decide(&request, notes)?;
+        if notes.is_suspended() {
+            return Ok(());
+        }
     }
-    rules.check_method(head)?;
+    check_after_policies(gateway, rules, exchange, notes.as_deref())
+}
+
+pub(super) fn policy_request<'a, E>(
+    gateway: &'a GatewayService<E>,
+    head: &'a RequestHead,
+    client: ClientAddress,
+) -> PolicyRequest<'a> {
+    PolicyRequest {
+        head,
+        client,
+        clock: Some(blitz_http::wall_clock),
+        limits: Some(&gateway.limits),
+    }
+}
+
+#[inline]
+pub(super) fn check_after_policies<E>(
+    gateway: &GatewayService<E>,
+    rules: &Rules,
+    exchange: &mut Exchange,
+    notes: Option<&Notes<'_>>,
+) -> Result<(), Rejection> {
+    rules.check_method(&exchange.request)?;
     let own = rules.body_bytes_max;
     limit_content(exchange, own.or(gateway.options.body_bytes_max))?;
-    if let Some(hints) = notes.as_ref().and_then(|notes| notes.early_hints) {
+    if let Some(hints) = notes.and_then(|notes| notes.early_hints) {
         hints.send(&mut exchange.responder);
     }
     Ok(())

@@ -1,0 +1,84 @@
+//! Phase `wait`: policies of the route that need another thread or service decide.
+
+use std::rc::Rc;
+
+use blitz_http::{Exchange, PooledFuture};
+use blitz_site::{CoreObservers, Notes, Record, Rejection, RouteName, emit};
+
+use super::route::{Routed, check_after_policies, policy_request};
+use crate::route::Route;
+use crate::rules::client_of;
+use crate::service::GatewayService;
+use crate::sites::SiteRoutes;
+
+/// Waits until the policies of the route have decided, or one of them rejects the request. The exchange moves into the
+/// future and back, so that it takes no room twice in the future of each request.
+#[cold]
+pub(super) fn wait<'w, E>(
+    gateway: &'w GatewayService<E>,
+    observers: &'w CoreObservers,
+    site: &'w SiteRoutes,
+    routed: &'w mut Routed<'_>,
+    mut exchange: Exchange,
+) -> PooledFuture<'w, (Exchange, Result<(), Rejection>)> {
+    PooledFuture::new(async move {
+        let (Some(route), Some(notes)) = (routed.route, &mut routed.notes) else {
+            return (exchange, Ok(()));
+        };
+        notes.started = Some(blitz_http::now());
+        let mut undecided = Undecided {
+            exchange: &mut exchange,
+            observers,
+            site,
+            route,
+            notes,
+            is_decided: false,
+        };
+        let decided = undecided.decide(gateway).await;
+        undecided.is_decided = true;
+        drop(undecided);
+        (exchange, decided)
+    })
+}
+
+/// A request whose policies have not decided. If it is dropped, its record is emitted.
+struct Undecided<'u, 'a> {
+    exchange: &'u mut Exchange,
+    observers: &'u CoreObservers,
+    site: &'u SiteRoutes,
+    route: &'a Route,
+    notes: &'u mut Notes<'a>,
+    is_decided: bool,
+}
+
+impl Undecided<'_, '_> {
+    async fn decide<E>(&mut self, gateway: &GatewayService<E>) -> Result<(), Rejection> {
+        let head = &self.exchange.request;
+        let client = client_of(
+            &head.fields,
+            &self.exchange.peer,
+            &gateway.options.trusted_proxies,
+        );
+        let request = policy_request(gateway, head, client);
+        self.notes.wait(&request).await?;
+        let rules = self.route.rules.as_deref();
+        rules.map_or(Ok(()), |rules| {
+            check_after_policies(gateway, rules, self.exchange, Some(self.notes))
+        })
+    }
+}
+
+impl Drop for Undecided<'_, '_> {
+    fn drop(&mut self) {
+        if self.is_decided {
+            return;
+        }
+        let peer = Rc::clone(&self.exchange.peer);
+        let (head, site) = (&self.exchange.request, self.site.name());
+        let route: &dyn RouteName = self.route;
+        let mut record = Record::new(head, peer, site, Some(route), self.observers);
+        record.begin_with(Some(self.notes));
+        record.response.find_end();
+        emit(&mut record, head);
+    }
+}

@@ -1,0 +1,96 @@
+//! Policies that wait: for a computation on another thread, or for another service.
+//!
+//! The policies before one that waits have decided, and those after it decide once it has ended. A client that leaves
+//! ends the wait.
+
+use std::rc::Rc;
+
+use blitz_http::{Chunk, Pooled, PooledFuture, ResponseHead};
+
+use super::{Identity, Notes, Policies, PolicyRequest};
+use crate::edit::Edit;
+use crate::rejection::Rejection;
+
+/// The end of a wait: the decision, with what it leaves for later phases.
+#[derive(Debug, Default)]
+pub struct Waited {
+    /// Why the request is rejected.
+    pub rejection: Option<Rejection>,
+    /// Changes of the request that tell its action who the client is.
+    pub identity: Option<Rc<[Edit]>>,
+    /// Changes of the final response.
+    pub response_edits: Vec<Edit>,
+    /// The response of a rejected request in place of the gateway's own.
+    pub response: Option<Box<PolicyResponse>>,
+}
+
+/// A response that another service has made.
+#[derive(Debug)]
+pub struct PolicyResponse {
+    /// Its head, with the fields that the client gets.
+    pub head: Pooled<ResponseHead>,
+    /// Its content.
+    pub content: Chunk,
+}
+
+/// The policies of a request, one of which waits.
+pub struct Suspended<'p> {
+    pub(super) policies: &'p Policies,
+    /// The index of the policy after the one that waits.
+    pub(super) next: usize,
+    pub(super) waiting: PooledFuture<'p, Waited>,
+}
+
+impl std::fmt::Debug for Suspended<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Suspended")
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p> Notes<'p> {
+    /// Whether a policy waits, so that nothing is decided yet.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.is_some()
+    }
+
+    /// Waits until all policies have decided.
+    ///
+    /// # Errors
+    /// As for [`Policies::decide`].
+    pub async fn wait(&mut self, request: &PolicyRequest<'_>) -> Result<(), Rejection> {
+        while let Some(suspended) = self.suspended.take() {
+            let waited = suspended.waiting.await;
+            self.take(waited)?;
+            suspended
+                .policies
+                .decide_from(suspended.next, request, self)?;
+        }
+        Ok(())
+    }
+
+    /// Decides as if those that wait let the request pass.
+    ///
+    /// # Errors
+    /// As for [`Policies::decide`].
+    pub fn assume_passed(&mut self, request: &PolicyRequest<'_>) -> Result<(), Rejection> {
+        while let Some(suspended) = self.suspended.take() {
+            suspended
+                .policies
+                .decide_from(suspended.next, request, self)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, waited: Waited) -> Result<(), Rejection> {
+        self.identities
+            .extend(waited.identity.map(Identity::Verified));
+        if !waited.response_edits.is_empty() {
+            self.edit_response(waited.response_edits);
+        }
+        self.response = waited.response;
+        waited.rejection.map_or(Ok(()), Err)
+    }
+}
