@@ -25,7 +25,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use blitz_http::{ClientError, Exchange, Service};
+use blitz_http::{ClientError, Exchange, PooledFuture, Service};
 use blitz_site::{Ended, Endpoint};
 
 use crate::grpc::poll_deadline;
@@ -105,7 +105,9 @@ fn life_of_a_request<E: Endpoint>(
             }
             Action::Files(files) => {
                 let route = (route, files, notes);
-                return respond_file(&gateway, observers, site, route, exchange).await;
+                let answer = || respond_file(&gateway, observers, site, route, exchange);
+                // In memory of its own, since it is the largest.
+                return PooledFuture::with(answer).await;
             }
             Action::Endpoint(maker) => {
                 let route = (route, maker, notes);
