@@ -31,6 +31,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             PACED_CLIENT,
             BLOCKING_PROXY,
             PARSER_AND_ROUTER,
+            BOARD_SERVER,
         ],
     ),
     ("h1", &[LIMIT_RESPONDER, LIMIT_RELAY, HELLO_WORLD]),
@@ -38,6 +39,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("h2-proxy", &[LIMIT_RESPONDER]),
     ("cores", &[LIMIT_RESPONDER]),
     ("log", &[LIMIT_RESPONDER, LIMIT_RELAY]),
+    ("board", &[BOARD_SERVER]),
     ("bulk", &[LIMIT_RELAY, BULK_BACKEND, PACED_CLIENT]),
     ("generator", &[HTTP3_LOAD]),
     ("compare", &[LIMIT_RESPONDER, LIMIT_RELAY]),
@@ -60,6 +62,7 @@ const PACED_CLIENT: Example = ("blitz-reactor", "paced_client");
 const HELLO_WORLD: Example = ("blitz", "hello_world");
 const HTTP3_LOAD: Example = ("blitz-http", "http3_load");
 const BLOCKING_PROXY: Example = ("blitz-proto", "blocking_proxy");
+const BOARD_SERVER: Example = ("blitz-gateway", "board_server");
 const PARSER_AND_ROUTER: Example = ("blitz", "parser_and_router");
 
 /// The workspace of other frameworks, and its programs.

@@ -12,8 +12,8 @@ use crate::output;
 use crate::programs::Programs;
 use crate::rounds::RoundsArguments;
 use crate::scenario::{
-    self, all, bulk, compare, framework, gateway, generator, idle, models, protocols, regression,
-    report, start, suite,
+    self, all, board, bulk, compare, framework, gateway, generator, idle, models, protocols,
+    regression, report, start, suite,
 };
 use crate::supervised::{end_with_the_input, exit_code, run_supervised};
 use crate::tuning;
@@ -38,6 +38,8 @@ Examples:
       is HTTP/3 faster? on two emulated links, as a report
   blitz bench compare --only proxied-h1,blitz,nginx
       latency of two proxies at 25, 50, 75 and 90 % of the slower one's capacity
+  blitz bench board --only static,static-h2
+      files as HttpArena requests them, beside nginx, H2O and Caddy
   blitz bench gateway --quick
       the health endpoint over three protocols, within a minute
   blitz bench framework --only latency,churn
@@ -105,6 +107,8 @@ enum Benchmark {
     Log(RoundsArguments),
     /// CPU per request of a server with two workers, against two servers with one worker each
     Cores(RoundsArguments),
+    /// The requests of HttpArena's infrastructure league, beside nginx, H2O and Caddy: a report
+    Board(board::BoardArguments),
     /// Large bodies: CPU per MiB of downloads and uploads, throughput and memory, 16 connections
     Bulk(bulk::BulkArguments),
     /// Proxies and servers side by side: capacity, then latency at 25 to 90 % of it, as a report with curves
@@ -215,6 +219,7 @@ fn measure(benchmark: &Benchmark, invocation: &Invocation) -> Result<BenchOutcom
         Benchmark::H2Proxy(arguments) => compare(&scenario::H2_PROXY, arguments),
         Benchmark::Cores(arguments) => compare(&scenario::CORES, arguments),
         Benchmark::Log(arguments) => compare(&scenario::LOG, arguments),
+        Benchmark::Board(arguments) => board::run(arguments, invocation),
         Benchmark::Bulk(arguments) => bulk::run(arguments, invocation),
         Benchmark::Compare(arguments) => compare::run(arguments, invocation),
         Benchmark::Gateway(arguments) => gateway::run(arguments, invocation),

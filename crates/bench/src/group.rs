@@ -27,6 +27,10 @@ pub(crate) enum ServerWork {
     ProxyToH2c,
     /// Content of a requested size.
     SendContent,
+    /// A file of this size, from a folder of files.
+    SendFile { bytes: u64 },
+    /// The requests of a [board](crate::board).
+    Board,
     /// Forwarding to an HTTP/1.1 backend, configured for large bodies.
     ProxyContentToHttp1,
 }

@@ -4,6 +4,7 @@
 //! Four things are separate: the plan of the requests, the client that sends them, the recorder of their
 //! times, and the rule that ends a run.
 
+mod board;
 mod command;
 mod comparison;
 mod descriptors;

@@ -1,6 +1,7 @@
 //! The generator: requests to a server, and the times of its responses.
 
 mod arguments;
+mod ask;
 mod by_request;
 mod check;
 mod comparable;
@@ -46,6 +47,7 @@ pub use crate::load_result::{
     RESULT_VERSION, TargetFacts, Times, WindowFacts,
 };
 pub use arguments::LoadArguments;
+pub(crate) use ask::{Answer, Ask, ask_all};
 pub(crate) use comparable::facts;
 pub(crate) use windows::sentence as windows_sentence;
 

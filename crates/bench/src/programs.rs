@@ -17,6 +17,7 @@ pub(crate) enum Example {
     /// Go's clients, which cargo xtask bench builds if Go is installed.
     GoLoad,
     BlockingProxy,
+    BoardServer,
     ParserAndRouter,
     AxumHello,
     ActixHello,
@@ -33,6 +34,7 @@ impl Example {
             Example::Http3Load => "http3_load",
             Example::GoLoad => "go_load",
             Example::BlockingProxy => "blocking_proxy",
+            Example::BoardServer => "board_server",
             Example::ParserAndRouter => "parser_and_router",
             Example::AxumHello => "axum_hello",
             Example::ActixHello => "actix_hello",

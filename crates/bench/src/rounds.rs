@@ -142,6 +142,8 @@ impl RoundsPlan {
             ServerWork::Respond
             | ServerWork::RespondHealth
             | ServerWork::SendContent
+            | ServerWork::SendFile { .. }
+            | ServerWork::Board
             | ServerWork::ProxyContentToHttp1 => None,
         }
     }

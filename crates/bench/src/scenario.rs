@@ -1,6 +1,7 @@
 //! The comparisons: which systems run side by side, and the goals that Blitz must meet.
 
 pub(crate) mod all;
+pub(crate) mod board;
 pub(crate) mod bulk;
 pub(crate) mod compare;
 mod cores;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::board;
 use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::peer::varnish::Storage;
 use crate::peer::{self, SMALL_PATH, StartOptions};
@@ -38,6 +39,10 @@ pub(crate) enum SystemKind {
     Sites {
         program: SitesProgram,
         log: SitesLog,
+    },
+    /// The entry for the board, which computes its responses.
+    BoardEntry {
+        io: &'static str,
     },
     /// Another framework with the response of the example server.
     Framework(Example),
@@ -97,6 +102,7 @@ impl System {
                 programs.example(Example::LimitRelay).err()
             }
             SystemKind::BlockingProxy { .. } => programs.example(Example::BlockingProxy).err(),
+            SystemKind::BoardEntry { .. } => programs.example(Example::BoardServer).err(),
             SystemKind::Framework(example) => programs.example(example).err(),
             SystemKind::HelloWorld { .. } | SystemKind::Blitz { .. } => None,
             SystemKind::Sites { .. }
@@ -150,6 +156,7 @@ impl System {
             SystemKind::Sites { program, log } => {
                 peer::site_proxy::command(program, log, self.workers, options)?
             }
+            SystemKind::BoardEntry { io } => board_entry(self, options, io)?,
             SystemKind::Framework(framework) => {
                 let mut command = example(framework)?;
                 command.args(["--listen", &listen]);
@@ -194,12 +201,43 @@ pub(crate) fn substitutes(systems: &[&System], programs: &Programs) -> Option<St
     (!names.is_empty()).then(|| format!("{} by blitz run: {reason}", names.join(", ")))
 }
 
+/// The entry of the board with the files of the run.
+fn board_entry(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Command, String> {
+    let mut command = Command::new(options.programs.example(Example::BoardServer)?);
+    let root = options.folder.join(board::FOLDER);
+    command.args(["--cores", &system.workers.count().to_string(), "--io", io]);
+    command.arg("--files").arg(root.join(board::STATIC));
+    command.arg("--data").arg(root.join(board::DATA));
+    let listen = options.listen.to_string();
+    match system.group.protocol {
+        ClientProtocol::Http1 | ClientProtocol::H2c => {
+            command.args(["--listen", &listen]);
+        }
+        ClientProtocol::Tls => {
+            let tls = options.tls()?;
+            command.args(["--listen-tls", &listen]);
+            command.arg("--cert").arg(&tls.certificate);
+            command.arg("--key").arg(&tls.key);
+        }
+    }
+    Ok(command)
+}
+
 /// `blitz run`; without a target the built-in endpoints respond.
 fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Command, String> {
     let mut command = Command::new(options.programs.blitz());
     let group = system.group;
     let listen = options.listen.to_string();
-    let cores = system.workers.count().to_string();
+    let cores = system.workers.count();
+    let routes = match group.role {
+        ServerWork::Board => Some(peer::blitz::board_routes(options)),
+        ServerWork::SendFile { .. } => Some(peer::blitz::folder_route(options)),
+        _ => None,
+    };
+    if let Some(routes) = routes {
+        return peer::blitz::with_routes(group, (io, cores), &routes, options);
+    }
+    let cores = cores.to_string();
     command.args(["run", "--cores", &cores, "--io", io]);
     match group.protocol {
         ClientProtocol::Http1 | ClientProtocol::H2c => {
@@ -214,7 +252,11 @@ fn blitz(system: &System, options: &StartOptions<'_>, io: &str) -> Result<Comman
         }
     }
     match group.role {
-        ServerWork::Respond | ServerWork::RespondHealth | ServerWork::SendContent => {}
+        ServerWork::Respond
+        | ServerWork::RespondHealth
+        | ServerWork::SendContent
+        | ServerWork::SendFile { .. }
+        | ServerWork::Board => {}
         ServerWork::ProxyToHttp1 | ServerWork::ProxyContentToHttp1 => {
             command.args(["--to", &format!("http://{}", options.backend)]);
         }

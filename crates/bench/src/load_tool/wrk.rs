@@ -67,40 +67,55 @@ impl Wrk {
         load_run: &LoadRun<'_>,
         to_sites: bool,
     ) -> Result<LoadSummary, String> {
-        let LoadRun { address, path, .. } = load_run;
-        let url = match load_run.protocol {
-            ClientProtocol::Tls => format!("https://{HOST}:{}{path}", address.port()),
-            ClientProtocol::Http1 | ClientProtocol::H2c => format!("http://{address}{path}"),
+        let script = match to_sites {
+            true => &self.to_sites,
+            false => &self.script,
         };
-        let mut command = Command::new("taskset");
-        if let Some(tls) = load_run.tls {
-            command.env("OPENSSL_CONF", &tls.openssl_config);
-        }
-        command
-            .args(["-c", core, "wrk", "-t1", "--latency"])
-            .arg(format!("-c{}", load_run.connections))
-            .arg(format!("-d{}s", load_run.length.as_secs()))
-            .arg(format!("--timeout={}s", load_run.timeout.as_secs()))
-            .arg("-s")
-            .arg(match to_sites {
-                true => &self.to_sites,
-                false => &self.script,
-            })
-            .arg(url);
-        if let Some(content) = load_run.upload {
-            command.arg("--").arg(content);
-        }
-        let output = load_run
-            .output(&mut command)
-            .map_err(|e| format!("wrk: {e}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        parse(&text).ok_or_else(|| {
-            format!(
-                "wrk printed no summary: {text}{}",
-                String::from_utf8_lossy(&output.stderr)
-            )
-        })
+        run_script(core, load_run, script)
     }
+}
+
+/// A script that prints the summary, after these lines of its own.
+pub(crate) fn script(lines: &str) -> String {
+    format!("{SCRIPT}{lines}")
+}
+
+/// Runs wrk on a core with a script that prints the summary, and reads it.
+pub(crate) fn run_script(
+    core: &str,
+    load_run: &LoadRun<'_>,
+    script: &Path,
+) -> Result<LoadSummary, String> {
+    let LoadRun { address, path, .. } = load_run;
+    let url = match load_run.protocol {
+        ClientProtocol::Tls => format!("https://{HOST}:{}{path}", address.port()),
+        ClientProtocol::Http1 | ClientProtocol::H2c => format!("http://{address}{path}"),
+    };
+    let mut command = Command::new("taskset");
+    if let Some(tls) = load_run.tls {
+        command.env("OPENSSL_CONF", &tls.openssl_config);
+    }
+    command
+        .args(["-c", core, "wrk", "-t1", "--latency"])
+        .arg(format!("-c{}", load_run.connections))
+        .arg(format!("-d{}s", load_run.length.as_secs()))
+        .arg(format!("--timeout={}s", load_run.timeout.as_secs()))
+        .arg("-s")
+        .arg(script)
+        .arg(url);
+    if let Some(content) = load_run.upload {
+        command.arg("--").arg(content);
+    }
+    let output = load_run
+        .output(&mut command)
+        .map_err(|e| format!("wrk: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    parse(&text).ok_or_else(|| {
+        format!(
+            "wrk printed no summary: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })
 }
 
 fn parse(text: &str) -> Option<LoadSummary> {

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{CONTENT_BYTES, CONTENT_FOLDER, CONTENT_PATH, StartOptions, write};
+use crate::board;
 use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::programs::locate;
 
@@ -63,6 +64,11 @@ fn routes(role: ServerWork, options: &StartOptions<'_>) -> Result<Value, String>
         }]));
     }
     Ok(match role {
+        ServerWork::Board => board_routes(options),
+        ServerWork::SendFile { .. } => json!([{
+            "match": [{ "path": [format!("/{CONTENT_FOLDER}/*")] }],
+            "handle": [{ "handler": "file_server", "root": options.folder }],
+        }]),
         ServerWork::SendContent => json!([{
             "match": [{ "path": [CONTENT_PATH] }],
             "handle": [
@@ -89,4 +95,44 @@ fn routes(role: ServerWork, options: &StartOptions<'_>) -> Result<Value, String>
             }],
         }]),
     })
+}
+
+/// The requests of the board: fixed texts, pages of JSON from files, and the files with those that are compressed already.
+fn board_routes(options: &StartOptions<'_>) -> Value {
+    let root = options.folder.join(board::FOLDER);
+    let respond = |path: &str, method: &str, text: &str| {
+        json!({
+            "match": [{ "path": [path], "method": [method] }],
+            "handle": [{
+                "handler": "static_response",
+                "headers": { "Content-Type": ["text/plain"] },
+                "body": text,
+            }],
+        })
+    };
+    let (sum, _) = board::SUM;
+    let (without, _, with) = board::SUM_RESULTS;
+    let (sum_streams, _, result) = board::SUM_STREAMS;
+    json!([
+        respond(board::PIPELINE.0, "GET", board::PIPELINE.1),
+        respond(sum, "GET", without),
+        respond(sum, "POST", with),
+        respond(sum_streams, "GET", result),
+        {
+            "match": [{ "path": [format!("/{}/*", board::PAGES)] }],
+            "handle": [
+                { "handler": "rewrite", "uri": "{http.request.uri.path}.json" },
+                { "handler": "file_server", "root": root },
+            ],
+        },
+        {
+            "match": [{ "path": [format!("/{}/*", board::STATIC)] }],
+            "handle": [{
+                "handler": "file_server",
+                "root": root,
+                "precompressed": { "gzip": {} },
+                "precompressed_order": ["gzip"],
+            }],
+        },
+    ])
 }

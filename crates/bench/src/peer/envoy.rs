@@ -19,6 +19,9 @@ const EXTENSIONS: &str = "type.googleapis.com/envoy.extensions";
 
 /// Envoy with one worker.
 pub(crate) fn command(group: &Group, options: &StartOptions<'_>) -> Result<Command, String> {
+    if matches!(group.role, ServerWork::SendFile { .. } | ServerWork::Board) {
+        return Err("Envoy does not serve folders".to_owned());
+    }
     let program = locate("envoy")?;
     let responds = group.role.fixed_response().is_some() || group.role == ServerWork::SendContent;
     let mut listeners = vec![listener(group, options, Transport::Tcp)?];
@@ -156,6 +159,8 @@ fn cluster(group: &Group, options: &StartOptions<'_>) -> Value {
         ServerWork::Respond
         | ServerWork::RespondHealth
         | ServerWork::SendContent
+        | ServerWork::SendFile { .. }
+        | ServerWork::Board
         | ServerWork::ProxyToHttp1
         | ServerWork::ProxyContentToHttp1 => ("http_protocol_options", json!({})),
     };

@@ -169,7 +169,9 @@ fn work(role: ServerWork, options: &StartOptions<'_>) -> Result<String, String> 
                 "{rule}default_backend backend\n\nbackend backend\n  server one {backend}{small}"
             )
         }
-        ServerWork::SendContent => return Err("HAProxy does not serve files".to_owned()),
+        ServerWork::SendContent | ServerWork::SendFile { .. } | ServerWork::Board => {
+            return Err("HAProxy does not serve files".to_owned());
+        }
         ServerWork::ProxyToHttp1 | ServerWork::Respond | ServerWork::RespondHealth => {
             format!("default_backend backend\n\nbackend backend\n  server one {backend}")
         }

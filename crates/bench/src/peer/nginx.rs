@@ -8,6 +8,7 @@ use super::{
     CONTENT_FOLDER, REQUESTS_PER_CONNECTION_MAX, SMALL_PATH, STREAMS_MAX, StartOptions, is_http3,
     write,
 };
+use crate::board;
 use crate::group::{ClientProtocol, Group, ServerWork};
 use crate::process::Workers;
 use crate::programs::locate;
@@ -22,11 +23,41 @@ pub(crate) fn command(
     if is_http3(group) {
         return Err("nginx before 1.25 does not support HTTP/3".to_owned());
     }
-    let (upstream, location) = location(group.role, options)?;
     let listener = listener(group.protocol, options)?;
+    if group.role == ServerWork::Board {
+        return start(workers, options, &board_server(&listener, options));
+    }
+    let (upstream, location) = location(group.role, options)?;
     let small = small_location(options);
     let server = format!("{upstream} server {{ {listener} location / {{ {location} }} {small} }}");
     start(workers, options, &server)
+}
+
+/// The requests of the board: fixed texts, pages of JSON from files, and the files with those that are compressed already.
+fn board_server(listener: &str, options: &StartOptions<'_>) -> String {
+    let root = options.folder.join(board::FOLDER);
+    let root = root.display();
+    let (pipeline, text) = board::PIPELINE;
+    let (sum, _) = board::SUM;
+    let (without, _, with) = board::SUM_RESULTS;
+    let (sum_streams, _, result) = board::SUM_STREAMS;
+    let types = board::TYPES.map(|(ending, kind, _)| format!("{kind} {ending};"));
+    format!(
+        "map $request_method $sum {{ POST {with}; default {without}; }}
+  server {{
+    {listener}
+    types {{ {} }}
+    sendfile on; tcp_nopush on; open_file_cache max=100 inactive=1h;
+    location = {pipeline} {{ default_type text/plain; return 200 {text}; }}
+    location = {sum} {{ default_type text/plain; return 200 $sum; }}
+    location = {sum_streams} {{ default_type text/plain; return 200 {result}; }}
+    location /{}/ {{ root {root}; try_files $uri.json =404; }}
+    location /{}/ {{ root {root}; gzip_static on; gzip_vary on; }}
+  }}",
+        types.concat(),
+        board::PAGES,
+        board::STATIC,
+    )
 }
 
 /// nginx as the backend of proxies: it sends files with `sendfile on`, as it is mostly configured.
@@ -110,6 +141,12 @@ fn files(options: &StartOptions<'_>) -> String {
     format!("root {folder}; try_files $uri-$arg_size =404; open_file_cache max=100 inactive=1h;")
 }
 
+/// The directives that serve the folder of files as nginx mostly does.
+fn folder(options: &StartOptions<'_>) -> String {
+    let root = options.folder.display();
+    format!("root {root}; sendfile on; tcp_nopush on; open_file_cache max=100 inactive=1h;")
+}
+
 /// The upstream block, and the directives of the location.
 fn location(role: ServerWork, options: &StartOptions<'_>) -> Result<(String, String), String> {
     let backend = options.backend;
@@ -120,6 +157,8 @@ fn location(role: ServerWork, options: &StartOptions<'_>) -> Result<(String, Str
     }
     match role {
         ServerWork::SendContent => Ok((String::new(), files(options) + " sendfile off;")),
+        ServerWork::SendFile { .. } => Ok((String::new(), folder(options))),
+        ServerWork::Board => Err("a board has more than one location".to_owned()),
         ServerWork::ProxyToHttp1 | ServerWork::Respond | ServerWork::RespondHealth => Ok((
             upstream("backend", backend, options),
             format!("proxy_pass http://backend; {PROXY}"),

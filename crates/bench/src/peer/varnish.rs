@@ -34,7 +34,9 @@ pub(crate) fn command(
     }
     let rules = match (group.role.fixed_response(), group.role) {
         (Some(response), _) => synthetic(&response),
-        (None, ServerWork::SendContent) => return Err("Varnish does not serve files".to_owned()),
+        (None, ServerWork::SendContent | ServerWork::SendFile { .. } | ServerWork::Board) => {
+            return Err("Varnish does not serve files".to_owned());
+        }
         (None, ServerWork::ProxyToH2c) => {
             return Err("Varnish does not support HTTP/2 to upstreams".to_owned());
         }

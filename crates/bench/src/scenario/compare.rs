@@ -32,7 +32,7 @@ pub(crate) struct CompareArguments {
     seconds: u64,
     /// Only these groups or systems, separated by commas; an unknown name lists the known ones
     ///
-    /// The beginning of a group's name chooses several: static, proxied, proxied-h1, proxied-h1-small.
+    /// The beginning of a group's name chooses several: static, files, proxied, proxied-h1, proxied-h1-small.
     #[arg(long, value_delimiter = ',', value_parser = word)]
     only: Vec<String>,
     /// HTTP/1.1 proxied at two rates, in runs of 0.3 s; not saved

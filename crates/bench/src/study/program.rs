@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::case::{Length, Load, Requests, Version};
 use crate::group::{ClientProtocol, LoadTool};
 use crate::load_result::{Counts, LoadResult, TargetFacts};
-use crate::load_tool::{LoadRun, LoadSummary, LoadTools, TIMEOUT, last_json};
+use crate::load_tool::{LoadRun, LoadSummary, LoadTools, TIMEOUT, last_json, wrk};
 use crate::process::output_within;
 use crate::programs::Programs;
 use crate::tls_files::TlsFiles;
@@ -23,6 +23,8 @@ pub(crate) enum Program {
     Oha(PathBuf),
     /// A load tool, and the certificates that it trusts.
     Tool(LoadTool, TlsFiles),
+    /// wrk over HTTP/1.1 without TLS, with the requests of a script.
+    Script(PathBuf),
 }
 
 /// The report of another generator.
@@ -65,6 +67,29 @@ pub(super) fn run_tool(
         tls: (protocol == ClientProtocol::Tls).then_some(tls),
     };
     reported(load, &tools.run_on(load.cores, tool, &run)?)
+}
+
+/// Runs wrk with a script, which has no warm-up. The script decides the requests, and how many of them are sent at once.
+pub(super) fn run_script(script: &Path, load: &Load) -> Result<Reported, String> {
+    let Length::Time { measured, .. } = load.length else {
+        return Err("wrk runs for a time".to_owned());
+    };
+    let address = load.base.strip_prefix("http://").map(str::parse);
+    let Some(Ok(address)) = address else {
+        return Err(format!("{}: no address without TLS", load.base));
+    };
+    let run = LoadRun {
+        address,
+        protocol: ClientProtocol::Http1,
+        path: "/",
+        upload: None,
+        timeout: TIMEOUT,
+        connections: load.connections,
+        streams: load.streams,
+        length: measured,
+        tls: None,
+    };
+    reported(load, &wrk::run_script(load.cores, &run, script)?)
 }
 
 /// Runs the clients of Go. `connections` is the number of clients, each of which opens what it needs.

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::case::{Length, Load, Requests, Subject};
-use super::program::{Program, Reported, run_go, run_oha, run_tool};
+use super::program::{Program, Reported, run_go, run_oha, run_script, run_tool};
 use crate::link::Link;
 use crate::load_result::{Affects, LoadResult};
 use crate::number;
@@ -93,6 +93,7 @@ impl Generator<'_> {
             Program::Blitz => self.run_blitz(subject),
             Program::Go(program) => run_go(program, load),
             Program::Oha(program) => run_oha(program, load),
+            Program::Script(script) => run_script(script, load),
             Program::Tool(tool, tls) => {
                 run_tool(*tool, tls, load, (self.programs, self.folder.path()))
             }

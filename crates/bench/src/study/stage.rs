@@ -16,7 +16,7 @@ use crate::system::{System, SystemKind};
 use crate::tls_files::TlsFiles;
 
 /// Extensions of configuration files; certificates and keys have others.
-const CONFIGURATIONS: [&str; 5] = ["cfg", "conf", "json", "vcl", "yaml"];
+const CONFIGURATIONS: [&str; 6] = ["cfg", "conf", "json", "toml", "vcl", "yaml"];
 
 /// A system of the comparison.
 #[derive(Debug)]

@@ -12,6 +12,10 @@ mod age;
 mod allocations;
 mod apps;
 mod balance;
+mod board;
+#[path = "../../../../boards/httparena/app.rs"]
+#[allow(missing_docs, dead_code, reason = "it is for a program")]
+mod board_app;
 mod body_max;
 mod buffer_request;
 mod client_paths;

@@ -1,8 +1,8 @@
 //! The groups of the comparison and their systems.
 
 use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
-use crate::peer::CONTENT_BYTES;
 use crate::peer::varnish::Storage;
+use crate::peer::{CONTENT_BYTES, CONTENT_FOLDER};
 use crate::process::Workers;
 use crate::study::{Contender, Version};
 use crate::system::{System, SystemKind};
@@ -42,6 +42,13 @@ const SMALL: ServerWork = ServerWork::Respond;
 const LARGE: ServerWork = ServerWork::SendContent;
 const SMALL_PROXIED: ServerWork = ServerWork::ProxyToHttp1;
 const LARGE_PROXIED: ServerWork = ServerWork::ProxyContentToHttp1;
+const SMALL_FILE: ServerWork = ServerWork::SendFile {
+    bytes: SMALL_FILE_BYTES,
+};
+const LARGE_FILE: ServerWork = ServerWork::SendFile {
+    bytes: CONTENT_BYTES,
+};
+const SMALL_FILE_BYTES: u64 = 1 << 10;
 
 const fn group(
     name: &'static str,
@@ -67,7 +74,7 @@ const fn group(
 /// The group of `--quick`.
 pub(super) const QUICK: &str = "proxied-h1-small";
 
-pub(super) static GROUPS: [CompareGroup; 16] = [
+pub(super) static GROUPS: [CompareGroup; 22] = [
     group(QUICK, "HTTP/1.1, proxied, 13 bytes", H1, SMALL_PROXIED),
     group(
         "proxied-h1-large",
@@ -139,6 +146,22 @@ pub(super) static GROUPS: [CompareGroup; 16] = [
     ),
     group("static-h3-small", "HTTP/3, static, 13 bytes", H3, SMALL),
     group("static-h3-large", "HTTP/3, static, 1 MiB", H3, LARGE),
+    group("files-h1-small", "HTTP/1.1, file of 1 KiB", H1, SMALL_FILE),
+    group("files-h1-large", "HTTP/1.1, file of 1 MiB", H1, LARGE_FILE),
+    group(
+        "files-h2-small",
+        "HTTP/2 over TLS, file of 1 KiB",
+        H2,
+        SMALL_FILE,
+    ),
+    group(
+        "files-h2-large",
+        "HTTP/2 over TLS, file of 1 MiB",
+        H2,
+        LARGE_FILE,
+    ),
+    group("files-h3-small", "HTTP/3, file of 1 KiB", H3, SMALL_FILE),
+    group("files-h3-large", "HTTP/3, file of 1 MiB", H3, LARGE_FILE),
 ];
 
 /// The system that the others are compared with.
@@ -177,7 +200,7 @@ impl CompareGroup {
     }
 
     pub(super) fn is_large(&self) -> bool {
-        matches!(self.group.role, LARGE | LARGE_PROXIED)
+        matches!(self.group.role, LARGE | LARGE_PROXIED | LARGE_FILE)
     }
 
     pub(super) fn scheme(&self) -> &'static str {
@@ -188,9 +211,18 @@ impl CompareGroup {
     }
 
     pub(super) fn path(&self) -> String {
-        match self.is_large() {
-            true => format!("/data?size={CONTENT_BYTES}"),
-            false => crate::fixed_response::PATH.to_owned(),
+        match (self.group.role, self.is_large()) {
+            (ServerWork::SendFile { bytes }, _) => format!("/{CONTENT_FOLDER}/data-{bytes}"),
+            (_, true) => format!("/data?size={CONTENT_BYTES}"),
+            (_, false) => crate::fixed_response::PATH.to_owned(),
+        }
+    }
+
+    /// The bytes of the file that its responses have as content; `None` for the fixed response.
+    pub(super) fn file_bytes(&self) -> Option<u64> {
+        match self.group.role {
+            ServerWork::SendFile { bytes } => Some(bytes),
+            _ => self.is_large().then_some(CONTENT_BYTES),
         }
     }
 
@@ -261,6 +293,7 @@ mod tests {
         assert_eq!(count("proxied-h1-small"), 1);
         assert_eq!(count("proxied-h1"), 2);
         assert_eq!(count("static"), 8);
+        assert_eq!(count("files"), 6);
         assert_eq!(count("proxied-h"), 0);
         assert_eq!(count(QUICK), 1);
     }

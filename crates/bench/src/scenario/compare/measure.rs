@@ -4,10 +4,11 @@ use std::fs;
 
 use super::CompareArguments;
 use super::groups::{BLITZ, CompareGroup, is_peer};
+use crate::board::write_old;
 use crate::fixed_response::BODY;
 use crate::invocation::Invocation;
 use crate::output;
-use crate::peer::{CONTENT_BYTES, CONTENT_FOLDER};
+use crate::peer::CONTENT_FOLDER;
 use crate::programs::Example;
 use crate::report;
 use crate::run_folder::RunFolder;
@@ -90,18 +91,16 @@ pub(super) fn measure(
     })
 }
 
-/// The content of every response. The file with large content is in the folder of the run.
+/// The content of every response. Its file, unless it is the fixed response, is in the folder of the run.
 fn content(group: &CompareGroup, folder: &RunFolder) -> Result<Vec<u8>, String> {
-    if !group.is_large() {
+    let Some(bytes) = group.file_bytes() else {
         return Ok(BODY.to_vec());
-    }
-    let content = LINE
-        .repeat(CONTENT_BYTES as usize / LINE.len())
-        .into_bytes();
+    };
+    let content = LINE.repeat(bytes as usize / LINE.len()).into_bytes();
     let folder = folder.path().join(CONTENT_FOLDER);
-    let file = folder.join(format!("data-{CONTENT_BYTES}"));
+    let file = folder.join(format!("data-{bytes}"));
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    fs::write(&file, &content).map_err(|e| format!("{}: {e}", file.display()))?;
+    write_old(&file, &content)?;
     Ok(content)
 }
 
