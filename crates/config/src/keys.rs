@@ -275,7 +275,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
-    key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses of the upstream are compressed for clients that accept it"),
+    key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses are compressed for clients that accept it: all, none, or those of files"),
     key(Scope::Route, "concurrency", Kind::CountTo(CONCURRENCY_MAX), "no limit", "the most requests at a time, on all cores together"),
     key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
     key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),

@@ -175,7 +175,7 @@ impl<'a> Compiler<'a, '_> {
             Action::Respond(respond) => {
                 route::Action::Answer(Answer::Fixed(self.fixed_response(respond)?))
             }
-            Action::Files(files) => route::Action::Files(self.shared.folder(files)),
+            Action::Files(files) => route::Action::Files(self.shared.folder(files, settings)),
         })
     }
 

@@ -10,12 +10,13 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use blitz_http::files::SymbolicLinks;
+use blitz_site::compress::Compression;
 use blitz_site::files::{FilePath, PathError};
 
 use crate::rules::rest_start;
 
 pub(crate) use cache::{FileCache, Remembered};
-pub(crate) use content::Content;
+pub(crate) use content::{Content, Source};
 pub(crate) use lookup::{Found, Lookup};
 pub(crate) use send::{Permit, respond};
 
@@ -41,11 +42,17 @@ pub(crate) struct Files {
     fallback: Option<Box<str>>,
     hidden: bool,
     links: SymbolicLinks,
+    /// Of files without a compressed sibling; `None` sends them as they are.
+    pub(crate) compression: Option<Compression>,
 }
 
 impl Files {
     /// Relative folders begin at `base`.
-    pub(crate) fn new(files: &blitz_config::Files, base: &Path) -> Files {
+    pub(crate) fn new(
+        files: &blitz_config::Files,
+        base: &Path,
+        compression: Option<Compression>,
+    ) -> Files {
         let list = |list: &Option<std::sync::Arc<blitz_config::Placed<Vec<String>>>>| {
             list.as_ref()
                 .map(|list| list.value.clone().into_boxed_slice())
@@ -59,6 +66,7 @@ impl Files {
             extensions: list(&files.extensions).unwrap_or_default(),
             fallback: fallback.map(|path| path.value.as_str().into()),
             hidden: files.hidden.as_ref().is_some_and(|hidden| hidden.value),
+            compression,
             links: match files.symlinks.as_ref().map(|links| links.value) {
                 None | Some(blitz_config::SymbolicLinks::Inside) => SymbolicLinks::Inside,
                 Some(blitz_config::SymbolicLinks::Follow) => SymbolicLinks::Follow,

@@ -15,7 +15,7 @@ use blitz_http::{
 
 use crate::forward;
 use crate::request_limits::section_bytes;
-use crate::transform::{Transform, TransformError};
+use blitz_site::{Transform, TransformError};
 use fill::Filled;
 
 pub(crate) use fill::FillError;

@@ -3,7 +3,6 @@
 
 mod answer;
 mod compile;
-mod compress;
 mod explain;
 mod files;
 mod flow;
@@ -33,7 +32,6 @@ mod snapshot;
 mod start_error;
 mod summary;
 mod target;
-mod transform;
 mod trusted;
 mod upgrade;
 mod upload;

@@ -101,7 +101,12 @@ fn life_of_a_request<E: Endpoint>(
         let forward = match &route.action {
             Action::Forward(forward) => forward,
             Action::Answer(answer) => {
-                return respond_answer(&gateway, observers, site, route, answer, exchange, notes);
+                let rest =
+                    respond_answer(&gateway, observers, site, route, answer, exchange, notes);
+                if let Some(rest) = rest {
+                    rest.await;
+                }
+                return;
             }
             Action::Files(files) => {
                 let route = (route, files, notes);

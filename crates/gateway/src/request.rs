@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use blitz_http::{Exchange, Pooled, ProxyHeader, RequestHead, Responder, Response, Upstream};
+use blitz_site::compress::Negotiated;
 use blitz_site::{CoreObservers, Edit, Failure, Notes, Record, RouteName};
 
-use crate::compress::Negotiated;
 use crate::proxy_header::proxy_header;
 use crate::reconnecting::Reconnecting;
 use crate::request_kind::RequestKind;

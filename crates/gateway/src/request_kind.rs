@@ -11,10 +11,10 @@ use blitz_http::{
 use blitz_site::{Ended, Failure, Rejection};
 
 use crate::grpc::Call;
-use crate::transform::Transform;
 use crate::upgrade::Upgrade;
 use crate::upload::Upload;
 use crate::websocket::{InvalidKey, WebSocket};
+use blitz_site::Transform;
 
 /// The kind of a request, if it uses a protocol within HTTP.
 pub(crate) enum RequestKind {

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use blitz_config::{
-    Compress, Compression, FieldRules, Method as Named, Methods, Network, Placed, Settings,
-    TimeLimit,
+    Algorithm, Compress, FieldRules, Method as Named, Methods, Network, Placed, Settings, TimeLimit,
 };
 use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
-use blitz_site::{ClientAddress, Edit, Pages, Policies, Rejection};
+use blitz_site::compress::{Compressing, Compression, MediaRange};
+use blitz_site::{ClientAddress, ContentCoding, Edit, Pages, Policies, Rejection};
 
 use crate::forward;
 use crate::routes::method_of;
@@ -42,12 +42,42 @@ pub(crate) fn is_on(setting: &Option<Placed<bool>>) -> bool {
     setting.as_ref().is_some_and(|setting| setting.value)
 }
 
-/// The compression of the responses of upstreams.
-pub(crate) fn compression(settings: &Settings) -> Option<Arc<Compression>> {
+/// The compression of all responses; `None` if none but those of files are compressed.
+fn compression(settings: &Settings) -> Option<Arc<Compression>> {
     match &settings.compress.as_ref()?.value {
-        Compress::Responses(compression) => Some(Arc::clone(compression)),
+        Compress::Responses(compression) => Some(Arc::new(compression_of(compression))),
         Compress::Never | Compress::Files => None,
     }
+}
+
+/// The compression of files; `None` sends them as they are stored.
+pub(crate) fn file_compression(settings: &Settings) -> Option<Compression> {
+    match settings.compress.as_ref().map(|compress| &compress.value) {
+        None | Some(Compress::Files) => Some(Compression::default()),
+        Some(Compress::Responses(compression)) => Some(compression_of(compression)),
+        Some(Compress::Never) => None,
+    }
+}
+
+fn compression_of(settings: &blitz_config::Compression) -> Compression {
+    let mut compression = Compression::default();
+    if let Some(types) = &settings.types {
+        // The reader has checked them.
+        let types = types.iter().filter_map(|range| MediaRange::parse(&range.0));
+        compression = compression.with_types(types.collect());
+    }
+    if let Some(bytes) = settings.min_size {
+        compression = compression.with_min_size(bytes);
+    }
+    if let Some(algorithms) = &settings.algorithms {
+        let coding = |algorithm: &Algorithm| match algorithm {
+            Algorithm::Zstd => ContentCoding::Zstandard,
+            Algorithm::Brotli => ContentCoding::Brotli,
+            Algorithm::Gzip => ContentCoding::Gzip,
+        };
+        compression = compression.with_codings(algorithms.iter().map(coding).collect());
+    }
+    compression
 }
 
 /// The rules of a route. By default it demands and changes nothing.
@@ -65,7 +95,7 @@ pub(crate) struct Rules {
     pub(crate) pages: Pages,
     /// Whether the pages are for errors of the upstream, too.
     pub(crate) replaces_errors: bool,
-    /// How responses of the upstream are compressed; `None` leaves them as they are.
+    /// How responses are compressed; `None` leaves them as they are. Files have a compression of their own.
     pub(crate) compression: Option<Arc<Compression>>,
 }
 
@@ -148,6 +178,19 @@ impl Rules {
         };
         let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(client));
         !is_in(&self.deny) && self.allow.as_ref().is_none_or(|allow| is_in(allow))
+    }
+
+    /// The compression of the gateway's or an app's response to a request; `None` leaves it as it is.
+    #[inline]
+    pub(crate) fn compressing<'a>(&'a self, head: &RequestHead) -> Option<Compressing<'a>> {
+        let compression = self.compression.as_deref()?;
+        let fields = &head.fields;
+        Some(Compressing::of(
+            compression,
+            fields,
+            head.method,
+            head.version,
+        ))
     }
 
     /// # Errors

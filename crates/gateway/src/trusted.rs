@@ -29,6 +29,12 @@ impl TrustedProxies {
         self.contains_remote(peer.remote)
     }
 
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
     /// The same with the address of the connection, which a unix socket has not.
     #[inline]
     pub(crate) fn contains_remote(&self, remote: Option<SocketAddr>) -> bool {

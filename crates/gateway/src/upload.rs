@@ -9,7 +9,7 @@ use blitz_site::{Ended, Rejection};
 
 use crate::flow::{FillError, Flow, FlowError};
 use crate::replay::Replay;
-use crate::transform::Transform;
+use blitz_site::Transform;
 
 /// The request's content on its way to the upstream.
 pub(crate) struct Upload {

@@ -1,6 +1,7 @@
 //! `App`: the routes and settings of a server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use blitz_host::certificates::Certificates;
@@ -11,12 +12,16 @@ use crate::error::{Error, Result};
 use crate::extract::Setup;
 use crate::handler::{Handler, erase};
 use crate::outcome::{IntoOutcome, Outcome};
+use crate::policy::{AppPolicy, Kind};
 use crate::problem::Problem;
 use crate::request::Request;
 use crate::response::IntoResponse;
 use crate::run::{self, AppSettings};
 use crate::service::Service;
 use crate::site::{DynHandler, DynMiddleware, Next};
+
+/// Counts the policies of a process, so that each has counts of its own.
+static POLICIES: AtomicU64 = AtomicU64::new(0);
 
 /// Default for the most bytes of content that extractors buffer.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -41,6 +46,9 @@ const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub struct App {
     pub(crate) drafts: Vec<RouteDraft>,
     pub(crate) layers: Vec<DynMiddleware>,
+    pub(crate) policies: Vec<Kind>,
+    /// The first mistake in a policy.
+    pub(crate) policy_error: Option<Error>,
     pub(crate) fallback: DynHandler,
     pub(crate) states: States,
     pub(crate) body_bytes_max: usize,
@@ -58,6 +66,8 @@ pub(crate) struct RouteDraft {
     pub(crate) check: fn(&Setup<'_>) -> std::result::Result<(), String>,
     /// The middleware of the nested app that it comes from.
     pub(crate) layers: Vec<DynMiddleware>,
+    /// The policies of that app.
+    pub(crate) policies: Vec<Kind>,
 }
 
 impl Default for App {
@@ -82,6 +92,8 @@ impl App {
         App {
             drafts: Vec::new(),
             layers: Vec::new(),
+            policies: Vec::new(),
+            policy_error: None,
             fallback: Box::new(|_| Outcome::Ready(Problem::new(Status::NOT_FOUND).into_response())),
             states: States::default(),
             body_bytes_max: BODY_BYTES_MAX,
@@ -117,7 +129,7 @@ impl App {
     }
 
     /// Adds all routes of another app below `prefix`. The other app's middleware applies to its routes
-    /// only; its states are added to this app's; its fallback, addresses and limits are ignored.
+    /// only, and so do its [policies](App::policy); its states are added to this app's; its fallback, addresses and limits are ignored.
     ///
     /// Its route `/` also matches the prefix without a slash, unless there is a route for that path:
     ///
@@ -139,9 +151,29 @@ impl App {
             }
             draft.pattern.insert_str(0, prefix);
             draft.layers.splice(0..0, app.layers.iter().cloned());
+            draft.policies.splice(0..0, app.policies.iter().cloned());
             draft
         }));
+        if self.policy_error.is_none() {
+            self.policy_error = app.policy_error;
+        }
         self.states.join(app.states);
+        self
+    }
+
+    /// Adds a [policy](crate::policy) to all routes of this app, including 404 and 405. Policies decide in a fixed order,
+    /// before any middleware. A second one of the same kind replaces the first, and one of a nested app that of the outer
+    /// app. A mistake in it is an error of [`build`](App::build).
+    pub fn policy(mut self, policy: impl Into<AppPolicy>) -> App {
+        match policy.into().0 {
+            Ok(kind) => {
+                let place = POLICIES.fetch_add(1, Ordering::Relaxed);
+                self.policies.push(kind.placed(&format!("app {place}")));
+            }
+            Err(error) => {
+                self.policy_error.get_or_insert(error);
+            }
+        }
         self
     }
 
@@ -254,7 +286,7 @@ impl App {
     /// Checks the app and builds its service.
     ///
     /// # Errors
-    /// An invalid pattern, two routes for the same paths, or a missing state.
+    /// An invalid pattern, two routes for the same paths, a missing state, or a mistake in a policy.
     pub fn build(self) -> Result<Service> {
         crate::build::site(self).map(|site| Service(Arc::new(site)))
     }
@@ -290,6 +322,7 @@ impl App {
             handler,
             check,
             layers,
+            policies: Vec::new(),
         });
         self
     }

@@ -1,6 +1,6 @@
 //! Builds the site from the routes of an app.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use blitz_http::{Method, Name, Status};
 
@@ -9,6 +9,7 @@ use crate::app_data::{AppData, RouteId, RoutePattern, States};
 use crate::error::{Error, Result};
 use crate::extract::Setup;
 use crate::outcome::Outcome;
+use crate::policy::{Kind, RoutePolicies};
 use crate::problem::Problem;
 use crate::response::{IntoResponse, Response};
 use crate::router::{Pattern, RouterBuilder};
@@ -29,8 +30,12 @@ const NAMED: [Method; 9] = [
 
 /// Checks an app and builds its site.
 pub(crate) fn site(app: App) -> Result<Site> {
+    if let Some(error) = app.policy_error {
+        return Err(error);
+    }
     let mut routes = Routes {
         layers: app.layers,
+        policies: app.policies,
         list: Vec::new(),
         patterns: Vec::new(),
     };
@@ -72,6 +77,9 @@ pub(crate) fn site(app: App) -> Result<Site> {
         methods(&path, &text.unwrap_or_default(), &mut routes)
     });
     Ok(Site {
+        limits: OnceLock::new(),
+        has_policies: routes.list.iter().any(|route| route.policies.is_some()),
+        takes_preflights: routes.list.iter().any(Route::takes_preflights),
         router,
         routes: routes.list,
         not_found,
@@ -97,9 +105,10 @@ impl PathRoutes {
     }
 }
 
-/// The routes that were added, and the middleware of all of them.
+/// The routes that were added, and the middleware and policies of all of them.
 struct Routes {
     layers: Vec<DynMiddleware>,
+    policies: Vec<Kind>,
     list: Vec<Route>,
     patterns: Vec<RoutePattern>,
 }
@@ -112,8 +121,13 @@ impl Routes {
             text: draft.pattern,
             param_names: pattern.names().to_vec(),
         };
-        let handler = draft.handler;
-        self.push(pattern, Route { layers, handler })
+        let policies = self.policies.iter().chain(&draft.policies);
+        let route = Route {
+            layers,
+            policies: RoutePolicies::new(policies),
+            handler: draft.handler,
+        };
+        self.push(pattern, route)
     }
 
     /// Adds a route that the app did not declare, with the app's own middleware only.
@@ -122,8 +136,12 @@ impl Routes {
             text: text.to_owned(),
             param_names: Vec::new(),
         };
-        let layers = self.layers.clone();
-        self.push(pattern, Route { layers, handler })
+        let route = Route {
+            layers: self.layers.clone(),
+            policies: RoutePolicies::new(self.policies.iter()),
+            handler,
+        };
+        self.push(pattern, route)
     }
 
     /// The pattern of a route, as written.

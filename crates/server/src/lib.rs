@@ -24,6 +24,7 @@ pub mod extract;
 mod handler;
 pub mod middleware;
 mod outcome;
+pub mod policy;
 mod problem;
 mod request;
 mod response;

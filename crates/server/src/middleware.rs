@@ -26,18 +26,23 @@ pub use crate::site::Next;
 /// Adds `X-Request-Id` to the request, unless it has a valid one, and copies it to the response.
 pub fn request_id() -> impl Fn(Request, Next) -> Outcome + Send + Sync + 'static {
     |mut request, next| {
-        let id: Box<[u8]> = match request.fields().get(Name::XRequestId) {
-            Some(id) if is_request_id(id) => id.into(),
-            _ => {
-                let made = format!("{:016x}{:016x}", random_u64(), random_u64()).into_bytes();
-                request.head_mut().fields.set(Name::XRequestId, &made);
-                made.into()
-            }
-        };
+        let id = ensure_request_id(&mut request);
         next.run(request).map(move |mut response| {
             response.fields_mut().set(Name::XRequestId, &id);
             response
         })
+    }
+}
+
+/// The id of the request, which gets one if it has no valid one.
+pub(crate) fn ensure_request_id(request: &mut Request) -> Vec<u8> {
+    match request.fields().get(Name::XRequestId) {
+        Some(id) if is_request_id(id) => id.into(),
+        _ => {
+            let made = format!("{:016x}{:016x}", random_u64(), random_u64()).into_bytes();
+            request.head_mut().fields.set(Name::XRequestId, &made);
+            made
+        }
     }
 }
 

@@ -1,13 +1,10 @@
 //! Responses: a head, and content that is complete or streamed.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use blitz_http::{
     AsName, BodyError, BodyLength, Buffer, Chunk, Fields, InvalidField, Name, PoolFuture, Pooled,
-    ResponseHead, SendBody, SendError, Slice, Status,
+    ResponseHead, SendError, Slice, Status,
 };
-use blitz_site::Ended;
+use blitz_site::{ContentSender, Ended};
 use bytes::Bytes;
 
 use crate::body::ContentError;
@@ -43,8 +40,8 @@ pub(crate) struct StreamedContent {
     pub(crate) produce: Producer,
 }
 
-/// Sends the content and adds what it has sent to the count, if there is one.
-pub(crate) type Producer = Box<dyn FnOnce(SendBody, Option<Rc<Cell<u64>>>) -> PoolFuture<Ended>>;
+/// Sends the content.
+pub(crate) type Producer = Box<dyn FnOnce(ContentSender) -> PoolFuture<Ended>>;
 
 impl Response {
     /// A response with a status and without content.
@@ -219,12 +216,11 @@ impl Response {
     where
         F: AsyncFnOnce(&mut Writer) -> Result<(), StreamError> + 'static,
     {
-        let produce: Producer = Box::new(move |body, sent| {
+        let produce: Producer = Box::new(move |body| {
             PoolFuture::new(async move {
                 let mut writer = Writer {
                     body,
                     trailers: None,
-                    sent,
                 };
                 let finished = match produce(&mut writer).await {
                     Ok(()) => writer
@@ -269,10 +265,8 @@ fn is_location(value: &[u8]) -> bool {
 
 /// Sends the content of a streamed response.
 pub struct Writer {
-    body: SendBody,
+    body: ContentSender,
     trailers: Option<Fields>,
-    /// Where to add the bytes that are sent, if somebody will ask.
-    sent: Option<Rc<Cell<u64>>>,
 }
 
 impl Writer {
@@ -281,13 +275,7 @@ impl Writer {
     /// # Errors
     /// If the client has closed the connection or stopped reading; the handler should return.
     pub async fn send(&mut self, bytes: impl Into<Chunk>) -> Result<(), SendError> {
-        let bytes = bytes.into();
-        let length = bytes.len() as u64;
-        self.body.data(bytes).await?;
-        if let Some(sent) = &self.sent {
-            sent.set(sent.get() + length);
-        }
-        Ok(())
+        self.body.send(bytes.into()).await
     }
 
     /// Sets the trailer section, which is sent after the content if the version of HTTP allows it.

@@ -7,10 +7,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use blitz_http::{Chunk, Name, PoolFuture, PooledFuture, Status};
-use blitz_site::{Ended, Endpoint, Exchange, Responder, SentContent};
+use blitz_http::{Chunk, LogLimit, Name, PoolFuture, Pooled, PooledFuture, Status};
+use blitz_site::compress::Compressing;
+use blitz_site::{
+    ClientAddress, Edit, Ended, Endpoint, Exchange, FieldChange, Notes, PolicyRequest,
+    PolicyResponse, Rejection, Responder, SentContent,
+};
 
 use crate::body::Body;
+use crate::middleware::ensure_request_id;
 use crate::outcome::Outcome;
 use crate::problem::{Problem, prefers_text};
 use crate::request::Request;
@@ -43,6 +48,7 @@ impl blitz_http::Service for CoreService {
             body: exchange.body,
             responder: Responder::unrecorded(exchange.responder),
             peer: exchange.peer,
+            client: None,
             received: None,
         })
     }
@@ -64,6 +70,7 @@ impl CoreService {
             body,
             responder,
             peer,
+            client,
             received,
         } = exchange;
         let as_text = prefers_text(&head.fields);
@@ -77,21 +84,140 @@ impl CoreService {
             peer,
             core,
         };
-        match caught(|| dispatch(&self.core, request)) {
-            Ok(Outcome::Ready(response)) => send(response, responder, as_text),
-            Ok(Outcome::Later(handler)) => ResponseFuture::Awaited {
-                handler,
-                responder: Some(responder),
+        if self.core.site.policies(route).is_some() {
+            let guarded = Guarded {
+                request,
+                responder,
+                client,
                 as_text,
-            },
-            Err(response) => send(response, responder, as_text),
+            };
+            let guarded = guard(Rc::clone(&self.core), guarded);
+            return ResponseFuture::Rest(PooledFuture::new(guarded));
         }
+        respond(&self.core, request, responder, as_text)
     }
+}
+
+/// Calls the handler, and sends its response.
+#[inline]
+fn respond<'a>(
+    core: &Rc<CoreSite>,
+    request: Request,
+    responder: Responder<'a>,
+    as_text: bool,
+) -> ResponseFuture<'a> {
+    match caught(|| dispatch(core, request)) {
+        Ok(Outcome::Ready(response)) => send(response, responder, as_text),
+        Ok(Outcome::Later(handler)) => ResponseFuture::Awaited {
+            handler,
+            responder: Some(responder),
+            as_text,
+        },
+        Err(response) => send(response, responder, as_text),
+    }
+}
+
+/// A request that policies decide on.
+struct Guarded<'a> {
+    request: Request,
+    responder: Responder<'a>,
+    /// `None` is the peer.
+    client: Option<ClientAddress>,
+    as_text: bool,
+}
+
+/// Lets the policies of the route decide, then calls the handler or rejects the request.
+async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
+    let Guarded {
+        mut request,
+        responder,
+        client,
+        as_text,
+    } = guarded;
+    let Some(route) = core.site.policies(request.route) else {
+        return;
+    };
+    let mut notes = Notes::default();
+    let decided = {
+        let remote = request.peer.remote.map(|remote| remote.ip());
+        let peer = remote.map_or(ClientAddress::Unix, ClientAddress::Address);
+        let asked = PolicyRequest {
+            head: &request.head,
+            client: client.unwrap_or(peer),
+            clock: Some(blitz_http::wall_clock),
+            limits: core.limits.as_ref(),
+        };
+        let mut decided = route.policies.decide(&asked, &mut notes);
+        if notes.is_suspended() {
+            decided = notes.wait(&asked).await;
+        }
+        decided
+    };
+    let response = notes.response.take();
+    if route.sets_request_id {
+        let id = ensure_request_id(&mut request);
+        notes.edit_response(vec![Edit {
+            name: "x-request-id".into(),
+            change: FieldChange::Set(vec![id]),
+        }]);
+    }
+    let head = &mut request.head;
+    let compression = route.compression.as_deref();
+    let compressing = compression
+        .map(|compression| Compressing::of(compression, &head.fields, head.method, head.version));
+    notes.identify(&mut head.fields);
+    let mut responder = responder
+        .compressing(compressing.as_ref())
+        .with_app_edits(&notes.response_edits);
+    if let Err(rejection) = decided {
+        if rejection == Rejection::PolicyPanicked {
+            log_panic(request.route());
+        }
+        return match response {
+            Some(response) => {
+                let PolicyResponse { mut head, content } = *response;
+                responder.send_rejected(rejection, &mut head, content);
+            }
+            None => reject(rejection, responder, as_text),
+        };
+    }
+    if let Some(hints) = notes.early_hints {
+        responder.early_hints(hints);
+    }
+    respond(&core, request, responder, as_text).await;
+}
+
+/// Logs that a policy of this route has panicked, so often at most as the limit says.
+#[cold]
+fn log_panic(route: &str) {
+    static LIMIT: LogLimit = LogLimit::new();
+    if let Some(omitted) = LIMIT.allow(Rejection::PolicyPanicked.rule(), "", blitz_http::now()) {
+        tracing::error!(route, omitted, "a policy has panicked");
+    }
+}
+
+/// Responds in place of the handler.
+fn reject(rejection: Rejection, responder: Responder<'_>, as_text: bool) {
+    let mut head = Pooled::response(rejection.status());
+    if head.status.forbids_content() {
+        return responder.send_rejected(rejection, &mut head, Chunk::from(""));
+    }
+    let (content_type, content) = match responder.page(head.status) {
+        Some(page) => (page.content_type, Chunk::from(page.content.clone())),
+        None => {
+            let problem = Problem::new(head.status).detail(rejection.detail());
+            let (content_type, content) = problem.render(as_text);
+            (content_type, Chunk::from(content))
+        }
+    };
+    head.fields.set(Name::ContentType, content_type);
+    responder.send_rejected(rejection, &mut head, content);
 }
 
 /// The future of a response; most are done before the first poll.
 enum ResponseFuture<'a> {
     Done,
+    Rest(PooledFuture<'a, ()>),
     Awaited {
         handler: PoolFuture<Response>,
         responder: Option<Responder<'a>>,
@@ -111,6 +237,10 @@ impl Future for ResponseFuture<'_> {
         loop {
             match this {
                 ResponseFuture::Done => return Poll::Ready(()),
+                ResponseFuture::Rest(rest) => {
+                    ready!(Pin::new(rest).poll(cx));
+                    *this = ResponseFuture::Done;
+                }
                 ResponseFuture::Awaited {
                     handler,
                     responder,
@@ -153,7 +283,11 @@ fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> 
         head.status = Status::INTERNAL_SERVER_ERROR;
     }
     match content {
-        Content::Whole(chunk) => responder.send(&mut head, chunk),
+        Content::Whole(chunk) => {
+            if let Some(rest) = responder.send_long(&mut head, chunk) {
+                return ResponseFuture::Rest(rest);
+            }
+        }
         Content::Empty => responder.send(&mut head, Chunk::from("")),
         Content::Problem(problem) => {
             let page = problem
@@ -177,7 +311,7 @@ fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> 
             if body.is_discarding() {
                 sent.end(Ended::Complete);
             } else {
-                let stream = (stream.produce)(body, sent.counter());
+                let stream = (stream.produce)(body);
                 let sent = Some(sent);
                 return ResponseFuture::Streaming { stream, sent };
             }

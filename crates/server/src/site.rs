@@ -1,12 +1,14 @@
 //! The built app: immutable, and shared by all cores.
 
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use blitz_http::{Method, RequestHead, TargetForm};
+use blitz_site::{CoreLimits, SharedLimits, preflight_method};
 
 use crate::app_data::{AppData, CoreData, RouteId};
 use crate::outcome::Outcome;
+use crate::policy::RoutePolicies;
 use crate::request::Request;
 use crate::router::{Params, Router};
 
@@ -19,7 +21,17 @@ pub(crate) type DynMiddleware = Arc<dyn Fn(Request, Next) -> Outcome + Send + Sy
 /// The handler of a route, with its middleware.
 pub(crate) struct Route {
     pub(crate) layers: Vec<DynMiddleware>,
+    /// `None` if it has none.
+    pub(crate) policies: Option<RoutePolicies>,
     pub(crate) handler: DynHandler,
+}
+
+impl Route {
+    /// Whether preflights for it are answered by its policies.
+    pub(crate) fn takes_preflights(&self) -> bool {
+        let policies = self.policies.as_ref();
+        policies.is_some_and(|route| route.policies.takes_preflights())
+    }
 }
 
 /// The number of variants of [`Method`].
@@ -37,6 +49,12 @@ pub(crate) struct Site {
     pub(crate) not_found: RouteId,
     /// For `OPTIONS *`, and for targets without a path.
     pub(crate) server_wide: MethodTable,
+    /// Whether a route has policies.
+    pub(crate) has_policies: bool,
+    /// Whether a route answers preflights.
+    pub(crate) takes_preflights: bool,
+    /// The counts of all cores, made by the first one.
+    pub(crate) limits: OnceLock<Arc<SharedLimits>>,
     pub(crate) data: Arc<AppData>,
 }
 
@@ -44,11 +62,33 @@ impl Site {
     /// The route of a request, and the ranges of its parameters.
     pub(crate) fn find(&self, head: &RequestHead) -> (RouteId, Params) {
         match self.router.find(head.path()) {
+            Some((methods, params)) if self.takes_preflights && head.method == Method::Options => {
+                (self.for_options(methods, head), params)
+            }
             Some((methods, params)) => (methods[head.method as usize], params),
             None if matches!(head.form(), TargetForm::Asterisk | TargetForm::Authority) => {
                 (self.server_wide[head.method as usize], Params::default())
             }
             None => (self.not_found, Params::default()),
+        }
+    }
+
+    /// The route for `OPTIONS`. A preflight takes that of the method that it asks for, if its policies answer it.
+    #[cold]
+    fn for_options(&self, methods: &MethodTable, head: &RequestHead) -> RouteId {
+        let asked = preflight_method(head).map(|method| methods[Method::parse(method) as usize]);
+        let answers = |id: &RouteId| self.route(*id).takes_preflights();
+        asked
+            .filter(answers)
+            .unwrap_or(methods[Method::Options as usize])
+    }
+
+    /// The policies of a route; `None` if it has none.
+    #[inline]
+    pub(crate) fn policies(&self, id: RouteId) -> Option<&RoutePolicies> {
+        match self.has_policies {
+            false => None,
+            true => self.route(id).policies.as_ref(),
         }
     }
 
@@ -61,12 +101,21 @@ impl Site {
 pub(crate) struct CoreSite {
     pub(crate) site: Arc<Site>,
     pub(crate) data: Rc<CoreData>,
+    /// `None` if no route has policies.
+    pub(crate) limits: Option<CoreLimits>,
 }
 
 impl CoreSite {
     pub(crate) fn new(site: Arc<Site>) -> CoreSite {
         let data = Rc::new(CoreData::new(Arc::clone(&site.data)));
-        CoreSite { site, data }
+        let limits = site.has_policies.then(|| {
+            let new = || {
+                let (cores, now) = (blitz_http::core_count(), blitz_http::now());
+                Arc::new(SharedLimits::new(cores, blitz_http::random_u64(), now))
+            };
+            CoreLimits::new(site.limits.get_or_init(new))
+        });
+        CoreSite { site, data, limits }
     }
 }
 

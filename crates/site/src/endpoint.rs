@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 
+use crate::client::ClientAddress;
 use crate::edit::ResponseEdits;
 use crate::emit::{emit, emit_unobserved};
 use crate::pages::RequestPages;
@@ -60,8 +61,10 @@ pub struct Exchange<'a> {
     pub body: RecvBody,
     /// Takes the response.
     pub responder: Responder<'a>,
-    /// The client.
+    /// The connection of the client.
     pub peer: Rc<Peer>,
+    /// The client, if that may be another one than the peer.
+    pub client: Option<ClientAddress>,
     /// Where to add the bytes of content that were read, if somebody will ask.
     pub received: Option<Rc<Cell<u64>>>,
 }
@@ -97,6 +100,7 @@ impl<'a> HandedOver<'a> {
     ) -> Exchange<'s> {
         let responder = Responder::new(exchange.responder, edits, &mut self.record.response);
         Exchange {
+            client: None,
             request: exchange.request,
             body: exchange.body,
             responder: responder.with_pages(pages),

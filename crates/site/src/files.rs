@@ -1,13 +1,12 @@
 //! Static files: how the path of a request becomes a response. Nothing here opens a file.
 
-mod coding;
 mod conditional;
 mod media_type;
 mod range;
 mod request_path;
 mod selection;
 
-pub use coding::{AcceptedCodings, ContentCoding};
+pub use crate::coding::{AcceptedCodings, ContentCoding};
 pub use media_type::media_type;
 pub use request_path::{FilePath, PathError};
 pub use selection::{Piece, Representation, Selection, select};

@@ -6,6 +6,9 @@
 
 pub mod access_log;
 mod client;
+mod coding;
+pub mod compress;
+mod content_sender;
 mod cookies;
 mod counters;
 mod edit;
@@ -26,9 +29,12 @@ mod recorder;
 mod rejection;
 mod responder;
 mod trace;
+mod transform;
 
 pub use access_log::RecordBatch;
 pub use client::ClientAddress;
+pub use coding::{AcceptedCodings, ContentCoding};
+pub use content_sender::ContentSender;
 pub use cookies::cookies;
 pub use counters::{Counters, count, counters};
 pub use edit::{Edit, FieldChange, ResponseEdits, apply, apply_to_request};
@@ -52,3 +58,4 @@ pub use recorder::RecordSink;
 pub use rejection::Rejection;
 pub use responder::{Responder, SentContent};
 pub use trace::{SpanId, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings};
+pub use transform::{Transform, TransformError};

@@ -12,6 +12,7 @@ mod rate_limit;
 mod waiting;
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -133,7 +134,8 @@ impl Policies {
         other.of_identity().any(|policy| !has(policy))
     }
 
-    /// Decides on a request. If a policy waits, [`Notes::wait`] goes on.
+    /// Decides on a request. If a policy waits, [`Notes::wait`] goes on. A policy that panics fails the request, and the
+    /// core goes on.
     ///
     /// # Errors
     /// A policy responds in place of the action. The response is that of the rejection, with the changes in the notes.
@@ -147,6 +149,17 @@ impl Policies {
 
     /// The decisions of the policies from this index on, up to one that waits.
     fn decide_from<'p>(
+        &'p self,
+        first: usize,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'p>,
+    ) -> Result<(), Rejection> {
+        let decided = catch_unwind(AssertUnwindSafe(|| self.run_from(first, request, notes)));
+        // The notes that were made are lists of changes, each of which is complete.
+        decided.unwrap_or(Err(Rejection::PolicyPanicked))
+    }
+
+    fn run_from<'p>(
         &'p self,
         first: usize,
         request: &PolicyRequest<'_>,
@@ -213,5 +226,54 @@ fn set(name: &str, value: Option<&[u8]>) -> Edit {
     Edit {
         name: name.into(),
         change: FieldChange::Set(lines),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use blitz_http::Method;
+
+    use super::*;
+
+    fn panics() -> SystemTime {
+        panic!("the clock of a test")
+    }
+
+    #[test]
+    fn a_policy_that_panics_fails_its_request_with_the_changes_of_those_before_it() {
+        let cors = Cors::new(&CorsSettings {
+            origins: vec![Origin::Any],
+            ..CorsSettings::default()
+        });
+        let jwt = Jwt::new(JwtSettings {
+            keys: vec![JwtKey::secret(&[7; 32], &[]).unwrap()],
+            sources: vec![TokenSource::Authorization],
+            leeway: Duration::ZERO,
+            ..JwtSettings::default()
+        });
+        let policies = Policies::new(vec![
+            Policy::Jwt(Arc::new(jwt)),
+            Policy::Cors(Arc::new(cors)),
+        ]);
+        let mut head = RequestHead::new(Method::Get, "/");
+        let decide = |head: &RequestHead| {
+            let request = PolicyRequest {
+                head,
+                client: ClientAddress::Unix,
+                clock: Some(panics),
+                limits: None,
+            };
+            let mut notes = Notes::default();
+            let decided = policies.decide(&request, &mut notes);
+            (decided, notes.response_edits.len())
+        };
+        let (decided, edits) = decide(&head);
+        assert_eq!(decided, Err(Rejection::NoToken));
+        assert!(edits > 1);
+        head.fields.append("authorization", "Bearer a.b.c");
+        let (decided, _) = decide(&head);
+        assert_eq!(decided, Err(Rejection::PolicyPanicked));
     }
 }

@@ -59,11 +59,13 @@ pub enum Rejection {
     RateLimited,
     /// Too many requests are under way.
     Concurrency,
+    /// A policy of the route has panicked.
+    PolicyPanicked,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 27] = [
+    pub const ALL: [Rejection; 28] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -91,6 +93,7 @@ impl Rejection {
         Rejection::InsufficientScope,
         Rejection::RateLimited,
         Rejection::Concurrency,
+        Rejection::PolicyPanicked,
     ];
 
     /// Whether it is a response that clients are to get, and no problem.
@@ -130,6 +133,7 @@ impl Rejection {
             Rejection::InsufficientScope => "insufficient-scope",
             Rejection::RateLimited => "rate-limited",
             Rejection::Concurrency => "concurrency",
+            Rejection::PolicyPanicked => "policy-panicked",
         }
     }
 
@@ -146,6 +150,7 @@ impl Rejection {
             }
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
+            Rejection::PolicyPanicked => Status::INTERNAL_SERVER_ERROR,
             Rejection::NoBufferRoom | Rejection::Concurrency => Status::SERVICE_UNAVAILABLE,
             Rejection::RateLimited => Status::TOO_MANY_REQUESTS,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
@@ -195,6 +200,7 @@ impl Rejection {
             Rejection::TokenExpired => "the token has expired",
             Rejection::InsufficientScope => "the token does not cover this",
             Rejection::RateLimited => "there are too many requests; try again later",
+            Rejection::PolicyPanicked => "a policy of this route has failed",
             Rejection::Concurrency => "too many requests are under way; try again later",
         }
     }

@@ -6,14 +6,19 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 use blitz_http::{
-    BodyError, BodyLength, Chunk, Fields, Name, Pooled, ResponseHead, SendBody, Status, Tunnel,
-    accepts_problem,
+    BodyError, BodyLength, Chunk, Fields, Name, Pooled, PooledFuture, ResponseHead, SendBody,
+    SendError, Status, Tunnel, accepts_problem,
 };
 
-use crate::edit::ResponseEdits;
+use crate::compress::{Compressing, STEP_BYTES};
+use crate::content_sender::ContentSender;
+use crate::counters::count;
+use crate::edit::{Edit, ResponseEdits, apply};
 use crate::error_page;
 use crate::pages::{LoadedFile, Pages, RequestPages};
+use crate::policy::EarlyHints;
 use crate::record::{Ended, ResponseRecord};
+use crate::rejection::Rejection;
 
 /// Takes the response to one request, as [`blitz_http::Responder`] does.
 ///
@@ -23,8 +28,12 @@ pub struct Responder<'a> {
     /// `None` once a response was given.
     http: Option<blitz_http::Responder>,
     edits: ResponseEdits<'a>,
+    /// The changes that policies of an app make, before all others.
+    app_edits: &'a [Edit],
     /// Pages for errors of an app.
     pages: Option<&'a RequestPages<'a>>,
+    /// How content is compressed; `None` leaves it as it is.
+    compressing: Option<&'a Compressing<'a>>,
     /// `None` for an app without a site.
     record: Option<&'a mut ResponseRecord>,
 }
@@ -46,7 +55,9 @@ impl<'a> Responder<'a> {
         Responder {
             http: Some(http),
             edits,
+            app_edits: &[],
             pages: None,
+            compressing: None,
             record: Some(record),
         }
     }
@@ -57,6 +68,51 @@ impl<'a> Responder<'a> {
     pub(crate) fn with_pages(mut self, pages: Option<&'a RequestPages<'a>>) -> Responder<'a> {
         self.pages = pages;
         self
+    }
+
+    /// Compresses content where that is possible, if this is given. Content that is there as a whole and has more than
+    /// [`STEP_BYTES`] is compressed by [`send_long`](Responder::send_long) only.
+    #[inline]
+    #[must_use]
+    pub fn compressing(mut self, compressing: Option<&'a Compressing<'a>>) -> Responder<'a> {
+        self.compressing = compressing.or(self.compressing);
+        self
+    }
+
+    /// Whether content may be compressed.
+    #[inline]
+    #[must_use]
+    pub fn is_compressing(&self) -> bool {
+        self.compressing.is_some()
+    }
+
+    /// With the changes that policies of an app make.
+    #[must_use]
+    pub fn with_app_edits(mut self, edits: &'a [Edit]) -> Responder<'a> {
+        self.app_edits = edits;
+        self
+    }
+
+    /// The request was rejected by a policy of an app: its record says so once the response is sent.
+    pub fn send_rejected(mut self, rejection: Rejection, head: &mut ResponseHead, content: Chunk) {
+        let record = self.record.take();
+        self.edit(head);
+        let Some(http) = self.http.take() else { return };
+        match record {
+            Some(record) => {
+                record.sent(head.status, content.len());
+                record.ended = Ended::Rejected(rejection);
+            }
+            None => count(|counters| counters.rejections[rejection as usize] += 1),
+        }
+        http.send(head, content);
+    }
+
+    /// Sends early hints.
+    pub fn early_hints(&mut self, hints: &EarlyHints) {
+        if let Some(http) = &mut self.http {
+            hints.send(http);
+        }
     }
 
     /// The site's page for an error of this status.
@@ -71,7 +127,9 @@ impl<'a> Responder<'a> {
         Responder {
             http: Some(http),
             edits: ResponseEdits::default(),
+            app_edits: &[],
             pages: None,
+            compressing: None,
             record: None,
         }
     }
@@ -109,13 +167,16 @@ impl<'a> Responder<'a> {
     /// Makes the changes of the final head already now, for those that go by the fields as the client gets them.
     pub fn edit_now(&mut self, head: &mut ResponseHead) {
         self.edit(head);
-        self.edits = ResponseEdits::default();
+        (self.app_edits, self.edits) = (&[], ResponseEdits::default());
     }
 
     /// Sends a complete response.
     #[inline(always)]
-    pub fn send(mut self, head: &mut ResponseHead, content: Chunk) {
+    pub fn send(mut self, head: &mut ResponseHead, mut content: Chunk) {
         self.edit(head);
+        if let Some(compressing) = self.compressing {
+            content = compressed(compressing, head, content);
+        }
         if let Some(record) = &mut self.record {
             record.sent(head.status, content.len());
         }
@@ -139,16 +200,52 @@ impl<'a> Responder<'a> {
         mut self,
         head: &mut ResponseHead,
         length: BodyLength,
-    ) -> Option<(SendBody, SentContent<'a>)> {
+    ) -> Option<(ContentSender, SentContent<'a>)> {
         self.edit(head);
+        let (length_sent, encoder) = match self.compressing {
+            None => (length, None),
+            Some(compressing) => compressing.streamed(head, length),
+        };
         let http = self.http.take()?;
         let mut record = self.record.take();
         let mut bytes = None;
         if let Some(record) = &mut record {
-            record.started(head.status, length);
+            record.started(head.status, length_sent);
             bytes = record.is_observed.then(Rc::default);
         }
-        Some((http.start(head, length), SentContent { record, bytes }))
+        let body = http.start(head, length_sent);
+        let sender = ContentSender::new(body, encoder, length, bytes.clone());
+        Some((sender, SentContent { record, bytes }))
+    }
+
+    /// Sends a complete response as [`send`](Responder::send) does. Long content may be compressed in steps, by the
+    /// returned future.
+    pub fn send_long(
+        self,
+        head: &mut ResponseHead,
+        content: Chunk,
+    ) -> Option<PooledFuture<'a, ()>> {
+        if self.compressing.is_none() || content.len() <= STEP_BYTES {
+            self.send(head, content);
+            return None;
+        }
+        let length = BodyLength::Known(content.len() as u64);
+        let (mut sender, sent) = self.start_content(head, length)?;
+        if sender.is_discarding() {
+            sent.end(Ended::Complete);
+            return None;
+        }
+        Some(PooledFuture::new(async move {
+            let mut ended = sender.send_part(content).await;
+            if ended.is_ok() {
+                ended = sender.finish(None);
+            }
+            sent.end(match ended {
+                Ok(()) => Ended::Complete,
+                Err(SendError::Closed) => Ended::ClientGone,
+                Err(SendError::Length) => Ended::Aborted,
+            });
+        }))
     }
 
     /// Sends the head that opens a tunnel, which no rule changes.
@@ -196,6 +293,9 @@ impl<'a> Responder<'a> {
 
     #[inline]
     fn edit(&self, head: &mut ResponseHead) {
+        if !self.app_edits.is_empty() {
+            apply(self.app_edits, &mut head.fields);
+        }
         self.edits.apply(&mut head.fields);
     }
 }
@@ -214,11 +314,11 @@ impl Responder<'_> {
     /// not.
     #[cold]
     fn abandon(&mut self, http: blitz_http::Responder) {
-        let failure = http.body_failure();
-        let (Some(record), Some(error @ BodyError::TimedOut)) = (&mut self.record, failure) else {
+        let Some(error @ BodyError::TimedOut) = http.body_failure() else {
             return;
         };
-        if !self.edits.is_empty() || self.pages.is_some() {
+        let has_edits = !self.edits.is_empty() || !self.app_edits.is_empty();
+        if has_edits || self.pages.is_some() {
             let mut head = Pooled::response(error.status());
             // The rest of the content may still come.
             head.fields.append(Name::Connection, "close");
@@ -229,11 +329,24 @@ impl Responder<'_> {
                 }
                 None => problem(&mut head, http.accepts_problem(), &error),
             };
-            self.edits.apply(&mut head.fields);
-            record.sent(head.status, content.len());
+            self.edit(&mut head);
+            if let Some(record) = &mut self.record {
+                record.sent(head.status, content.len());
+            }
             http.send(&mut head, content);
         }
-        record.failed_content(error);
+        if let Some(record) = &mut self.record {
+            record.failed_content(error);
+        }
+    }
+}
+
+/// Content as it is sent: compressed, if that is possible in one step.
+#[inline(never)]
+fn compressed(compressing: &Compressing<'_>, head: &mut ResponseHead, content: Chunk) -> Chunk {
+    match content.len() <= STEP_BYTES {
+        true => compressing.whole(head, &content).unwrap_or(content),
+        false => content,
     }
 }
 
@@ -255,11 +368,6 @@ fn problem(head: &mut ResponseHead, as_problem: bool, detail: impl Display) -> C
 }
 
 impl SentContent<'_> {
-    /// Where to add what is sent, if somebody will ask.
-    pub fn counter(&self) -> Option<Rc<Cell<u64>>> {
-        self.bytes.clone()
-    }
-
     /// The endpoint has ended.
     pub fn end(mut self, ended: Ended) {
         if let Some(record) = self.record.as_deref_mut() {

@@ -71,9 +71,12 @@ impl Reader<'_> {
             match entry.name {
                 "algorithms" => {
                     let values = self.distinct(entry.value, "\"zstd\"");
-                    compression.algorithms = values;
+                    compression.algorithms = Some(values);
                 }
-                "types" => compression.types = self.distinct(entry.value, "\"text/*\""),
+                "types" => {
+                    let values = self.distinct(entry.value, "\"text/*\"");
+                    compression.types = Some(values);
+                }
                 _ => {
                     let size = self.unit_value(entry.value, "size", "\"1k\"", |text| {
                         match units::parse_size(text)? {
@@ -85,7 +88,7 @@ impl Reader<'_> {
                             bytes => Ok(bytes),
                         }
                     });
-                    compression.min_size = size.unwrap_or_default();
+                    compression.min_size = size;
                 }
             }
         }

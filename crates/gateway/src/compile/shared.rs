@@ -10,7 +10,7 @@ use blitz_site::{LoadedFile, Pages, Policies, Policy};
 
 use super::ReadFile;
 use crate::files::Files;
-use crate::rules::{Rules, is_on, timeouts};
+use crate::rules::{Rules, file_compression, is_on, timeouts};
 use crate::target::{Target, TargetError};
 use crate::upstream::GroupConfig;
 use crate::variants::Block;
@@ -28,8 +28,8 @@ pub(super) struct SharedValues<'a, 'f> {
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,
     /// The folder of the configuration.
     base: &'a Path,
-    /// By the address of the setting.
-    folders: HashMap<usize, Arc<Files>>,
+    /// By the addresses of the setting and of `compress`.
+    folders: HashMap<(usize, usize), Arc<Files>>,
     targets: HashMap<&'a str, Arc<Target>>,
     /// By the address of the group; `None` if a server cannot be used.
     groups: HashMap<usize, Option<Arc<GroupConfig>>>,
@@ -99,10 +99,16 @@ impl<'a, 'f> SharedValues<'a, 'f> {
         file.or_insert_with(read).clone()
     }
 
-    /// The folder of these files, which routes that inherit it share.
-    pub(super) fn folder(&mut self, files: &'a Arc<blitz_config::Files>) -> Arc<Files> {
-        let folder = self.folders.entry(address(files));
-        Arc::clone(folder.or_insert_with(|| Arc::new(Files::new(files, self.base))))
+    /// The folder of these files, which routes that inherit it and compress alike share.
+    pub(super) fn folder(
+        &mut self,
+        files: &'a Arc<blitz_config::Files>,
+        settings: &Settings,
+    ) -> Arc<Files> {
+        let compress = settings.compress.as_ref().map_or(0, address);
+        let folder = self.folders.entry((address(files), compress));
+        let new = || Files::new(files, self.base, file_compression(settings));
+        Arc::clone(folder.or_insert_with(|| Arc::new(new())))
     }
 
     pub(super) fn target(&mut self, url: &'a str) -> Result<Arc<Target>, TargetError> {

@@ -213,6 +213,7 @@ mod tests {
         Rc::new(Content {
             source: Source::Memory(vec![0; size].into()),
             facts,
+            compressed_from: None,
             representation: Representation::new(&facts, None),
             media_type: "text/plain",
             coding: None,

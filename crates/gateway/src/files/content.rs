@@ -3,6 +3,7 @@
 use std::io;
 
 use blitz_http::files::{File, FileFacts};
+use blitz_site::compress::compress_file;
 use blitz_site::files::{ContentCoding, Representation, media_type};
 use bytes::Bytes;
 
@@ -22,6 +23,8 @@ pub(crate) struct Content {
     pub(crate) coding: Option<ContentCoding>,
     /// Whether another coding exists, so that responses depend on `Accept-Encoding`.
     pub(crate) varies: bool,
+    /// The size of the file, if it was compressed here.
+    pub(crate) compressed_from: Option<u64>,
 }
 
 /// Where the bytes are.
@@ -58,6 +61,7 @@ impl Content {
             _ => Source::File(file),
         };
         Ok(Content {
+            compressed_from: None,
             representation: Representation::new(&facts, coding),
             source,
             facts,
@@ -65,5 +69,32 @@ impl Content {
             coding,
             varies,
         })
+    }
+
+    /// The same for a small file that is compressed here; as it is, if that fails.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn compressed(
+        file: File,
+        name: &[u8],
+        coding: ContentCoding,
+    ) -> io::Result<Content> {
+        let mut content = Content::new(file, name, None, true)?;
+        let Source::Memory(bytes) = &content.source else {
+            return Ok(content);
+        };
+        let Some(compressed) = compress_file(coding, bytes) else {
+            return Ok(content);
+        };
+        content.compressed_from = Some(content.facts.size);
+        content.coding = Some(coding);
+        content.representation = Representation {
+            size: compressed.len() as u64,
+            is_weak: true,
+            ..Representation::new(&content.facts, content.coding)
+        };
+        content.source = Source::Memory(compressed.into());
+        Ok(content)
     }
 }

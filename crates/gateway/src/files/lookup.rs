@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use blitz_http::files::{File, Folder};
-use blitz_site::files::{AcceptedCodings, ContentCoding, FilePath};
+use blitz_site::files::{AcceptedCodings, ContentCoding, FilePath, media_type};
 
 use super::Files;
-use super::content::{Content, Identity};
+use super::content::{Content, Identity, SMALL_MAX};
 
 /// A file to look for.
 pub(crate) struct Lookup {
@@ -135,10 +135,22 @@ impl Lookup {
                 siblings[coding as usize] = Some(sibling);
             }
         }
-        let varies = siblings.iter().any(Option::is_some);
+        let compression = self.files.compression.as_ref();
+        let compression = compression.filter(|compression| {
+            compression.takes(media_type(path).as_bytes(), file.facts().size)
+        });
+        let varies = siblings.iter().any(Option::is_some) || compression.is_some();
         let mut ranked = self.codings.ranked();
         let coding = ranked.find(|coding| siblings[*coding as usize].is_some());
         let sibling = coding.and_then(|coding| siblings[coding as usize].take());
+        let made = compression.filter(|_| sibling.is_none() && file.facts().size <= SMALL_MAX);
+        let made = made.and_then(|compression| compression.choose(self.codings));
+        if let Some(made) = made {
+            if may_be_known && self.known == Some((*file.facts(), Some(made), varies)) {
+                return Ok(Found::Unchanged);
+            }
+            return Content::compressed(file, path, made).map(Found::Content);
+        }
         let file = sibling.unwrap_or(file);
         if may_be_known && self.known == Some((*file.facts(), coding, varies)) {
             return Ok(Found::Unchanged);

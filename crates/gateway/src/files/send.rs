@@ -1,15 +1,13 @@
 //! Sending a file: at once if it is in memory, else in pieces, each only when the client has taken those before.
 
-use std::cell::Cell;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blitz_http::files::File;
-use blitz_http::{BodyLength, Chunk, Pooled, PooledFuture, ResponseHead, SendBody};
+use blitz_http::{BodyLength, Chunk, Pooled, PooledFuture, ResponseHead, SendError};
 use blitz_site::files::{Piece, Selection};
-use blitz_site::{Ended, Responder};
+use blitz_site::{ContentSender, Ended, Responder};
 use bytes::Bytes;
 
 use super::content::{Content, Source};
@@ -72,8 +70,7 @@ pub(crate) fn respond<'a>(
         return None;
     }
     Some(PooledFuture::new(async move {
-        let counter = sent.counter();
-        let ended = stream(body, &file, selection.pieces, counter.as_deref()).await;
+        let ended = stream(body, &file, selection.pieces).await;
         sent.end(ended);
     }))
 }
@@ -103,24 +100,19 @@ fn slice(bytes: &Bytes, part: &Range<u64>) -> Bytes {
 }
 
 /// Sends the pieces. If the file ends early or cannot be read, the response is cut off.
-async fn stream(
-    mut body: SendBody,
-    file: &File,
-    pieces: Vec<Piece>,
-    sent: Option<&Cell<u64>>,
-) -> Ended {
+async fn stream(mut body: ContentSender, file: &File, pieces: Vec<Piece>) -> Ended {
     for piece in pieces {
         let part = match piece {
-            Piece::Text(text) => match send(&mut body, text.into(), sent).await {
+            Piece::Text(text) => match body.send_part(text.into()).await {
                 Ok(()) => continue,
-                Err(ended) => return ended,
+                Err(error) => return ended_by(error),
             },
             Piece::File(part) => part,
         };
         let mut at = part.start;
         while at < part.end {
             // Nothing is read before there is room, so a slow reader holds no further piece.
-            if poll_fn(|cx| body.poll_room(cx)).await.is_err() {
+            if body.room().await.is_err() {
                 return Ended::ClientGone;
             }
             let wanted = PIECE_BYTES.min(part.end - at) as usize;
@@ -138,27 +130,19 @@ async fn stream(
                 }
             };
             at += bytes.len() as u64;
-            if let Err(ended) = send(&mut body, bytes, sent).await {
-                return ended;
+            if let Err(error) = body.send_part(bytes.into()).await {
+                return ended_by(error);
             }
         }
     }
-    match body.finish(None) {
-        Ok(()) => Ended::Complete,
-        Err(_) => Ended::ClientGone,
-    }
+    body.finish(None)
+        .map_or_else(ended_by, |()| Ended::Complete)
 }
 
-async fn send(body: &mut SendBody, bytes: Vec<u8>, sent: Option<&Cell<u64>>) -> Result<(), Ended> {
-    let length = bytes.len() as u64;
-    match body.data(bytes).await {
-        Ok(()) => {
-            if let Some(sent) = sent {
-                sent.set(sent.get() + length);
-            }
-            Ok(())
-        }
-        Err(_) => Err(Ended::ClientGone),
+fn ended_by(error: SendError) -> Ended {
+    match error {
+        SendError::Closed => Ended::ClientGone,
+        SendError::Length => Ended::Aborted,
     }
 }
 

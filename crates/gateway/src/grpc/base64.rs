@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
 use blitz_site::Failure;
 
-use crate::transform::{Transform, TransformError};
+use blitz_site::{Transform, TransformError};
 
 /// Characters that encode three bytes.
 const QUAD: usize = 4;

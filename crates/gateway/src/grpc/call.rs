@@ -14,7 +14,7 @@ use super::content_type::is_grpc;
 use super::status::Code;
 use super::timeout;
 use super::web::{Web, WebEncoder};
-use crate::transform::Transform;
+use blitz_site::Transform;
 
 /// A request that is a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use blitz_site::Failure;
 use super::base64::{self, Base64Decoder};
 use super::content_type::{self, GRPC, is_grpc};
 use super::status::Code;
-use crate::transform::{Transform, TransformError};
+use blitz_site::{Transform, TransformError};
 
 /// Before each message: whether it is compressed, and its length.
 const FRAME_HEADER_BYTES: usize = 5;

@@ -134,7 +134,7 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_request_content_failures", &[], "Requests whose content ended early, came too slowly or broke the rules, before a response."),
     counter("blitz_tunnels_opened", &[], "Connections and streams that became tunnels of the gateway."),
     counter("blitz_tunnels_half_closed", &[], "Tunnels that were closed because one side had ended and the other was silent."),
-    counter("blitz_responses_compressed", &[], "Responses of upstreams that were compressed for their client."),
+    counter("blitz_responses_compressed", &[], "Responses that were compressed for their client."),
     counter("blitz_compression_input_bytes", &[], "Content of those responses before the compression."),
     counter("blitz_compression_output_bytes", &[], "Content of those responses after the compression."),
     gauge("blitz_connections", &["core"], "Connections of clients, idle ones included."),

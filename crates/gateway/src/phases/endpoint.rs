@@ -2,19 +2,20 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Exchange, Pooled, RequestHead, Status};
+use blitz_http::{Exchange, Peer, Pooled, RequestHead, Status};
 use blitz_site::{
-    CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record, RequestPages, Responder,
-    ResponseEdits, apply_to_request, emit,
+    ClientAddress, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record, RequestPages,
+    Responder, ResponseEdits, apply_to_request, emit,
 };
 
 use super::finish::response_edits;
 use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::route::Route;
-use crate::rules::Facts;
+use crate::rules::{Facts, client_of};
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
+use crate::trusted::TrustedProxies;
 
 /// Passes a request that no route matches to the fallback. A call gets a status, which the fallback does not know.
 pub(super) async fn pass_to_fallback<E: Endpoint>(
@@ -29,8 +30,11 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     if let Some(call) = Call::of(&exchange.request) {
         return respond_unrouted(&call, record, exchange);
     }
+    let trusted = &gateway.options.trusted_proxies;
+    let client = told_client(&exchange.request, &exchange.peer, trusted);
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(exchange, ResponseEdits::default(), None);
+    let mut exchange = handed.exchange(exchange, ResponseEdits::default(), None);
+    exchange.client = client;
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
         rest.await;
     }
@@ -48,6 +52,9 @@ pub(super) async fn pass_to_endpoint<E>(
     let trusted = &gateway.options.trusted_proxies;
     let rules = route.rules.as_deref();
     let edits = rules.map(|rules| rules.edit_response(head, peer, trusted));
+    // From the fields as the client sent them.
+    let compressing = rules.and_then(|rules| rules.compressing(head));
+    let client = told_client(head, peer, trusted);
     if let Some(notes) = &notes {
         notes.identify(&mut head.fields);
     }
@@ -61,13 +68,24 @@ pub(super) async fn pass_to_endpoint<E>(
     pass_trace(&record, head);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
     let mut handed = HandedOver::new(record, &exchange.request);
-    let exchange = handed.exchange(
+    let mut exchange = handed.exchange(
         exchange,
         response_edits(&notes, edits.as_deref()),
         pages.as_ref(),
     );
+    exchange.client = client;
+    exchange.responder = exchange.responder.compressing(compressing.as_ref());
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
+    }
+}
+
+/// The client; `None` is the peer.
+#[inline]
+fn told_client(head: &RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Option<ClientAddress> {
+    match trusted.is_empty() {
+        true => None,
+        false => Some(client_of(&head.fields, peer, trusted)),
     }
 }
 

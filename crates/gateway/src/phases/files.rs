@@ -8,13 +8,14 @@ use blitz_http::{
     Chunk, Exchange, Method, Name, Pooled, PooledFuture, RequestHead, ResponseHead, Status,
     blocking, prefers_html,
 };
+use blitz_site::compress::{Compressing, note_compressed};
 use blitz_site::files::{AcceptedCodings, FilePath, select};
 use blitz_site::{CoreObservers, HandedOver, Notes, Pages, Record, Responder};
 
 use super::admit::check_method;
 use super::finish::{reject, response_edits};
 use super::route::Rejected;
-use crate::files::{Content, CoreFiles, Files, Found, Lookup, Permit, Remembered, respond};
+use crate::files::{Content, CoreFiles, Files, Found, Lookup, Permit, Remembered, Source, respond};
 use crate::forward;
 use crate::route::Route;
 use crate::service::GatewayService;
@@ -50,6 +51,8 @@ pub(super) async fn respond_file<E>(
     });
     let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
     record.begin_with(notes.as_deref());
+    let compression = files.compression.as_ref();
+    let compressing = compression.map(|compression| Compressing::of_public(compression, head));
     let mut handed = HandedOver::new(record, &exchange.request);
     let exchange = handed.exchange(exchange, response_edits(&notes, edits.as_deref()), None);
     let request = FileRequest {
@@ -57,6 +60,8 @@ pub(super) async fn respond_file<E>(
         head: exchange.request,
         responder: exchange.responder,
         pages: rules.map(|rules| &rules.pages),
+        compressing: compressing.as_ref(),
+        compresses_errors: rules.is_some_and(|rules| rules.compression.is_some()),
     };
     if let Some(rest) = request.answer(&gateway.files) {
         rest.await;
@@ -69,6 +74,8 @@ struct FileRequest<'a> {
     head: Pooled<RequestHead>,
     responder: Responder<'a>,
     pages: Option<&'a Pages>,
+    compressing: Option<&'a Compressing<'a>>,
+    compresses_errors: bool,
 }
 
 /// The rest of the work; `None` if there is none.
@@ -209,7 +216,16 @@ impl<'a> FileRequest<'a> {
                 "the file is not in the state that the request demands",
             ),
             Status::RANGE_NOT_SATISFIABLE => self.refuse(head, "the file ends before the range"),
-            _ => respond(self.responder, head, content, selection),
+            _ => {
+                if let Some(before) = content.compressed_from {
+                    note_compressed(before, selection.length);
+                }
+                // Small files are compressed by the lookup.
+                let is_large = matches!(content.source, Source::File(_));
+                let compressing = self.compressing.filter(|_| is_large);
+                let responder = self.responder.compressing(compressing);
+                respond(responder, head, content, selection)
+            }
         }
     }
 
@@ -242,8 +258,13 @@ impl<'a> FileRequest<'a> {
     #[cold]
     fn refuse(mut self, head: Pooled<ResponseHead>, detail: &str) -> Rest<'a> {
         forward::ensure_request_id(&mut self.head.fields);
-        self.responder
-            .send_error(&self.head.fields, self.pages, head, detail);
+        let compressing = self.compressing.filter(|_| self.compresses_errors);
+        self.responder.compressing(compressing).send_error(
+            &self.head.fields,
+            self.pages,
+            head,
+            detail,
+        );
         None
     }
 }

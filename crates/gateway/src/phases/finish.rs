@@ -4,6 +4,7 @@
 use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
+use blitz_site::compress::Compressing;
 use blitz_site::{
     CoreObservers, Edit, Ended, Failure, Notes, PolicyResponse, Record, Rejection, Responder,
     ResponseEdits, RouteName, emit,
@@ -262,7 +263,13 @@ impl<'a, 'r> OwnResponse<'a, 'r> {
             return self.send_call_status(responder, head, Code::of_own_status(status), detail);
         }
         let pages = self.rules.map(|rules| &rules.pages);
+        let compression = self.rules.and_then(|rules| rules.compression.as_deref());
+        let compressing = compression.map(|compression| {
+            let (method, version) = (self.record.method, self.record.version);
+            Compressing::of(compression, self.request_fields, method, version)
+        });
         let responder = Responder::new(responder, self.edits, &mut self.record.response);
+        let responder = responder.compressing(compressing.as_ref());
         responder.send_error(self.request_fields, pages, head, detail);
     }
 

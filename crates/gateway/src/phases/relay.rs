@@ -5,19 +5,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use blitz_http::{
-    BodyError, BodyLength, Fields, Pooled, Responder as HttpResponder, Response, SendBody, Slice,
-    Timer, Tunnel,
+    BodyError, BodyLength, Fields, Pooled, RequestHead, Responder as HttpResponder, Response,
+    SendBody, Slice, Timer, Tunnel,
 };
-use blitz_site::{Ended, Failure, Record, Responder};
+use blitz_site::compress::{Compressing, Negotiated, is_one_step};
+use blitz_site::{Ended, Failure, Record, Responder, Transform, TransformError};
 
 use super::finish::response_edits;
 use super::tunnel::switch_protocols;
-use crate::compress::{self, Compressing};
 use crate::flow::{Flow, FlowError};
 use crate::grpc::{Code, poll_timer};
 use crate::request::Request;
 use crate::request_kind::ResponseContent;
-use crate::transform::TransformError;
+use crate::rules::Rules;
 use crate::upload::Upload;
 
 /// Relays a response whose content is there as a whole, as that of most is; `false` leaves all of it to [`relay`].
@@ -35,7 +35,7 @@ pub(super) fn relay_whole(request: &mut Request<'_>) -> bool {
         return false;
     }
     let may_compress = request.negotiated.is_some();
-    if may_compress && !compress::is_one_step(response.body.length()) {
+    if may_compress && !is_one_step(response.body.length()) {
         return false;
     }
     let Some(content) = response.body.take_whole() else {
@@ -70,11 +70,27 @@ fn send_whole(request: &mut Request<'_>, responder: HttpResponder, content: Slic
     let edits = response_edits(&request.notes, Some(&request.edits));
     let mut responder = Responder::new(responder, edits, record).relaying();
     responder.edit_now(head);
-    let compressing = Compressing::of(request.rules, request.negotiated, &request.head);
+    let compressing = compressing(request.rules, request.negotiated, &request.head);
     let compressed = compressing.and_then(|compressing| compressing.whole(head, &content));
     request.head.reduce();
     responder.send(head, compressed.unwrap_or_else(|| content.into()));
     true
+}
+
+/// `None` if the route compresses no responses.
+#[inline]
+fn compressing<'a>(
+    rules: Option<&'a Rules>,
+    negotiated: Option<Negotiated>,
+    head: &RequestHead,
+) -> Option<Compressing<'a>> {
+    let (negotiated, compression) = (negotiated?, rules?.compression.as_deref()?);
+    Some(Compressing::new(
+        compression,
+        negotiated,
+        &head.fields,
+        head.method,
+    ))
 }
 
 /// Relays the final response, and the rest of the request.
@@ -110,10 +126,12 @@ pub(super) async fn relay(
     let mut responder = Responder::new(responder, edits, &mut request.record.response).relaying();
     let mut content = request.kind.response_content(&mut head, &mut body);
     if let (ResponseContent::Streamed(length, None), false) = (&content, request.kind.is_call())
-        && let Some(compressing) = Compressing::of(request.rules, request.negotiated, &request.head)
+        && let Some(compressing) = compressing(request.rules, request.negotiated, &request.head)
     {
         responder.edit_now(&mut head);
-        content = compressing.streamed(&mut head, *length);
+        let (length, encoder) = compressing.streamed(&mut head, *length);
+        let encoder = encoder.map(|encoder| encoder as Box<dyn Transform>);
+        content = ResponseContent::Streamed(length, encoder);
     }
     // The response may take long, and a large request head is not needed any more.
     request.head.reduce();

@@ -74,7 +74,9 @@ fn send_page(request: &mut Request<'_>) -> bool {
         head.fields.remove(name);
     }
     let edits = response_edits(&request.notes, Some(&request.edits));
+    let compressing = rules.compressing(&request.head);
     let responder = Responder::new(responder, edits, &mut request.record.response);
+    let responder = responder.compressing(compressing.as_ref());
     let pages = Some(&rules.pages);
     responder
         .relaying()

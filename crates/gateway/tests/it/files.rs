@@ -23,7 +23,7 @@ use crate::site_rules::{HOST, ask, gateway, gateway_with};
 use crate::support::{Proxy, eventually, numbers};
 
 /// A folder that is removed with this value. The files to serve are in its folder `www`.
-struct Tree(PathBuf);
+pub(crate) struct Tree(PathBuf);
 
 impl Tree {
     fn new() -> Tree {
@@ -38,7 +38,7 @@ impl Tree {
     }
 
     /// One with these files.
-    fn with(files: &[(&str, &str)]) -> Tree {
+    pub(crate) fn with(files: &[(&str, &str)]) -> Tree {
         let tree = Tree::new();
         files
             .iter()
@@ -57,7 +57,7 @@ impl Tree {
     }
 
     /// A site of it with further lines.
-    fn site(&self, lines: &str) -> String {
+    pub(crate) fn site(&self, lines: &str) -> String {
         let root = self.path("");
         format!(
             "[site.\"a.example\"]\nfiles = \"{}\"\n{lines}\n",
@@ -83,7 +83,7 @@ fn status_of(client: &mut Client, path: &str) -> u16 {
 const HTML: &str = "Accept: text/html,*/*;q=0.8\r\n";
 
 /// Files change rarely; those that have just been changed are not remembered.
-fn settle() {
+pub(crate) fn settle() {
     thread::sleep(Duration::from_millis(3100));
 }
 

@@ -10,6 +10,7 @@ mod https_is_served_from_files;
 mod invalid_routes_are_refused;
 mod methods_follow_the_routes;
 mod middleware_wraps_handlers;
+mod policies_decide_before_handlers;
 mod problems_have_the_accepted_format;
 mod redirects_have_a_location;
 mod server;

@@ -68,7 +68,7 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a list of tags has that of the representation, which is a strong one, or is `*`.
+/// Whether a list of tags has that of the representation, or is `*`.
 fn has_tag(
     fields: &Fields,
     name: Name,
@@ -80,7 +80,8 @@ fn has_tag(
         let line = line.trim_ascii();
         line == b"*"
             || tags(line).any(|(is_weak, other)| {
-                other == tag && (comparison == Comparison::Weak || !is_weak)
+                other == tag
+                    && (comparison == Comparison::Weak || !is_weak && !representation.is_weak)
             })
     })
 }
@@ -131,6 +132,7 @@ mod tests {
             size: 100,
             modified: UNIX_EPOCH + Duration::from_secs(784_111_777),
             tag: "\"a,b\"".to_owned(),
+            is_weak: false,
         }
     }
 

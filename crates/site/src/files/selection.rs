@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use blitz_http::files::FileFacts;
 use blitz_http::{Fields, Method, Name, ResponseHead, Status};
 
-use super::coding::ContentCoding;
 use super::conditional::{Precondition, allows_range, evaluate};
 use super::range::{Ranges, ranges};
+use crate::coding::ContentCoding;
 
 /// Content that can be sent: a file, perhaps compressed, with its validators.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,10 @@ pub struct Representation {
     pub size: u64,
     /// When it was changed, in whole seconds, which is what fields can say.
     pub modified: SystemTime,
-    /// The entity tag with its quotes, a strong one.
+    /// The entity tag with its quotes.
     pub tag: String,
+    /// Whether the tag is a weak one, since the bytes are made anew by other programs. Such content has no ranges.
+    pub is_weak: bool,
 }
 
 impl Representation {
@@ -35,6 +37,7 @@ impl Representation {
         Representation {
             size: facts.size,
             modified: modified.unwrap_or(UNIX_EPOCH),
+            is_weak: false,
             tag: format!("\"{seconds:x}.{nanoseconds:x}-{:x}{suffix}\"", facts.size),
         }
     }
@@ -68,7 +71,13 @@ pub fn select(
     boundary: impl FnOnce() -> u64,
     head: &mut ResponseHead,
 ) -> Selection {
-    head.fields.append(Name::Etag, &representation.tag);
+    match representation.is_weak {
+        false => head.fields.append(Name::Etag, &representation.tag),
+        true => {
+            let tag = format!("W/{}", representation.tag);
+            head.fields.append(Name::Etag, tag);
+        }
+    }
     // RFC 9110, section 8.8.2.1: a date in the future is replaced.
     let modified = representation.modified.min(now);
     head.fields
@@ -90,6 +99,9 @@ pub fn select(
             remove_content(head);
             return nothing();
         }
+    }
+    if representation.is_weak {
+        return whole(representation.size);
     }
     head.fields.append(Name::AcceptRanges, "bytes");
     // Ranges are defined for GET only (section 14.2).

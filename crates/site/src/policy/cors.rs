@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blitz_http::{Method, Name, RequestHead};
+use blitz_http::{Method, Name, RequestHead, is_authority};
 
 use super::{Notes, PolicyRequest, set};
 use crate::edit::{Edit, FieldChange};
@@ -64,6 +64,38 @@ const OWN_FIELDS: [&str; 6] = [
 ];
 
 impl Origin {
+    /// The origin that a text means: `*`, `https://app.example`, or `https://*.app.example` for hosts with one label more.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Origin> {
+        if text == "*" {
+            return Some(Origin::Any);
+        }
+        let lower = text.to_ascii_lowercase();
+        let (scheme, host) = lower.split_once("://")?;
+        let (is_wildcard, name) = match host.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, host),
+        };
+        // Browsers leave out the port of the scheme.
+        let default = match scheme {
+            "http" => ":80",
+            "https" => ":443",
+            _ => "",
+        };
+        let has_default = !default.is_empty() && host.ends_with(default);
+        let is_host = is_authority(name.as_bytes()) && !name.contains(['*', '@']);
+        if scheme.is_empty() || has_default || !is_host {
+            return None;
+        }
+        Some(match is_wildcard {
+            true => Origin::Subdomains {
+                before: format!("{scheme}://"),
+                after: format!(".{name}"),
+            },
+            false => Origin::Exact(lower),
+        })
+    }
+
     /// Whether the field `Origin` with this value means the origin, or one of them.
     fn matches(&self, origin: &[u8]) -> bool {
         match self {
@@ -200,6 +232,37 @@ fn replace(edits: &mut [Edit], name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn origins_are_parsed() {
+        let exact = |text: &str| Some(Origin::Exact(text.to_owned()));
+        for (text, expected) in [
+            ("*", Some(Origin::Any)),
+            ("https://app.example", exact("https://app.example")),
+            (
+                "HTTPS://App.Example:8443",
+                exact("https://app.example:8443"),
+            ),
+            ("http://[::1]:3000", exact("http://[::1]:3000")),
+            (
+                "https://*.app.example",
+                Some(Origin::Subdomains {
+                    before: "https://".to_owned(),
+                    after: ".app.example".to_owned(),
+                }),
+            ),
+            ("null", None),
+            ("app.example", None),
+            ("https://", None),
+            ("https://app.example/", None),
+            ("https://app.example:443", None),
+            ("https://a.*.example", None),
+            ("https://u@app.example", None),
+            ("://app.example", None),
+        ] {
+            assert_eq!(Origin::parse(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_subdomain_is_one_label() {

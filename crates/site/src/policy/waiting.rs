@@ -3,7 +3,11 @@
 //! The policies before one that waits have decided, and those after it decide once it has ended. A client that leaves
 //! ends the wait.
 
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use blitz_http::{Chunk, Pooled, PooledFuture, ResponseHead};
 
@@ -62,11 +66,14 @@ impl<'p> Notes<'p> {
     /// As for [`Policies::decide`].
     pub async fn wait(&mut self, request: &PolicyRequest<'_>) -> Result<(), Rejection> {
         while let Some(suspended) = self.suspended.take() {
-            let waited = suspended.waiting.await;
+            let Suspended {
+                policies,
+                next,
+                mut waiting,
+            } = suspended;
+            let waited = poll_fn(|cx| poll_caught(&mut waiting, cx)).await;
             self.take(waited)?;
-            suspended
-                .policies
-                .decide_from(suspended.next, request, self)?;
+            policies.decide_from(next, request, self)?;
         }
         Ok(())
     }
@@ -93,4 +100,15 @@ impl<'p> Notes<'p> {
         self.response = waited.response;
         waited.rejection.map_or(Ok(()), Err)
     }
+}
+
+/// A policy that panics fails the request.
+fn poll_caught(waiting: &mut PooledFuture<'_, Waited>, cx: &mut Context<'_>) -> Poll<Waited> {
+    let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(waiting).poll(cx)));
+    polled.unwrap_or_else(|_| {
+        Poll::Ready(Waited {
+            rejection: Some(Rejection::PolicyPanicked),
+            ..Waited::default()
+        })
+    })
 }

@@ -1,10 +1,10 @@
 //! Messages whose content changes on the way: gRPC-Web is translated, and responses are compressed.
 
+use crate::failure::Failure;
 use blitz_http::{Chunk, Fields, Pooled, Slice};
-use blitz_site::Failure;
 
 /// Changes content and trailers of one message on the way.
-pub(crate) trait Transform {
+pub trait Transform {
     /// The bytes to send for a piece of content, which may end anywhere. There may be none yet.
     fn content(&mut self, slice: Slice) -> Result<Chunk, TransformError>;
 
@@ -35,7 +35,7 @@ pub(crate) trait Transform {
 
 /// Why content cannot be transformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TransformError {
+pub enum TransformError {
     /// Content of a request that should be base64 is not, or ends within a group of four characters.
     NotBase64,
     /// The encoder of a response has failed.

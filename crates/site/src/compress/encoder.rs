@@ -1,18 +1,19 @@
 //! The encoder of a response as a transform of its content: it works in steps, and leaves nothing waiting.
 
-use blitz_config::Algorithm;
+use crate::coding::ContentCoding;
+use crate::counters::count;
+use crate::failure::Failure;
 use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
-use blitz_site::{Failure, count};
 
 use super::coder::{Coder, Then};
 use super::edit_trailers;
 use crate::transform::{Transform, TransformError};
 
 /// Content that is compressed in one step, after which the core does other work: 0.2 to 0.7 ms.
-pub(crate) const STEP_BYTES: usize = 32 * 1024;
+pub const STEP_BYTES: usize = 32 * 1024;
 
 /// Compresses a response.
-pub(crate) struct Encoder {
+pub struct Encoder {
     coder: Coder,
     /// The part of a received piece that is not compressed yet.
     rest: Option<Slice>,
@@ -32,17 +33,22 @@ struct Counts {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        count(|counters| {
-            counters.compressed += 1;
-            counters.compressed_bytes_before += self.before;
-            counters.compressed_bytes_after += self.after;
-        });
+        note_compressed(self.before, self.after);
     }
 }
 
+/// Counts a compressed response by the bytes of its content before and after.
+pub fn note_compressed(before: u64, after: u64) {
+    count(|counters| {
+        counters.compressed += 1;
+        counters.compressed_bytes_before += before;
+        counters.compressed_bytes_after += after;
+    });
+}
+
 /// The compressed form of content of at most [`STEP_BYTES`]; `None` if the encoder fails.
-pub(super) fn whole(algorithm: Algorithm, content: &[u8]) -> Option<Chunk> {
-    let mut coder = Coder::new(algorithm, Some(content.len() as u64))?;
+pub(super) fn whole(coding: ContentCoding, content: &[u8]) -> Option<Chunk> {
+    let mut coder = Coder::new(coding, Some(content.len() as u64))?;
     let mut output = Buffer::take();
     coder.run(content, Then::End, &mut output).ok()?;
     drop(Counts {
@@ -53,10 +59,26 @@ pub(super) fn whole(algorithm: Algorithm, content: &[u8]) -> Option<Chunk> {
 }
 
 impl Encoder {
+    /// Compresses a part of at most [`STEP_BYTES`]. Flushed, all of it can be decoded now.
+    pub(crate) fn part(&mut self, part: &[u8], is_flushed: bool) -> Result<Chunk, TransformError> {
+        let then = if is_flushed { Then::Flush } else { Then::More };
+        self.run(part, then)
+    }
+
+    /// Whether other tasks should run now. It is said once.
+    pub(crate) fn is_tired(&mut self) -> bool {
+        self.yields()
+    }
+
+    /// The last bytes.
+    pub(crate) fn finish(&mut self) -> Result<Chunk, TransformError> {
+        self.run(&[], Then::End)
+    }
+
     /// An encoder for content of this length, if that is known; `None` if there is no memory for it.
-    pub(super) fn new(algorithm: Algorithm, length: Option<u64>) -> Option<Encoder> {
+    pub(super) fn new(coding: ContentCoding, length: Option<u64>) -> Option<Encoder> {
         Some(Encoder {
-            coder: Coder::new(algorithm, length)?,
+            coder: Coder::new(coding, length)?,
             rest: None,
             worked: 0,
             has_unflushed: false,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use blitz_config::Algorithm;
+use crate::coding::ContentCoding;
 use blitz_http::{Buffer, core_local};
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{
@@ -87,22 +87,22 @@ thread_local! {
 }
 
 /// The memory of an encoder with these settings, measured (docs/compression.md).
-fn memory_of(algorithm: Algorithm) -> usize {
-    match algorithm {
-        Algorithm::Brotli => 1_542 << 10,
-        Algorithm::Gzip => 371 << 10,
-        Algorithm::Zstd => 1_401 << 10,
+fn memory_of(coding: ContentCoding) -> usize {
+    match coding {
+        ContentCoding::Brotli => 1_542 << 10,
+        ContentCoding::Gzip => 371 << 10,
+        ContentCoding::Zstandard => 1_401 << 10,
     }
 }
 
 impl Coder {
     /// An encoder for content of this length, if that is known; `None` if there is no memory for it.
-    pub(super) fn new(algorithm: Algorithm, length: Option<u64>) -> Option<Coder> {
-        let memory = memory_of(algorithm);
+    pub(super) fn new(coding: ContentCoding, length: Option<u64>) -> Option<Coder> {
+        let memory = memory_of(coding);
         if MEMORY.with_borrow(|held| held + memory) > MEMORY_MAX {
             return None;
         }
-        let state = State::new(algorithm, length)?;
+        let state = State::new(coding, length)?;
         MEMORY.with_borrow_mut(|held| *held += memory);
         Some(Coder { state, memory })
     }
@@ -123,6 +123,29 @@ impl Coder {
     }
 }
 
+/// The compressed form of content, by an encoder of its own that counts for no core. Nothing of it is kept.
+pub(super) fn compress(coding: ContentCoding, content: &[u8]) -> Option<Vec<u8>> {
+    let mut output = Buffer::take();
+    let ended = match coding {
+        ContentCoding::Brotli => {
+            let mut brotli = brotli(Some(content.len() as u64));
+            run_brotli(&mut brotli, content, Then::End, &mut output)
+        }
+        ContentCoding::Gzip => {
+            let level = Compression::new(GZIP_LEVEL);
+            let mut gzip = Compress::new_gzip(level, GZIP_WINDOW_BITS);
+            run_gzip(&mut gzip, content, Then::End, &mut output)
+        }
+        ContentCoding::Zstandard => {
+            let mut zstd = new_zstd().ok()?;
+            zstd.set_pledged_src_size(Some(content.len() as u64)).ok()?;
+            run_zstd(&mut zstd, content, Then::End, &mut output)
+        }
+    };
+    ended.ok()?;
+    Some(output.to_vec())
+}
+
 /// Encoders go back to the free list of their thread, wherever their response has ended.
 impl Drop for Coder {
     fn drop(&mut self) {
@@ -133,16 +156,16 @@ impl Drop for Coder {
 }
 
 impl State {
-    fn new(algorithm: Algorithm, length: Option<u64>) -> Option<State> {
-        match algorithm {
-            Algorithm::Brotli => Some(State::Brotli(Box::new(brotli(length)))),
-            Algorithm::Gzip => {
+    fn new(coding: ContentCoding, length: Option<u64>) -> Option<State> {
+        match coding {
+            ContentCoding::Brotli => Some(State::Brotli(Box::new(brotli(length)))),
+            ContentCoding::Gzip => {
                 let kept = KEPT.with_borrow_mut(|kept| kept.gzip.pop());
                 let level = Compression::new(GZIP_LEVEL);
                 let new = || Compress::new_gzip(level, GZIP_WINDOW_BITS);
                 Some(State::Gzip(Some(kept.unwrap_or_else(new))))
             }
-            Algorithm::Zstd => {
+            ContentCoding::Zstandard => {
                 let kept = KEPT.with_borrow_mut(|kept| kept.zstd.pop());
                 let mut zstd = match kept {
                     Some(zstd) => zstd,
@@ -299,8 +322,8 @@ fn run_zstd(
 mod tests {
     use super::*;
 
-    fn encoded(algorithm: Algorithm, pieces: &[&[u8]], length: Option<u64>) -> Vec<u8> {
-        let mut coder = Coder::new(algorithm, length).unwrap();
+    fn encoded(coding: ContentCoding, pieces: &[&[u8]], length: Option<u64>) -> Vec<u8> {
+        let mut coder = Coder::new(coding, length).unwrap();
         let mut output = Buffer::take();
         for piece in pieces {
             coder.run(piece, Then::More, &mut output).unwrap();
@@ -313,38 +336,38 @@ mod tests {
 
     #[test]
     fn an_encoder_that_is_used_again_begins_anew() {
-        for algorithm in Algorithm::ALL {
-            let first = encoded(algorithm, &[b"some", b"text"], None);
+        for coding in ContentCoding::ALL {
+            let first = encoded(coding, &[b"some", b"text"], None);
             // This one has no end.
-            let mut coder = Coder::new(algorithm, Some(1_000_000)).unwrap();
+            let mut coder = Coder::new(coding, Some(1_000_000)).unwrap();
             let mut output = Buffer::take();
             coder.run(&[7; 100_000], Then::More, &mut output).unwrap();
             drop(coder);
-            assert_eq!(encoded(algorithm, &[b"some", b"text"], None), first);
-            assert_ne!(encoded(algorithm, &[b"some", b"text"], Some(8)).len(), 0);
+            assert_eq!(encoded(coding, &[b"some", b"text"], None), first);
+            assert_ne!(encoded(coding, &[b"some", b"text"], Some(8)).len(), 0);
         }
         KEPT.with_borrow(|kept| assert_eq!((kept.gzip.len(), kept.zstd.len()), (1, 1)));
     }
 
     #[test]
     fn nothing_is_added_by_a_flush_that_has_nothing_to_send() {
-        for algorithm in [Algorithm::Brotli, Algorithm::Zstd] {
-            let mut coder = Coder::new(algorithm, None).unwrap();
+        for coding in [ContentCoding::Brotli, ContentCoding::Zstandard] {
+            let mut coder = Coder::new(coding, None).unwrap();
             let mut output = Buffer::take();
             coder.run(b"text", Then::Flush, &mut output).unwrap();
             let length = output.len();
             assert!(length > 0);
             coder.run(&[], Then::Flush, &mut output).unwrap();
-            assert_eq!(output.len(), length, "{algorithm}");
+            assert_eq!(output.len(), length, "{}", coding.name());
         }
     }
 
     #[test]
     fn the_memory_of_all_encoders_is_limited() {
-        for algorithm in Algorithm::ALL {
-            let new = || Coder::new(algorithm, None);
+        for coding in ContentCoding::ALL {
+            let new = || Coder::new(coding, None);
             let mut coders: Vec<Coder> = std::iter::from_fn(new).collect();
-            assert_eq!(coders.len(), MEMORY_MAX / memory_of(algorithm));
+            assert_eq!(coders.len(), MEMORY_MAX / memory_of(coding));
             coders.pop();
             coders.extend(new());
             assert!(new().is_none());
@@ -356,7 +379,7 @@ mod tests {
 
     #[test]
     fn content_whose_length_is_another_than_declared_is_an_error() {
-        let mut coder = Coder::new(Algorithm::Zstd, Some(10)).unwrap();
+        let mut coder = Coder::new(ContentCoding::Zstandard, Some(10)).unwrap();
         let mut output = Buffer::take();
         let ended = coder.run(b"too short", Then::End, &mut output);
         assert_eq!(ended, Err(TransformError::Encoder));

@@ -1,0 +1,141 @@
+//! Content that is sent piece by piece by the code that responds, compressed on its way where that was decided.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use blitz_http::{BodyLength, Chunk, Fields, SendBody, SendError, yield_now};
+
+use crate::compress::{Encoder, STEP_BYTES, edit_trailers};
+use crate::transform::TransformError;
+
+/// Sends the content of a response. Dropped before [`finish`](ContentSender::finish), the response is cut off.
+pub struct ContentSender {
+    body: SendBody,
+    /// `None` sends content as it is.
+    encoder: Option<Box<Encoder>>,
+    /// Content that is still to come by its declared length, of which HTTP knows nothing if it is compressed.
+    left: Option<u64>,
+    /// Where to add what is sent, if somebody will ask.
+    sent: Option<Rc<Cell<u64>>>,
+}
+
+impl ContentSender {
+    pub(crate) fn new(
+        body: SendBody,
+        encoder: Option<Box<Encoder>>,
+        length: BodyLength,
+        sent: Option<Rc<Cell<u64>>>,
+    ) -> ContentSender {
+        let left = match (&encoder, length) {
+            (Some(_), BodyLength::Known(bytes)) => Some(bytes),
+            _ => None,
+        };
+        ContentSender {
+            body,
+            encoder,
+            left,
+            sent,
+        }
+    }
+
+    /// Whether content would only be thrown away, as that of responses to HEAD.
+    #[must_use]
+    pub fn is_discarding(&self) -> bool {
+        self.body.is_discarding()
+    }
+
+    /// Waits until there is room for another piece.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn room(&mut self) -> Result<(), SendError> {
+        poll_fn(|cx| self.body.poll_room(cx)).await
+    }
+
+    /// Sends a piece after which another one may be long in coming: the client can read all of it now.
+    ///
+    /// # Errors
+    /// The client is gone, or the content is longer than declared.
+    pub async fn send(&mut self, piece: Chunk) -> Result<(), SendError> {
+        self.send_piece(piece, true).await
+    }
+
+    /// Sends a piece that others follow at once.
+    ///
+    /// # Errors
+    /// As [`send`](ContentSender::send).
+    pub async fn send_part(&mut self, piece: Chunk) -> Result<(), SendError> {
+        self.send_piece(piece, false).await
+    }
+
+    async fn send_piece(&mut self, piece: Chunk, is_flushed: bool) -> Result<(), SendError> {
+        match self.encoder {
+            None => self.push(piece).await,
+            Some(_) => self.compress(piece, is_flushed).await,
+        }
+    }
+
+    async fn compress(&mut self, piece: Chunk, is_flushed: bool) -> Result<(), SendError> {
+        if let Some(left) = &mut self.left {
+            let rest = left.checked_sub(piece.len() as u64);
+            *left = rest.ok_or(SendError::Length)?;
+        }
+        let mut parts = piece.chunks(STEP_BYTES).peekable();
+        while let Some(part) = parts.next() {
+            let Some(encoder) = &mut self.encoder else {
+                return Err(SendError::Closed);
+            };
+            let compressed = encoder.part(part, is_flushed && parts.peek().is_none());
+            let yields = encoder.is_tired();
+            let compressed = compressed.map_err(failed)?;
+            if !compressed.is_empty() {
+                self.push(compressed).await?;
+            }
+            if yields {
+                yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn push(&mut self, piece: Chunk) -> Result<(), SendError> {
+        let length = piece.len() as u64;
+        self.body.data(piece).await?;
+        self.note(length);
+        Ok(())
+    }
+
+    fn note(&self, bytes: u64) {
+        if let Some(sent) = &self.sent {
+            sent.set(sent.get() + bytes);
+        }
+    }
+
+    /// Ends the content.
+    ///
+    /// # Errors
+    /// The client is gone, or the content is shorter than declared.
+    pub fn finish(mut self, trailers: Option<&Fields>) -> Result<(), SendError> {
+        if self.left.is_some_and(|left| left > 0) {
+            return Err(SendError::Length);
+        }
+        let mut changed = None;
+        if let Some(mut encoder) = self.encoder.take() {
+            changed = trailers.cloned();
+            changed.as_mut().map(edit_trailers);
+            let last = encoder.finish().map_err(failed)?;
+            let length = last.len() as u64;
+            self.body.queue(last)?;
+            self.note(length);
+        }
+        self.body.finish(changed.as_ref().or(trailers))
+    }
+}
+
+/// The response is cut off, so that the client does not take it for complete.
+#[cold]
+fn failed(error: TransformError) -> SendError {
+    tracing::error!(?error, "an encoder has failed, and the response is cut off");
+    SendError::Length
+}
