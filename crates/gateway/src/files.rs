@@ -5,11 +5,13 @@ mod cache;
 mod content;
 mod lookup;
 mod send;
+mod share;
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use blitz_http::files::SymbolicLinks;
+use blitz_http::files::{Share, SymbolicLinks};
 use blitz_site::compress::Compression;
 use blitz_site::files::{FilePath, PathError};
 
@@ -19,6 +21,7 @@ pub(crate) use cache::{FileCache, Remembered};
 pub(crate) use content::{Content, Source};
 pub(crate) use lookup::{Found, Lookup};
 pub(crate) use send::{Permit, respond};
+use share::FolderShare;
 
 /// The file that stands for its folder if the configuration names none.
 const INDEX: &str = "index.html";
@@ -34,6 +37,7 @@ pub(crate) struct CoreFiles {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Files {
     root: PathBuf,
+    share: FolderShare,
     /// The folder stands for this part of a normalised path: segments, and bytes behind them.
     segments: usize,
     bytes: usize,
@@ -53,13 +57,15 @@ impl Files {
         base: &Path,
         compression: Option<Compression>,
     ) -> Files {
-        let list = |list: &Option<std::sync::Arc<blitz_config::Placed<Vec<String>>>>| {
+        let list = |list: &Option<Arc<blitz_config::Placed<Vec<String>>>>| {
             list.as_ref()
                 .map(|list| list.value.clone().into_boxed_slice())
         };
         let fallback = files.fallback.as_ref();
+        let root = base.join(&files.folder.value);
         Files {
-            root: base.join(&files.folder.value),
+            share: FolderShare::of(&root),
+            root,
             segments: files.segments,
             bytes: files.bytes,
             index: list(&files.index).unwrap_or_else(|| [INDEX.to_owned()].into()),
@@ -99,6 +105,11 @@ impl Files {
             "{root}/{}{folder}",
             String::from_utf8_lossy(&path.path)
         ))
+    }
+
+    /// The threads that wait for its disk.
+    pub(crate) fn share(&self) -> &Arc<Share> {
+        self.share.get()
     }
 
     /// The folder, for people.

@@ -103,6 +103,8 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("retries_over_budget", gateway.retries_over_budget),
         ("rate_limit_dry_runs", gateway.rate_limit_dry_runs),
         ("rate_limits_overflowed", gateway.rate_limits_overflowed),
+        ("files_refused_open", gateway.files_refused_open),
+        ("files_refused_waiting", gateway.files_refused_waiting),
         ("evicted", http.evicted),
         ("streams_shed", http.streams_shed),
         ("send_stalls", http.send_stalls),

@@ -82,7 +82,9 @@ pub mod reactor {
 
 /// Regular files beneath a folder.
 pub mod files {
-    pub use blitz_reactor::{File, FileFacts, Folder, Found, SymbolicLinks};
+    pub use blitz_reactor::{
+        File, FileFacts, Folder, Found, Share, SymbolicLinks, TooManyWait, blocking_in,
+    };
 }
 
 pub use blitz_reactor::{

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use blitz_reactor::{Chunk, Parked, Resume, Slice, Socket};
+use blitz_reactor::{Chunk, File, Parked, Resume, Slice, Socket};
 
 use crate::conn::Protocol;
 use crate::tls::{TlsError, TlsInfo, TlsStream};
@@ -97,6 +97,20 @@ impl Transport {
     /// Sends the queue at once if it is large.
     pub(crate) fn send_large(&mut self) {
         self.socket().send_large();
+    }
+
+    /// See [`File::poll_send`]; always `None` over TLS, which has to read what it encrypts.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<Option<usize>>> {
+        match self {
+            Transport::Plain(socket) => file.poll_send(socket, cx, offset, len),
+            Transport::Tls(_) => Poll::Ready(Ok(None)),
+        }
     }
 
     /// As [`Transport::send`], for rare cases: not inlined.

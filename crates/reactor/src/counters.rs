@@ -78,6 +78,8 @@ counters! {
     sends,
     /// Bytes that the kernel accepted for sending.
     sent_bytes,
+    /// Those of them that were sent from files in memory, without a copy.
+    file_bytes_sent,
     /// Datagrams received, in batches or singly.
     datagrams_received,
     /// Batches of datagrams received.

@@ -19,6 +19,7 @@ mod wait_policy;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use self::system::RawAddress;
@@ -33,16 +34,16 @@ pub(crate) use self::pending::Pending;
 pub(crate) use self::report::{Completion, ReceiveOutcome, ReceivedTrain};
 
 pub(crate) use self::system::{
-    Bound, BoundGroup, CorePlacement, Destination, EVICTED, Keeper, Listening, Mapping, MemoryNode,
-    NO_BUFFERS, OpenFolder, OpenKind, OpenPath, Reserved, SendBuffers, SendVectors, SentTrain,
-    ThreadTime, TrainHead, UnixListener, check_descriptors, enlarge_descriptor_table,
+    Bound, BoundGroup, CorePlacement, Destination, EVICTED, FileSent, Keeper, Listening, Mapping,
+    MemoryNode, NO_BUFFERS, OpenFolder, OpenKind, OpenPath, Reserved, SendBuffers, SendVectors,
+    SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors, enlarge_descriptor_table,
     interface_index, is_aborted_by_peer, is_cancelled, is_no_path, is_out_of_descriptors,
     is_shortage, is_train_refused, open_descriptors, out_of_descriptors, parse_train, processors,
     raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring,
     try_reserve, try_reserve_private,
 };
 pub use self::system::{
-    FileFacts, LocalShortage, Steering, SymbolicLinks, open_tun, prepare_descriptors,
+    FileFacts, LocalShortage, Share, Steering, SymbolicLinks, open_tun, prepare_descriptors,
     set_idle_priority, set_real_time, trim_heap,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
@@ -97,6 +98,23 @@ impl Workers {
             Workers::Threads => system::submit(job),
             #[cfg(feature = "simulation")]
             Workers::Caller => job(),
+        }
+    }
+
+    /// Returns the job if `may_refuse` and too many of the share wait already.
+    pub(crate) fn submit_shared(
+        self,
+        share: &Arc<Share>,
+        job: system::Job,
+        may_refuse: bool,
+    ) -> Result<(), system::Job> {
+        match self {
+            Workers::Threads => system::submit_shared(share, job, may_refuse),
+            #[cfg(feature = "simulation")]
+            Workers::Caller => {
+                job();
+                Ok(())
+            }
         }
     }
 }
@@ -334,6 +352,45 @@ impl Driver {
     pub(crate) fn send_now(&mut self, handle: Handle, buffers: &SendBuffers) -> Option<usize> {
         if_simulated!(self, _sim => None);
         system::send_now(handle.fd(), buffers)
+    }
+
+    /// Whether files can be sent to the socket from now on.
+    pub(crate) fn allow_send_file(&mut self, handle: Handle) -> bool {
+        if_simulated!(self, _sim => false);
+        self.nonblocking() || system::allow_send_file(handle.fd()).is_ok()
+    }
+
+    /// As [`Driver::send_now`], of bytes that those of a file follow at once.
+    pub(crate) fn send_before_file(
+        &mut self,
+        handle: Handle,
+        buffers: &SendBuffers,
+    ) -> Option<usize> {
+        if_simulated!(self, _sim => None);
+        system::send_before_file(handle.fd(), buffers)
+    }
+
+    /// Sends some or all bytes of the range of a file at once. Waits for the disk if the range is not in memory. The
+    /// socket must allow it.
+    pub(crate) fn send_file(
+        &mut self,
+        handle: Handle,
+        file: &OpenPath,
+        offset: u64,
+        len: usize,
+    ) -> FileSent {
+        if_simulated!(self, _sim => FileSent::Nothing);
+        file.send_to(handle.fd(), offset, len)
+    }
+
+    /// Reports when the kernel takes more bytes, after it has taken none.
+    pub(crate) fn await_room(&mut self, socket: SocketKey, handle: Handle) {
+        match self {
+            Driver::Uring(uring) => uring.await_room(socket, handle.fd()),
+            Driver::Epoll(epoll) => epoll.await_room(socket, handle.fd()),
+            #[cfg(feature = "simulation")]
+            Driver::Sim(_) => unreachable!("no file is sent to a simulated socket"),
+        }
     }
 
     /// Sends some or all bytes of `buffers`. The caller keeps their memory until the report.

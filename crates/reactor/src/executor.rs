@@ -13,7 +13,8 @@ use std::task::{Context, Poll};
 
 use crate::core;
 
-pub use blocking::blocking;
+pub(crate) use blocking::blocking_in_order;
+pub use blocking::{TooManyWait, blocking, blocking_in};
 pub(crate) use pool_future::free_unused_blocks;
 pub use pool_future::{PoolFuture, PooledFuture};
 pub(crate) use run::{main_waker, run_ready};

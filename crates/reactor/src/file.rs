@@ -1,25 +1,31 @@
 //! Regular files beneath a folder, which are read without blocking a core.
 //!
-//! Opening waits for the disk, so it belongs into [`blocking`]. Reading first takes what the kernel has in memory, and
-//! reads the rest on the pool of blocking threads.
+//! Opening waits for the disk, so it belongs into [`blocking_in`](crate::blocking_in). Reading first takes what the
+//! kernel has in memory, and reads the rest on the pool of blocking threads.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use crate::driver::{
-    FileFacts, OpenFolder, OpenKind, OpenPath, SymbolicLinks, is_no_path, is_shortage,
+    FileFacts, OpenFolder, OpenKind, OpenPath, Share, SymbolicLinks, is_no_path, is_shortage,
 };
-use crate::executor::blocking;
+use crate::executor::blocking_in_order;
+use crate::socket::Socket;
 
 /// A folder to look beneath.
 #[derive(Debug)]
-pub struct Folder(OpenFolder);
+pub struct Folder {
+    folder: OpenFolder,
+    share: Arc<Share>,
+}
 
 /// A regular file that is open. A clone is the same.
 #[derive(Debug, Clone)]
 pub struct File {
     path: Arc<OpenPath>,
+    share: Arc<Share>,
     facts: FileFacts,
 }
 
@@ -35,12 +41,13 @@ pub enum Found {
 }
 
 impl Folder {
-    /// Opens a folder. This may wait for the disk.
+    /// Opens a folder. This may wait for the disk. What waits for the disk later runs on threads of `share`.
     ///
     /// # Errors
     /// Not if there is none; that is `None`.
-    pub fn open(path: &Path) -> io::Result<Option<Folder>> {
-        existing(OpenFolder::open(path).map(Folder))
+    pub fn open(path: &Path, share: &Arc<Share>) -> io::Result<Option<Folder>> {
+        let share = Arc::clone(share);
+        existing(OpenFolder::open(path).map(|folder| Folder { folder, share }))
     }
 
     /// Opens a path beneath the folder. It has segments between slashes, without dot segments; an empty one is the folder
@@ -49,7 +56,7 @@ impl Folder {
     /// # Errors
     /// Not if there is none, or a symbolic link is not followed; that is `None`.
     pub fn find(&self, path: &[u8], links: SymbolicLinks) -> io::Result<Option<Found>> {
-        let Some(path) = existing(self.0.open_beneath(path, links))? else {
+        let Some(path) = existing(self.folder.open_beneath(path, links))? else {
             return Ok(None);
         };
         Ok(Some(match path.kind()? {
@@ -57,6 +64,7 @@ impl Folder {
             OpenKind::Other => Found::Other,
             OpenKind::Regular(facts) => Found::File(File {
                 path: Arc::new(path),
+                share: Arc::clone(&self.share),
                 facts,
             }),
         }))
@@ -84,6 +92,20 @@ impl File {
         &self.facts
     }
 
+    /// Sends bytes to a socket behind its queue, straight from the page cache: at most `len`, which must not be 0, at
+    /// an offset. Ready with the number that the kernel took. `None` if the caller must read the next bytes and send
+    /// them, because they are not in memory, the file ends, or the socket or the file cannot do it. While it is pending
+    /// the caller must queue nothing, and call it again when it is woken.
+    pub fn poll_send(
+        &self,
+        socket: &Socket,
+        cx: &Context<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<Option<usize>>> {
+        socket.poll_send_file(cx, &self.path, offset, len)
+    }
+
     /// Reads up to `len` bytes at an offset; fewer only at the end of the file. This may wait for the disk.
     ///
     /// # Errors
@@ -101,6 +123,6 @@ impl File {
             return Ok(bytes);
         }
         let path = Arc::clone(&self.path);
-        blocking(move || path.read(offset, len)).await
+        blocking_in_order(&self.share, move || path.read(offset, len)).await
     }
 }

@@ -64,12 +64,12 @@ macro_rules! core_local {
 pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{
-    DriverKind, FileFacts, IoChoice, LocalShortage, Steering, SymbolicLinks, open_tun,
+    DriverKind, FileFacts, IoChoice, LocalShortage, Share, Steering, SymbolicLinks, open_tun,
     prepare_descriptors, probe, set_idle_priority, set_real_time, trim_heap,
 };
 pub use executor::{
-    PoolFuture, PooledFuture, TaskKey, blocking, consume_admission, consume_resume, poll_admission,
-    spawn, spawn_now, yield_now,
+    PoolFuture, PooledFuture, TaskKey, TooManyWait, blocking, blocking_in, consume_admission,
+    consume_resume, poll_admission, spawn, spawn_now, yield_now,
 };
 pub use file::{File, Folder, Found};
 pub use memory::{charge, discharge, fair_share, is_memory_scarce, memory_available};

@@ -9,6 +9,7 @@ mod datagrams;
 mod entry;
 mod events;
 mod eviction;
+mod file_commands;
 mod key;
 mod lingering;
 mod listener;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use crate::buffer::{Chunk, Slice};
 use crate::core;
+use crate::driver::OpenPath;
 
 pub use address::Address;
 pub use datagrams::{DatagramGroup, DatagramSocket};
@@ -136,6 +138,20 @@ impl Socket {
     /// The error that sending has failed with; later calls return it again.
     pub async fn send_room(&self, below: usize) -> io::Result<()> {
         poll_fn(|cx| self.poll_send_room(cx, below)).await
+    }
+
+    /// See [`File::poll_send`](crate::File::poll_send).
+    pub(crate) fn poll_send_file(
+        &self,
+        cx: &Context<'_>,
+        file: &OpenPath,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<Option<usize>>> {
+        core::with(|core| {
+            let mut sockets = core.sockets();
+            sockets.poll_send_file(self.key, cx, file, offset, len)
+        })
     }
 
     /// Declares that the owner sends next: see [`Socket::has_received_first`].

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
+use blitz_http::files::File;
 use blitz_http::{BodyLength, Chunk, Fields, SendBody, SendError, yield_now};
 
 use crate::compress::{Encoder, STEP_BYTES, edit_trailers};
@@ -51,6 +52,20 @@ impl ContentSender {
     /// The client is gone.
     pub async fn room(&mut self) -> Result<(), SendError> {
         poll_fn(|cx| self.body.poll_room(cx)).await
+    }
+
+    /// Sends bytes of a file without reading them, as [`SendBody::file`] does. Returns their number; 0 if they must be
+    /// read, also because they are to be compressed.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn file(&mut self, file: &File, offset: u64, len: u64) -> Result<u64, SendError> {
+        if self.encoder.is_some() {
+            return Ok(0);
+        }
+        let sent = self.body.file(file, offset, len).await?;
+        self.note(sent);
+        Ok(sent)
     }
 
     /// Sends a piece after which another one may be long in coming: the client can read all of it now.

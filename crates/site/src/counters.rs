@@ -52,6 +52,10 @@ pub struct Counters {
     pub rate_limit_dry_runs: u64,
     /// Requests whose key had no bucket of its own, because too many others were throttled.
     pub rate_limits_overflowed: u64,
+    /// Requests for files that were refused because the core has as many open as it may.
+    pub files_refused_open: u64,
+    /// Requests for files that were refused because too many of the folder wait for the disk.
+    pub files_refused_waiting: u64,
     /// Configurations on this core: the newest one, and older ones that requests still use.
     pub snapshots: u64,
     /// Requests now, from their record's beginning to its end.
@@ -81,6 +85,8 @@ impl Counters {
         heads_omitted: 0,
         rate_limit_dry_runs: 0,
         rate_limits_overflowed: 0,
+        files_refused_open: 0,
+        files_refused_waiting: 0,
         snapshots: 0,
         in_flight: 0,
     };
@@ -115,6 +121,8 @@ impl Counters {
         self.heads_omitted += other.heads_omitted;
         self.rate_limit_dry_runs += other.rate_limit_dry_runs;
         self.rate_limits_overflowed += other.rate_limits_overflowed;
+        self.files_refused_open += other.files_refused_open;
+        self.files_refused_waiting += other.files_refused_waiting;
         self.snapshots += other.snapshots;
         self.in_flight += other.in_flight;
         let responses = self.responses.iter_mut().zip(other.responses);

@@ -105,6 +105,10 @@ const LIMITS: &[Counter] = &[
         "more clients than a table of rate limits has places for: the newest of them share one place",
     ),
     counter(
+        "files_refused",
+        "files are sent or found too slowly: see whether the disk of the folder hangs, or clients read slowly",
+    ),
+    counter(
         "heads_refused",
         "clients send many heads above 4 KiB at once: see whether cookies can be smaller",
     ),

@@ -198,6 +198,7 @@ fn has_settled(content: &Content, wall: SystemTime) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::files::share::FolderShare;
     use blitz_http::files::FileFacts;
     use blitz_site::files::Representation;
 
@@ -223,6 +224,7 @@ mod tests {
 
     fn files() -> Arc<Files> {
         Arc::new(Files {
+            share: FolderShare::of("/srv".as_ref()),
             root: "/srv".into(),
             segments: 0,
             bytes: 0,

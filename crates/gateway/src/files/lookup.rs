@@ -56,7 +56,7 @@ impl Lookup {
 
     fn find(&self) -> io::Result<Found> {
         let files = &*self.files;
-        let Some(root) = Folder::open(&files.root)? else {
+        let Some(root) = Folder::open(&files.root, files.share.get())? else {
             return Ok(Found::Missing);
         };
         let found = match self.path.is_folder {

@@ -111,6 +111,14 @@ async fn stream(mut body: ContentSender, file: &File, pieces: Vec<Piece>) -> End
         };
         let mut at = part.start;
         while at < part.end {
+            match body.file(file, at, part.end - at).await {
+                Ok(0) => {}
+                Ok(bytes) => {
+                    at += bytes;
+                    continue;
+                }
+                Err(error) => return ended_by(error),
+            }
             // Nothing is read before there is room, so a slow reader holds no further piece.
             if body.room().await.is_err() {
                 return Ended::ClientGone;
@@ -130,7 +138,8 @@ async fn stream(mut body: ContentSender, file: &File, pieces: Vec<Piece>) -> End
                 }
             };
             at += bytes.len() as u64;
-            if let Err(error) = body.send_part(bytes.into()).await {
+            // Frames share them, whereas parts of a vector are copied.
+            if let Err(error) = body.send_part(Bytes::from(bytes).into()).await {
                 return ended_by(error);
             }
         }

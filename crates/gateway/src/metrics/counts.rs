@@ -62,6 +62,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         heads_omitted,
         rate_limit_dry_runs,
         rate_limits_overflowed,
+        files_refused_open,
+        files_refused_waiting,
         snapshots: _,
         in_flight: _,
     } = counters;
@@ -85,6 +87,11 @@ fn add_site(families: &mut Families, counters: &Counters) {
     ] {
         families.count(name, *count);
     }
+    let files_refused = [
+        ("open", *files_refused_open),
+        ("waiting", *files_refused_waiting),
+    ];
+    families.count_parts("blitz_files_refused", "limit", files_refused.into_iter());
     let rejected = Rejection::ALL.iter().zip(rejections);
     let rejected = rejected.map(|(rejection, count)| (rejection.rule(), *count));
     families.count_parts("blitz_requests_rejected", "rule", rejected);

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use blitz_http::files::blocking_in;
 use blitz_http::reactor::sockets_limit;
 use blitz_http::{
     Chunk, Exchange, Method, Name, Pooled, PooledFuture, RequestHead, ResponseHead, Status,
-    blocking, prefers_html,
+    prefers_html,
 };
 use blitz_site::compress::{Compressing, note_compressed};
 use blitz_site::files::{AcceptedCodings, FilePath, select};
-use blitz_site::{CoreObservers, HandedOver, Notes, Pages, Record, Responder};
+use blitz_site::{CoreObservers, HandedOver, Notes, Pages, Record, Responder, count};
 
 use super::admit::check_method;
 use super::finish::{reject, response_edits};
@@ -113,6 +114,7 @@ impl<'a> FileRequest<'a> {
             return self.missing();
         };
         let Some(permit) = core.permits.take(sockets_limit().1) else {
+            count(|counters| counters.files_refused_open += 1);
             return self.unavailable("too many files are open");
         };
         Some(PooledFuture::new(async move {
@@ -144,7 +146,12 @@ impl<'a> FileRequest<'a> {
             known: known.as_ref().map(|content| content.identity()),
         };
         let times = (blitz_http::now(), blitz_http::wall_clock());
-        let (found, permit) = blocking(move || (lookup.run(), permit)).await;
+        let found = blocking_in(self.files.share(), move || (lookup.run(), permit)).await;
+        let Ok((found, permit)) = found else {
+            count(|counters| counters.files_refused_waiting += 1);
+            self.unavailable("too many files of this folder are looked for");
+            return None;
+        };
         let (files, url) = (self.files, self.head.path());
         let mut cache = core.cache.borrow_mut();
         let rest = match (found, known) {

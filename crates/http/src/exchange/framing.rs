@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use blitz_proto::{BodyLength, Error, Fields, Limits, ResponseHead, Version};
-use blitz_reactor::{Chunk, Slice};
+use blitz_reactor::{Chunk, File, Slice};
 
 use super::deadline::poll_client_deadline;
 use super::pace::ReceivedContent;
@@ -54,6 +54,19 @@ pub(crate) trait Framing: Sized {
     /// # Errors
     /// It is longer than declared, or shorter and the last.
     fn send_data(&mut self, id: Self::Id, chunk: Chunk, is_last: bool) -> Result<Sent, Error>;
+
+    /// Sends content of an open message straight from a file: at most `len` bytes at an offset. Ready with the number
+    /// that was sent; `None` if the next bytes must be read, and be sent with [`Framing::send_data`].
+    fn poll_send_file(
+        &mut self,
+        _: Self::Id,
+        _: &mut Context<'_>,
+        _file: &File,
+        _offset: u64,
+        _len: u64,
+    ) -> Poll<Result<Option<usize>, SendError>> {
+        Poll::Ready(Ok(None))
+    }
 
     /// Ends an open message.
     ///

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::{BodyLength, Fields, ResponseHead};
-use blitz_reactor::{Chunk, Slice};
+use blitz_reactor::{Chunk, File, Slice};
 
 use super::framing::{ClientFraming, ExchangeId, Framing, ReceivedHead, ServerFraming};
 use super::recv_body::Part;
@@ -42,6 +42,12 @@ pub(crate) trait MessageOps {
     fn body_failure(&self, id: ExchangeId) -> Option<BodyError>;
     fn drop_reader(&self, id: ExchangeId);
     fn poll_room(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>>;
+    fn poll_send_file(
+        &self,
+        id: ExchangeId,
+        cx: &mut Context<'_>,
+        part: (&File, u64, u64),
+    ) -> Poll<Result<Option<usize>, SendError>>;
     fn send_data(&self, id: ExchangeId, chunk: Chunk) -> Result<(), SendError>;
     fn send_end(&self, id: ExchangeId, trailers: Option<&Fields>) -> Result<(), SendError>;
     fn drop_writer(&self, id: ExchangeId);
@@ -129,6 +135,15 @@ impl<L: Link> MessageOps for L {
 
     fn poll_room(&self, id: ExchangeId, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         self.look(|framing| send::poll_room(framing, id.into(), cx))
+    }
+
+    fn poll_send_file(
+        &self,
+        id: ExchangeId,
+        cx: &mut Context<'_>,
+        part: (&File, u64, u64),
+    ) -> Poll<Result<Option<usize>, SendError>> {
+        self.with(|framing| send::poll_send_file(framing, id.into(), cx, part))
     }
 
     fn send_data(&self, id: ExchangeId, chunk: Chunk) -> Result<(), SendError> {

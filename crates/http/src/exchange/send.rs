@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use blitz_proto::{Error, Fields};
-use blitz_reactor::Chunk;
+use blitz_reactor::{Chunk, File};
 
 use super::framing::{Framing, Sent, Side};
 use super::state::MessageState;
@@ -24,6 +24,24 @@ pub(super) fn poll_room<F: Framing>(
         exchange.wake_task_for(cx);
     }
     room
+}
+
+pub(super) fn poll_send_file<F: Framing>(
+    framing: &mut F,
+    id: F::Id,
+    cx: &mut Context<'_>,
+    (file, offset, len): (&File, u64, u64),
+) -> Poll<Result<Option<usize>, SendError>> {
+    if !can_send(framing, id) {
+        return Poll::Ready(Err(SendError::Closed));
+    }
+    let sent = framing.poll_send_file(id, cx, file, offset, len);
+    if sent.is_pending()
+        && let Some(exchange) = framing.exchange(id)
+    {
+        exchange.wake_task_for(cx);
+    }
+    sent
 }
 
 pub(super) fn send_data<F: Framing>(

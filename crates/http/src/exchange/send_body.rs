@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use blitz_proto::Fields;
-use blitz_reactor::Chunk;
+use blitz_reactor::{Chunk, File};
 
 use super::framing::ExchangeId;
 use super::handle::{ExchangeHandle, MessageOps};
@@ -79,6 +79,21 @@ impl SendBody {
             Sink::Closed => Poll::Ready(Err(SendError::Closed)),
             Sink::Done | Sink::Discard => Poll::Ready(Ok(())),
         }
+    }
+
+    /// Sends bytes of a file without reading them, where the connection and the file can do that: at most `len`, at an
+    /// offset, as many as the peer takes. Returns their number. If that is 0 the next bytes must be read, and be sent
+    /// with [`data`](SendBody::data); `len` must not be 0.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] when the peer is gone.
+    pub async fn file(&mut self, file: &File, offset: u64, len: u64) -> Result<u64, SendError> {
+        let Sink::Open(ExchangeHandle { connection, id }) = &self.sink else {
+            return Ok(0);
+        };
+        let part = (file, offset, len);
+        let sent = poll_fn(|cx| connection.poll_send_file(*id, cx, part)).await?;
+        Ok(sent.unwrap_or(0) as u64)
     }
 
     /// Queues `chunk` without waiting for room: for callers that asked

@@ -108,6 +108,12 @@ impl Client {
         self.has_content = !matches!(framing, FramingField::None | FramingField::Length(0));
     }
 
+    /// The bytes of content that are left to send, if their number alone frames them.
+    #[must_use]
+    pub fn content_left(&self) -> Option<u64> {
+        self.sending.content_left()
+    }
+
     /// Appends the framing before `len` bytes of content, and counts them.
     ///
     /// # Errors

@@ -36,6 +36,14 @@ impl Outgoing {
         }
     }
 
+    /// The bytes of content that are left, if their number alone frames them.
+    pub(crate) fn content_left(self) -> Option<u64> {
+        match self {
+            Outgoing::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
     /// Appends the framing before `len` bytes of content.
     pub(crate) fn data_prefix(&mut self, len: usize, out: &mut Vec<u8>) -> Result<(), ErrorKind> {
         match self {

@@ -227,6 +227,11 @@ impl Epoll {
         self.to_send.push_back((socket, fd));
     }
 
+    /// The kernel took no byte before, so that room causes an edge.
+    pub(super) fn await_room(&mut self, socket: SocketKey, _fd: RawFd) {
+        self.sockets.get(socket).awaits_room = true;
+    }
+
     pub(super) fn register_datagrams(
         &mut self,
         socket: SocketKey,
@@ -287,6 +292,9 @@ impl Epoll {
                 socket,
                 result: Err(libc::ECANCELED),
             })
+        } else if operation.has(Pending::ROOM) {
+            let awaits_room = std::mem::take(&mut state.awaits_room);
+            awaits_room.then_some(Completion::HasRoom { socket })
         } else {
             let connecting = std::mem::take(&mut state.connecting);
             connecting.then_some(Completion::Connected {
@@ -478,6 +486,9 @@ impl Epoll {
                     socket,
                     error: state.connect_result(),
                 });
+            }
+            if std::mem::take(&mut state.awaits_room) {
+                self.reports.push_back(Completion::HasRoom { socket });
             }
             if std::mem::take(&mut state.send_blocked)
                 && let Some(fd) = state.fd

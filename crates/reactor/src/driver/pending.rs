@@ -8,6 +8,8 @@ impl Pending {
     pub(crate) const RECEIVE: Pending = Pending(1);
     pub(crate) const SEND: Pending = Pending(2);
     pub(crate) const CONNECT: Pending = Pending(4);
+    /// A wait until the kernel takes more bytes.
+    pub(crate) const ROOM: Pending = Pending(8);
 
     pub(crate) fn has(self, operation: Pending) -> bool {
         self.0 & operation.0 != 0

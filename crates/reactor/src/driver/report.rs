@@ -24,6 +24,10 @@ pub(crate) enum Completion {
         socket: SocketKey,
         result: Result<usize, i32>,
     },
+    /// The kernel takes more bytes of a socket, or sending fails.
+    HasRoom {
+        socket: SocketKey,
+    },
     /// Of a UDP socket.
     TrainReceived {
         socket: SocketKey,

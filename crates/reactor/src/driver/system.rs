@@ -4,6 +4,7 @@ mod address;
 mod datagram;
 mod event;
 mod file;
+mod file_send;
 mod memory;
 mod node;
 mod process;
@@ -41,6 +42,7 @@ pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, 
 pub(crate) use self::event::EventFd;
 pub use self::file::{FileFacts, SymbolicLinks};
 pub(crate) use self::file::{OpenFolder, OpenKind, OpenPath, is_no_path, is_shortage};
+pub(crate) use self::file_send::FileSent;
 pub(crate) use self::memory::Mapping;
 pub use self::memory::trim_heap;
 pub use self::node::{CorePlacement, MemoryNode};
@@ -51,13 +53,14 @@ pub(crate) use self::process::{
 pub use self::process::{prepare_descriptors, set_idle_priority, set_real_time};
 pub(crate) use self::receive::receive_now;
 pub(crate) use self::seccomp::survives_io_uring;
-pub(crate) use self::send::{SendBuffers, SendVectors, send_now};
+pub(crate) use self::send::{SendBuffers, SendVectors, send_before_file, send_now};
+pub(crate) use self::socket::{allow_send_file, local, set_option};
 pub(super) use self::socket::{check, take_error};
-pub(crate) use self::socket::{local, set_option};
 pub use self::steering::Steering;
 pub use self::tun::open_tun;
 pub(crate) use self::unix::UnixListener;
-pub(crate) use self::workers::{Job, set_processors, submit};
+pub use self::workers::Share;
+pub(crate) use self::workers::{Job, set_processors, submit, submit_shared};
 
 /// Bytes of an accepted connection that the kernel buffers beyond the peer's receive window. Without
 /// this limit the kernel buffers 4 MiB for a peer that does not read (`tcp_wmem`).

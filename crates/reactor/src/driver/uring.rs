@@ -187,6 +187,11 @@ impl Uring {
         self.push(&entry.user_data(Operation::Send(socket).pack()));
     }
 
+    pub(super) fn await_room(&mut self, socket: SocketKey, fd: RawFd) {
+        let entry = opcode::PollAdd::new(Fd(fd), libc::POLLOUT as u32).build();
+        self.push(&entry.user_data(Operation::AwaitRoom(socket).pack()));
+    }
+
     pub(super) fn register_datagrams(
         &mut self,
         _socket: SocketKey,
@@ -225,6 +230,8 @@ impl Uring {
             Operation::Receive(socket)
         } else if operation.has(Pending::SEND) {
             Operation::Send(socket)
+        } else if operation.has(Pending::ROOM) {
+            Operation::AwaitRoom(socket)
         } else {
             Operation::Connect(socket)
         });
@@ -379,6 +386,7 @@ impl Uring {
                         error: -result.min(0),
                     }
                 }
+                Operation::AwaitRoom(socket) => Completion::HasRoom { socket },
                 Operation::ReceiveTrains(socket) => Completion::TrainReceived {
                     socket,
                     received: self.datagrams.received(&completion),

@@ -231,7 +231,9 @@ impl Sockets<'_> {
     }
 
     pub(super) fn queued(&mut self, key: SocketKey) -> usize {
-        self.table.entry(key).sending.queued()
+        let entry = self.table.entry(key);
+        // Bytes of a file that wait for room are not queued; one counts, so that deadlines of sending apply.
+        entry.sending.queued() + usize::from(entry.pending.has(Pending::ROOM))
     }
 
     pub(super) fn poll_send_room(

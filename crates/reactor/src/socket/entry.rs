@@ -272,6 +272,8 @@ pub(super) struct SendSide {
     pub(super) failed: i32,
     /// In the list of sockets whose sends start at the end of the turn.
     pub(super) listed: bool,
+    /// Files were sent, and can be.
+    pub(super) takes_files: bool,
     pub(super) fin: Fin,
     /// When the kernel last took a byte, or the first byte was queued.
     pub(super) progress: Instant,
@@ -294,6 +296,7 @@ impl SendSide {
             queue: None,
             failed: 0,
             listed: false,
+            takes_files: false,
             fin: Fin::No,
             progress: now,
             waker: None,

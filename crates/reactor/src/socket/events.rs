@@ -178,6 +178,7 @@ impl Sockets<'_> {
                 return self.received(socket, received, more);
             }
             Completion::Sent { socket, result } => self.sent(socket, result),
+            Completion::HasRoom { socket } => self.has_room(socket),
             Completion::TrainReceived {
                 socket,
                 received,

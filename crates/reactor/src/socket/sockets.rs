@@ -99,7 +99,12 @@ impl Sockets<'_> {
             return self.remove(key);
         }
         // The send queue stays until the last completion, because the kernel may still read it.
-        for operation in [Pending::RECEIVE, Pending::SEND, Pending::CONNECT] {
+        for operation in [
+            Pending::RECEIVE,
+            Pending::SEND,
+            Pending::CONNECT,
+            Pending::ROOM,
+        ] {
             if entry.pending.has(operation) {
                 table.driver.cancel(key, entry.handle, operation);
             }

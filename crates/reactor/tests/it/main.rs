@@ -9,6 +9,7 @@ mod datagrams;
 mod deadlines;
 mod eviction;
 mod fairness;
+mod files;
 mod large_receives;
 mod lingering;
 mod parking;

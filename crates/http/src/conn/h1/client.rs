@@ -307,6 +307,10 @@ impl Role for ClientRole {
         !self.machine.request_done()
     }
 
+    fn content_left(&self) -> Option<u64> {
+        self.machine.content_left()
+    }
+
     fn is_message_sent(&self) -> bool {
         self.machine.request_done()
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use blitz_proto::h1::{self, Event};
 use blitz_proto::{BodyLength, Error, Fields, Limits};
-use blitz_reactor::{Buffer, Chunk, Slice};
+use blitz_reactor::{Buffer, Chunk, File, Slice};
 
 use crate::error::{BodyError, SendError};
 use crate::exchange::{
@@ -54,6 +54,8 @@ pub(crate) trait Role: Sized {
     fn send_data_suffix(&mut self, out: &mut Vec<u8>);
     fn send_end(&mut self, trailers: Option<&Fields>, out: &mut Vec<u8>) -> Result<(), Error>;
     fn has_content_to_send(&self) -> bool;
+    /// The bytes of content that are left, where nothing is framed but by their number.
+    fn content_left(&self) -> Option<u64>;
     fn is_message_sent(&self) -> bool;
     /// The body that is being received has ended early.
     fn body_failed(driver: &mut Driver<Self>);
@@ -425,6 +427,39 @@ impl<R: Role> Framing for Driver<R> {
         match is_last {
             true => self.send_end(id, None),
             false => Ok(Sent::Open),
+        }
+    }
+
+    fn poll_send_file(
+        &mut self,
+        _: u64,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Poll<Result<Option<usize>, SendError>> {
+        let len = len.min(self.role.content_left().unwrap_or(0));
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len == 0 || self.exchange.is_tunnel {
+            return Poll::Ready(Ok(None));
+        }
+        self.flush();
+        let Some(socket) = &mut self.socket else {
+            return Poll::Ready(Err(SendError::Closed));
+        };
+        match socket.poll_send_file(cx, file, offset, len) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(Some(sent))) => {
+                let (role, out) = self.parts();
+                let counted = role.send_data_prefix(sent, out);
+                debug_assert!(counted.is_ok() && out.is_empty(), "only bytes are counted");
+                Poll::Ready(Ok(Some(sent)))
+            }
+            Poll::Ready(Ok(None)) => Poll::Ready(Ok(None)),
+            Poll::Ready(Err(_)) => {
+                R::send_failed(self);
+                Poll::Ready(Err(SendError::Closed))
+            }
         }
     }
 

@@ -169,6 +169,10 @@ impl Role for ServerRole {
         self.machine.sends_body()
     }
 
+    fn content_left(&self) -> Option<u64> {
+        self.machine.content_left()
+    }
+
     fn is_message_sent(&self) -> bool {
         self.machine.response_done()
     }

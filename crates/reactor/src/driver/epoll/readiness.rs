@@ -34,6 +34,8 @@ pub(super) struct Readiness {
     pub(super) connecting: bool,
     /// The last send found the socket's buffer full.
     pub(super) send_blocked: bool,
+    /// Its owner waits for room.
+    pub(super) awaits_room: bool,
     pub(super) receive: Option<Armed>,
     pub(super) send: Option<SendBuffers>,
     /// The error number that watching the socket has failed with, or 0.

@@ -192,11 +192,26 @@ impl OpenPath {
         Ok(bytes)
     }
 
+    pub(super) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Reads once without waiting for the disk, behind what `bytes` has.
+    pub(super) fn read_without_waiting(
+        &self,
+        offset: u64,
+        len: usize,
+        bytes: &mut Vec<u8>,
+    ) -> io::Result<usize> {
+        bytes.reserve_exact(len);
+        read_some(self.fd(), offset, len, RWF_NOWAIT, bytes)
+    }
+
     /// The same without waiting for the disk: the bytes at the offset that are in memory. `None` if there are none, or
     /// the file system cannot tell.
     pub(crate) fn read_cached(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(len);
-        let read = read_some(self.0.as_raw_fd(), offset, len, RWF_NOWAIT, &mut bytes);
+        let mut bytes = Vec::new();
+        let read = self.read_without_waiting(offset, len, &mut bytes);
         read.is_ok_and(|read| read > 0).then_some(bytes)
     }
 }

@@ -50,7 +50,16 @@ impl SendVectors {
 
 /// Sends without waiting; `None` if the kernel takes no byte.
 pub(crate) fn send_now(fd: RawFd, buffers: &SendBuffers) -> Option<usize> {
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    send_with(fd, buffers, 0)
+}
+
+/// As [`send_now`], of bytes that those of a file follow at once, in the same packets.
+pub(crate) fn send_before_file(fd: RawFd, buffers: &SendBuffers) -> Option<usize> {
+    send_with(fd, buffers, libc::MSG_MORE)
+}
+
+fn send_with(fd: RawFd, buffers: &SendBuffers, flags: libc::c_int) -> Option<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | flags;
     // SAFETY: the caller keeps the buffers for the call.
     let n = unsafe {
         match *buffers {

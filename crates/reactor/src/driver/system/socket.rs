@@ -65,6 +65,13 @@ pub(crate) fn set_nonblocking(fd: &impl AsRawFd, nonblocking: bool) -> io::Resul
     }
 }
 
+/// Has `sendfile` to a socket return instead of waiting for room. Operations of io_uring on sockets wait nevertheless.
+pub(crate) fn allow_send_file(fd: RawFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the value is live; a bad descriptor is an error, not a fault.
+    check(unsafe { libc::ioctl(fd, libc::FIONBIO, &raw const on) }).map(drop)
+}
+
 /// Sets a socket option, whose value is an integer unless `socket(7)` names another type.
 pub(crate) fn set_option<T: Copy>(
     fd: &impl AsRawFd,

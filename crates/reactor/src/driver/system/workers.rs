@@ -1,12 +1,20 @@
 //! A pool of threads for blocking jobs.
+//!
+//! Jobs of a [`Share`] run on a part of the threads only, so that a disk that does not answer leaves threads for other
+//! jobs.
+
+mod share;
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::node::prefer_memory_of;
 use super::process::run_on;
+
+pub use self::share::Share;
+use self::share::SharedJobs;
 
 /// Most threads; further jobs are queued.
 const THREADS_MAX: usize = 16;
@@ -20,6 +28,7 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 static POOL: WorkerPool = WorkerPool {
     state: Mutex::new(JobQueue {
         jobs: VecDeque::new(),
+        shared: SharedJobs::new(),
         threads: 0,
         idle: 0,
     }),
@@ -46,7 +55,17 @@ pub(crate) fn set_processors(processors: &[usize], cores_have_nodes: bool) {
 
 /// Queues `job` for a thread of the pool.
 pub(crate) fn submit(job: Job) {
-    POOL.submit(job);
+    let mut state = lock(&POOL.state);
+    state.jobs.push_back(job);
+    POOL.provide_thread(state);
+}
+
+/// Queues `job` for one of the threads that `share` may have. Returns it if `may_refuse` and too many wait already.
+pub(crate) fn submit_shared(share: &Arc<Share>, job: Job, may_refuse: bool) -> Result<(), Job> {
+    let mut state = lock(&POOL.state);
+    state.shared.push(share, job, may_refuse)?;
+    POOL.provide_thread(state);
+    Ok(())
 }
 
 struct WorkerPool {
@@ -56,15 +75,30 @@ struct WorkerPool {
 
 struct JobQueue {
     jobs: VecDeque<Job>,
+    /// Those of shares, which run when there are no others.
+    shared: SharedJobs,
     threads: usize,
     idle: usize,
 }
 
+impl JobQueue {
+    /// Jobs that a thread could run now.
+    fn runnable(&self) -> usize {
+        self.jobs.len() + self.shared.runnable()
+    }
+
+    fn pop(&mut self) -> Option<(Job, Option<Arc<Share>>)> {
+        if let Some(job) = self.jobs.pop_front() {
+            return Some((job, None));
+        }
+        self.shared.pop().map(|(job, share)| (job, Some(share)))
+    }
+}
+
 impl WorkerPool {
-    fn submit(&'static self, job: Job) {
-        let mut state = lock(&self.state);
-        state.jobs.push_back(job);
-        if state.idle >= state.jobs.len() || state.threads == THREADS_MAX {
+    /// Has a thread take the job that was just queued.
+    fn provide_thread(&'static self, mut state: MutexGuard<'static, JobQueue>) {
+        if state.idle >= state.runnable() || state.threads == THREADS_MAX {
             self.work.notify_one();
             return;
         }
@@ -75,10 +109,11 @@ impl WorkerPool {
             Ok(_) => state.threads += 1,
             // Without any thread the caller runs the job: slow, but better than never.
             Err(_) if state.threads == 0 => {
-                let job = state.jobs.pop_back();
-                drop(state);
-                if let Some(job) = job {
+                while let Some((job, share)) = state.pop() {
+                    drop(state);
                     job();
+                    state = lock(&self.state);
+                    state.shared.done(share);
                 }
             }
             Err(_) => self.work.notify_one(),
@@ -95,10 +130,11 @@ impl WorkerPool {
         }
         let mut state = lock(&self.state);
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((job, share)) = state.pop() {
                 drop(state);
                 job();
                 state = lock(&self.state);
+                state.shared.done(share);
                 continue;
             }
             state.idle += 1;
@@ -108,7 +144,7 @@ impl WorkerPool {
                 .unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            if waited.timed_out() && state.jobs.is_empty() {
+            if waited.timed_out() && state.runnable() == 0 {
                 state.threads -= 1;
                 return;
             }

@@ -14,6 +14,7 @@ pub(super) enum Operation {
     Receive(SocketKey),
     Send(SocketKey),
     Connect(SocketKey),
+    AwaitRoom(SocketKey),
     Accept(u32),
     ReceiveTrains(SocketKey),
     /// By the slot of the batch.
@@ -38,6 +39,7 @@ impl Operation {
             Operation::Send(key) => socket(2, key),
             Operation::Connect(key) => socket(3, key),
             Operation::Accept(listener) => 4 << 56 | u64::from(listener),
+            Operation::AwaitRoom(key) => socket(10, key),
             Operation::ReceiveTrains(key) => socket(8, key),
             Operation::SendTrain(slot) => 9 << 56 | u64::from(slot),
             Operation::NotifierReadable => 5 << 56,
@@ -59,6 +61,7 @@ impl Operation {
             7 => Operation::Message(data as u32 as RawFd),
             8 => Operation::ReceiveTrains(key),
             9 => Operation::SendTrain(data as u32),
+            10 => Operation::AwaitRoom(key),
             _ => Operation::Ignored,
         }
     }
@@ -103,6 +106,7 @@ mod tests {
             Operation::Receive(key),
             Operation::Send(key),
             Operation::Connect(key),
+            Operation::AwaitRoom(key),
             Operation::Accept(3),
             Operation::ReceiveTrains(key),
             Operation::SendTrain(5),
