@@ -14,6 +14,7 @@ use blitz_config::{
 use blitz_gateway::{LoopId, Site, TrustedProxy, compile};
 use blitz_host::serving::ListenerConfig;
 
+use crate::network_files::{FileReader, Known, NetworkFiles};
 use crate::site_listeners::Collected;
 use crate::watch::Watch;
 use crate::{
@@ -63,6 +64,8 @@ pub(crate) struct ConfigFile {
     pub(crate) certificates: Vec<(PathBuf, PathBuf)>,
     /// The file itself and all that it names, with the folders where further certificates may appear. Some may be missing.
     files: Vec<PathBuf>,
+    /// Those with networks.
+    pub(crate) networks: NetworkFiles,
     /// When it began to be read.
     started: SystemTime,
 }
@@ -74,11 +77,28 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read. Mistakes in it are [diagnostics](ConfigFile::report).
     pub(crate) fn load(path: &Path, request_trailers: bool) -> Result<ConfigFile, String> {
+        ConfigFile::load_after(path, request_trailers, &NetworkFiles::default())
+    }
+
+    /// The same after another configuration, whose networks of unchanged files it shares.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn load_after(
+        path: &Path,
+        request_trailers: bool,
+        networks: &NetworkFiles,
+    ) -> Result<ConfigFile, String> {
         let path = file_in(path);
         let started = SystemTime::now();
         let mut document = document(&path)?;
         let included = includes::load(&mut document, &path, &variables());
-        let mut file = ConfigFile::of_document(document, &path, request_trailers);
+        let mut file = ConfigFile::of_document(
+            document,
+            &path,
+            request_trailers,
+            (networks, Known::Current),
+        );
         file.started = started;
         file.files.extend(included.watched);
         file.add(included.diagnostics);
@@ -97,6 +117,7 @@ impl ConfigFile {
         document: Document,
         path: &Path,
         request_trailers: bool,
+        networks: (&NetworkFiles, Known),
     ) -> ConfigFile {
         let path = file_in(path);
         let started = SystemTime::now();
@@ -109,12 +130,15 @@ impl ConfigFile {
             access_log::resolve(&mut log.value, folder);
         }
         configuration.folder = folder.to_owned();
-        let mut files = vec![path.clone()];
-        let mut read = |file: &str| {
-            files.push(folder.join(file));
-            loaded_file::read(folder, file)
+        let mut reader = FileReader {
+            folder,
+            known: networks,
+            files: Vec::new(),
+            networks: NetworkFiles::default(),
         };
-        let mut sites = compile(&configuration, &mut read, &mut diagnostics);
+        let mut sites = compile(&configuration, &mut reader, &mut diagnostics);
+        let (mut files, networks) = (vec![path.clone()], reader.networks);
+        files.extend(reader.files.iter().map(|file| folder.join(file)));
         secrets::hide(&configuration, &document, &mut sites);
         if request_trailers {
             let routes = sites.iter_mut().flat_map(|site| &mut site.routes);
@@ -155,6 +179,7 @@ impl ConfigFile {
             sites,
             certificates,
             files,
+            networks,
             started,
         }
     }

@@ -28,6 +28,7 @@ pub(crate) fn text(
     let (old_process, new_process) = (process(before), process(&after));
     let is_log_kept = process::access_log(&old_process) == process::access_log(&new_process);
     let is_export_kept = process::tracing(&old_process) == process::tracing(&new_process);
+    let networks = before.networks.changes(&after.networks);
     let before = Sites::of_file(before.sites.clone());
     let after = Sites::of_file(after.into_sites());
     let mut text = String::new();
@@ -45,6 +46,7 @@ pub(crate) fn text(
     if closed {
         text += "    connections of closed listeners have `server.drain_timeout` to end; all others stay\n";
     }
+    text += &networks;
     text += log_line(is_log_kept);
     text += tracing_line(is_export_kept);
     text + &restart

@@ -235,6 +235,7 @@ pub(crate) fn is_of_action(key: &str) -> bool {
                 | "extensions"
                 | "fallback"
                 | "hidden"
+                | "list"
                 | "symlinks"
         )
 }
@@ -264,6 +265,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             list.add("extensions", files.extensions.as_deref());
             list.add("fallback", files.fallback.as_ref());
             list.add("hidden", files.hidden.as_ref());
+            list.add("list", files.list.as_ref());
             list.add("symlinks", files.symlinks.as_ref());
         }
     }

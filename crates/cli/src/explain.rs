@@ -310,9 +310,27 @@ impl<'a> ExplanationReport<'a> {
         for (key, span) in effective::values(settings) {
             if !effective::is_of_action(&key) {
                 let written = shown(&key, self.file.slice(span));
-                self.line(About::Rule, &format!("{key} = {written}"), Some(span), "");
+                let remark = self.networks(&key, settings);
+                self.line(
+                    About::Rule,
+                    &format!("{key} = {written}"),
+                    Some(span),
+                    &remark,
+                );
             }
         }
+    }
+
+    /// The numbers of networks of the files of a list.
+    fn networks(&self, key: &str, settings: &Settings) -> String {
+        let list = match key {
+            "allow" => settings.allow.as_ref(),
+            "deny" => settings.deny.as_ref(),
+            _ => None,
+        };
+        let files = list.into_iter().flat_map(|list| &list.value.files);
+        let counted = files.filter_map(|file| self.file.networks.counted(&file.value));
+        counted.collect::<Vec<_>>().join(", ")
     }
 
     fn outcome(&mut self, outcome: &RequestOutcome, settings: Option<&Settings>) {

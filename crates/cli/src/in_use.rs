@@ -8,6 +8,7 @@ use blitz_config::{Document, Process};
 
 use crate::config::ConfigFile;
 use crate::differences::{self, Applied};
+use crate::network_files::{Known, NetworkFiles};
 use crate::{effective, explain};
 
 /// The text of the file in use, and what the process has kept from its start. The text is read again for each question:
@@ -19,6 +20,8 @@ pub(crate) struct InUse {
     flags: Process,
     applied: Applied,
     document: Mutex<Document>,
+    /// The networks of its files.
+    networks: Mutex<NetworkFiles>,
 }
 
 impl InUse {
@@ -38,6 +41,7 @@ impl InUse {
                 trusted_proxies: file.trusted_proxies.clone(),
             },
             document: Mutex::new(file.document().clone()),
+            networks: Mutex::new(file.networks.clone()),
         }
     }
 
@@ -47,8 +51,14 @@ impl InUse {
     }
 
     /// Another text is in use.
-    pub(crate) fn replace(&self, document: Document) {
+    pub(crate) fn replace(&self, document: Document, networks: NetworkFiles) {
         *self.lock() = document;
+        *self.lock_networks() = networks;
+    }
+
+    /// The networks of the files in use.
+    pub(crate) fn networks(&self) -> NetworkFiles {
+        self.lock_networks().clone()
     }
 
     /// The effective configuration, and a tag for its version.
@@ -65,7 +75,7 @@ impl InUse {
     /// The file cannot be read or has mistakes.
     pub(crate) fn differences(&self, other: Option<&Path>) -> Result<String, String> {
         let path = other.unwrap_or(&self.path);
-        let file = ConfigFile::load(path, self.request_trailers)?;
+        let file = ConfigFile::load_after(path, self.request_trailers, &self.networks())?;
         if let Some(problem) = file.problem() {
             return Err(format!("{}{problem}", file.report_as_text(false)));
         }
@@ -98,7 +108,12 @@ impl InUse {
 
     fn file(&self) -> ConfigFile {
         let document = self.lock().clone();
-        ConfigFile::of_document(document, &self.path, self.request_trailers)
+        let networks = (&self.networks(), Known::Same);
+        ConfigFile::of_document(document, &self.path, self.request_trailers, networks)
+    }
+
+    fn lock_networks(&self) -> MutexGuard<'_, NetworkFiles> {
+        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Document> {

@@ -35,7 +35,7 @@ pub(crate) fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn problem(path: &Path, error: &Error) -> (String, String) {
+pub(crate) fn problem(path: &Path, error: &Error) -> (String, String) {
     if error.kind() == ErrorKind::NotFound {
         return ("the file does not exist".to_owned(), similar_file(path));
     }

@@ -37,6 +37,7 @@ mod load;
 mod loaded_file;
 mod message_limits;
 mod metrics_reader;
+mod network_files;
 mod otlp;
 mod output;
 mod process;

@@ -143,7 +143,9 @@ impl ReloadedFile {
         (access_log, export): (&mut OpenAccessLog, &mut OpenExport),
     ) -> Outcome {
         let stays = |problem: String| format!("{problem}\nthe configuration in use stays\n");
-        let file = ConfigFile::load(&self.path, self.settings.request_trailers).map_err(stays)?;
+        let networks = self.in_use.networks();
+        let file = ConfigFile::load_after(&self.path, self.settings.request_trailers, &networks);
+        let file = file.map_err(stays)?;
         // The repair may be in a file that only the new version names.
         let applied = self.in_use.applied();
         self.watch = file.watch(&applied.process);
@@ -166,7 +168,9 @@ impl ReloadedFile {
         let wanted = self.settings.flags.clone().or(wanted.clone());
         let new_log = access_log.prepare(&wanted).map_err(stays)?;
         let new_export = export.prepare(&wanted).map_err(stays)?;
-        let log_lines = format!("{}{}", new_log.change(), new_export.change());
+        let log_lines = networks.changes(&file.networks)
+            + &format!("{}{}", new_log.change(), new_export.change());
+        let networks = file.networks.clone();
         let (summary, document) = (file.summary(), file.document().clone());
         // The text of the file and its model are not needed any more.
         let replacement = running.prepare(file.into_sites(), configs);
@@ -180,7 +184,7 @@ impl ReloadedFile {
         let after: Vec<_> = running.listeners().map(shown).collect();
         access_log.replace(new_log);
         export.replace(new_export);
-        self.in_use.replace(document);
+        self.in_use.replace(document, networks);
         let sites = differences::site_lines(&changes);
         let listeners = differences::listener_changes(&before, &after);
         Ok(format!(

@@ -27,6 +27,10 @@ pub enum Scope {
     Jwt,
     /// In a table that is the `rate_limit` of a route.
     RateLimit,
+    /// In a table that is the `allow` or `deny` of a route.
+    Networks,
+    /// In a table that is the `security_headers` of a route.
+    SecurityHeaders,
     /// In `server`.
     Server,
     /// In `log`.
@@ -72,6 +76,10 @@ pub enum Kind {
     Texts,
     /// A list of networks.
     Networks,
+    /// A list of networks, or a table with files of them.
+    ClientNetworks,
+    /// `true`, `false`, or a table with the fields that differ.
+    SecurityHeaders,
     /// A list of methods.
     Methods,
     /// A duration above zero, or `forever`.
@@ -272,13 +280,13 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "listen", Kind::Texts, "all", "the only addresses of this site, which are opened; with TLS if it has `tls`"),
     key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
     key(Scope::Route, "access_log", Kind::Boolean, "true", "whether its requests have lines in the access log"),
-    key(Scope::Route, "allow", Kind::Networks, "all", "addresses of clients that are served"),
+    key(Scope::Route, "allow", Kind::ClientNetworks, "all", "addresses of clients that are served"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses are compressed for clients that accept it: all, none, or those of files"),
     key(Scope::Route, "concurrency", Kind::CountTo(CONCURRENCY_MAX), "no limit", "the most requests at a time, on all cores together"),
     key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
-    key(Scope::Route, "deny", Kind::Networks, "none", "addresses of clients that are refused"),
+    key(Scope::Route, "deny", Kind::ClientNetworks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "early_hints", Kind::Texts, "none", "values of `Link` that browsers get in a response with 103, before the page"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "extensions", Kind::Texts, "none", "endings that files may have and paths lack: `.html`"),
@@ -289,6 +297,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),
     key(Scope::Route, "index", Kind::Texts, "[\"index.html\"]", "files that stand for their folder"),
     key(Scope::Route, "jwt", Kind::Table(Scope::Jwt), "off", "signed tokens that requests need"),
+    key(Scope::Route, "list", Kind::Boolean, "false", "whether folders without an index are listed"),
     key(Scope::Route, "methods", Kind::Methods, "all", "methods that are allowed"),
     key(Scope::Route, "path", Kind::Text, "the path of the request", "the path that the upstream receives"),
     key(Scope::Route, "priority", Kind::NumberTo(PRIORITY_MAX), "none", "which of two regexes comes first that begin with the same text: the greater one"),
@@ -299,13 +308,13 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "request_headers", Kind::Fields, "none", "changes of the fields of forwarded requests"),
     key(Scope::Route, "request_trailers", Kind::Boolean, "false", "whether trailers of requests are forwarded"),
     key(Scope::Route, "respond", Kind::Respond, "", "a fixed response"),
+    key(Scope::Route, "security_headers", Kind::SecurityHeaders, "off", "fields that have browsers protect pages: [the usual ones](security-headers.md), or a table of those that differ"),
     key(Scope::Route, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     key(Scope::Route, "symlinks", Kind::OneOf(&["inside", "follow", "deny"]), "\"inside\"", "which symbolic links are followed: relative ones that stay in the folder, all, or none"),
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
     planned(Scope::Route, "basic_auth", "users with passwords"),
-    planned(Scope::Route, "list", "whether folders are listed"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
@@ -343,6 +352,18 @@ pub const KEYS: &[Key] = &[
     key(Scope::Jwt, "scopes", Kind::OneOrMore, "none", "scopes that tokens need, all of them"),
     key(Scope::Jwt, "secret", Kind::Text, "", "the secret of issuer and gateway, of 32 bytes or more"),
     key(Scope::Jwt, "secret_file", Kind::Text, "", "a file with the secret"),
+    key(Scope::Networks, "file", Kind::OneOrMore, "none", "files with networks, one a line"),
+    key(Scope::Networks, "networks", Kind::Networks, "none", "further networks"),
+    key(Scope::SecurityHeaders, "csp", Kind::Text, "none", "`Content-Security-Policy`"),
+    key(Scope::SecurityHeaders, "frame", Kind::OneOf(&["deny", "sameorigin", "off"]), "\"deny\"", "`X-Frame-Options`: which pages may show a page in a frame"),
+    key(Scope::SecurityHeaders, "hsts", Kind::Seconds, "\"365d\"", "`Strict-Transport-Security`, over TLS only: how long browsers use the host with TLS only; `\"0\"` has them forget it"),
+    key(Scope::SecurityHeaders, "hsts_preload", Kind::Boolean, "false", "whether lists of browsers may have the host"),
+    key(Scope::SecurityHeaders, "hsts_subdomains", Kind::Boolean, "false", "whether `hsts` is for all subdomains of the host as well"),
+    key(Scope::SecurityHeaders, "nosniff", Kind::Boolean, "true", "`X-Content-Type-Options`: whether content has the type that it declares"),
+    key(Scope::SecurityHeaders, "opener", Kind::OneOf(&["same-origin", "same-origin-allow-popups", "noopener-allow-popups", "unsafe-none"]), "\"same-origin\"", "`Cross-Origin-Opener-Policy`: which windows may reach each other"),
+    key(Scope::SecurityHeaders, "permissions", Kind::Text, "[the usual ones](security-headers.md)", "`Permissions-Policy`: features that pages do not use"),
+    key(Scope::SecurityHeaders, "referrer", Kind::OneOf(&["no-referrer", "no-referrer-when-downgrade", "origin", "origin-when-cross-origin", "same-origin", "strict-origin", "strict-origin-when-cross-origin", "unsafe-url"]), "\"strict-origin-when-cross-origin\"", "`Referrer-Policy`: what requests tell about the page that they come from"),
+    key(Scope::SecurityHeaders, "replace", Kind::Boolean, "false", "whether fields of the application are replaced; otherwise they are kept"),
     key(Scope::RateLimit, "burst", Kind::NumberTo(BURST_MAX), "the number of `rate`", "the most requests at once"),
     key(Scope::RateLimit, "by", Kind::RateKeys, "`\"client\"`", "what is counted on its own"),
     key(Scope::RateLimit, "dry_run", Kind::Boolean, "false", "whether requests beyond the limit are only counted"),
@@ -459,6 +480,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Compress => "compress",
         Scope::Jwt => "jwt",
         Scope::RateLimit => "rate_limit",
+        Scope::Networks => "networks",
+        Scope::SecurityHeaders => "security_headers",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::AccessLog => "access_log",
@@ -517,11 +540,15 @@ pub(crate) fn of(scope: Scope) -> impl Iterator<Item = &'static Key> {
 impl Key {
     /// Whether `false` takes away what is inherited.
     pub(crate) fn is_removable(&self) -> bool {
-        let is_inherited = matches!(self.scope, Scope::Route | Scope::Timeout);
+        let is_inherited = matches!(
+            self.scope,
+            Scope::Route | Scope::Timeout | Scope::SecurityHeaders
+        );
         let is_other = matches!(
             self.kind,
             Kind::Boolean
                 | Kind::Compress
+                | Kind::SecurityHeaders
                 | Kind::NumberTo(_)
                 | Kind::Target
                 | Kind::Redirect

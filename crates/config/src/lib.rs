@@ -16,6 +16,7 @@ mod keys;
 mod method;
 mod model;
 mod network;
+mod network_list;
 mod own;
 mod path;
 mod path_regex;
@@ -49,11 +50,12 @@ pub use keys::{
 pub use method::{Method, Methods};
 pub use model::{CertificateFile, Configuration, Host, Listener, Route, Site, Tls};
 pub use network::Network;
+pub use network_list::NetworkList;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use policy::{
     ClaimDemand, Concurrency, Cors, CorsOrigin, Jwt, JwtKeys, Policies, RateLimit, Secret,
-    TokenSource,
+    SecurityHeaders, TokenSource,
 };
 pub use process::{
     Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,

@@ -76,6 +76,16 @@ impl Network {
         (inner.address & outer.mask == outer.address).then_some(Network(Some(inner)))
     }
 
+    /// The first and the last address as IPv6, which maps IPv4; `None` is clients of unix sockets.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(Ipv6Addr, Ipv6Addr)> {
+        let Range { address, mask } = self.0?;
+        Some((
+            Ipv6Addr::from_bits(address),
+            Ipv6Addr::from_bits(address | !mask),
+        ))
+    }
+
     /// Whether a client has this address; `None` is a client of a unix socket.
     #[inline]
     #[must_use]

@@ -3,6 +3,7 @@
 mod cors;
 mod jwt;
 mod limit;
+mod security_headers;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::span::{Placed, Span};
 pub use cors::{Cors, CorsOrigin};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, Secret, TokenSource};
 pub use limit::{Concurrency, RateLimit};
+pub use security_headers::SecurityHeaders;
 
 /// Declares the policies once: what a level writes, what a route inherits, and the lists of both.
 macro_rules! policies {
@@ -67,6 +69,8 @@ policies! {
     early_hints: Vec<String>,
     /// Signed tokens that requests need.
     jwt: Jwt,
+    /// Fields that have browsers protect pages.
+    security_headers: SecurityHeaders,
 }
 
 impl OwnPolicies {

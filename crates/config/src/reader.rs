@@ -14,6 +14,7 @@ mod inherit;
 mod key;
 mod limits;
 mod listener;
+mod networks;
 mod own;
 mod policy;
 mod preset;

@@ -56,6 +56,16 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `rate_limit` in a route, if it is a table.",
     ),
     (
+        Scope::Networks,
+        "Table networks",
+        "Keys of `allow` and `deny` in a route, if they are tables. [Networks](networks.md) has the files.",
+    ),
+    (
+        Scope::SecurityHeaders,
+        "Table security_headers",
+        "Keys of `security_headers` in a route, if it is a table; the others have their defaults. `false` leaves a field out.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
@@ -171,6 +181,7 @@ fn value(kind: Kind) -> String {
         Kind::Text => "text",
         Kind::Texts => "list of texts",
         Kind::Networks => "list of networks: `\"10.0.0.0/8\"`, `\"192.0.2.7\"`, `\"unix\"`",
+        Kind::ClientNetworks => "list of networks, or a [table](#table-networks) with files",
         Kind::Methods => "list of methods: `[\"GET\", \"POST\"]`",
         Kind::Duration => "duration: `\"30s\"`, or `\"forever\"`",
         Kind::Time => "duration: `\"30s\"`, or `\"0\"`",
@@ -178,6 +189,7 @@ fn value(kind: Kind) -> String {
         Kind::TimeLimit => "duration: `\"30s\"`, `\"0\"` or `\"forever\"`",
         Kind::Size => "size: `\"10m\"`",
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
+        Kind::SecurityHeaders => "boolean, or a [table](#table-security_headers)",
         Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
         Kind::RateLimit => "rate: `\"100/s\"`, or a [table](#table-rate_limit)",
         Kind::Rate => "rate: `\"100/s\"`, `/min`, `/h`, `/d`",

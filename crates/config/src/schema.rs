@@ -36,9 +36,11 @@ pub fn schema() -> String {
             "listener": required(text_or(table(Scope::Listener)), "address"),
             "log": table(Scope::Log),
             "metrics": table(Scope::Metrics),
+            "networks": table(Scope::Networks),
             "preset": table(Scope::Preset),
             "respond": required(table(Scope::Respond), "status"),
             "route": text_or(table(Scope::Route)),
+            "security_headers": table(Scope::SecurityHeaders),
             "server": table(Scope::Server),
             "site": text_or(site()),
             "site_limits": table(Scope::SiteLimits),
@@ -112,6 +114,7 @@ fn value(kind: Kind) -> Value {
         Kind::Version => any_of([json!({ "const": 1 }), pattern("^\\$\\{")]),
         Kind::Text | Kind::Folder => text,
         Kind::Texts | Kind::Networks => json!({ "type": "array", "items": text }),
+        Kind::ClientNetworks => list_or("networks"),
         Kind::Methods => json!({ "type": "array", "items": method() }),
         Kind::Duration => pattern(&format!("^(forever|0*[1-9][0-9]*(ms|s|m|h|d))$|{VARIABLE}")),
         Kind::Time => pattern(&format!("^(0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
@@ -135,6 +138,7 @@ fn value(kind: Kind) -> Value {
         )),
         Kind::Size => size(),
         Kind::Cors => list_or("cors"),
+        Kind::SecurityHeaders => security_headers(),
         Kind::Compress => compress(),
         Kind::RateLimit => any_of([rate(), reference("rate_limit")]),
         Kind::Rate => rate(),
@@ -166,14 +170,22 @@ fn value(kind: Kind) -> Value {
         Kind::FieldTexts => field_texts(&text),
         Kind::Names | Kind::Clients | Kind::OneOrMore => one_or_list(&text),
         Kind::ClaimFields => json!({ "type": "object", "additionalProperties": text }),
-        Kind::ClaimDemands => json!({
-            "type": "object",
-            "additionalProperties": any_of([json!({ "const": true }), one_or_list(&text)]),
-        }),
+        Kind::ClaimDemands => claim_demands(&text),
         Kind::Blocks => json!({ "type": "array", "items": reference("when") }),
         Kind::Matches => by_name(&any_of([text, json!({ "type": "boolean" })])),
         Kind::MethodOrMethods => one_or_list(&method()),
     }
+}
+
+fn claim_demands(text: &Value) -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": any_of([json!({ "const": true }), one_or_list(text)]),
+    })
+}
+
+fn security_headers() -> Value {
+    any_of([json!({ "type": "boolean" }), reference("security_headers")])
 }
 
 fn error_pages(text: &Value) -> Value {

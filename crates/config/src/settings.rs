@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::balance::TargetGroup;
 use crate::compress::Compress;
 use crate::method::Methods;
-use crate::network::Network;
+use crate::network_list::NetworkList;
 use crate::policy::Policies;
 use crate::span::Placed;
 use crate::template::Template;
@@ -21,9 +21,9 @@ pub struct Settings {
     /// The action. Its place is the value of `to`, `redirect`, `respond` or `files`.
     pub action: Placed<Action>,
     /// The only clients that are served; others get 403.
-    pub allow: Option<Arc<Placed<Vec<Network>>>>,
+    pub allow: Option<Arc<Placed<NetworkList>>>,
     /// Clients that get 403.
-    pub deny: Option<Arc<Placed<Vec<Network>>>>,
+    pub deny: Option<Arc<Placed<NetworkList>>>,
     /// The only methods; requests with others get 405. HEAD is among them where GET is.
     pub methods: Option<Placed<Methods>>,
     /// The most content of a request, in bytes.
@@ -89,6 +89,8 @@ pub struct Files {
     pub fallback: Option<Placed<String>>,
     /// Whether files are sent whose names begin with a dot; by default not.
     pub hidden: Option<Placed<bool>>,
+    /// Whether folders without an index are listed; by default not.
+    pub list: Option<Placed<bool>>,
     /// Which symbolic links are followed; by default those inside.
     pub symlinks: Option<Placed<SymbolicLinks>>,
 }

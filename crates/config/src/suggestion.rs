@@ -53,6 +53,7 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "nginx",
         "passwords are planned, and without them everybody is let in: write `allow`",
     ),
+    ("autoindex", "nginx", "write `list = true`"),
     ("backend", "Traefik and HAProxy", "write `to`"),
     ("bind", "HAProxy and Caddy", "write `listen`"),
     ("client_max_body_size", "nginx", "write `body_max`"),

@@ -1,5 +1,6 @@
 //! From the model of a file to sites with routes.
 
+mod clients;
 mod policies;
 mod shared;
 
@@ -12,7 +13,7 @@ use blitz_config::{
 };
 use blitz_http::{FOREVER, ProxyVersion, Status, UpgradeForm};
 use blitz_site::matcher::{KeyError, Methods, PathPattern, RouteKey};
-use blitz_site::{LoadedFile, Pages};
+use blitz_site::{LoadedFile, NetworkSet, Pages};
 
 use crate::answer::{Answer, FixedContent, FixedResponse};
 use crate::request_limits::RequestLimits;
@@ -25,13 +26,36 @@ use crate::upstream::{ConnectionSettings, GroupConfig};
 use crate::variants::Variants;
 use shared::{Demands, SharedValues};
 
-/// Reads a file that a configuration names. An error is a problem and its remedy.
-pub type ReadFile<'a> = dyn FnMut(&str) -> Result<LoadedFile, (String, String)> + 'a;
+/// Reads files that a configuration names. An error is a problem and its remedy. A closure reads no networks.
+pub trait ReadFile {
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn read(&mut self, file: &str) -> Result<LoadedFile, (String, String)>;
+
+    /// The networks of a file, which sets that are in use share if it has not changed.
+    ///
+    /// # Errors
+    /// It cannot be read, or has another line than a network.
+    fn networks(&mut self, _: &str) -> Result<Arc<NetworkSet>, (String, String)> {
+        Err((
+            "files of networks are not read here".to_owned(),
+            String::new(),
+        ))
+    }
+}
+
+impl<F: FnMut(&str) -> Result<LoadedFile, (String, String)>> ReadFile for F {
+    fn read(&mut self, file: &str) -> Result<LoadedFile, (String, String)> {
+        self(file)
+    }
+}
 
 /// The sites of a configuration. Each setting that cannot be used adds a diagnostic.
 pub fn compile(
     configuration: &Configuration,
-    read_file: &mut ReadFile<'_>,
+    read_file: &mut dyn ReadFile,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Site> {
     let mut compiler = Compiler {
@@ -265,9 +289,11 @@ impl<'a> Compiler<'a, '_> {
         if let Some(rules) = self.shared.rules(&demands) {
             return rules;
         }
+        let access = self.access(settings);
         let pages = self.pages(&settings.errors);
         let policies = self.policies(&settings.policies);
-        self.shared.new_rules(settings, pages, policies, demands)
+        self.shared
+            .new_rules(settings, (access, pages), policies, demands)
     }
 
     fn pages(&mut self, errors: &'a [Arc<ErrorPage>]) -> Pages {

@@ -3,6 +3,7 @@
 
 mod cache;
 mod content;
+mod listing;
 mod lookup;
 mod send;
 mod share;
@@ -19,6 +20,7 @@ use crate::rules::rest_start;
 
 pub(crate) use cache::{FileCache, Remembered};
 pub(crate) use content::{Content, Source};
+pub(crate) use listing::{ListingRequest, Listings};
 pub(crate) use lookup::{Found, Lookup};
 pub(crate) use send::{Permit, respond};
 use share::FolderShare;
@@ -31,6 +33,7 @@ const INDEX: &str = "index.html";
 pub(crate) struct CoreFiles {
     pub(crate) cache: RefCell<FileCache>,
     pub(crate) permits: send::Permits,
+    pub(crate) listings: Listings,
 }
 
 /// A folder whose files a route sends.
@@ -45,6 +48,7 @@ pub(crate) struct Files {
     extensions: Box<[String]>,
     fallback: Option<Box<str>>,
     hidden: bool,
+    list: bool,
     links: SymbolicLinks,
     /// Of files without a compressed sibling; `None` sends them as they are.
     pub(crate) compression: Option<Compression>,
@@ -73,6 +77,7 @@ impl Files {
             fallback: fallback.map(|path| path.value.as_str().into()),
             hidden: files.hidden.as_ref().is_some_and(|hidden| hidden.value),
             compression,
+            list: files.list.as_ref().is_some_and(|list| list.value),
             links: match files.symlinks.as_ref().map(|links| links.value) {
                 None | Some(blitz_config::SymbolicLinks::Inside) => SymbolicLinks::Inside,
                 Some(blitz_config::SymbolicLinks::Follow) => SymbolicLinks::Follow,
@@ -85,6 +90,11 @@ impl Files {
     pub(crate) fn path(&self, normalized: &str) -> Result<FilePath, PathError> {
         let start = rest_start(normalized, self.segments, self.bytes).min(normalized.len());
         FilePath::new(normalized, start, self.hidden)
+    }
+
+    /// Whether the path is that of a folder, which is listed if it has no index.
+    pub(crate) fn may_list(&self, path: &FilePath) -> bool {
+        self.list && path.is_folder
     }
 
     /// Whether a path without a file depends on what the client accepts.

@@ -2,6 +2,7 @@
 //! The reverse proxy of Blitz: routes, upstreams, relay.
 
 mod answer;
+mod clients;
 mod compile;
 mod explain;
 mod files;
@@ -11,6 +12,7 @@ mod gateway;
 mod grpc;
 mod https_redirect;
 mod metrics;
+mod networks;
 mod options;
 mod phases;
 mod proxy_header;
@@ -45,6 +47,7 @@ pub use explain::{Explanation, RequestOutcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
 pub use metrics::{ConfigurationStatus, ExportFacts, Exposition, MetricsReader, ProcessFacts};
+pub use networks::{NetworksError, read_networks};
 pub use options::Options;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
@@ -63,7 +66,7 @@ pub use upstream_report::{
 pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
-    Counters, Ended, Failure, LoadedFile, Occurrence, OwnedRecord, RecentFailure, Record,
-    RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId, TlsFacts, TraceContext,
-    TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
+    Counters, Ended, Failure, LoadedFile, NetworkSet, Occurrence, OwnedRecord, RecentFailure,
+    Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId, TlsFacts,
+    TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
 };

@@ -7,12 +7,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use blitz_config::{
-    Algorithm, Compress, FieldRules, Method as Named, Methods, Network, Placed, Settings, TimeLimit,
+    Algorithm, Compress, FieldRules, Method as Named, Methods, Placed, Settings, TimeLimit,
 };
 use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
 use blitz_site::compress::{Compressing, Compression, MediaRange};
 use blitz_site::{ClientAddress, ContentCoding, Edit, Pages, Policies, Rejection};
 
+use crate::clients::Access;
 use crate::forward;
 use crate::routes::method_of;
 use crate::trusted::TrustedProxies;
@@ -83,8 +84,7 @@ fn compression_of(settings: &blitz_config::Compression) -> Compression {
 /// The rules of a route. By default it demands and changes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rules {
-    allow: Option<Box<[Network]>>,
-    deny: Box<[Network]>,
+    access: Access,
     methods: Option<Methods>,
     /// The most content of a request, in bytes; `None` is that of the gateway.
     pub(crate) body_bytes_max: Option<u64>,
@@ -101,17 +101,14 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The rules of these settings.
-    pub(crate) fn new(settings: &Settings, pages: Pages, policies: Policies) -> Rules {
+    pub(crate) fn new(
+        settings: &Settings,
+        access: Access,
+        pages: Pages,
+        policies: Policies,
+    ) -> Rules {
         Rules {
-            allow: settings
-                .allow
-                .as_ref()
-                .map(|allow| allow.value.as_slice().into()),
-            deny: settings
-                .deny
-                .as_ref()
-                .map(|deny| deny.value.as_slice().into())
-                .unwrap_or_default(),
+            access,
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_bytes_max: settings.body_max.as_ref().map(|bytes| bytes.value),
             timeouts: timeouts(settings),
@@ -143,11 +140,7 @@ impl Rules {
 
     /// Whether the rules depend on the client.
     pub(crate) fn has_access_rules(&self) -> bool {
-        self.has_networks() || self.policies.of_identity().next().is_some()
-    }
-
-    fn has_networks(&self) -> bool {
-        self.allow.is_some() || !self.deny.is_empty()
+        !self.access.is_empty() || self.policies.of_identity().next().is_some()
     }
 
     /// Whether requests of these rules prove another identity than those of `taker` do.
@@ -158,26 +151,20 @@ impl Rules {
         }
     }
 
-    /// The clients that are served, if others get 403, and the clients that get 403.
-    pub(crate) fn access(&self) -> (Option<&[Network]>, &[Network]) {
-        (self.allow.as_deref(), &self.deny)
+    /// The networks of clients that are served.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Whether the rules depend on the client, and differ in that from these rules.
     pub(crate) fn has_other_access_rules_than(&self, rules: Option<&Rules>) -> bool {
         let is_same = |rules: &Rules| rules.access() == self.access();
-        self.has_networks() && !rules.is_some_and(is_same) || self.demands_more_than(rules)
+        !self.access.is_empty() && !rules.is_some_and(is_same) || self.demands_more_than(rules)
     }
 
     /// Whether this client is served.
     pub(crate) fn admits(&self, client: ClientAddress) -> bool {
-        let client = match client {
-            ClientAddress::Address(address) => Some(address),
-            ClientAddress::Unix => None,
-            ClientAddress::Unknown => return !self.has_networks(),
-        };
-        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(client));
-        !is_in(&self.deny) && self.allow.as_ref().is_none_or(|allow| is_in(allow))
+        self.access.admits(client)
     }
 
     /// The compression of the gateway's or an app's response to a request; `None` leaves it as it is.

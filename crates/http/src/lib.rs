@@ -83,7 +83,8 @@ pub mod reactor {
 /// Regular files beneath a folder.
 pub mod files {
     pub use blitz_reactor::{
-        File, FileFacts, Folder, Found, Share, SymbolicLinks, TooManyWait, blocking_in,
+        EntryLimits, File, FileFacts, Folder, FolderEntry, Found, Share, SymbolicLinks,
+        TooManyWait, blocking_in,
     };
 }
 

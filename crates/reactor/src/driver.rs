@@ -37,14 +37,14 @@ pub(crate) use self::system::{
     Bound, BoundGroup, CorePlacement, Destination, EVICTED, FileSent, Keeper, Listening, Mapping,
     MemoryNode, NO_BUFFERS, OpenFolder, OpenKind, OpenPath, Reserved, SendBuffers, SendVectors,
     SentTrain, ThreadTime, TrainHead, UnixListener, check_descriptors, enlarge_descriptor_table,
-    interface_index, is_aborted_by_peer, is_cancelled, is_no_path, is_out_of_descriptors,
+    entries, interface_index, is_aborted_by_peer, is_cancelled, is_no_path, is_out_of_descriptors,
     is_shortage, is_train_refused, open_descriptors, out_of_descriptors, parse_train, processors,
     raise_descriptor_limit, reserve, reserve_shared, set_processors, survives_io_uring,
     try_reserve, try_reserve_private,
 };
 pub use self::system::{
-    FileFacts, LocalShortage, Share, Steering, SymbolicLinks, open_tun, prepare_descriptors,
-    set_idle_priority, set_real_time, trim_heap,
+    EntryLimits, FileFacts, FolderEntry, LocalShortage, Share, Steering, SymbolicLinks, open_tun,
+    prepare_descriptors, set_idle_priority, set_real_time, trim_heap,
 };
 pub(crate) use self::wait_policy::WaitPolicy;
 

@@ -3,6 +3,8 @@
 //! Opening waits for the disk, so it belongs into [`blocking_in`](crate::blocking_in). Reading first takes what the
 //! kernel has in memory, and reads the rest on the pool of blocking threads.
 
+mod listing;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -64,8 +64,9 @@ macro_rules! core_local {
 pub use buffer::{Buffer, Chunk, FAIR_SHARE_MAX, Slice};
 pub use counters::Counters;
 pub use driver::{
-    DriverKind, FileFacts, IoChoice, LocalShortage, Share, Steering, SymbolicLinks, open_tun,
-    prepare_descriptors, probe, set_idle_priority, set_real_time, trim_heap,
+    DriverKind, EntryLimits, FileFacts, FolderEntry, IoChoice, LocalShortage, Share, Steering,
+    SymbolicLinks, open_tun, prepare_descriptors, probe, set_idle_priority, set_real_time,
+    trim_heap,
 };
 pub use executor::{
     PoolFuture, PooledFuture, TaskKey, TooManyWait, blocking, blocking_in, consume_admission,

@@ -72,6 +72,7 @@ impl Kind {
             Kind::Shared(Policy::Concurrency(_)) | Kind::Concurrency(_) => 4,
             Kind::Compress(_) => 5,
             Kind::RequestId => 6,
+            Kind::Shared(Policy::SecurityHeaders(_)) => 7,
         }
     }
 

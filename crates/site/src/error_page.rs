@@ -51,7 +51,7 @@ impl Display for Page<'_> {
 }
 
 /// Text without the characters that HTML knows.
-struct Escaped<'a>(&'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

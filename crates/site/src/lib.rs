@@ -20,6 +20,7 @@ mod failures;
 pub mod files;
 pub mod matcher;
 pub mod metrics;
+mod network_set;
 mod owned_record;
 mod pages;
 mod policy;
@@ -43,13 +44,14 @@ pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
 pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
+pub use network_set::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
     Algorithm, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
     Identity, Jwt, JwtKey, JwtSettings, Notes, Origin, Permit, Policies, Policy, PolicyRequest,
-    PolicyResponse, RateKey, RateLimit, RateLimitSettings, SharedLimits, Suspended, TokenSource,
-    Waited, key_set, preflight_method,
+    PolicyResponse, RateKey, RateLimit, RateLimitSettings, SecurityHeaders, SharedLimits,
+    Suspended, TokenSource, Waited, key_set, preflight_method,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

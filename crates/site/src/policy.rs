@@ -9,6 +9,7 @@ mod early_hints;
 mod jwt;
 mod limits;
 mod rate_limit;
+mod security_headers;
 mod waiting;
 
 use std::borrow::Cow;
@@ -29,6 +30,7 @@ pub use early_hints::EarlyHints;
 pub use jwt::{Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, TokenSource, key_set};
 pub use limits::{CoreLimits, SharedLimits};
 pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
+pub use security_headers::SecurityHeaders;
 pub use waiting::{PolicyResponse, Suspended, Waited};
 
 /// The policies of a route, in the order in which they decide.
@@ -38,6 +40,8 @@ pub struct Policies(Box<[Policy]>);
 /// A policy. Routes that inherit it share it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Policy {
+    /// Adds fields to each response.
+    SecurityHeaders(Arc<SecurityHeaders>),
     /// Responds to preflights, and adds the fields for scripts of other origins.
     Cors(Arc<Cors>),
     /// Tells browsers what a page will need.
@@ -113,6 +117,16 @@ impl Policies {
         self.0.is_empty()
     }
 
+    /// The fields that each response gets, also those of requests that are refused before a policy decides.
+    #[inline]
+    #[must_use]
+    pub fn security_headers(&self) -> Option<&SecurityHeaders> {
+        match self.0.first() {
+            Some(Policy::SecurityHeaders(headers)) => Some(headers),
+            _ => None,
+        }
+    }
+
     /// Whether preflights are taken by the route of the request that they are about.
     #[must_use]
     pub fn takes_preflights(&self) -> bool {
@@ -167,6 +181,8 @@ impl Policies {
     ) -> Result<(), Rejection> {
         for (index, policy) in self.0.iter().enumerate().skip(first) {
             let waiting: Option<PooledFuture<'p, Waited>> = match policy {
+                // They are for every response, so they are noted before all checks.
+                Policy::SecurityHeaders(_) => Ok(None),
                 Policy::Cors(cors) => cors.decide(request, notes).map(|()| None),
                 Policy::EarlyHints(hints) => {
                     notes.early_hints = hints.for_request(request.head);
@@ -193,7 +209,8 @@ impl Policy {
     /// Its place in the order.
     fn rank(&self) -> u8 {
         match self {
-            Policy::Cors(_) => 0,
+            Policy::SecurityHeaders(_) => 0,
+            Policy::Cors(_) => 5,
             Policy::EarlyHints(_) => 60,
             Policy::Jwt(_) => 30,
             Policy::RateLimit(_) => 10,

@@ -144,6 +144,9 @@ fn folder_with_pages() -> Folder {
     }
     fs::create_dir_all(folder.file("var")).unwrap();
     fs::write(folder.file("jwks.json"), KEYS).unwrap();
+    let blocked = "203.0.113.0/24\n2001:db8:bad::/48 # a botnet\n";
+    fs::write(folder.file("blocked.txt"), blocked).unwrap();
+    fs::write(folder.file("office.txt"), "198.51.100.0/24\n").unwrap();
     folder
 }
 

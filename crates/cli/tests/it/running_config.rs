@@ -183,3 +183,74 @@ fn explain_asks_the_process() {
     );
     assert!(ask(&socket, "GET /explain?metod=GET HTTP/1.1").starts_with("HTTP/1.1 400 "));
 }
+
+/// Networks of files are those of the last reload, in answers and in explanations, until another one reads the files.
+#[test]
+fn networks_of_files_change_with_a_reload() {
+    let folder = Folder::new();
+    let (file, socket) = (folder.file("blitz.toml"), folder.file("control.sock"));
+    let networks = folder.file("networks.txt");
+    let text = TEXT.replace("\"/x\" =", "deny = { file = \"networks.txt\" }\n\"/x\" =");
+    fs::write(&file, &text).unwrap();
+    fs::write(&networks, "10.0.0.0/8\n# a comment\nfd00::/8\n").unwrap();
+    let flags = ["--config", &file, "--control", &socket];
+    let _running = Running::announcing(&folder, &flags, "http://");
+    let run = |arguments: &[&str]| {
+        let output = blitz(&[arguments, &["--control", &socket]].concat());
+        (output.status.code(), stdout(&output) + &stderr(&output))
+    };
+    let explained = |client: &str| {
+        let question = [
+            "explain",
+            "--running",
+            "GET",
+            "http://a.example/x",
+            "--from",
+            client,
+        ];
+        let (code, text) = run(&question);
+        assert_eq!(code, Some(0), "{text}");
+        (text.contains("403 forbidden"), text)
+    };
+    let (is_refused, text) = explained("10.1.2.3");
+    assert!(
+        is_refused && text.contains("networks.txt: 2 networks"),
+        "{text}"
+    );
+    assert!(!explained("192.0.2.1").0);
+    assert_eq!(run(&["config", "diff"]), (Some(0), String::new()));
+
+    fs::write(&networks, "192.0.2.0/24\n").unwrap();
+    let (code, diff) = run(&["config", "diff"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        diff.contains("~ networks of networks.txt: 2 before, 1 network\n"),
+        "{diff}"
+    );
+    // The process has not read the file again.
+    assert!(explained("10.1.2.3").0 && !explained("192.0.2.1").0);
+
+    let (code, changes) = run(&["reload"]);
+    assert_eq!(code, Some(0), "{changes}");
+    assert!(
+        changes.contains("~ a.example") && changes.contains("2 before, 1 network"),
+        "{changes}"
+    );
+    assert!(!explained("10.1.2.3").0 && explained("192.0.2.1").0);
+
+    // A wrong line replaces nothing.
+    fs::write(&networks, "10.0.0.0/8\n10.0.0.1/8\n").unwrap();
+    let (code, problem) = run(&["reload"]);
+    assert_eq!(code, Some(1));
+    for part in [
+        "networks.txt, line 2: bits after the first 8 are set",
+        "write 10.0.0.0/8",
+        "stays",
+    ] {
+        assert!(problem.contains(part), "{part} in {problem}");
+    }
+    assert!(explained("192.0.2.1").0);
+    fs::remove_file(&networks).unwrap();
+    assert_eq!(run(&["reload"]).0, Some(1));
+    assert!(explained("192.0.2.1").0);
+}

@@ -32,11 +32,12 @@ pub(super) struct OwnFileOptions {
     extensions: Own<Arc<Placed<Vec<String>>>>,
     fallback: Own<Placed<String>>,
     hidden: Own<Placed<bool>>,
+    list: Own<Placed<bool>>,
     symlinks: Own<Placed<SymbolicLinks>>,
 }
 
 /// The levels that say the folder and its options, by which values that routes share are told apart.
-pub(super) type FilesLevels = [Option<LevelNumber>; 6];
+pub(super) type FilesLevels = [Option<LevelNumber>; 7];
 
 impl Reader<'_> {
     pub(super) fn folder(
@@ -92,6 +93,10 @@ impl Reader<'_> {
             "hidden" => {
                 options.hidden = self.own_boolean(value);
                 "hidden"
+            }
+            "list" => {
+                options.list = self.own_boolean(value);
+                "list"
             }
             "symlinks" => {
                 options.symlinks = self.own(value, |reader| reader.symlinks(value));
@@ -190,6 +195,7 @@ pub(super) fn levels(
         last(|own| own.extensions.is_written()),
         last(|own| own.fallback.is_written()),
         last(|own| own.hidden.is_written()),
+        last(|own| own.list.is_written()),
         last(|own| own.symlinks.is_written()),
     ]
 }
@@ -204,6 +210,7 @@ pub(super) fn merged(folder: &OwnFolder, options: &[(LevelNumber, &OwnSettings)]
         extensions: None,
         fallback: None,
         hidden: None,
+        list: None,
         symlinks: None,
     };
     for (_, own) in options {
@@ -212,6 +219,7 @@ pub(super) fn merged(folder: &OwnFolder, options: &[(LevelNumber, &OwnSettings)]
         own.extensions.apply(&mut files.extensions);
         own.fallback.apply(&mut files.fallback);
         own.hidden.apply(&mut files.hidden);
+        own.list.apply(&mut files.list);
         own.symlinks.apply(&mut files.symlinks);
     }
     files

@@ -8,7 +8,7 @@ use super::files::{self, FilesLevels};
 use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
 use super::tree::RouteTree;
 use crate::model::Route;
-use crate::network::Network;
+use crate::network_list::NetworkList;
 use crate::policy::Policies;
 use crate::route_key::RouteKey;
 use crate::settings::{Action, ErrorPage, FieldRule, Files, Proxy, Settings, Timeouts, Unrouted};
@@ -285,11 +285,15 @@ pub(super) fn settings(
         // Those of a block are demanded in addition.
         let is_block = (BLOCKS..PRESETS).contains(number);
         match (&own.allow, &mut settings.allow) {
-            (Own::Value(further), Some(allow)) if is_block => *allow = intersection(allow, further),
+            (Own::Value(further), Some(allow)) if is_block => {
+                *allow = Arc::new(NetworkList::intersection(allow, further));
+            }
             (own, allow) => own.apply(allow),
         }
         match (&own.deny, &mut settings.deny) {
-            (Own::Value(further), Some(deny)) if is_block => *deny = union(deny, further),
+            (Own::Value(further), Some(deny)) if is_block => {
+                *deny = Arc::new(NetworkList::union(deny, further));
+            }
             (own, deny) => own.apply(deny),
         }
         own.methods.apply(&mut settings.methods);
@@ -308,25 +312,6 @@ pub(super) fn settings(
         }
     }
     settings
-}
-
-type Networks = Arc<Placed<Vec<Network>>>;
-
-/// The clients that both lists allow. Its place is that of the second.
-fn intersection(a: &Networks, b: &Networks) -> Networks {
-    let with_all = |network: &Network| {
-        let network = *network;
-        let others = a.value.iter();
-        others.filter_map(move |other| network.intersection(*other))
-    };
-    let both = b.value.iter().flat_map(with_all).collect();
-    Arc::new(Placed::new(both, b.span.clone()))
-}
-
-/// The clients of both lists. Its place is that of the second.
-fn union(a: &Networks, b: &Networks) -> Networks {
-    let all = a.value.iter().chain(&b.value).copied().collect();
-    Arc::new(Placed::new(all, b.span.clone()))
 }
 
 /// The values of a map, merged by key.

@@ -8,7 +8,7 @@ use crate::balance::{Sticky, TargetGroup};
 use crate::compress::Compress;
 use crate::condition::Conditions;
 use crate::method::Methods;
-use crate::network::Network;
+use crate::network_list::NetworkList;
 use crate::policy::OwnPolicies;
 use crate::route_key::RouteKey;
 use crate::settings::{
@@ -46,8 +46,8 @@ pub(super) struct OwnSettings {
     /// The first option of `to` with the place of its key.
     pub(super) option: Option<(&'static str, Span)>,
     pub(super) files: OwnFileOptions,
-    pub(super) allow: Own<Arc<Placed<Vec<Network>>>>,
-    pub(super) deny: Own<Arc<Placed<Vec<Network>>>>,
+    pub(super) allow: Own<Arc<Placed<NetworkList>>>,
+    pub(super) deny: Own<Arc<Placed<NetworkList>>>,
     /// That of a regex, which nothing inherits.
     pub(super) priority: Option<Placed<u64>>,
     pub(super) methods: Own<Placed<Methods>>,

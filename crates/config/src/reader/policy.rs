@@ -4,6 +4,7 @@ mod cors;
 mod early_hints;
 mod jwt;
 mod limit;
+mod security_headers;
 
 use super::own::OwnSettings;
 use super::{Entry, Reader};
@@ -22,6 +23,10 @@ impl Reader<'_> {
             }
             "concurrency" => {
                 own.policies.concurrency = self.own(value, |reader| reader.concurrency(value, own));
+            }
+            "security_headers" => {
+                let read = |reader: &mut Self| reader.security_headers(value);
+                own.policies.security_headers = self.own(value, read);
             }
             "jwt" => own.policies.jwt = self.own(value, |reader| reader.jwt(value)),
             _ => {}

@@ -194,15 +194,6 @@ impl Reader<'_> {
         Some(Placed::new(host, text.span))
     }
 
-    pub(super) fn networks(
-        &mut self,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Option<Arc<Placed<Vec<Network>>>> {
-        let placed = self.placed_networks(value)?;
-        let networks = placed.into_iter().map(|network| network.value).collect();
-        Some(Arc::new(Placed::new(networks, value.span())))
-    }
-
     /// `None` if one of them is wrong.
     pub(super) fn placed_networks(
         &mut self,

@@ -83,7 +83,8 @@ raw_path = false
 buffer_request = "1m"
 limits = { fields_max = 50, head_max = "8k", request_line_max = "4k", trailers_max = "1k" }
 upgrade = ["websocket", "tcp"]
-allow = ["10.0.0.0/8", "192.0.2.7"]
+allow = { file = ["office.txt", "/etc/blitz/home.txt"], networks = ["10.0.0.0/8", "192.0.2.7"] }
+security_headers = { csp = "default-src https:", frame = "sameorigin", hsts = "730d", hsts_subdomains = true, hsts_preload = true, nosniff = true, opener = "unsafe-none", permissions = false, referrer = "no-referrer", replace = true }
 deny = ["10.1.0.0/16"]
 methods = ["GET", "POST"]
 body_max = "10m"
@@ -108,7 +109,7 @@ replace_errors = true
 "/u/{id}/posts" = { redirect = "301 /posts/{id}" }
 '~/n/(?<number>\d+)' = { path = "/numbers/{number}", priority = 2 }
 "GET,HEAD /gone" = { respond = 410 }
-"/static" = { files = "/srv/www", index = ["index.html"], extensions = [".html"], fallback = "/index.html", hidden = false, symlinks = "deny" }
+"/static" = { files = "/srv/www", index = ["index.html"], extensions = [".html"], fallback = "/index.html", hidden = false, list = true, symlinks = "deny" }
 "/text".respond = "503 back soon"
 
 [site."app.example"."/closed"]

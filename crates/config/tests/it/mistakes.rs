@@ -49,6 +49,8 @@ fn planned_keys_are_not_yet() {
             | Scope::Compress
             | Scope::Cors
             | Scope::RateLimit
+            | Scope::Networks
+            | Scope::SecurityHeaders
             | Scope::SiteLimits
             | Scope::UpstreamLimits => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,

@@ -293,6 +293,8 @@ fn the_documents_name_all_keys() {
         "access-log.md",
         "compression.md",
         "cors.md",
+        "networks.md",
+        "security-headers.md",
         "rate-limits.md",
         "tracing.md",
         "files.md",

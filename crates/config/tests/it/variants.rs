@@ -134,9 +134,11 @@ fn access_rules_of_a_block_are_demanded_in_addition() {
         let settings = settings(root, &[block]);
         let client = Some(address.parse().unwrap());
         let allow = settings.allow.as_ref();
-        let is_allowed = allow.is_none_or(|all| all.value.iter().any(|one| one.contains(client)));
+        let is_allowed =
+            allow.is_none_or(|all| all.value.networks.iter().any(|one| one.contains(client)));
         let deny = settings.deny.as_ref();
-        is_allowed && deny.is_none_or(|all| !all.value.iter().any(|one| one.contains(client)))
+        is_allowed
+            && deny.is_none_or(|all| !all.value.networks.iter().any(|one| one.contains(client)))
     };
     for (address, plain, in_block) in [
         ("10.1.2.3", true, true),

@@ -1,6 +1,7 @@
 //! Policies of a route, from its settings.
 
 mod jwt;
+mod security_headers;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use blitz_site::{
     RateLimitSettings,
 };
 
+use self::security_headers::security_headers;
 use super::Compiler;
 
 impl<'a> Compiler<'a, '_> {
@@ -21,6 +23,8 @@ impl<'a> Compiler<'a, '_> {
             let hints = EarlyHints::new(links.value.clone());
             Policy::EarlyHints(Arc::new(hints))
         }));
+        let headers = settings.security_headers.as_ref();
+        policies.extend(headers.map(|headers| security_headers(&headers.value)));
         let rate_limit = settings.rate_limit.as_ref();
         policies.extend(rate_limit.map(|limit| rate_policy(&limit.value)));
         policies.extend(settings.concurrency.as_ref().map(|limit| {

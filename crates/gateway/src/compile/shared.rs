@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use blitz_config::{Conditions, Level, Methods, Placed, Settings, TargetGroup};
 use blitz_http::RequestOptions;
-use blitz_site::{LoadedFile, Pages, Policies, Policy};
+use blitz_site::{LoadedFile, NetworkSet, Pages, Policies, Policy};
 
 use super::ReadFile;
+use crate::clients::{Access, ClientList};
 use crate::files::Files;
 use crate::rules::{Rules, file_compression, is_on, timeouts};
 use crate::target::{Target, TargetError};
@@ -24,7 +25,7 @@ type BlockError<'a> = (&'a Placed<Conditions>, regex::Error);
 /// The values that the routes of a configuration share. Values of settings are told apart by their addresses, which
 /// stay the same as long as the configuration is borrowed.
 pub(super) struct SharedValues<'a, 'f> {
-    read_file: &'a mut ReadFile<'f>,
+    read_file: &'a mut (dyn ReadFile + 'f),
     files: HashMap<&'a str, Result<LoadedFile, Problem>>,
     /// The folder of the configuration.
     base: &'a Path,
@@ -39,6 +40,9 @@ pub(super) struct SharedValues<'a, 'f> {
     blocks: HashMap<usize, Arc<[Block]>>,
     /// By the address of the settings; `None` if they cannot be used.
     pub(super) tokens: HashMap<usize, Option<Policy>>,
+    networks: HashMap<&'a str, Result<Arc<NetworkSet>, Problem>>,
+    /// By the address of the setting.
+    pub(super) clients: HashMap<usize, Arc<ClientList>>,
 }
 
 /// The settings that rules are made of: addresses of what levels of a file share, and small values.
@@ -72,12 +76,15 @@ impl Demands {
     }
 }
 
-fn address<T: ?Sized>(value: &Arc<T>) -> usize {
+pub(super) fn address<T: ?Sized>(value: &Arc<T>) -> usize {
     Arc::as_ptr(value).cast::<()>().addr()
 }
 
 impl<'a, 'f> SharedValues<'a, 'f> {
-    pub(super) fn new(read_file: &'a mut ReadFile<'f>, base: &'a Path) -> SharedValues<'a, 'f> {
+    pub(super) fn new(
+        read_file: &'a mut (dyn ReadFile + 'f),
+        base: &'a Path,
+    ) -> SharedValues<'a, 'f> {
         SharedValues {
             read_file,
             files: HashMap::new(),
@@ -89,14 +96,26 @@ impl<'a, 'f> SharedValues<'a, 'f> {
             distinct: HashSet::new(),
             blocks: HashMap::new(),
             tokens: HashMap::new(),
+            networks: HashMap::new(),
+            clients: HashMap::new(),
         }
     }
 
     /// The content of a file, which is read once.
     pub(super) fn file(&mut self, path: &'a Placed<String>) -> Result<LoadedFile, Problem> {
         let file = self.files.entry(&path.value);
-        let read = || (self.read_file)(&path.value);
+        let read = || self.read_file.read(&path.value);
         file.or_insert_with(read).clone()
+    }
+
+    /// The networks of a file, which is read once.
+    pub(super) fn networks(
+        &mut self,
+        path: &'a Placed<String>,
+    ) -> Result<Arc<NetworkSet>, Problem> {
+        let set = self.networks.entry(&path.value);
+        let read = || self.read_file.networks(&path.value);
+        set.or_insert_with(read).clone()
     }
 
     /// The folder of these files, which routes that inherit it and compress alike share.
@@ -158,11 +177,11 @@ impl<'a, 'f> SharedValues<'a, 'f> {
     pub(super) fn new_rules(
         &mut self,
         settings: &Settings,
-        pages: Pages,
+        (access, pages): (Access, Pages),
         policies: Policies,
         demands: Demands,
     ) -> Option<Arc<Rules>> {
-        let rules = Rules::new(settings, pages, policies);
+        let rules = Rules::new(settings, access, pages, policies);
         let rules = (rules != Rules::default()).then(|| match self.distinct.get(&rules) {
             Some(rules) => Arc::clone(rules),
             None => {

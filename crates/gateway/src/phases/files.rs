@@ -1,5 +1,7 @@
 //! Phase `files`: a file of the route's folder answers.
 
+mod listing;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -135,9 +137,12 @@ impl<'a> FileRequest<'a> {
         known: Option<Rc<Content>>,
         permit: Permit,
     ) -> Option<(PooledFuture<'a, ()>, Permit)> {
+        let listed = self.files.may_list(&path).then(|| path.clone());
         let depends_on_accept = self.files.has_fallback() && !path.is_page();
-        let takes_page =
-            self.files.has_fallback() && (path.is_page() || prefers_html(&self.head.fields));
+        // A folder is listed in place of the fallback.
+        let takes_page = listed.is_none()
+            && self.files.has_fallback()
+            && (path.is_page() || prefers_html(&self.head.fields));
         let lookup = Lookup {
             files: Arc::clone(self.files),
             path,
@@ -152,6 +157,12 @@ impl<'a> FileRequest<'a> {
             self.unavailable("too many files of this folder are looked for");
             return None;
         };
+        if let (Found::Missing, Some(path)) = (&found, listed) {
+            core.cache
+                .borrow_mut()
+                .forget(self.files, self.head.path(), codings);
+            return self.list(core, path, permit).await;
+        }
         let (files, url) = (self.files, self.head.path());
         let mut cache = core.cache.borrow_mut();
         let rest = match (found, known) {

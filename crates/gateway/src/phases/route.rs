@@ -1,10 +1,10 @@
 //! Phase `route`: the route of the request, its demands on the request, and its policies.
 
-use blitz_http::{Exchange, RequestHead};
+use blitz_http::{Exchange, RequestHead, Scheme};
 use blitz_site::{ClientAddress, Notes, PolicyRequest, Rejection};
 
 use crate::route::Route;
-use crate::rules::{Rules, client_of};
+use crate::rules::{Facts, Rules, client_of};
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 use crate::variants::Subject;
@@ -113,6 +113,11 @@ fn check<'a, E>(
     let head = &exchange.request;
     let trusted = &gateway.options.trusted_proxies;
     let client = || client_of(&head.fields, &exchange.peer, trusted);
+    if let Some(headers) = rules.and_then(|rules| rules.policies.security_headers()) {
+        let scheme = Facts::of(head, &exchange.peer, trusted).scheme;
+        let edits = headers.edits(scheme == Scheme::Https);
+        notes.get_or_insert_default().edit_response(edits);
+    }
     if site.has_access_rules() {
         site.admit(route, head, client())?;
     }
@@ -120,7 +125,7 @@ fn check<'a, E>(
         return limit_content(exchange, gateway.options.body_bytes_max);
     };
     if !rules.policies.is_empty() {
-        let notes = notes.insert(Box::default());
+        let notes = notes.get_or_insert_default();
         let request = policy_request(gateway, head, client());
         rules.policies.decide(&request, notes)?;
         if notes.is_suspended() {

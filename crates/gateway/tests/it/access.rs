@@ -2,9 +2,10 @@
 //! or because they stand in a preset, in a block `when` or in an included file.
 
 use std::env;
+use std::sync::Arc;
 
 use blitz_config::{Document, Environment, read};
-use blitz_gateway::{Gateway, LoadedFile, compile};
+use blitz_gateway::{Gateway, LoadedFile, NetworkSet, Options, ReadFile, compile, read_networks};
 use blitz_http::{BodyLength, RequestHead, Status, TlsSlot};
 use blitz_testing::h3::headers;
 use blitz_testing::{Client, Upstream};
@@ -152,6 +153,31 @@ const NETWORKS: Access = [
     "deny = [\"127.0.0.1\"]",
 ];
 
+/// The same networks, in files.
+const NETWORK_FILES: Access = [
+    "allow = { file = \"ten.txt\" }",
+    "deny = { file = [\"ten.txt\", \"local.txt\"] }",
+    "deny = { file = \"local.txt\", networks = [\"unix\"] }",
+    "deny = { file = \"local.txt\" }",
+];
+
+/// Files of networks.
+struct Files;
+
+impl ReadFile for Files {
+    fn read(&mut self, _: &str) -> Result<LoadedFile, (String, String)> {
+        Err((String::new(), String::new()))
+    }
+
+    fn networks(&mut self, file: &str) -> Result<Arc<NetworkSet>, (String, String)> {
+        let text = match file {
+            "ten.txt" => "# inside\n10.0.0.0/8\n",
+            _ => "127.0.0.0/8\n::1\n",
+        };
+        Ok(Arc::new(read_networks(text.as_bytes()).unwrap()))
+    }
+}
+
 /// The clients have no token.
 const TOKENS: Access = [
     "jwt = { secret = \"a secret of exactly 32 bytes ...\" }",
@@ -180,8 +206,7 @@ fn site(gateway: Gateway, upstream: &Upstream, access: Access) -> Proxy {
     let mut document = Document::new("blitz.toml", main);
     document.include("team.toml", "", &team);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
-    let mut no_file = |_: &str| -> Result<LoadedFile, _> { Err((String::new(), String::new())) };
-    let sites = compile(&configuration, &mut no_file, &mut diagnostics);
+    let sites = compile(&configuration, &mut Files, &mut diagnostics);
     assert_eq!(diagnostics, []);
     Proxy::start(sites.into_iter().fold(gateway, Gateway::site), &[])
 }
@@ -248,9 +273,31 @@ fn requests() -> usize {
 }
 
 scenarios! {
+    fn networks_of_files_are_those_of_clients_behind_trusted_proxies(io) {
+        let upstream = reached();
+        let options = Options {
+            trusted_proxies: ["127.0.0.1".parse().unwrap()].into_iter().collect(),
+            ..Options::default()
+        };
+        let access = ["allow = { file = \"ten.txt\" }"; 4];
+        let proxy = site(Proxy::gateway(io).options(options), &upstream, access);
+        let mut client = proxy.client();
+        for (told, status) in [
+            ("X-Forwarded-For: 10.1.2.3", 200),
+            ("Forwarded: for=10.1.2.3", 200),
+            ("X-Forwarded-For: 192.0.2.1", 403),
+            ("X-Forwarded-For: 10.1.2.3, 192.0.2.1", 403),
+            ("X-Forwarded-For: unreadable", 403),
+            ("X-None: 1", 403),
+        ] {
+            client.send(format!("GET /admin HTTP/1.1\r\nHost: localhost\r\n{told}\r\n\r\n"));
+            assert_eq!(client.response().status, status, "{told}");
+        }
+    }
+
     fn access_rules_hold_over_http1(io) {
         let upstream = reached();
-        for (minor, access) in [(0, NETWORKS), (1, NETWORKS), (1, TOKENS)] {
+        for (minor, access) in [(0, NETWORKS), (1, NETWORKS), (1, NETWORK_FILES), (1, TOKENS)] {
             let proxy = site(Proxy::gateway(io), &upstream, access);
             let mut outcomes = Outcomes::default();
             let mut client = proxy.client();
@@ -290,7 +337,7 @@ scenarios! {
     }
 
     fn access_rules_hold_over_http2(io) {
-        for access in [NETWORKS, TOKENS] {
+        for access in [NETWORKS, NETWORK_FILES, TOKENS] {
             let upstream = reached();
             let proxy = site(Proxy::gateway(io), &upstream, access);
             let mut outcomes = Outcomes::default();
@@ -310,7 +357,7 @@ scenarios! {
     }
 
     fn access_rules_hold_over_http3(io) {
-        for access in [NETWORKS, TOKENS] {
+        for access in [NETWORKS, NETWORK_FILES, TOKENS] {
             let upstream = reached();
             let server = QuicServer::with(|tls: TlsSlot| site(Proxy::gateway_over_tls(io, tls), &upstream, access));
             let mut outcomes = Outcomes::default();

@@ -40,8 +40,8 @@ pub(crate) use self::datagram::{
 };
 pub(super) use self::datagram::{bind_datagrams, receive_message, receive_train, send_train};
 pub(crate) use self::event::EventFd;
-pub use self::file::{FileFacts, SymbolicLinks};
-pub(crate) use self::file::{OpenFolder, OpenKind, OpenPath, is_no_path, is_shortage};
+pub use self::file::{EntryLimits, FileFacts, FolderEntry, SymbolicLinks};
+pub(crate) use self::file::{OpenFolder, OpenKind, OpenPath, entries, is_no_path, is_shortage};
 pub(crate) use self::file_send::FileSent;
 pub(crate) use self::memory::Mapping;
 pub use self::memory::trim_heap;

@@ -3,12 +3,17 @@
 //! A path never leaves its folder: the kernel resolves it with `openat2`. Without that system call each segment is
 //! opened by itself, and no symbolic link is followed.
 
+mod entries;
+
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+pub(crate) use self::entries::entries;
+pub use self::entries::{EntryLimits, FolderEntry};
 
 /// Attempts to resolve a path while folders are renamed, which the kernel reports with EAGAIN.
 const ATTEMPTS_MAX: usize = 8;

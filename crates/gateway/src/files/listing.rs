@@ -1,0 +1,98 @@
+//! The listing of a folder, which waits for the disk and runs on the pool of blocking threads.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use blitz_http::files::{EntryLimits, Folder};
+use blitz_site::files::{FilePath, LISTED_BYTES_MAX, LISTED_MAX, Listing, ListingOrder, is_listed};
+
+use super::Files;
+use crate::rules::rest_start;
+
+/// The most listings of a core at a time: each has a few megabytes at most, and clients may read slowly.
+const LISTINGS_MAX: usize = 32;
+
+/// Counts the listings of a core that are made or sent.
+#[derive(Debug, Default)]
+pub(crate) struct Listings(Rc<Cell<usize>>);
+
+/// The right to one more; it is given back when this is dropped.
+pub(crate) struct ListingPermit(Rc<Cell<usize>>);
+
+impl Listings {
+    /// `None` if the core has as many as it may.
+    pub(crate) fn take(&self) -> Option<ListingPermit> {
+        let count = self.0.get();
+        if count >= LISTINGS_MAX {
+            return None;
+        }
+        self.0.set(count + 1);
+        Some(ListingPermit(Rc::clone(&self.0)))
+    }
+}
+
+impl Drop for ListingPermit {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A folder to list.
+pub(crate) struct ListingRequest {
+    pub(crate) files: Arc<Files>,
+    pub(crate) path: FilePath,
+    /// The normalised path of the request.
+    pub(crate) url: String,
+    pub(crate) order: ListingOrder,
+    /// JSON in place of a page.
+    pub(crate) is_json: bool,
+}
+
+impl ListingRequest {
+    /// The content; `None` if there is no such folder.
+    pub(crate) fn run(&self) -> io::Result<Option<String>> {
+        let files = &*self.files;
+        let Some(root) = Folder::open(&files.root)? else {
+            return Ok(None);
+        };
+        let start = rest_start(&self.url, files.segments, files.bytes).min(self.url.len());
+        let limits = EntryLimits {
+            entries: LISTED_MAX,
+            name_bytes: LISTED_BYTES_MAX,
+        };
+        let takes = |name: &[u8]| is_listed(&self.url, start, files.hidden, name);
+        let found = root.entries(&self.path.path, files.links, limits, takes)?;
+        let Some((entries, is_complete)) = found else {
+            return Ok(None);
+        };
+        let listing = Listing {
+            url: &self.url,
+            start,
+            path: &self.path,
+            entries,
+            is_complete,
+            order: self.order,
+        };
+        Ok(Some(match self.is_json {
+            true => listing.json(),
+            false => listing.html(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_are_bounded_and_given_back() {
+        let listings = Listings::default();
+        let all: Vec<_> = (0..=LISTINGS_MAX).map_while(|_| listings.take()).collect();
+        assert_eq!(all.len(), LISTINGS_MAX);
+        assert!(listings.take().is_none());
+        drop(all);
+        assert!(listings.take().is_some());
+    }
+}
