@@ -54,7 +54,7 @@ impl ListingRequest {
     /// The content; `None` if there is no such folder.
     pub(crate) fn run(&self) -> io::Result<Option<String>> {
         let files = &*self.files;
-        let Some(root) = Folder::open(&files.root)? else {
+        let Some(root) = Folder::open(&files.root, files.share())? else {
             return Ok(None);
         };
         let start = rest_start(&self.url, files.segments, files.bytes).min(self.url.len());

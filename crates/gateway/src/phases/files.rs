@@ -153,9 +153,7 @@ impl<'a> FileRequest<'a> {
         let times = (blitz_http::now(), blitz_http::wall_clock());
         let found = blocking_in(self.files.share(), move || (lookup.run(), permit)).await;
         let Ok((found, permit)) = found else {
-            count(|counters| counters.files_refused_waiting += 1);
-            self.unavailable("too many files of this folder are looked for");
-            return None;
+            return self.too_many_wait();
         };
         if let (Found::Missing, Some(path)) = (&found, listed) {
             core.cache
@@ -264,6 +262,13 @@ impl<'a> FileRequest<'a> {
     fn missing(self) -> Rest<'a> {
         let head = Pooled::response(Status::NOT_FOUND);
         self.refuse(head, "there is no such file")
+    }
+
+    /// Refuses a request for a folder whose disk is too slow for the requests that wait for it.
+    fn too_many_wait<T>(self) -> Option<T> {
+        count(|counters| counters.files_refused_waiting += 1);
+        self.unavailable("too many files of this folder are looked for");
+        None
     }
 
     fn unavailable(self, detail: &str) -> Rest<'a> {

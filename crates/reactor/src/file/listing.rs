@@ -19,7 +19,7 @@ impl Folder {
         limits: EntryLimits,
         takes: impl FnMut(&[u8]) -> bool,
     ) -> io::Result<Option<(Vec<FolderEntry>, bool)>> {
-        existing(entries(&self.0, path, links, limits, takes))
+        existing(entries(&self.folder, path, links, limits, takes))
     }
 }
 

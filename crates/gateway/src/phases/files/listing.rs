@@ -1,7 +1,7 @@
 //! A folder without an index is listed.
 
-use blitz_http::files::Folder;
-use blitz_http::{BodyLength, Fields, Name, Pooled, PooledFuture, Status, blocking, prefers_html};
+use blitz_http::files::{Folder, blocking_in};
+use blitz_http::{BodyLength, Fields, Name, Pooled, PooledFuture, Status, prefers_html};
 use blitz_site::Ended;
 use blitz_site::files::{FilePath, ListingOrder};
 use bytes::Bytes;
@@ -36,7 +36,10 @@ impl<'a> FileRequest<'a> {
             order: ListingOrder::of_query(self.head.query().unwrap_or_default()),
             is_json,
         };
-        let (listed, permit) = blocking(move || (request.run(), permit)).await;
+        let job = move || (request.run(), permit);
+        let Ok((listed, permit)) = blocking_in(self.files.share(), job).await else {
+            return self.too_many_wait();
+        };
         let rest = match listed {
             Ok(Some(content)) => {
                 let rest = self.send_listing(content.into(), is_json);
