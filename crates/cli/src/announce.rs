@@ -7,6 +7,7 @@ use blitz_gateway::{Route, Running, SiteRoutes, Sites};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DriverKind};
 
+use crate::built_in::BuiltInSite;
 use crate::tls::Tls;
 use crate::{listen, output, version};
 
@@ -14,11 +15,21 @@ use crate::{listen, output, version};
 const ROUTES_SHOWN: usize = 20;
 
 /// Prints the start message on standard output.
-pub(crate) fn announce(running: &Running, tls: Option<&Tls>, control: Option<SocketAddr>) {
-    output::print(&text_of(running, tls, control));
+pub(crate) fn announce(
+    running: &Running,
+    tls: Option<&Tls>,
+    control: Option<SocketAddr>,
+    built_in: &BuiltInSite,
+) {
+    output::print(&text_of(running, tls, control, built_in));
 }
 
-fn text_of(running: &Running, tls: Option<&Tls>, control: Option<SocketAddr>) -> String {
+fn text_of(
+    running: &Running,
+    tls: Option<&Tls>,
+    control: Option<SocketAddr>,
+    built_in: &BuiltInSite,
+) -> String {
     let cores = running.cores();
     let driver = match (cores.driver(), cores.fallback_reason()) {
         (DriverKind::Epoll, Some(reason)) => format!("epoll (io_uring: {reason})"),
@@ -44,7 +55,7 @@ fn text_of(running: &Running, tls: Option<&Tls>, control: Option<SocketAddr>) ->
     if let Some(address) = control {
         text += &format!("  control at    http://{address}\n");
     }
-    let (routes, path) = running.with_sites(routes);
+    let (routes, path) = running.with_sites(|sites| routes(sites, built_in));
     text += &routes;
     let is_plain = |listener: &&ListenerConfig| listener.tls.is_none();
     // Prefers a listener for all versions of HTTP, because more clients support it.
@@ -69,7 +80,7 @@ fn text_of(running: &Running, tls: Option<&Tls>, control: Option<SocketAddr>) ->
 }
 
 /// The routes, and a path to try.
-fn routes(sites: &Sites) -> (String, &'static str) {
+fn routes(sites: &Sites, built_in: &BuiltInSite) -> (String, &'static str) {
     let (mut text, mut path, mut more) = (String::new(), "/", 0);
     for (number, (site, route)) in all(sites).enumerate() {
         if number >= ROUTES_SHOWN {
@@ -94,6 +105,10 @@ fn routes(sites: &Sites) -> (String, &'static str) {
     };
     let has_others = |site: &SiteRoutes| site.has_fallback && !site.routes.iter().any(matches_all);
     if sites.iter().any(has_others) {
+        if built_in.has_protected_paths() {
+            text += "  /api/json     -> the built-in site, for tokens signed with JWT_SECRET by HS256\n";
+            text += "  /api/echo     -> the same\n";
+        }
         text += "  other paths   -> the built-in site\n";
         path = "/hello";
     }

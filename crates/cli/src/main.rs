@@ -5,6 +5,7 @@
 mod access_log;
 mod announce;
 mod bench;
+mod built_in;
 mod cert;
 mod check;
 mod completions;

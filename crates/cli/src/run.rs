@@ -19,6 +19,7 @@ use blitz_http::{Address, Config, IoChoice, Signals};
 use clap::Args;
 use tracing_subscriber::Layer;
 
+use crate::built_in::BuiltInSite;
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
@@ -233,7 +234,9 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
     let tls = load_tls(arguments, &listeners, file.as_ref())?;
-    let site = blitz::builtin::app().into_service().map_err(failed)?;
+    let built_in = BuiltInSite::of_environment();
+    warn_of_secret(&built_in, arguments, file.is_some());
+    let site = built_in.service().map_err(failed)?;
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let reloaded = path.as_deref().zip(file.as_ref()).map(|(path, file)| {
         let settings = ReloadSettings {
@@ -262,7 +265,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         gateway: running.state_reader(),
         metrics: metrics_reader::reader(&running, &control.state, export.counts(), files),
     });
-    announce::announce(&running, tls.as_ref(), control.address());
+    announce::announce(&running, tls.as_ref(), control.address(), &built_in);
     service_manager::ready();
     let upkeep = Upkeep {
         file: reloaded,
@@ -297,6 +300,15 @@ fn wait(
     upkeep.access_log.finish();
     upkeep.export.finish();
     ended.map_err(|error| end_failure(&error))
+}
+
+/// The built-in site serves without a file, and paths that no target has.
+fn warn_of_secret(site: &BuiltInSite, arguments: &RunArguments, has_file: bool) {
+    let mut targets = arguments.to.iter();
+    let is_served = !has_file && !targets.any(|target| target.prefix.matches_all_paths());
+    if let Some(warning) = site.warning().filter(|_| is_served) {
+        tracing::warn!("{warning}");
+    }
 }
 
 fn warn_of_cores(flags: &Process, process: &Process) {

@@ -1,5 +1,7 @@
 //! The built-in endpoints of a server without configuration, written as an ordinary app.
 
+mod protected;
+
 use std::time::{Duration, UNIX_EPOCH};
 
 use blitz_http::{BodyLength, Name, sleep, wall_clock};
@@ -32,6 +34,15 @@ pub fn app() -> App {
         .any("/echo/{rest...}", echo)
         .get("/data", data)
         .get("/delay", delay)
+}
+
+/// The same, and `/api/json` and `/api/echo` for requests with a token that is signed with this secret, by HS256.
+pub fn app_with_secret(secret: &[u8]) -> App {
+    let api = App::new()
+        .get("/json", json)
+        .any("/echo", echo)
+        .any("/echo/{rest...}", echo);
+    app().nest("/api", protected::protect(api, secret))
 }
 
 #[derive(Serialize)]

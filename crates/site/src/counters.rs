@@ -152,6 +152,11 @@ pub fn count(change: impl FnOnce(&mut Counters)) {
     CORE.with_borrow_mut(change);
 }
 
+/// Counts a rejection that no record of a request has: that of an app.
+pub fn count_rejection(rejection: Rejection) {
+    count(|counters| counters.rejections[rejection as usize] += 1);
+}
+
 core_local! {
     static CORE: RefCell<Counters> = const { RefCell::new(Counters::NONE) };
 }

@@ -157,6 +157,16 @@ impl JwtKey {
         })
     }
 
+    /// A secret for HS256, however short it is.
+    #[must_use]
+    pub fn any_secret(secret: &[u8]) -> JwtKey {
+        JwtKey {
+            id: None,
+            algorithms: vec![Algorithm::Hs256],
+            material: Material::Secret(secret.to_vec()),
+        }
+    }
+
     /// Whether a token with this algorithm and key identifier may be signed with it. `is_known` says that a key has this
     /// identifier; otherwise those without one are meant.
     pub(super) fn is_candidate(
