@@ -1,6 +1,7 @@
 //! The configuration of the other servers: one worker, no log, connections that never expire.
 
 pub(crate) mod blitz;
+pub(crate) mod blitz_health;
 pub(crate) mod caddy;
 pub(crate) mod envoy;
 pub(crate) mod h2o;

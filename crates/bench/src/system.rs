@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::board;
 use crate::group::{ClientProtocol, Group, ServerWork};
+use crate::peer::blitz_health::Protection;
 use crate::peer::varnish::Storage;
 use crate::peer::{self, SMALL_PATH, StartOptions};
 use crate::process::Workers;
@@ -31,6 +32,8 @@ pub(crate) enum SystemKind {
     Blitz {
         io: &'static str,
     },
+    /// Blitz with a health endpoint, and tokens.
+    BlitzHealth(Protection),
     /// A proxy with a connection for each request.
     BlockingProxy {
         threads: u32,
@@ -104,7 +107,9 @@ impl System {
             SystemKind::BlockingProxy { .. } => programs.example(Example::BlockingProxy).err(),
             SystemKind::BoardEntry { .. } => programs.example(Example::BoardServer).err(),
             SystemKind::Framework(example) => programs.example(example).err(),
-            SystemKind::HelloWorld { .. } | SystemKind::Blitz { .. } => None,
+            SystemKind::HelloWorld { .. }
+            | SystemKind::Blitz { .. }
+            | SystemKind::BlitzHealth(_) => None,
             SystemKind::Sites { .. }
             | SystemKind::Nginx
             | SystemKind::Haproxy
@@ -174,6 +179,9 @@ impl System {
                 Err(_) => blitz(self, options, io)?,
             },
             SystemKind::Blitz { io } => blitz(self, options, io)?,
+            SystemKind::BlitzHealth(protection) => {
+                peer::blitz_health::command(protection, self.group, self.workers, options)?
+            }
             SystemKind::Nginx => peer::nginx::command(self.group, self.workers, options)?,
             SystemKind::Haproxy => peer::haproxy::command(self.group, self.workers, options)?,
             SystemKind::H2o => peer::h2o::command(self.group, options)?,

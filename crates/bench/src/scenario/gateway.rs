@@ -12,6 +12,7 @@ use crate::goals::BenchOutcome;
 use crate::group::{ClientProtocol, Group, LoadTool, Requests, ServerWork};
 use crate::invocation::Invocation;
 use crate::output;
+use crate::peer::blitz_health::Protection;
 use crate::programs::locate;
 use crate::report;
 use crate::run_folder::RunFolder;
@@ -31,7 +32,8 @@ pub(crate) struct GatewayArguments {
     /// Length of one run
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// Only these systems or protocols, separated by commas: h1, h2c, h3, blitz, nginx, haproxy, h2o, caddy, envoy
+    /// Only these systems or protocols, separated by commas: h1, h2c, h3, blitz, blitz-secret, blitz-file, blitz-jwt,
+    /// nginx, haproxy, h2o, caddy, envoy
     #[arg(long, value_delimiter = ',', value_parser = word)]
     only: Vec<String>,
     /// The smallest load of each protocol, in runs of 0.2 s; not saved
@@ -103,8 +105,16 @@ static PROTOCOLS: [ProtocolLoads; 3] = [
 /// The system that the others are compared with.
 const BLITZ: &str = "blitz";
 
-const SYSTEMS: [(&str, SystemKind); 6] = [
+/// The same with `JWT_SECRET` in the environment, with the response of a file, and with that behind a token.
+const SECRET: &str = "blitz-secret";
+const FILE: &str = "blitz-file";
+const JWT: &str = "blitz-jwt";
+
+const SYSTEMS: [(&str, SystemKind); 9] = [
     (BLITZ, SystemKind::Blitz { io: "auto" }),
+    (SECRET, SystemKind::BlitzHealth(Protection::OtherPaths)),
+    (FILE, SystemKind::BlitzHealth(Protection::None)),
+    (JWT, SystemKind::BlitzHealth(Protection::Health)),
     ("nginx", SystemKind::Nginx),
     ("haproxy", SystemKind::Haproxy),
     ("h2o", SystemKind::H2o),
@@ -213,6 +223,7 @@ fn measure(
             &invocation.revision,
         )?;
     }
+    check_refusals(protocol, &stage)?;
     let mut cases = Vec::new();
     for &connections in connections {
         let case = case(arguments, protocol, connections, &stage);
@@ -226,6 +237,42 @@ fn measure(
     })
 }
 
+/// Without a token a protected path is 401, over the protocol that is measured.
+///
+/// # Errors
+/// It is not.
+fn check_refusals(protocol: &ProtocolLoads, stage: &Stage<'_>) -> Result<(), String> {
+    for (name, base, watched) in stage.running(protocol.scheme) {
+        let Some(path) = protection(name).and_then(Protection::protected_path) else {
+            continue;
+        };
+        let requests = study::Requests::Path(path.to_owned());
+        let mut load = Load::new(base, requests, protocol.version, Length::Requests(1));
+        load.flags
+            .extend(["--expect-status".to_owned(), "401".to_owned()]);
+        let subject = Subject {
+            name: name.to_owned(),
+            load,
+            watched,
+            may_fail: false,
+        };
+        let checked = stage.generator().run(&subject);
+        checked.map_err(|error| {
+            let title = protocol.title;
+            format!("{title}, {name}: {path} without a token is not 401: {error}")
+        })?;
+    }
+    Ok(())
+}
+
+fn protection(name: &str) -> Option<Protection> {
+    let (_, kind) = SYSTEMS.into_iter().find(|(known, _)| *known == name)?;
+    match kind {
+        SystemKind::BlitzHealth(protection) => Some(protection),
+        _ => None,
+    }
+}
+
 fn case(
     arguments: &GatewayArguments,
     protocol: &ProtocolLoads,
@@ -235,7 +282,10 @@ fn case(
     let subjects = stage.running(protocol.scheme).map(|(name, base, watched)| {
         let path = study::Requests::Path(HEALTH.path.to_owned());
         let load = Load::new(base, path, protocol.version, arguments.length());
-        let load = load.with(connections, protocol.streams);
+        let mut load = load.with(connections, protocol.streams);
+        if let Some(field) = protection(name).and_then(Protection::field) {
+            load.flags.extend(["-H".to_owned(), field]);
+        }
         Subject {
             name: name.to_owned(),
             load: load.expecting(HEALTH.body.as_bytes()),
@@ -283,7 +333,7 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let error = word("ngnix").unwrap_err();
-        assert!(error.contains("ngnix") && error.contains("h1, h2c, h3, blitz, nginx"));
+        assert!(error.contains("ngnix") && error.contains("h1, h2c, h3, blitz, blitz-secret"));
         assert!(word("h2o").is_ok());
     }
 }

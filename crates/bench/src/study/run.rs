@@ -82,7 +82,7 @@ impl Run {
 
 impl Generator<'_> {
     /// Runs the load of a subject once, as a new process.
-    pub(super) fn run(&self, subject: &Subject) -> Result<Run, String> {
+    pub(crate) fn run(&self, subject: &Subject) -> Result<Run, String> {
         let load = &subject.load;
         let Watched { servers, beside } = &subject.watched;
         let seconds_of = |all: &[u32]| all.iter().map(|&pid| cpu_seconds_of(pid)).sum::<f64>();

@@ -96,7 +96,14 @@ impl<'a> Stage<'a> {
         let (command, server) = match started {
             Ok(started) => started,
             // Blitz itself has to start.
-            Err(reason) if matches!(system.kind, SystemKind::Blitz { .. }) => return Err(reason),
+            Err(reason)
+                if matches!(
+                    system.kind,
+                    SystemKind::Blitz { .. } | SystemKind::BlitzHealth(_)
+                ) =>
+            {
+                return Err(reason);
+            }
             Err(reason) => {
                 let described = report::System::not_run(name, protocol, &reason);
                 self.described.push(described);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BLITZ, OnProtocol};
+use super::{BLITZ, FILE, JWT, OnProtocol, SECRET};
 use crate::load_result::{Affects, Problem};
 use crate::not_run::NotRun;
 use crate::number;
@@ -88,16 +88,21 @@ fn conclusions(on: &OnProtocol) -> Vec<Conclusion> {
 }
 
 fn verdicts(title: &str, case: &Measured) -> Vec<Conclusion> {
-    let has_blitz = case.subject(BLITZ).is_some();
     let names = case.subjects.iter().map(|subject| subject.name.as_str());
-    let others = names.filter(|name| has_blitz && *name != BLITZ);
-    let compared = others.map(|name| {
+    let pairs = names.filter_map(|name| match name {
+        BLITZ | FILE => None,
+        SECRET => Some((SECRET, BLITZ)),
+        JWT => Some((JWT, FILE)),
+        other => Some((BLITZ, other)),
+    });
+    let pairs = pairs.filter(|(one, other)| case.subject(one).and(case.subject(other)).is_some());
+    let compared = pairs.map(|(subject, base)| {
         conclusion(
             case,
             &Sentence {
                 about: &format!("{title}, {}", case.title),
-                subject: BLITZ,
-                base: name,
+                subject,
+                base,
                 figure: &SERVER_US,
                 verb: "takes",
                 object: "the CPU time per request of",
@@ -126,6 +131,10 @@ fn method(rounds: u32) -> Vec<String> {
         ),
         "Every response is checked: status, protocol, length and every byte. A server with a wrong response is void, and \
          the report has a problem."
+            .to_owned(),
+        "blitz-secret has JWT_SECRET in its environment, which the health endpoint does not depend on. blitz-file has the \
+         response in a file, and blitz-jwt the same behind jwt; its requests have one valid token (HS256), which is \
+         verified once. Before the rounds a request without a token to a protected path of both was 401."
             .to_owned(),
         "Fast servers are bounded by the generator, so that requests per second compare both ends together. CPU time per \
          request is that of the server alone."
