@@ -1,6 +1,5 @@
 //! The development certificates: made at the first start without certificates, and stored for later ones.
 
-use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,6 +7,7 @@ use std::time::SystemTime;
 use blitz_http::Certificate;
 
 use crate::issue::{self, AUTHORITY_FILE, Authority, Pair, StoredAuthority};
+use crate::state_folder;
 
 /// The certificate for names. It and its key are in one file, so that they are always replaced together.
 const NAMES_FILE: &str = "localhost.pem";
@@ -28,7 +28,7 @@ pub(crate) struct Development {
 pub(crate) fn certificates(now: SystemTime) -> Result<Development, String> {
     let (names, addresses) = issue::local_names();
     let all = [names.clone(), addresses.clone()].concat();
-    let stored = match folder() {
+    let stored = match state_folder::folder() {
         Some(folder) => load_or_issue(&folder, &names, &addresses, now)
             .map_err(|reason| format!("{} cannot be used: {reason}", folder.display())),
         None => Err("neither XDG_STATE_HOME nor HOME is set".to_owned()),
@@ -44,17 +44,6 @@ pub(crate) fn certificates(now: SystemTime) -> Result<Development, String> {
         addresses: load(&authority.issue(&addresses, now)?)?,
         authority: None,
     })
-}
-
-/// The folder for the state of programs (XDG base directory specification).
-fn folder() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        let path = PathBuf::from(env::var_os(name)?);
-        path.is_absolute().then_some(path)
-    };
-    let state = absolute("XDG_STATE_HOME");
-    let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    state.map(|state| state.join("blitz"))
 }
 
 /// The certificates in the folder if they are usable, else new ones of the folder's authority.

@@ -4,6 +4,7 @@
 
 mod access_log;
 mod announce;
+mod authorities;
 mod bench;
 mod built_in;
 mod cert;
@@ -30,6 +31,7 @@ mod http3;
 mod in_use;
 mod includes;
 mod issue;
+mod key_fetcher;
 mod line_diff;
 mod listen;
 mod listeners;
@@ -52,6 +54,7 @@ mod show_config;
 mod site_certificates;
 mod site_listeners;
 mod size;
+mod state_folder;
 mod tail;
 mod terminal;
 mod timeouts;

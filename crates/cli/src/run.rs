@@ -23,6 +23,7 @@ use crate::built_in::BuiltInSite;
 use crate::config::ConfigFile;
 use crate::conflicts::ListenAddress;
 use crate::control::{Control, ControlState, LogLevel, Observed, Places};
+use crate::key_fetcher::KeyFetcher;
 use crate::listeners::ListenAddresses;
 use crate::metrics_reader::ProcessFiles;
 use crate::otlp::{Events, OpenExport};
@@ -234,8 +235,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     // ends, so that a second TERM never ends it by the default action.
     let signals = Box::leak(Box::new(Signals::install().map_err(failed)?));
     let tls = load_tls(arguments, &listeners, file.as_ref())?;
-    let built_in = BuiltInSite::of_environment();
-    warn_of_secret(&built_in, arguments, file.is_some());
+    let built_in = built_in_site(arguments, file.is_some());
     let site = built_in.service().map_err(failed)?;
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let reloaded = path.as_deref().zip(file.as_ref()).map(|(path, file)| {
@@ -268,6 +268,7 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     announce::announce(&running, tls.as_ref(), control.address(), &built_in);
     service_manager::ready();
     let upkeep = Upkeep {
+        key_fetcher: KeyFetcher::new(),
         file: reloaded,
         control,
         tls,
@@ -302,13 +303,15 @@ fn wait(
     ended.map_err(|error| end_failure(&error))
 }
 
-/// The built-in site serves without a file, and paths that no target has.
-fn warn_of_secret(site: &BuiltInSite, arguments: &RunArguments, has_file: bool) {
+/// The built-in site, which serves without a file, and paths that no target has.
+fn built_in_site(arguments: &RunArguments, has_file: bool) -> BuiltInSite {
+    let site = BuiltInSite::of_environment();
     let mut targets = arguments.to.iter();
     let is_served = !has_file && !targets.any(|target| target.prefix.matches_all_paths());
     if let Some(warning) = site.warning().filter(|_| is_served) {
         tracing::warn!("{warning}");
     }
+    site
 }
 
 fn warn_of_cores(flags: &Process, process: &Process) {

@@ -6,6 +6,7 @@ use blitz_host::serving::Tick;
 
 use crate::access_log::OpenAccessLog;
 use crate::control::Control;
+use crate::key_fetcher::KeyFetcher;
 use crate::otlp::OpenExport;
 use crate::reload::ReloadedFile;
 use crate::tls::Tls;
@@ -19,6 +20,7 @@ pub(crate) struct Upkeep {
     pub(crate) upstream_tls: UpstreamTls,
     pub(crate) access_log: OpenAccessLog,
     pub(crate) export: OpenExport,
+    pub(crate) key_fetcher: KeyFetcher,
 }
 
 impl Upkeep {
@@ -52,6 +54,7 @@ impl Upkeep {
             }
         }
         if tick == Tick::Reload {
+            self.key_fetcher.start_if_needed();
             running.resolve_again();
             if !self.has_files() && !running.has_names() {
                 tracing::info!(

@@ -345,7 +345,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Jwt, "from", Kind::OneOrMore, "\"header\"", "where the token stands: `\"header\"`, which is `Authorization: Bearer`, `\"cookie:NAME\"` or `\"query:NAME\"`"),
     key(Scope::Jwt, "issuer", Kind::OneOrMore, "any", "values of `iss`, one of which tokens need"),
     key(Scope::Jwt, "keys_file", Kind::Text, "", "a JSON Web Key Set"),
-    planned(Scope::Jwt, "keys_url", "a JSON Web Key Set that is fetched"),
+    key(Scope::Jwt, "keys_url", Kind::Text, "", "the URL of a JSON Web Key Set, which is fetched"),
     key(Scope::Jwt, "leeway", Kind::Seconds, "\"30s\"", "how much the clocks may differ, at most 10 minutes"),
     key(Scope::Jwt, "optional", Kind::Boolean, "false", "whether requests without a token are served as well"),
     key(Scope::Jwt, "require", Kind::ClaimDemands, "none", "claims that tokens need"),

@@ -54,7 +54,7 @@ pub use network_list::NetworkList;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use policy::{
-    ClaimDemand, Concurrency, Cors, CorsOrigin, Jwt, JwtKeys, Policies, RateLimit, Secret,
+    ClaimDemand, Concurrency, Cors, CorsOrigin, Jwt, JwtKeys, KeysUrl, Policies, RateLimit, Secret,
     SecurityHeaders, TokenSource,
 };
 pub use process::{

@@ -11,7 +11,7 @@ use crate::own::Own;
 use crate::span::{Placed, Span};
 
 pub use cors::{Cors, CorsOrigin};
-pub use jwt::{ClaimDemand, Jwt, JwtKeys, Secret, TokenSource};
+pub use jwt::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
 pub use limit::{Concurrency, RateLimit};
 pub use security_headers::SecurityHeaders;
 

@@ -48,7 +48,7 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
     (
         Scope::Jwt,
         "Table jwt",
-        "Keys of `jwt` in a route. It has one of `keys_file`, `secret_file` and `secret`. [Access](access.md) has examples.",
+        "Keys of `jwt` in a route. It has one of `keys_url`, `keys_file`, `secret_file` and `secret`. [Access](access.md) has examples.",
     ),
     (
         Scope::RateLimit,

@@ -66,7 +66,8 @@ pub use upstream_report::{
 pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
-    Counters, Ended, Failure, LoadedFile, NetworkSet, Occurrence, OwnedRecord, RecentFailure,
-    Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId, TlsFacts,
-    TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
+    Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, Occurrence, OwnedRecord,
+    RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId,
+    TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
+    fetched_keys_in_use,
 };

@@ -181,6 +181,10 @@ impl MetricsReader {
         ] {
             families.count(name, count);
         }
+        let keys = blitz_site::key_fetches();
+        families.count("blitz_jwt_key_fetches", keys.fetched);
+        families.count("blitz_jwt_key_fetch_failures", keys.failed);
+        families.gauge("blitz_jwt_key_sets_failing", keys.failing as f64);
         let generation = self.status.generation();
         families.gauge("blitz_configuration_generation", generation as f64);
         if let Some(last) = self.status.last_reload() {

@@ -49,9 +49,10 @@ pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
     Algorithm, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
-    Identity, Jwt, JwtKey, JwtSettings, Notes, Origin, Permit, Policies, Policy, PolicyRequest,
-    PolicyResponse, RateKey, RateLimit, RateLimitSettings, SecurityHeaders, SharedLimits,
-    Suspended, TokenSource, Waited, key_set, preflight_method,
+    FetchedKeys, Identity, Jwt, JwtKey, JwtSettings, KeyFetches, Notes, Origin, Permit, Policies,
+    Policy, PolicyRequest, PolicyResponse, RateKey, RateLimit, RateLimitSettings, SecurityHeaders,
+    SharedLimits, Suspended, TokenSource, Waited, fetched_keys_in_use, key_fetches, key_set,
+    preflight_method,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

@@ -27,7 +27,10 @@ use crate::rejection::Rejection;
 pub use concurrency::{Concurrency, Permit};
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
 pub use early_hints::EarlyHints;
-pub use jwt::{Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, TokenSource, key_set};
+pub use jwt::{
+    Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, KeyFetches, TokenSource,
+    fetched_keys_in_use, key_fetches, key_set,
+};
 pub use limits::{CoreLimits, SharedLimits};
 pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
 pub use security_headers::SecurityHeaders;

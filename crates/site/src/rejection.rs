@@ -55,6 +55,8 @@ pub enum Rejection {
     TokenExpired,
     /// The token lacks a scope or a claim that the route demands.
     InsufficientScope,
+    /// The keys that would verify the token have not been fetched yet.
+    NoKeys,
     /// There are too many requests per time of the client, or of another value.
     RateLimited,
     /// Too many requests are under way.
@@ -65,7 +67,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 28] = [
+    pub const ALL: [Rejection; 29] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -91,6 +93,7 @@ impl Rejection {
         Rejection::InvalidToken,
         Rejection::TokenExpired,
         Rejection::InsufficientScope,
+        Rejection::NoKeys,
         Rejection::RateLimited,
         Rejection::Concurrency,
         Rejection::PolicyPanicked,
@@ -131,6 +134,7 @@ impl Rejection {
             Rejection::InvalidToken => "token-invalid",
             Rejection::TokenExpired => "token-expired",
             Rejection::InsufficientScope => "insufficient-scope",
+            Rejection::NoKeys => "token-keys-missing",
             Rejection::RateLimited => "rate-limited",
             Rejection::Concurrency => "concurrency",
             Rejection::PolicyPanicked => "policy-panicked",
@@ -151,7 +155,9 @@ impl Rejection {
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::PolicyPanicked => Status::INTERNAL_SERVER_ERROR,
-            Rejection::NoBufferRoom | Rejection::Concurrency => Status::SERVICE_UNAVAILABLE,
+            Rejection::NoBufferRoom | Rejection::Concurrency | Rejection::NoKeys => {
+                Status::SERVICE_UNAVAILABLE
+            }
             Rejection::RateLimited => Status::TOO_MANY_REQUESTS,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
             Rejection::HeadTooLarge | Rejection::TrailersTooLarge => {
@@ -199,6 +205,7 @@ impl Rejection {
             Rejection::InvalidToken => "the token is not accepted here",
             Rejection::TokenExpired => "the token has expired",
             Rejection::InsufficientScope => "the token does not cover this",
+            Rejection::NoKeys => "the keys for tokens are not there yet; try again later",
             Rejection::RateLimited => "there are too many requests; try again later",
             Rejection::PolicyPanicked => "a policy of this route has failed",
             Rejection::Concurrency => "too many requests are under way; try again later",

@@ -14,7 +14,7 @@ use crate::process::Workers;
 /// Not secret: it signs the tokens of measurements.
 const SECRET: &str = "the secret of measurements, which is public";
 
-/// What such a gateway protects.
+/// The paths of such a gateway that need a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protection {
     /// Other paths of the built-in site, by `JWT_SECRET`.

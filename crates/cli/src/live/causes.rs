@@ -50,6 +50,8 @@ const MEMORY: &str = "cores are short of memory for what is in transit, as reade
 const DESCRIPTORS: &str = "allow more open files: LimitNOFILE in the unit";
 const SLOW_UPSTREAM: &str = "an upstream responds too slowly for its requests: add servers";
 const COLLECTOR: &str = "see whether the collector of `tracing.otlp` runs and takes as much; the log has reason and remedy";
+const KEYS: &str =
+    "see whether the issuer of `jwt.keys_url` responds; the log has reason and remedy";
 const REPORT: &str = "report this with the log";
 
 /// The page has the same counters.
@@ -94,6 +96,7 @@ const FAILURES: &[Counter] = &[
     ),
     counter("trace_spans_dropped", COLLECTOR),
     counter("log_records_dropped", COLLECTOR),
+    counter("jwt_key_fetch_failures", KEYS),
 ];
 
 /// The same for refusals and limits.

@@ -1,24 +1,16 @@
 //! The settings of an export.
 
 use std::fs;
-use std::path::Path;
 
 use blitz_config::{Diagnostic, Placed, Process, Tracing};
 use blitz_gateway::access_log::LogSettings;
-use blitz_http::{CaSet, ClientTls, UpstreamTls};
+use blitz_http::{ClientTls, UpstreamTls};
 
 use super::endpoint::{Endpoint, OtlpProtocol};
+use crate::authorities;
 
 /// The name of a service of which nobody has chosen another one.
 const SERVICE: &str = "blitz";
-
-/// Where systems have the certificates of authorities.
-const AUTHORITIES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// An export and its collector.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,10 +89,8 @@ impl ExportSettings {
         if !self.endpoint.is_tls {
             return Ok(None);
         }
-        let mut files = AUTHORITIES.iter().filter(|file| Path::new(file).exists());
-        let system = files.find_map(|file| CaSet::load(file).ok());
-        let authorities = system.unwrap_or_else(CaSet::well_known);
-        let tls = ClientTls::builder().authorities(authorities).build();
+        let tls = ClientTls::builder().authorities(authorities::of_system());
+        let tls = tls.build();
         let tls = tls.map_err(|error| error.to_string())?;
         let upstream = UpstreamTls::new(&tls.into(), &self.endpoint.host);
         upstream.map(Some).map_err(|error| error.to_string())

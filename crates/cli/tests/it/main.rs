@@ -18,6 +18,7 @@ mod examples;
 mod fmt;
 mod https;
 mod includes;
+mod jwt_keys_url;
 mod jwt_secret;
 mod known_truth;
 mod load;

@@ -1,10 +1,14 @@
 //! `jwt`: signed tokens (RFC 7519).
 
+mod keys_url;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::span::Placed;
+
+pub use keys_url::KeysUrl;
 
 /// Demands on tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,8 @@ pub enum JwtKeys {
     SecretFile(Placed<String>),
     /// A file with a key set.
     KeysFile(Placed<String>),
+    /// A key set that is fetched.
+    KeysUrl(Placed<KeysUrl>),
 }
 
 /// A text that is never shown.

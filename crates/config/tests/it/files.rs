@@ -100,6 +100,7 @@ concurrency = 100
 early_hints = ["</style.css>; rel=preload; as=style"]
 jwt = { secret_file = "jwt.secret", algorithms = ["HS256"], issuer = "https://id.example/", audience = ["api", "app"], require = { role = ["admin"], email = true }, scopes = "read", forward = { X-User = "sub" }, from = ["header", "cookie:token"], leeway = "1m", optional = false }
 "/keys".jwt = { keys_file = "jwks.json", leeway = "0" }
+"/fetched".jwt = { keys_url = "https://id.example/jwks.json" }
 "/own".jwt = { secret = "${APP}", from = "query:token", optional = true }
 access_log = false
 replace_errors = true

@@ -1,5 +1,6 @@
 //! Tokens that a route demands, signed by an issuer (RFC 7519, RFC 6750).
 
+mod fetched;
 mod json;
 mod keys;
 mod remembered;
@@ -9,6 +10,7 @@ mod token;
 
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,19 +18,26 @@ use blitz_http::{Fields, Name, RequestHead};
 use serde_json::Value;
 
 use self::json::Object;
+use self::remembered::Verifier;
 use self::token::{TokenError, Verified, verify};
 use super::{Identity, Notes, PolicyRequest, set};
 use crate::cookies::cookies;
 use crate::edit::{Edit, FieldChange};
 use crate::rejection::Rejection;
 
+pub use fetched::{FetchedKeys, KeyFetches, fetched_keys_in_use, key_fetches};
 pub use keys::{Algorithm, JwtKey, key_set};
+
+/// When a client may try again while there are no keys, in seconds.
+const KEYS_RETRY_AFTER: &str = "5";
 
 /// The demands of a route on tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct JwtSettings {
     /// The keys, with their algorithms.
     pub keys: Vec<JwtKey>,
+    /// Keys that are fetched, in place of the others.
+    pub fetched: Option<Arc<FetchedKeys>>,
     /// Values of `iss`, one of which is demanded; none are any.
     pub issuers: Vec<String>,
     /// Values of `aud`, one of which is demanded; without them the token must have none.
@@ -171,7 +180,10 @@ impl Jwt {
             Found::One(token) => self.identify(token, request.clock, notes),
         };
         decided.inspect_err(|rejection| {
-            notes.edit_response(vec![challenge(*rejection, &self.settings.scopes)]);
+            notes.edit_response(vec![match rejection {
+                Rejection::NoKeys => set("retry-after", Some(KEYS_RETRY_AFTER.as_bytes())),
+                rejection => challenge(*rejection, &self.settings.scopes),
+            }]);
         })
     }
 
@@ -185,10 +197,31 @@ impl Jwt {
             let since = clock().duration_since(UNIX_EPOCH);
             since.unwrap_or_default().as_secs()
         });
-        let known = now.and_then(|now| remembered::find(self.number, token, now));
+        let Some(fetched) = &self.settings.fetched else {
+            return self.identify_with(&self.settings.keys, 0, (token, now), notes);
+        };
+        let set = fetched.latest();
+        let set = set.as_ref().ok_or(Rejection::NoKeys)?;
+        let identified = self.identify_with(&set.keys, set.number, (token, now), notes);
+        if identified == Err(Rejection::InvalidToken) {
+            fetched.note_refused(&set.keys, token);
+        }
+        identified
+    }
+
+    /// With keys of the set with this number.
+    fn identify_with(
+        &self,
+        keys: &[JwtKey],
+        set: u64,
+        (token, now): (&[u8], Option<u64>),
+        notes: &mut Notes<'_>,
+    ) -> Result<(), Rejection> {
+        let verifier = (self.number, set);
+        let known = now.and_then(|now| remembered::find(verifier, token, now));
         let edits = match known {
             Some(edits) => edits,
-            None => self.verify(token, now)?,
+            None => self.verify(keys, verifier, token, now)?,
         };
         if !edits.is_empty() {
             notes.identities.push(Identity::Verified(edits));
@@ -198,8 +231,15 @@ impl Jwt {
 
     /// Verifies a token that the core does not know.
     #[inline(never)]
-    fn verify(&self, token: &[u8], now: Option<u64>) -> Result<Rc<[Edit]>, Rejection> {
-        let Verified { claims, expires } = verify(&self.settings, token, now).map_err(|error| {
+    fn verify(
+        &self,
+        keys: &[JwtKey],
+        verifier: Verifier,
+        token: &[u8],
+        now: Option<u64>,
+    ) -> Result<Rc<[Edit]>, Rejection> {
+        let verified = verify(&self.settings, keys, token, now);
+        let Verified { claims, expires } = verified.map_err(|error| {
             tracing::debug!(?error, "a token was refused");
             match error {
                 TokenError::Expired => Rejection::TokenExpired,
@@ -215,7 +255,7 @@ impl Jwt {
         let edits: Rc<[Edit]> = edits.collect();
         if now.is_some() {
             let expires = expires.saturating_add(self.settings.leeway.as_secs());
-            remembered::add(self.number, token, expires, Rc::clone(&edits));
+            remembered::add(verifier, token, expires, Rc::clone(&edits));
         }
         Ok(edits)
     }

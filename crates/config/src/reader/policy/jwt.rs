@@ -10,8 +10,8 @@ use super::super::template::is_token;
 use super::super::value::StringValue;
 use super::super::{Entry, Reader, entries};
 use crate::keys::Scope;
-use crate::policy::{ClaimDemand, Jwt, JwtKeys, Secret, TokenSource};
-use crate::span::Placed;
+use crate::policy::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
+use crate::span::{Placed, Span};
 use crate::units::{self, ValueError};
 
 const EXAMPLE: &str = "write for example { keys_file = \"jwks.json\", audience = \"api\" }";
@@ -41,7 +41,9 @@ impl Reader<'_> {
                 continue;
             };
             match entry.name {
-                "secret" | "secret_file" | "keys_file" => self.jwt_keys(&entry, &mut keys),
+                "secret" | "secret_file" | "keys_file" | "keys_url" => {
+                    self.jwt_keys(&entry, &mut keys)
+                }
                 _ => self.jwt_demand(&entry, demands.get_or_insert_with(no_demands)),
             }
         }
@@ -50,16 +52,20 @@ impl Reader<'_> {
         }
         let Some((_, keys)) = keys else {
             let message = "the keys of the tokens are missing";
-            let label = "add `keys_file`, `secret_file` or `secret`";
+            let label = "add `keys_url`, `keys_file`, `secret_file` or `secret`";
             self.error("jwt-keys", value.span(), message, label);
             return None;
         };
         let mut jwt = demands.unwrap_or_else(no_demands);
         jwt.keys = keys;
+        self.check_keys_url(&jwt, value.span());
         if jwt.sources.is_empty() {
             jwt.sources.push(TokenSource::Header);
         }
-        Some(Arc::new(Placed::new(jwt, value.span())))
+        match self.diagnostics.len() == before {
+            true => Some(Arc::new(Placed::new(jwt, value.span()))),
+            false => None,
+        }
     }
 
     fn jwt_keys(&mut self, entry: &Entry<'_, '_>, keys: &mut Option<(&'static str, JwtKeys)>) {
@@ -74,6 +80,12 @@ impl Reader<'_> {
             "secret_file" => self
                 .file(value, "\"jwt.secret\"")
                 .map(|file| ("secret_file", JwtKeys::SecretFile(file))),
+            "keys_url" => self
+                .text(value, "\"https://id.example/jwks.json\"")
+                .and_then(|text| {
+                    let url = self.parsed(&text, KeysUrl::parse)?;
+                    Some(("keys_url", JwtKeys::KeysUrl(Placed::new(url, text.span))))
+                }),
             _ => self
                 .file(value, "\"jwks.json\"")
                 .map(|file| ("keys_file", JwtKeys::KeysFile(file))),
@@ -87,6 +99,19 @@ impl Reader<'_> {
                 "keep one of them; a key set may have several keys",
             ),
             (Some(_), None) => {}
+        }
+    }
+
+    /// With a secret of a public set everybody could sign tokens.
+    fn check_keys_url(&mut self, jwt: &Jwt, place: Span) {
+        let is_symmetric = |name: &&&str| name.starts_with("HS");
+        let JwtKeys::KeysUrl(_) = &jwt.keys else {
+            return;
+        };
+        if let Some(name) = jwt.algorithms.iter().find(is_symmetric) {
+            let message = format!("`{name}` takes a secret, and a URL has public keys only");
+            let label = "leave it out, or write `secret_file`";
+            self.error("jwt-keys", place, message, label);
         }
     }
 

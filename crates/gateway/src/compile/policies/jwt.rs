@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use blitz_config::{ClaimDemand as Demand, Diagnostic, JwtKeys, Placed, TokenSource as Source};
 use blitz_site::{
-    Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, Policy, TokenSource, key_set,
+    Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, Policy, TokenSource,
+    key_set,
 };
 
 use super::Compiler;
@@ -31,7 +32,13 @@ impl<'a> Compiler<'a, '_> {
     fn jwt_policy(&mut self, settings: &'a blitz_config::Jwt) -> Option<Policy> {
         let names = settings.algorithms.iter();
         let algorithms: Vec<_> = names.filter_map(|name| Algorithm::parse(name)).collect();
-        let keys = self.keys(&settings.keys, &algorithms)?;
+        let (keys, fetched) = match &settings.keys {
+            JwtKeys::KeysUrl(url) => {
+                let fetched = FetchedKeys::shared(&url.value.to_string(), &algorithms);
+                (Vec::new(), Some(fetched))
+            }
+            keys => (self.keys(keys, &algorithms)?, None),
+        };
         let demand = |(claim, demand): &(String, Demand)| {
             let demand = match demand {
                 Demand::Present => ClaimDemand::Present,
@@ -47,6 +54,7 @@ impl<'a> Compiler<'a, '_> {
         let forward = settings.forward.iter();
         Some(Policy::Jwt(Arc::new(Jwt::new(JwtSettings {
             keys,
+            fetched,
             issuers: settings.issuers.clone(),
             audiences: settings.audiences.clone(),
             require: settings.require.iter().map(demand).collect(),
@@ -99,6 +107,8 @@ impl<'a> Compiler<'a, '_> {
                     }
                 }
             }
+            // Its keys are fetched while the process runs.
+            JwtKeys::KeysUrl(_) => Some(Vec::new()),
         }
     }
 }

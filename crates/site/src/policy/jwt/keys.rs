@@ -269,6 +269,24 @@ pub fn key_set(
     }
 }
 
+/// The same for a set that others see, too: secrets in it are left out.
+pub(super) fn public_key_set(
+    bytes: &[u8],
+    algorithms: &[Algorithm],
+) -> Result<(Vec<JwtKey>, Vec<String>), String> {
+    let (mut keys, mut notes) = key_set(bytes, algorithms)?;
+    let count = keys.len();
+    keys.retain(|key| !matches!(key.material, Material::Secret(_)));
+    if keys.len() < count {
+        let secrets = "secrets of a set that everybody may read are not used";
+        if keys.is_empty() {
+            return Err(secrets.to_owned());
+        }
+        notes.push(secrets.to_owned());
+    }
+    Ok((keys, notes))
+}
+
 /// A key, or why it is left out.
 type Read = Result<JwtKey, String>;
 

@@ -14,6 +14,12 @@ const TOKENS_MAX: usize = 4096;
 /// The most bytes of all tokens of a core, without their fields.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// The bytes of a token that are hashed; then all are compared.
+const HASHED_BYTES: usize = 32;
+
+/// The numbers of a policy and of the key set with which it verifies.
+pub(super) type Verifier = (u64, u64);
+
 /// The tokens of a core, by a hash with a key of its own, so that nobody can choose tokens whose hashes collide.
 #[derive(Default)]
 struct Remembered {
@@ -25,34 +31,41 @@ struct Remembered {
 }
 
 struct Token {
-    /// The policy that verified it.
-    policy: u64,
+    verifier: Verifier,
     token: Box<[u8]>,
     /// The second from which it is refused.
     expires: u64,
     edits: Rc<[Edit]>,
 }
 
+impl Remembered {
+    /// The end of a token is that of its signature, by which valid tokens differ; others are never added.
+    fn hash(&self, verifier: Verifier, token: &[u8]) -> u64 {
+        let end = token.len().saturating_sub(HASHED_BYTES);
+        self.hasher.hash_one((verifier, &token[end..]))
+    }
+}
+
 thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// The fields of a token that this policy has verified, if it has not expired.
-pub(super) fn find(policy: u64, token: &[u8], now: u64) -> Option<Rc<[Edit]>> {
+/// The fields of a token that has been verified so, if it has not expired.
+pub(super) fn find(verifier: Verifier, token: &[u8], now: u64) -> Option<Rc<[Edit]>> {
     REMEMBERED.with_borrow(|remembered| {
-        let hash = remembered.hasher.hash_one((policy, token));
+        let hash = remembered.hash(verifier, token);
         let found = remembered.tokens.get(&hash)?;
-        let is_it = found.policy == policy && *found.token == *token && now < found.expires;
+        let is_it = found.verifier == verifier && *found.token == *token && now < found.expires;
         is_it.then(|| Rc::clone(&found.edits))
     })
 }
 
 /// Remembers a token; the oldest ones make room.
-pub(super) fn add(policy: u64, token: &[u8], expires: u64, edits: Rc<[Edit]>) {
+pub(super) fn add(verifier: Verifier, token: &[u8], expires: u64, edits: Rc<[Edit]>) {
     REMEMBERED.with_borrow_mut(|remembered| {
-        let hash = remembered.hasher.hash_one((policy, token));
+        let hash = remembered.hash(verifier, token);
         let added = Token {
-            policy,
+            verifier,
             token: token.into(),
             expires,
             edits,
@@ -82,15 +95,16 @@ mod tests {
         let edits: Rc<[Edit]> = Rc::new([]);
         let large = vec![b'x'; 8 * 1024];
         for number in 0..TOKENS_MAX as u64 + 10 {
-            add(1, &number.to_be_bytes(), 10, Rc::clone(&edits));
+            add((1, 0), &number.to_be_bytes(), 10, Rc::clone(&edits));
         }
-        let is_known = |number: u64| find(1, &number.to_be_bytes(), 9).is_some();
+        let is_known = |number: u64| find((1, 0), &number.to_be_bytes(), 9).is_some();
         assert!(!is_known(9) && is_known(10) && is_known(TOKENS_MAX as u64 + 9));
-        // Not of another policy, and not after the end.
-        assert!(find(2, &10_u64.to_be_bytes(), 9).is_none());
-        assert!(find(1, &10_u64.to_be_bytes(), 10).is_none());
+        // Not of another policy or with other keys, and not after the end.
+        assert!(find((2, 0), &10_u64.to_be_bytes(), 9).is_none());
+        assert!(find((1, 1), &10_u64.to_be_bytes(), 9).is_none());
+        assert!(find((1, 0), &10_u64.to_be_bytes(), 10).is_none());
         for policy in 0..1000 {
-            add(policy, &large, 10, Rc::clone(&edits));
+            add((policy, 0), &large, 10, Rc::clone(&edits));
         }
         REMEMBERED.with_borrow(|remembered| {
             assert!(remembered.bytes <= BYTES_MAX);

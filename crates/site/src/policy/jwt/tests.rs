@@ -1,5 +1,6 @@
 //! Tokens and key sets, most of them hostile, with their verdicts.
 
+mod fetched;
 mod key_sets;
 
 use std::time::Duration;
@@ -56,7 +57,7 @@ fn settings() -> JwtSettings {
 }
 
 fn verdict(settings: &JwtSettings, token: impl AsRef<[u8]>) -> Result<(), TokenError> {
-    verify(settings, token.as_ref(), Some(NOW)).map(drop)
+    verify(settings, &settings.keys, token.as_ref(), Some(NOW)).map(drop)
 }
 
 /// Headers of tokens that are signed with the right secret.

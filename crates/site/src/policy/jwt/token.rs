@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use super::json::{self, Object};
-use super::keys::Algorithm;
+use super::keys::{Algorithm, JwtKey};
 use super::{Claim, ClaimDemand, JwtSettings};
 
 /// The most bytes of a token.
@@ -57,6 +57,7 @@ pub(super) struct Verified {
 /// Verifies a token at this time, in seconds since 1970; without a time it is not compared with the token.
 pub(super) fn verify(
     settings: &JwtSettings,
+    keys: &[JwtKey],
     token: &[u8],
     now: Option<u64>,
 ) -> Result<Verified, TokenError> {
@@ -73,10 +74,20 @@ pub(super) fn verify(
     let header = json::object(&decode(header)?).ok_or(TokenError::Header)?;
     let signature = decode(signature)?;
     let payload = decode(payload)?;
-    check_signature(settings, &header, message, &signature)?;
+    check_signature(keys, &header, message, &signature)?;
     let claims = json::object(&payload).ok_or(TokenError::Claims)?;
     let expires = check_claims(settings, &claims, now)?;
     Ok(Verified { claims, expires })
+}
+
+/// The key identifier of a token, whatever else is wrong with it.
+pub(super) fn key_id(token: &[u8]) -> Option<String> {
+    let header = token.split(|byte| *byte == b'.').next()?;
+    let header = header.get(..header.len().min(TOKEN_BYTES_MAX))?;
+    match json::object(&decode(header).ok()?)?.get("kid") {
+        Some(Value::String(id)) if id.len() <= KEY_ID_BYTES_MAX => Some(id.clone()),
+        _ => None,
+    }
 }
 
 /// Padding, white space and the other alphabet are refused, and so are bits behind the last byte.
@@ -90,7 +101,7 @@ fn decode(part: &[u8]) -> Result<Vec<u8>, TokenError> {
 }
 
 fn check_signature(
-    settings: &JwtSettings,
+    keys: &[JwtKey],
     header: &Object,
     message: &[u8],
     signature: &[u8],
@@ -115,9 +126,10 @@ fn check_signature(
         Some(Value::String(id)) if id.len() <= KEY_ID_BYTES_MAX => Some(id.as_str()),
         Some(_) => return Err(TokenError::Header),
     };
-    let is_known = id.is_some_and(|id| settings.keys.iter().any(|key| key.has_id(id)));
-    let keys = settings.keys.iter();
-    let candidates = keys.filter(|key| key.is_candidate(algorithm, id, is_known));
+    let is_known = id.is_some_and(|id| keys.iter().any(|key| key.has_id(id)));
+    let candidates = keys
+        .iter()
+        .filter(|key| key.is_candidate(algorithm, id, is_known));
     let mut candidates = candidates.take(CANDIDATES_MAX).peekable();
     if candidates.peek().is_none() {
         return Err(TokenError::Key);

@@ -1,0 +1,127 @@
+//! One request for a key set.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use blitz_config::KeysUrl;
+use blitz_host::names::look_up_once;
+use blitz_http::{
+    Address, BodyLength, ClientOptions, ClientTls, Connection, Limits, Method, Name, Part, Pool,
+    RequestHead, Response, UpstreamTls, blocking, timeout,
+};
+
+use super::document::{Document, max_age};
+use crate::authorities;
+
+/// How long all of it may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most bytes of a document, as many as those of a file.
+pub(super) const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// Fetches the document.
+///
+/// # Errors
+/// The problem, and a remedy if there is one.
+pub(super) async fn fetch(url: &KeysUrl) -> Result<Document, String> {
+    let fetched = timeout(TIMEOUT, request(url)).await;
+    fetched.unwrap_or_else(|_| Err("no response in time".to_owned()))
+}
+
+async fn request(url: &KeysUrl) -> Result<Document, String> {
+    let options = ClientOptions {
+        response_timeout: TIMEOUT,
+        // Over HTTP/2 the rest of a document that is too long is at most as long, or the connection is closed.
+        limits: Limits {
+            stream_window_bytes_max: DOCUMENT_BYTES_MAX,
+            ..Limits::default()
+        },
+        ..ClientOptions::default()
+    };
+    // Used once: the next request is minutes away.
+    let pool = Pool::new(options);
+    let connection = connect(url, &pool).await?;
+    let (_body, stream) = connection.request(&head(url), BodyLength::Empty);
+    let response = stream.response().await;
+    read(response.map_err(|error| error.to_string())?).await
+}
+
+fn head(url: &KeysUrl) -> RequestHead {
+    let mut head = RequestHead::new(Method::Get, &url.target);
+    head.set_authority(&url.authority);
+    head.fields
+        .append(Name::Accept, "application/jwk-set+json, application/json");
+    let agent = concat!("blitz/", env!("CARGO_PKG_VERSION"));
+    head.fields.append(Name::UserAgent, agent);
+    head
+}
+
+async fn connect(url: &KeysUrl, pool: &Pool) -> Result<Connection, String> {
+    let tls = match url.is_tls {
+        false => None,
+        true => {
+            let tls = ClientTls::builder().authorities(authorities::of_system());
+            let tls = tls.build().map_err(|error| error.to_string())?;
+            let tls = UpstreamTls::new(&tls.into(), &url.host);
+            Some(tls.map_err(|error| error.to_string())?)
+        }
+    };
+    let mut problem = "it has no address".to_owned();
+    for address in look_up(url).await? {
+        let upstream = match &tls {
+            Some(tls) => pool.upstream_tls(&address, tls),
+            None => pool.upstream(&address),
+        };
+        match upstream.checkout().await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => problem = error.to_string(),
+        }
+    }
+    Err(problem)
+}
+
+/// The addresses of the host. Clear text is for this machine, whatever name servers say.
+async fn look_up(url: &KeysUrl) -> Result<Vec<Address>, String> {
+    let (host, port) = (url.host.clone(), url.port);
+    let of_port = |ip| Address::Tcp(SocketAddr::new(ip, port));
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![of_port(ip)]);
+    }
+    if host == "localhost" {
+        let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        return Ok(both.map(of_port).into());
+    }
+    let found = blocking(move || look_up_once(&host, port)).await?;
+    Ok(found.into_iter().map(Address::Tcp).collect())
+}
+
+async fn read(mut response: Response) -> Result<Document, String> {
+    let head = &response.head;
+    match head.status.code() {
+        200 => {}
+        code @ 300..=399 => {
+            return Err(format!(
+                "it responds with status {code}, and redirects are not followed: write the URL that it leads to"
+            ));
+        }
+        code => return Err(format!("it responds with status {code}")),
+    }
+    if head.fields.contains(Name::ContentEncoding) {
+        return Err("its content is encoded, which nobody has asked for".to_owned());
+    }
+    let max_age = max_age(&head.fields);
+    let mut content = Vec::new();
+    loop {
+        match response.body.next().await {
+            Ok(Some(Part::Data(slice))) => {
+                if content.len() + slice.len() > DOCUMENT_BYTES_MAX {
+                    return Err(format!("it has more than {DOCUMENT_BYTES_MAX} bytes"));
+                }
+                content.extend_from_slice(&slice);
+            }
+            Ok(Some(Part::Trailers(_))) => {}
+            Ok(None) => return Ok(Document { content, max_age }),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
