@@ -25,6 +25,8 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -76,7 +78,9 @@ mod tests {
             .arg(path.join("www/fifo"))
             .status();
         assert!(fifo.unwrap().success());
-        let root = Folder::open(&path.join("www")).unwrap().unwrap();
+        let root = Folder::open(&path.join("www"), &Arc::default())
+            .unwrap()
+            .unwrap();
         for (folder, links, expected) in [
             ("", SymbolicLinks::Deny, "a b sub/"),
             ("", SymbolicLinks::Follow, "a b folder/ in out sub/"),
@@ -112,7 +116,7 @@ mod tests {
         for number in 0..2_000 {
             fs::write(path.join(format!("file-{number:05}")), "").unwrap();
         }
-        let root = Folder::open(&path).unwrap().unwrap();
+        let root = Folder::open(&path, &Arc::default()).unwrap().unwrap();
         for (entries, name_bytes, expected, is_all) in [
             (2_000, 20_000, 2_000, true),
             (1_999, 20_000, 1_999, false),

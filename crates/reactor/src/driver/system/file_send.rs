@@ -124,7 +124,6 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::super::file::{OpenFolder, SymbolicLinks};
-    use super::*;
 
     /// Has the kernel forget the pages of a range, which must be on the disk.
     fn forget(file: &fs::File, offset: u64, len: u64) {
