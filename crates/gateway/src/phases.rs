@@ -30,8 +30,10 @@ use blitz_site::{Ended, Endpoint};
 
 use crate::grpc::poll_deadline;
 use crate::request::Request;
-use crate::route::{Action, ForwardRoute};
+use crate::route::{Action, Forward, ForwardRoute, Route};
 use crate::service::GatewayService;
+use crate::sites::{SiteRoutes, Sites};
+use crate::snapshot::CoreSnapshot;
 use crate::upstream::Pick;
 use admit::admit;
 use answer::respond_answer;
@@ -74,23 +76,17 @@ fn life_of_a_request<E: Endpoint>(
 ) -> impl Future<Output = ()> {
     async move {
         let snapshot = gateway.snapshot();
-        let (observers, listener) = (snapshot.observers(), exchange.peer.listener);
-        let site = snapshot.sites().find(&exchange.request, listener);
+        let observers = snapshot.observers();
         // A block, so that its variables take no room in what follows.
         let (site, Routed { route, notes }) = {
-            let routed = preflight(&gateway, site, &exchange)
-                .map_err(Rejected::from)
-                .and_then(|site| Ok((site, route(&gateway, site, &mut exchange)?)));
-            let (site, mut routed) = match routed {
+            let (site, mut routed) = match find_route(&gateway, snapshot.sites(), &mut exchange) {
                 Ok(routed) => routed,
-                Err(rejected) => return reject(&gateway, observers, exchange, site, rejected),
+                Err(rejected) => return reject(&gateway, observers, exchange, rejected),
             };
             if routed.is_suspended() {
-                let waited = wait(&gateway, observers, site, &mut routed, exchange).await;
-                exchange = waited.0;
-                if let Err(rejection) = waited.1 {
-                    let rejected = routed.reject(rejection);
-                    return reject(&gateway, observers, exchange, Some(site), rejected);
+                match wait(&gateway, observers, site, &mut routed, exchange).await {
+                    Some(waited) => exchange = waited,
+                    None => return,
                 }
             }
             (site, routed)
@@ -101,17 +97,12 @@ fn life_of_a_request<E: Endpoint>(
         let forward = match &route.action {
             Action::Forward(forward) => forward,
             Action::Answer(answer) => {
-                let rest =
-                    respond_answer(&gateway, observers, site, route, answer, exchange, notes);
-                if let Some(rest) = rest {
-                    rest.await;
-                }
-                return;
+                let route = (route, answer, notes);
+                return rest_of(respond_answer(&gateway, observers, site, route, exchange)).await;
             }
             Action::Files(files) => {
                 let route = (route, files, notes);
                 let answer = || respond_file(&gateway, observers, site, route, exchange);
-                // In memory of its own, since it is the largest.
                 return PooledFuture::with(answer).await;
             }
             Action::Endpoint(maker) => {
@@ -119,8 +110,7 @@ fn life_of_a_request<E: Endpoint>(
                 return pass_to_endpoint(&gateway, observers, site, route, exchange).await;
             }
         };
-        let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
-        let route = &ForwardRoute::new(route, forward, balancer);
+        let route = &forward_route(&gateway, &snapshot, route, forward);
         let mut request = Request::new(&gateway, observers, site, route, exchange, notes);
         request.choice = choice_of(&gateway, &snapshot, forward, &request);
         let mut deadline = request.kind.deadline();
@@ -129,11 +119,8 @@ fn life_of_a_request<E: Endpoint>(
         if let (Ok(()), Some(max)) = (&admitted, forward.buffer) {
             admitted = buffer(&mut request, max).await;
         }
-        let admitted = match admitted {
-            Ok(()) => request_policy(&gateway, route, &mut request),
-            Err(ended) => Err(ended),
-        };
-        let responded = match admitted {
+        let responded = match admitted.and_then(|()| request_policy(&gateway, route, &mut request))
+        {
             Ok(()) => {
                 let mut attempts = pin!(attempt(&gateway, route, &mut request));
                 poll_fn(|cx| match attempts.as_mut().poll(cx) {
@@ -147,13 +134,40 @@ fn life_of_a_request<E: Endpoint>(
         let outcome = match responded.and_then(|()| response_policy(&gateway, route, &mut request))
         {
             Ok(()) if replace_error(&mut request) || relay_whole(&mut request) => Ok(()),
-            Ok(()) => {
-                let half_close_timeout = gateway.options.limits.tunnel_half_close_timeout;
-                relay(&mut request, &mut deadline, half_close_timeout).await
-            }
+            Ok(()) => relay(&gateway.options.limits, &mut request, &mut deadline).await,
             Err(ended) => Err(ended),
         };
         finish(&mut request, outcome);
+    }
+}
+
+/// The site and the route that take the request.
+#[inline]
+fn find_route<'a, E>(
+    gateway: &GatewayService<E>,
+    sites: &'a Sites,
+    exchange: &mut Exchange,
+) -> Result<(&'a SiteRoutes, Routed<'a>), Rejected<'a>> {
+    let found = sites.find(&exchange.request, exchange.peer.listener);
+    let site = preflight(gateway, found, exchange)
+        .map_err(|rejection| Rejected::unrouted(rejection, found))?;
+    Ok((site, route(gateway, site, exchange)?))
+}
+
+#[inline(always)]
+fn forward_route<'a, E>(
+    gateway: &'a GatewayService<E>,
+    snapshot: &'a CoreSnapshot,
+    route: &'a Route,
+    forward: &'a Forward,
+) -> ForwardRoute<'a> {
+    let balancer = snapshot.balancer(forward.upstream, &gateway.upstreams);
+    ForwardRoute::new(route, forward, balancer)
+}
+
+async fn rest_of(rest: Option<PooledFuture<'_, ()>>) {
+    if let Some(rest) = rest {
+        rest.await;
     }
 }
 

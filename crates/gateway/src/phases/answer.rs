@@ -22,18 +22,17 @@ pub(super) fn respond_answer<'a, E>(
     gateway: &'a GatewayService<E>,
     observers: &'a CoreObservers,
     site: &'a SiteRoutes,
-    route: &'a Route,
-    answer: &Answer,
+    (route, answer, notes): (&'a Route, &Answer, Option<Box<Notes<'a>>>),
     mut exchange: Exchange,
-    notes: Option<Box<Notes<'a>>>,
 ) -> Option<PooledFuture<'a, ()>> {
     if let Err(rejection) = check_method(&mut exchange.request) {
         let rejected = Rejected {
             rejection,
+            site: Some(site),
             route: Some(route),
             notes,
         };
-        reject(gateway, observers, exchange, Some(site), rejected);
+        reject(gateway, observers, exchange, rejected);
         return None;
     }
     let Exchange {

@@ -30,7 +30,7 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 /// Seconds after which a client may try again when too many files are open.
 const RETRY_AFTER: &str = "1";
 
-/// Answers with a file of the folder.
+/// Answers with a file of the folder. Its future has memory of its own, since it is larger than those of other actions.
 pub(super) async fn respond_file<E>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
@@ -41,10 +41,11 @@ pub(super) async fn respond_file<E>(
     if let Err(rejection) = check_method(&mut exchange.request) {
         let rejected = Rejected {
             rejection,
+            site: Some(site),
             route: Some(route),
             notes,
         };
-        return reject(gateway, observers, exchange, Some(site), rejected);
+        return reject(gateway, observers, exchange, rejected);
     }
     let (head, peer) = (&mut exchange.request, &exchange.peer);
     let rules = route.rules.as_deref();

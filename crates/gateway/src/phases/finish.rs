@@ -111,11 +111,11 @@ pub(super) fn reject<E>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     exchange: Exchange,
-    site: Option<&SiteRoutes>,
     rejected: Rejected<'_>,
 ) {
     let Rejected {
         rejection,
+        site,
         route,
         mut notes,
     } = rejected;
@@ -149,23 +149,11 @@ pub(super) fn reject<E>(
         record.response.ended = Ended::Rejected(rejection);
         return emit(&mut record, &request);
     }
-    let mut head = Pooled::response(rejection.status());
+    let mut head = rejection_head(rejection, rules, request.method);
     let is_redirect = rejection == Rejection::HttpsOnly;
     if is_redirect {
         let location = https_location(gateway, &request, &record.client);
         head.fields.append(Name::Location, location);
-    }
-    match rejection {
-        Rejection::MethodNotAllowed => {
-            let allowed = rules.map(Rules::allowed_methods);
-            head.fields.append(Name::Allow, allowed.unwrap_or_default());
-        }
-        Rejection::Method | Rejection::LastHop => head.fields.append(Name::Allow, ALLOWED),
-        _ => {}
-    }
-    if request.method == Method::Connect {
-        // The bytes that follow belong to another protocol.
-        head.fields.append(Name::Connection, "close");
     }
     // Browsers follow redirects, and send gRPC-Web; gRPC has no redirects.
     let call = Call::of(&request).filter(|call| call.is_message_stream() || !is_redirect);
@@ -181,22 +169,34 @@ pub(super) fn reject<E>(
     emit(&mut record, &request);
 }
 
+fn rejection_head(
+    rejection: Rejection,
+    rules: Option<&Rules>,
+    method: Method,
+) -> Pooled<ResponseHead> {
+    let mut head = Pooled::response(rejection.status());
+    match rejection {
+        Rejection::MethodNotAllowed => {
+            let allowed = rules.map(Rules::allowed_methods);
+            head.fields.append(Name::Allow, allowed.unwrap_or_default());
+        }
+        Rejection::Method | Rejection::LastHop => head.fields.append(Name::Allow, ALLOWED),
+        Rejection::NoBufferRoom => head.fields.append(Name::RetryAfter, RETRY_AFTER),
+        _ => {}
+    }
+    if method == Method::Connect {
+        // The bytes that follow belong to another protocol.
+        head.fields.append(Name::Connection, "close");
+    }
+    head
+}
+
 fn respond_rejected(
     request: &mut Request<'_>,
     responder: blitz_http::Responder,
     rejection: Rejection,
 ) {
-    let mut head = Pooled::response(rejection.status());
-    if matches!(rejection, Rejection::Method | Rejection::LastHop) {
-        head.fields.append(Name::Allow, ALLOWED);
-    }
-    if rejection == Rejection::NoBufferRoom {
-        head.fields.append(Name::RetryAfter, RETRY_AFTER);
-    }
-    if request.head.method == Method::Connect {
-        // The bytes that follow belong to another protocol.
-        head.fields.append(Name::Connection, "close");
-    }
+    let head = rejection_head(rejection, request.rules, request.head.method);
     OwnResponse::of(request).send(responder, head, rejection.detail());
 }
 

@@ -2,11 +2,10 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use blitz_http::{
-    BodyError, BodyLength, Fields, Pooled, RequestHead, Responder as HttpResponder, Response,
-    SendBody, Slice, Timer, Tunnel,
+    BodyError, BodyLength, Fields, Limits, Pooled, RequestHead, Responder as HttpResponder,
+    Response, SendBody, Slice, Timer, Tunnel,
 };
 use blitz_site::compress::{Compressing, Negotiated, is_one_step};
 use blitz_site::{Ended, Failure, Record, Responder, Transform, TransformError};
@@ -102,9 +101,9 @@ fn compressing<'a>(
 /// # Errors
 /// The response ended early. The client sees that.
 pub(super) async fn relay(
+    limits: &Limits,
     request: &mut Request<'_>,
     deadline: &mut Option<Timer>,
-    half_close_timeout: Duration,
 ) -> Result<(), Ended> {
     let Some(Response {
         mut head,
@@ -117,6 +116,7 @@ pub(super) async fn relay(
     request.upload.forget_replay();
     if let Some(send) = upgraded {
         let upstream = Tunnel { recv: body, send };
+        let half_close_timeout = limits.tunnel_half_close_timeout;
         return switch_protocols(request, head, upstream, half_close_timeout).await;
     }
     let Some(responder) = request.responder.take() else {

@@ -17,15 +17,7 @@ pub(super) struct Routed<'a> {
     pub(super) notes: Option<Box<Notes<'a>>>,
 }
 
-impl<'a> Routed<'a> {
-    pub(super) fn reject(self, rejection: Rejection) -> Rejected<'a> {
-        Rejected {
-            rejection,
-            route: self.route,
-            notes: self.notes,
-        }
-    }
-
+impl Routed<'_> {
     /// Whether a policy waits.
     #[inline]
     pub(super) fn is_suspended(&self) -> bool {
@@ -38,16 +30,20 @@ impl<'a> Routed<'a> {
 /// A request that is rejected before its route answers.
 pub(super) struct Rejected<'a> {
     pub(super) rejection: Rejection,
+    /// The site of its host.
+    pub(super) site: Option<&'a SiteRoutes>,
     /// The route that matches.
     pub(super) route: Option<&'a Route>,
     /// Those of the policies up to the one that rejects it.
     pub(super) notes: Option<Box<Notes<'a>>>,
 }
 
-impl From<Rejection> for Rejected<'_> {
-    fn from(rejection: Rejection) -> Self {
+impl<'a> Rejected<'a> {
+    /// A request without a route.
+    pub(super) fn unrouted(rejection: Rejection, site: Option<&'a SiteRoutes>) -> Rejected<'a> {
         Rejected {
             rejection,
+            site,
             route: None,
             notes: None,
         }
@@ -65,13 +61,14 @@ pub(super) fn route<'a, E>(
     exchange: &mut Exchange,
 ) -> Result<Routed<'a>, Rejected<'a>> {
     let Some(route) = site.find(&exchange.request) else {
-        limit_content(exchange, gateway.options.body_bytes_max)?;
+        let rejected = |rejection| Rejected::unrouted(rejection, Some(site));
+        limit_content(exchange, gateway.options.body_bytes_max).map_err(rejected)?;
         return match site.has_fallback {
             true => Ok(Routed {
                 route: None,
                 notes: None,
             }),
-            false => Err(Rejection::UnknownPath.into()),
+            false => Err(rejected(Rejection::UnknownPath)),
         };
     };
     let route = match &route.variants {
@@ -88,6 +85,7 @@ pub(super) fn route<'a, E>(
         Ok(()) => Ok(Routed { route, notes }),
         Err(rejection) => Err(Rejected {
             rejection,
+            site: Some(site),
             route,
             notes,
         }),

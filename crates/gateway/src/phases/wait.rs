@@ -5,13 +5,14 @@ use std::rc::Rc;
 use blitz_http::{Exchange, PooledFuture};
 use blitz_site::{CoreObservers, Notes, Record, Rejection, RouteName, emit};
 
-use super::route::{Routed, check_after_policies, policy_request};
+use super::finish::reject;
+use super::route::{Rejected, Routed, check_after_policies, policy_request};
 use crate::route::Route;
 use crate::rules::client_of;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
-/// Waits until the policies of the route have decided, or one of them rejects the request. The exchange moves into the
+/// Waits until the policies of the route have decided. Returns the exchange; `None` if it was rejected. It moves into the
 /// future and back, so that it takes no room twice in the future of each request.
 #[cold]
 pub(super) fn wait<'w, E>(
@@ -20,10 +21,10 @@ pub(super) fn wait<'w, E>(
     site: &'w SiteRoutes,
     routed: &'w mut Routed<'_>,
     mut exchange: Exchange,
-) -> PooledFuture<'w, (Exchange, Result<(), Rejection>)> {
+) -> PooledFuture<'w, Option<Exchange>> {
     PooledFuture::new(async move {
         let (Some(route), Some(notes)) = (routed.route, &mut routed.notes) else {
-            return (exchange, Ok(()));
+            return Some(exchange);
         };
         notes.started = Some(blitz_http::now());
         let mut undecided = Undecided {
@@ -37,7 +38,20 @@ pub(super) fn wait<'w, E>(
         let decided = undecided.decide(gateway).await;
         undecided.is_decided = true;
         drop(undecided);
-        (exchange, decided)
+        match decided {
+            Ok(()) => Some(exchange),
+            Err(rejection) => {
+                let notes = routed.notes.take();
+                let rejected = Rejected {
+                    rejection,
+                    site: Some(site),
+                    route: routed.route,
+                    notes,
+                };
+                reject(gateway, observers, exchange, rejected);
+                None
+            }
+        }
     })
 }
 
