@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_empty_or_short_is_a_warning() {
-        let site = |secret: Option<&str>| BuiltInSite::new(secret.map(|text| text.into()));
+        let site = |secret: Option<&str>| BuiltInSite::new(secret.map(Into::into));
         assert_eq!(site(None).warning(), None);
         assert_eq!(site(Some(&"x".repeat(32))).warning(), None);
         let short = site(Some(&"x".repeat(31))).warning().unwrap();

@@ -153,7 +153,7 @@ impl Source {
                 let url = &self.url;
                 match is_first {
                     true => {
-                        tracing::warn!("the keys of {url} cannot be fetched: {problem}; {state}")
+                        tracing::warn!("the keys of {url} cannot be fetched: {problem}; {state}");
                     }
                     false => tracing::debug!("the keys of {url} cannot be fetched: {problem}"),
                 }

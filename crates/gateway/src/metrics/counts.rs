@@ -91,7 +91,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("open", *files_refused_open),
         ("waiting", *files_refused_waiting),
     ];
-    families.count_parts("blitz_files_refused", "limit", files_refused.into_iter());
+    families.count_parts("blitz_files_refused", "limit", files_refused);
     let rejected = Rejection::ALL.iter().zip(rejections);
     let rejected = rejected.map(|(rejection, count)| (rejection.rule(), *count));
     families.count_parts("blitz_requests_rejected", "rule", rejected);

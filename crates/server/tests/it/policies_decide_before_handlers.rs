@@ -173,7 +173,10 @@ fn tokens_are_demanded_and_their_claims_reach_handlers() {
             "X-User: eve\r\nOrigin: https://a.example\r\n",
         );
         assert_eq!(missing.status, 401);
-        assert_eq!(missing.field("www-authenticate"), Some("Bearer"));
+        assert_eq!(
+            missing.field("www-authenticate"),
+            Some("Bearer realm=\"site\"")
+        );
         assert_eq!(allowed(&missing), Some("*"));
         assert_eq!(client.get("/none").status, 401);
         let valid = token(r#"{"sub":"ann","aud":"api","exp":9999999999}"#);

@@ -15,8 +15,8 @@ impl SecurityHeaders {
     /// The policy of these fields, those with TLS only first. `replace` says whether those of the application are replaced.
     #[must_use]
     pub fn new(
-        of_tls: Vec<(&'static str, String)>,
-        others: Vec<(&'static str, String)>,
+        of_tls: &[(&'static str, String)],
+        others: &[(&'static str, String)],
         replace: bool,
     ) -> SecurityHeaders {
         let edit = |(name, value): &(&'static str, String)| Edit {
@@ -27,7 +27,7 @@ impl SecurityHeaders {
             },
         };
         SecurityHeaders {
-            secure: of_tls.iter().chain(&others).map(edit).collect(),
+            secure: of_tls.iter().chain(others).map(edit).collect(),
             plain: others.iter().map(edit).collect(),
         }
     }

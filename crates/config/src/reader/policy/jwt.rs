@@ -42,7 +42,7 @@ impl Reader<'_> {
             };
             match entry.name {
                 "secret" | "secret_file" | "keys_file" | "keys_url" => {
-                    self.jwt_keys(&entry, &mut keys)
+                    self.jwt_keys(&entry, &mut keys);
                 }
                 _ => self.jwt_demand(&entry, demands.get_or_insert_with(no_demands)),
             }

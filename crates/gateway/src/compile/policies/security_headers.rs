@@ -29,10 +29,12 @@ pub(super) fn security_headers(settings: &Settings) -> Policy {
         ("permissions-policy", &settings.permissions),
     ];
     let others = others.into_iter();
-    let others = others.filter_map(|(name, value)| Some((name, value.clone()?)));
+    let others: Vec<_> = others
+        .filter_map(|(name, value)| Some((name, value.clone()?)))
+        .collect();
     Policy::SecurityHeaders(Arc::new(SecurityHeaders::new(
-        hsts.into_iter().collect(),
-        others.collect(),
+        hsts.as_slice(),
+        &others,
         settings.replace,
     )))
 }
