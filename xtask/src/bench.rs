@@ -304,7 +304,10 @@ mod tests {
             let exists = [format!("{file}.rs"), format!("{file}/main.rs")]
                 .iter()
                 .any(|file| root.join(file).exists());
-            assert!(exists, "{file}");
+            let manifest = root.join(format!("crates/{folder}/Cargo.toml"));
+            let manifest = std::fs::read_to_string(manifest).expect("the package has one");
+            let is_named = manifest.contains(&format!("[[example]]\nname = \"{name}\"\npath"));
+            assert!(exists || is_named, "{file}");
         }
     }
 }

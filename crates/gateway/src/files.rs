@@ -17,13 +17,13 @@ use blitz_site::compress::Compression;
 use blitz_site::files::{FilePath, PathError};
 
 use crate::rules::rest_start;
+use share::FolderShare;
 
 pub(crate) use cache::{FileCache, Remembered};
 pub(crate) use content::{Content, Source};
 pub(crate) use listing::{ListingRequest, Listings};
 pub(crate) use lookup::{Found, Lookup};
 pub(crate) use send::{Permit, respond};
-use share::FolderShare;
 
 /// The file that stands for its folder if the configuration names none.
 const INDEX: &str = "index.html";

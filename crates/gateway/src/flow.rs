@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 use blitz_http::{
     BodyError, BodyLength, Chunk, Fields, Part, Pooled, RecvBody, SendBody, SendError,
 };
+use blitz_site::{Transform, TransformError};
 
 use crate::forward;
 use crate::request_limits::section_bytes;
-use blitz_site::{Transform, TransformError};
 use fill::Filled;
 
 pub(crate) use fill::FillError;

@@ -8,13 +8,12 @@ use blitz_http::{
     BodyLength, Capabilities, Chunk, Fields, Method, Name, RecvBody, RequestHead, Responder,
     ResponseHead, Timer, Version,
 };
-use blitz_site::{Ended, Failure, Rejection};
+use blitz_site::{Ended, Failure, Rejection, Transform};
 
 use crate::grpc::Call;
 use crate::upgrade::Upgrade;
 use crate::upload::Upload;
 use crate::websocket::{InvalidKey, WebSocket};
-use blitz_site::Transform;
 
 /// The kind of a request, if it uses a protocol within HTTP.
 pub(crate) enum RequestKind {

@@ -5,11 +5,10 @@ use std::task::{Context, Poll, ready};
 
 use blitz_config::RequestBuffer;
 use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
-use blitz_site::{Ended, Rejection};
+use blitz_site::{Ended, Rejection, Transform};
 
 use crate::flow::{FillError, Flow, FlowError};
 use crate::replay::Replay;
-use blitz_site::Transform;
 
 /// The request's content on its way to the upstream.
 pub(crate) struct Upload {

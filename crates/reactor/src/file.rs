@@ -43,7 +43,7 @@ pub enum Found {
 }
 
 impl Folder {
-    /// Opens a folder. This may wait for the disk. What waits for the disk later runs on threads of `share`.
+    /// Opens a folder. This may wait for the disk. Later waits for the disk are on threads of `share`.
     ///
     /// # Errors
     /// Not if there is none; that is `None`.

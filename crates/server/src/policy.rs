@@ -50,7 +50,7 @@ const HINT_BYTES_MAX: usize = 4096;
 /// A policy for [`App::policy`](crate::App::policy).
 pub struct AppPolicy(pub(crate) Result<Kind>);
 
-/// What a policy is, or what is needed to make it.
+/// A policy, or the settings that it is made of.
 #[derive(Clone)]
 pub(crate) enum Kind {
     /// A policy of the gateway.

@@ -79,13 +79,6 @@ impl<'a> Responder<'a> {
         self
     }
 
-    /// Whether content may be compressed.
-    #[inline]
-    #[must_use]
-    pub fn is_compressing(&self) -> bool {
-        self.compressing.is_some()
-    }
-
     /// With the changes that policies of an app make.
     #[must_use]
     pub fn with_app_edits(mut self, edits: &'a [Edit]) -> Responder<'a> {

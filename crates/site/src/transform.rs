@@ -1,7 +1,8 @@
 //! Messages whose content changes on the way: gRPC-Web is translated, and responses are compressed.
 
-use crate::failure::Failure;
 use blitz_http::{Chunk, Fields, Pooled, Slice};
+
+use crate::failure::Failure;
 
 /// Changes content and trailers of one message on the way.
 pub trait Transform {

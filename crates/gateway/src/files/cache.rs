@@ -198,11 +198,11 @@ fn has_settled(content: &Content, wall: SystemTime) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::share::FolderShare;
     use blitz_http::files::FileFacts;
     use blitz_site::files::Representation;
 
     use super::*;
+    use crate::files::share::FolderShare;
 
     fn content(size: usize, changed: i64) -> Rc<Content> {
         let facts = FileFacts {

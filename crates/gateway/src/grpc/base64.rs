@@ -3,9 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
-use blitz_site::Failure;
-
-use blitz_site::{Transform, TransformError};
+use blitz_site::{Failure, Transform, TransformError};
 
 /// Characters that encode three bytes.
 const QUAD: usize = 4;

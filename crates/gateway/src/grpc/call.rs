@@ -8,13 +8,12 @@ use std::time::Instant;
 use blitz_http::{
     Capabilities, Fields, Method, Name, Pooled, RequestHead, ResponseHead, Timer, Version,
 };
-use blitz_site::{Ended, Failure, Rejection};
+use blitz_site::{Ended, Failure, Rejection, Transform};
 
 use super::content_type::is_grpc;
 use super::status::Code;
 use super::timeout;
 use super::web::{Web, WebEncoder};
-use blitz_site::Transform;
 
 /// A request that is a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,11 @@
 //! in base64.
 
 use blitz_http::{Chunk, Fields, Name, Pooled, RequestHead, ResponseHead, Slice};
-use blitz_site::Failure;
+use blitz_site::{Failure, Transform, TransformError};
 
 use super::base64::{self, Base64Decoder};
 use super::content_type::{self, GRPC, is_grpc};
 use super::status::Code;
-use blitz_site::{Transform, TransformError};
 
 /// Before each message: whether it is compressed, and its length.
 const FRAME_HEADER_BYTES: usize = 5;

@@ -109,7 +109,7 @@ scenarios! {
         let proxy: TrustedProxy = "127.0.0.0/8".parse().unwrap();
         let trusted_proxies = TrustedProxies::from_iter([proxy]);
         let options = Options { trusted_proxies, ..Options::default() };
-        // What the route sends the app in the field does not count.
+        // The field that the route sends the app does not count.
         let text = format!("{SITE}request_headers.X-Forwarded-For = \"192.0.2.1\"\n");
         let proxy = Proxy::start(with(Proxy::gateway(io).options(options), &text, app(1)), &[]);
         let mut client = proxy.client();

@@ -13,7 +13,7 @@ use crate::driver::Share;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyWait;
 
-/// What a job leaves for the task that waits for it.
+/// The result of a job, and the task that waits for it.
 type Outcome<T> = Mutex<(Option<Result<T, Box<dyn Any + Send>>>, Option<Waker>)>;
 
 /// Runs `job` on the pool of blocking threads and resumes the task, on its own core, with the result.

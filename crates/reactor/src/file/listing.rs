@@ -25,10 +25,9 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::sync::Arc;
 
     use super::*;
 

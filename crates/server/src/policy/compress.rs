@@ -16,8 +16,8 @@ pub struct CompressPolicy {
 
 /// Compresses responses for clients that accept zstd, br or gzip.
 ///
-/// Small, compressed and partial content stays as it is, as do event streams. What a handler sends with
-/// [`Writer::send`](crate::Writer::send) leaves at once. Strong entity tags become weak ones. Requests of other sites
+/// Small, compressed and partial content stays as it is, as do event streams. Pieces that a handler sends with
+/// [`Writer::send`](crate::Writer::send) leave at once. Strong entity tags become weak ones. Requests of other sites
 /// with cookies are not compressed, because the length of content could tell a secret in it (BREACH).
 ///
 /// ```

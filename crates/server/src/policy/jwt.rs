@@ -127,7 +127,7 @@ impl JwtPolicy {
         self
     }
 
-    /// Sets a field of the request to the value of a claim. What the client sends in it is removed, in any spelling.
+    /// Sets a field of the request to the value of a claim. A value that the client sends in it is removed, in any spelling.
     #[must_use]
     pub fn forward(mut self, field: &str, claim: impl Into<String>) -> JwtPolicy {
         let name = field.to_ascii_lowercase();

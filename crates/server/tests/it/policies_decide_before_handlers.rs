@@ -262,7 +262,7 @@ fn responses_are_compressed_as_a_whole_in_steps_and_in_pieces() {
             ask(&mut client, "GET /small", gzip).field("content-encoding"),
             None
         );
-        // What was sent can be read before the next piece exists.
+        // A piece can be read before the next one exists.
         let mut peer = blitz_testing::H1Peer::new(std::net::TcpStream::connect(address).unwrap());
         peer.send(format!("GET /event HTTP/1.1\r\nHost: a\r\n{gzip}\r\n"));
         let head = peer.head().unwrap();

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 
-use crate::coding::ContentCoding;
 use blitz_http::{Buffer, core_local};
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{
@@ -11,6 +10,7 @@ use brotli::enc::encode::{
 use flate2::{Compress, Compression, FlushCompress, Status};
 use zstd::stream::raw::{CParameter, Encoder as Zstd, InBuffer, Operation, OutBuffer};
 
+use crate::coding::ContentCoding;
 use crate::transform::TransformError;
 
 /// Memory of all encoders in use on a core, in bytes: about 85 of zstd or br, or 340 of gzip. Further responses are not

@@ -1,12 +1,12 @@
 //! The encoder of a response as a transform of its content: it works in steps, and leaves nothing waiting.
 
-use crate::coding::ContentCoding;
-use crate::counters::count;
-use crate::failure::Failure;
 use blitz_http::{Buffer, Chunk, Fields, Pooled, Slice};
 
 use super::coder::{Coder, Then};
 use super::edit_trailers;
+use crate::coding::ContentCoding;
+use crate::counters::count;
+use crate::failure::Failure;
 use crate::transform::{Transform, TransformError};
 
 /// Content that is compressed in one step, after which the core does other work: 0.2 to 0.7 ms.

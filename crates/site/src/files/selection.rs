@@ -71,17 +71,7 @@ pub fn select(
     boundary: impl FnOnce() -> u64,
     head: &mut ResponseHead,
 ) -> Selection {
-    match representation.is_weak {
-        false => head.fields.append(Name::Etag, &representation.tag),
-        true => {
-            let tag = format!("W/{}", representation.tag);
-            head.fields.append(Name::Etag, tag);
-        }
-    }
-    // RFC 9110, section 8.8.2.1: a date in the future is replaced.
-    let modified = representation.modified.min(now);
-    head.fields
-        .append(Name::LastModified, httpdate::fmt_http_date(modified));
+    add_validators(representation, now, head);
     let whole = |length| Selection {
         length,
         pieces: vec![Piece::File(0..length)],
@@ -135,6 +125,20 @@ pub fn select(
             }
         }
     }
+}
+
+fn add_validators(representation: &Representation, now: SystemTime, head: &mut ResponseHead) {
+    match representation.is_weak {
+        false => head.fields.append(Name::Etag, &representation.tag),
+        true => {
+            let tag = format!("W/{}", representation.tag);
+            head.fields.append(Name::Etag, tag);
+        }
+    }
+    // RFC 9110, section 8.8.2.1: a date in the future is replaced.
+    let modified = representation.modified.min(now);
+    head.fields
+        .append(Name::LastModified, httpdate::fmt_http_date(modified));
 }
 
 fn nothing() -> Selection {

@@ -84,7 +84,7 @@ impl Origin {
         };
         let has_default = !default.is_empty() && host.ends_with(default);
         let is_host = is_authority(name.as_bytes()) && !name.contains(['*', '@']);
-        if scheme.is_empty() || has_default || !is_host {
+        if scheme.is_empty() || name.is_empty() || has_default || !is_host {
             return None;
         }
         Some(match is_wildcard {

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::node::prefer_memory_of;
 use super::process::run_on;
+use share::SharedJobs;
 
-pub use self::share::Share;
-use self::share::SharedJobs;
+pub use share::Share;
 
 /// Most threads; further jobs are queued.
 const THREADS_MAX: usize = 16;
