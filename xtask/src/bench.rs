@@ -305,7 +305,7 @@ mod tests {
                 .iter()
                 .any(|file| root.join(file).exists());
             let manifest = root.join(format!("crates/{folder}/Cargo.toml"));
-            let manifest = std::fs::read_to_string(manifest).expect("the package has one");
+            let manifest = fs::read_to_string(manifest).expect("the package has one");
             let is_named = manifest.contains(&format!("[[example]]\nname = \"{name}\"\npath"));
             assert!(exists || is_named, "{file}");
         }
