@@ -25,6 +25,10 @@ pub enum Scope {
     Compress,
     /// In the `jwt` of a route.
     Jwt,
+    /// In the `forward_auth` of a route.
+    ForwardAuth,
+    /// In the `cache` of a `forward_auth`.
+    ForwardAuthCache,
     /// In a table that is the `rate_limit` of a route.
     RateLimit,
     /// In a table that is the `allow` or `deny` of a route.
@@ -292,6 +296,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "extensions", Kind::Texts, "none", "endings that files may have and paths lack: `.html`"),
     key(Scope::Route, "fallback", Kind::Text, "none", "the file for pages without one"),
     key(Scope::Route, "files", Kind::Folder, "", "the folder with the files, which stands for the path of the route"),
+    key(Scope::Route, "forward_auth", Kind::Table(Scope::ForwardAuth), "off", "another service that decides on requests"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
     key(Scope::Route, "hidden", Kind::Boolean, "false", "whether files are sent whose names begin with a dot"),
     key(Scope::Route, "host", Kind::Text, "\"keep\"", "the host that the upstream receives"),
@@ -364,6 +369,16 @@ pub const KEYS: &[Key] = &[
     key(Scope::SecurityHeaders, "permissions", Kind::Text, "[the usual ones](security-headers.md)", "`Permissions-Policy`: features that pages do not use"),
     key(Scope::SecurityHeaders, "referrer", Kind::OneOf(&["no-referrer", "no-referrer-when-downgrade", "origin", "origin-when-cross-origin", "same-origin", "strict-origin", "strict-origin-when-cross-origin", "unsafe-url"]), "\"strict-origin-when-cross-origin\"", "`Referrer-Policy`: what requests tell about the page that they come from"),
     key(Scope::SecurityHeaders, "replace", Kind::Boolean, "false", "whether fields of the application are replaced; otherwise they are kept"),
+    key(Scope::ForwardAuth, "cache", Kind::Table(Scope::ForwardAuthCache), "off", "how decisions are remembered that let requests pass"),
+    key(Scope::ForwardAuth, "cookies", Kind::Boolean, "false", "whether clients get the cookies that it sets when it lets a request pass"),
+    key(Scope::ForwardAuth, "copy", Kind::OneOrMore, "none", "fields of its response that the request gets; those that the client sent are removed"),
+    key(Scope::ForwardAuth, "on_failure", Kind::OneOf(&["closed", "open"]), "\"closed\"", "without a decision `\"closed\"` responds with 503, and `\"open\"` lets the request pass without the fields of `copy`"),
+    key(Scope::ForwardAuth, "send", Kind::OneOrMore, "all but those of the content", "fields of the request that it gets, beside those about the client"),
+    key(Scope::ForwardAuth, "timeout", Kind::Time, "5s", "how long it may take, at most 5 minutes"),
+    key(Scope::ForwardAuth, "url", Kind::Text, "", "the URL of the requests to it; that of a unix socket is `\"unix:/run/auth.sock:/path\"`"),
+    key(Scope::ForwardAuthCache, "any_path", Kind::Boolean, "false", "whether a decision is for all paths and methods of a host"),
+    key(Scope::ForwardAuthCache, "by", Kind::OneOrMore, "", "all values by which it knows the client: `\"cookie:NAME\"`, `\"header:NAME\"`, `\"client\"`; requests without any are not remembered"),
+    key(Scope::ForwardAuthCache, "for", Kind::Time, "", "how long, at most 1 hour"),
     key(Scope::RateLimit, "burst", Kind::NumberTo(BURST_MAX), "the number of `rate`", "the most requests at once"),
     key(Scope::RateLimit, "by", Kind::RateKeys, "`\"client\"`", "what is counted on its own"),
     key(Scope::RateLimit, "dry_run", Kind::Boolean, "false", "whether requests beyond the limit are only counted"),
@@ -479,6 +494,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Cors => "cors",
         Scope::Compress => "compress",
         Scope::Jwt => "jwt",
+        Scope::ForwardAuth => "forward_auth",
+        Scope::ForwardAuthCache => "forward_auth_cache",
         Scope::RateLimit => "rate_limit",
         Scope::Networks => "networks",
         Scope::SecurityHeaders => "security_headers",

@@ -54,8 +54,8 @@ pub use network_list::NetworkList;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use policy::{
-    ClaimDemand, Concurrency, Cors, CorsOrigin, Jwt, JwtKeys, KeysUrl, Policies, RateLimit, Secret,
-    SecurityHeaders, TokenSource,
+    AuthCache, ClaimDemand, Concurrency, Cors, CorsOrigin, ForwardAuth, Jwt, JwtKeys, KeysUrl,
+    Policies, RateLimit, Secret, SecurityHeaders, TokenSource,
 };
 pub use process::{
     Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,

@@ -1,6 +1,7 @@
 //! Policies of a route: decisions on requests before its action, and changes of responses.
 
 mod cors;
+mod forward_auth;
 mod jwt;
 mod limit;
 mod security_headers;
@@ -11,6 +12,7 @@ use crate::own::Own;
 use crate::span::{Placed, Span};
 
 pub use cors::{Cors, CorsOrigin};
+pub use forward_auth::{AuthCache, ForwardAuth};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
 pub use limit::{Concurrency, RateLimit};
 pub use security_headers::SecurityHeaders;
@@ -71,13 +73,19 @@ policies! {
     jwt: Jwt,
     /// Fields that have browsers protect pages.
     security_headers: SecurityHeaders,
+    /// Another service that decides.
+    forward_auth: ForwardAuth,
 }
 
 impl OwnPolicies {
     /// Those of a block `when`: what it demands is demanded in addition.
     pub(crate) fn apply_block(&self, inherited: &mut Policies) {
         let before = inherited.jwt.clone();
+        let auth_before = inherited.forward_auth.clone();
         self.apply(inherited);
+        if let (Own::Value(own), Some(before)) = (&self.forward_auth, auth_before) {
+            inherited.forward_auth = Some(Arc::new(own.with(before)));
+        }
         if let (Own::Value(own), Some(before)) = (&self.jwt, before)
             && !own.value.is_optional
         {

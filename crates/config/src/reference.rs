@@ -51,6 +51,16 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `jwt` in a route. It has one of `keys_url`, `keys_file`, `secret_file` and `secret`. [Access](access.md) has examples.",
     ),
     (
+        Scope::ForwardAuth,
+        "Table forward_auth",
+        "Keys of `forward_auth` in a route. [Forward authentication](forward-auth.md) has examples.",
+    ),
+    (
+        Scope::ForwardAuthCache,
+        "Table forward_auth_cache",
+        "Keys of `cache` in `forward_auth`.",
+    ),
+    (
         Scope::RateLimit,
         "Table rate_limit",
         "Keys of `rate_limit` in a route, if it is a table.",

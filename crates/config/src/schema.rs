@@ -31,6 +31,8 @@ pub fn schema() -> String {
             "cors": required(table(Scope::Cors), "origins"),
             "defaults": table(Scope::Defaults),
             "fields": fields(),
+            "forward_auth": required(table(Scope::ForwardAuth), "url"),
+            "forward_auth_cache": required(table(Scope::ForwardAuthCache), "by"),
             "jwt": table(Scope::Jwt),
             "limits": table(Scope::Limits),
             "listener": required(text_or(table(Scope::Listener)), "address"),

@@ -15,12 +15,12 @@ mod quoted;
 
 use std::net::IpAddr;
 
-use blitz_http::{BodyLength, Fields, Name, RequestHead, ResponseHead, Version};
+use blitz_http::{BodyLength, FieldName, Fields, Name, RequestHead, ResponseHead, Version};
 
 use connection_options::{remove_all_named_by_connection, remove_named_by_connection};
 use forwarding_headers::{add_client_certificate, add_forwarding, add_request_id, via};
 use presence::{
-    FORWARDING, NOT_IN_TRAILERS, PresenceSet, REQUEST_HOP, RESPONSE_HOP, is_in,
+    FORWARDING, NOT_IN_TRAILERS, OWN, PresenceSet, REQUEST_HOP, RESPONSE_HOP, is_in,
     is_other_forwarding, is_spoofed, set_of,
 };
 use proxy_facts::{FACTS, add_forwarding_of_proxy};
@@ -116,6 +116,11 @@ pub(crate) fn edit_request(
 fn may_expect(version: Version, length: BodyLength) -> bool {
     let has_content = matches!(length, BodyLength::Known(1..) | BodyLength::Unknown);
     has_content && version != Version::Http10
+}
+
+/// Whether the gateway writes the field in forwarded requests.
+pub(crate) fn is_of_gateway(name: FieldName<'_>) -> bool {
+    is_in(FORWARDING | OWN, name)
 }
 
 /// Makes sure that a request that ends here has an id that can be told.

@@ -253,6 +253,7 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
             loop_id: loop_id.clone(),
             endpoints: RefCell::default(),
             limits: CoreLimits::new(limits),
+            waiting_for_authorizers: Rc::default(),
             fallback: fallback(),
             scratch: RefCell::default(),
             path: RefCell::default(),

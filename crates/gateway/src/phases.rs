@@ -2,6 +2,7 @@
 
 mod admit;
 mod answer;
+mod authorize;
 mod balance;
 mod buffer;
 mod connect;
@@ -32,7 +33,7 @@ use crate::grpc::poll_deadline;
 use crate::request::Request;
 use crate::route::{Action, Forward, ForwardRoute, Route};
 use crate::service::GatewayService;
-use crate::sites::{SiteRoutes, Sites};
+use crate::sites::SiteRoutes;
 use crate::snapshot::CoreSnapshot;
 use crate::upstream::Pick;
 use admit::admit;
@@ -79,12 +80,12 @@ fn life_of_a_request<E: Endpoint>(
         let observers = snapshot.observers();
         // A block, so that its variables take no room in what follows.
         let (site, Routed { route, notes }) = {
-            let (site, mut routed) = match find_route(&gateway, snapshot.sites(), &mut exchange) {
+            let (site, mut routed) = match find_route(&gateway, &snapshot, &mut exchange) {
                 Ok(routed) => routed,
                 Err(rejected) => return reject(&gateway, observers, exchange, rejected),
             };
             if routed.is_suspended() {
-                match wait(&gateway, observers, site, &mut routed, exchange).await {
+                match wait(&gateway, &snapshot, site, &mut routed, exchange).await {
                     Some(waited) => exchange = waited,
                     None => return,
                 }
@@ -145,13 +146,13 @@ fn life_of_a_request<E: Endpoint>(
 #[inline]
 fn find_route<'a, E>(
     gateway: &GatewayService<E>,
-    sites: &'a Sites,
+    snapshot: &'a CoreSnapshot,
     exchange: &mut Exchange,
 ) -> Result<(&'a SiteRoutes, Routed<'a>), Rejected<'a>> {
-    let found = sites.find(&exchange.request, exchange.peer.listener);
+    let found = snapshot.sites().find(&exchange.request, exchange.peer.listener);
     let site = preflight(gateway, found, exchange)
         .map_err(|rejection| Rejected::unrouted(rejection, found))?;
-    Ok((site, route(gateway, site, exchange)?))
+    Ok((site, route(gateway, snapshot, site, exchange)?))
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! The state that one core needs to forward requests. Cores share none of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) struct GatewayService<E> {
     pub(crate) endpoints: RefCell<Vec<(EndpointMaker, Rc<dyn Endpoint>)>>,
     /// The counts of limits of routes.
     pub(crate) limits: CoreLimits,
+    /// Requests of this core that wait for authorizers.
+    pub(crate) waiting_for_authorizers: Rc<Cell<usize>>,
     /// Answers requests that no target matches.
     pub(crate) fallback: Rc<E>,
     /// Working memory for field values; never borrowed across an await.

@@ -1,6 +1,6 @@
 //! Sites: the host of a request decides whose routes apply.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -453,6 +453,15 @@ impl Sites {
             }
         }
         endpoints
+    }
+
+    /// The URLs of the authorizers of its routes, each once.
+    pub(crate) fn authorizers(&self) -> BTreeSet<&str> {
+        let routes = self.sites.iter().flat_map(|site| site.routes.iter());
+        let rules = routes.flat_map(Route::with_variants);
+        let rules = rules.filter_map(|route| route.rules.as_deref());
+        let authorizers = rules.flat_map(|rules| rules.policies.authorizers());
+        authorizers.map(|settings| &*settings.origin).collect()
     }
 
     /// Changes each route and its variants, with the name of their site.

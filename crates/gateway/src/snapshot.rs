@@ -22,7 +22,8 @@ use crate::sites::{Site, Sites};
 use crate::start_error::StartError;
 use crate::target::{Origin, Target};
 use crate::upstream::{
-    Balancer, Group, GroupConfig, Identity, States, UpstreamConfig, UpstreamSet, UpstreamState,
+    Balancer, ConnectionSettings, Group, GroupConfig, Identity, States, UpstreamConfig,
+    UpstreamSet, UpstreamState,
 };
 
 /// Sites, their upstreams, and where clear text is redirected to.
@@ -38,6 +39,8 @@ pub(crate) struct Snapshot {
     used_alone: HashSet<usize>,
     /// Several servers of a route, with their numbers among the upstreams.
     groups: Vec<(Arc<GroupConfig>, Box<[usize]>)>,
+    /// The numbers of authorizers among the upstreams, with their hosts, by their URLs.
+    authorizers: HashMap<String, (usize, String)>,
     observed: ObserverSettings,
     /// The difference from the snapshot that it replaces.
     change: Option<UpstreamChange>,
@@ -242,6 +245,16 @@ impl CoreSnapshot {
         })
     }
 
+    /// The state of the authorizer with this URL, and its host.
+    pub(crate) fn authorizer(
+        &self,
+        origin: &str,
+        upstreams: &RefCell<UpstreamSet>,
+    ) -> Option<(&Rc<Balancer>, &str)> {
+        let (number, host) = self.shared.authorizers.get(origin)?;
+        Some((self.balancer(*number, upstreams), host))
+    }
+
     /// The state of several servers of this snapshot.
     pub(crate) fn group(&self, number: usize, upstreams: &RefCell<UpstreamSet>) -> &Group {
         self.groups[number].get_or_init(|| {
@@ -308,14 +321,8 @@ impl SnapshotMaker {
         let mut group_numbers = HashMap::new();
         for forward in sites.forwards_mut() {
             let settings = forward.connection_settings;
-            let mut number = |target: &Target| -> Result<usize, StartError> {
-                let identity = Identity::new(target, settings);
-                if let Some(number) = numbers.get(&identity) {
-                    return Ok(*number);
-                }
-                upstreams.push(self.upstream(&identity, target, &hidden)?);
-                numbers.insert(identity, upstreams.len() - 1);
-                Ok(upstreams.len() - 1)
+            let mut number = |target: &Target| {
+                self.number(target, settings, &hidden, &mut numbers, &mut upstreams)
             };
             forward.upstream = number(&forward.target)?;
             let Some(group) = &mut forward.group else {
@@ -336,7 +343,19 @@ impl SnapshotMaker {
                 }
             };
         }
+        let mut authorizers = HashMap::new();
+        for origin in sites.authorizers() {
+            // Others have a diagnostic.
+            let Ok(target) = origin.parse::<Target>() else {
+                continue;
+            };
+            let settings = ConnectionSettings::default();
+            let number = self.number(&target, settings, &hidden, &mut numbers, &mut upstreams)?;
+            used_alone.insert(number);
+            authorizers.insert(origin.to_owned(), (number, target.authority));
+        }
         Ok(Snapshot {
+            authorizers,
             endpoints: sites.endpoints(),
             sites,
             https_redirect,
@@ -384,6 +403,24 @@ impl SnapshotMaker {
         self.retired
             .retain(|snapshot| Arc::strong_count(snapshot) > 1);
         std::mem::take(&mut self.has_freed) || self.retired.len() < before
+    }
+
+    /// The number of an upstream, which is added if it is new.
+    fn number(
+        &mut self,
+        target: &Target,
+        settings: ConnectionSettings,
+        hidden: &HashMap<String, Arc<str>>,
+        numbers: &mut HashMap<Identity, usize>,
+        upstreams: &mut Vec<UpstreamConfig>,
+    ) -> Result<usize, StartError> {
+        let identity = Identity::new(target, settings);
+        if let Some(number) = numbers.get(&identity) {
+            return Ok(*number);
+        }
+        upstreams.push(self.upstream(&identity, target, hidden)?);
+        numbers.insert(identity, upstreams.len() - 1);
+        Ok(upstreams.len() - 1)
     }
 
     fn upstream(

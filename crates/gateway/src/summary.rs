@@ -105,6 +105,7 @@ fn counts(gateway: &Counters, http: &blitz_http::Counters, dropped_lines: u64) -
         ("rate_limits_overflowed", gateway.rate_limits_overflowed),
         ("files_refused_open", gateway.files_refused_open),
         ("files_refused_waiting", gateway.files_refused_waiting),
+        ("authorizations_skipped", gateway.authorizations_skipped),
         ("evicted", http.evicted),
         ("streams_shed", http.streams_shed),
         ("send_stalls", http.send_stalls),

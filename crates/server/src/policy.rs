@@ -73,6 +73,7 @@ impl Kind {
             Kind::Compress(_) => 5,
             Kind::RequestId => 6,
             Kind::Shared(Policy::SecurityHeaders(_)) => 7,
+            Kind::Shared(Policy::ForwardAuth(_)) => 8,
         }
     }
 

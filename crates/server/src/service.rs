@@ -146,6 +146,7 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
             client: client.unwrap_or(peer),
             clock: Some(blitz_http::wall_clock),
             limits: core.limits.as_ref(),
+            authorizer: None,
         };
         let mut decided = route.policies.decide(&asked, &mut notes);
         if notes.is_suspended() {

@@ -56,6 +56,10 @@ pub struct Counters {
     pub files_refused_open: u64,
     /// Requests for files that were refused because too many of the folder wait for the disk.
     pub files_refused_waiting: u64,
+    /// Requests that passed by a decision of an authorizer that the core remembered.
+    pub authorizations_remembered: u64,
+    /// Requests that passed without a decision of their authorizer, because it failed and `on_failure` is open.
+    pub authorizations_skipped: u64,
     /// Configurations on this core: the newest one, and older ones that requests still use.
     pub snapshots: u64,
     /// Requests now, from their record's beginning to its end.
@@ -87,6 +91,8 @@ impl Counters {
         rate_limits_overflowed: 0,
         files_refused_open: 0,
         files_refused_waiting: 0,
+        authorizations_remembered: 0,
+        authorizations_skipped: 0,
         snapshots: 0,
         in_flight: 0,
     };
@@ -123,6 +129,8 @@ impl Counters {
         self.rate_limits_overflowed += other.rate_limits_overflowed;
         self.files_refused_open += other.files_refused_open;
         self.files_refused_waiting += other.files_refused_waiting;
+        self.authorizations_remembered += other.authorizations_remembered;
+        self.authorizations_skipped += other.authorizations_skipped;
         self.snapshots += other.snapshots;
         self.in_flight += other.in_flight;
         let responses = self.responses.iter_mut().zip(other.responses);

@@ -48,9 +48,10 @@ pub use network_set::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
-    Algorithm, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
-    FetchedKeys, Identity, Jwt, JwtKey, JwtSettings, KeyFetches, Notes, Origin, Permit, Policies,
-    Policy, PolicyRequest, PolicyResponse, RateKey, RateLimit, RateLimitSettings, SecurityHeaders,
+    Algorithm, AuthCacheSettings, Authorizer, AuthorizerQuestion, Claim, ClaimDemand, Concurrency,
+    CoreLimits, Cors, CorsSettings, EarlyHints, FetchedKeys, ForwardAuth, ForwardAuthSettings,
+    Identity, Jwt, JwtKey, JwtSettings, KeyFetches, Notes, Origin, Permit, Policies, Policy,
+    PolicyRequest, PolicyResponse, RateKey, RateLimit, RateLimitSettings, SecurityHeaders,
     SharedLimits, Suspended, TokenSource, Waited, fetched_keys_in_use, key_fetches, key_set,
     preflight_method,
 };

@@ -6,6 +6,7 @@
 mod concurrency;
 mod cors;
 mod early_hints;
+mod forward_auth;
 mod jwt;
 mod limits;
 mod rate_limit;
@@ -27,6 +28,9 @@ use crate::rejection::Rejection;
 pub use concurrency::{Concurrency, Permit};
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
 pub use early_hints::EarlyHints;
+pub use forward_auth::{
+    AuthCacheSettings, Authorizer, AuthorizerQuestion, ForwardAuth, ForwardAuthSettings,
+};
 pub use jwt::{
     Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, KeyFetches, TokenSource,
     fetched_keys_in_use, key_fetches, key_set,
@@ -51,6 +55,8 @@ pub enum Policy {
     EarlyHints(Arc<EarlyHints>),
     /// Demands a signed token.
     Jwt(Arc<Jwt>),
+    /// Has another service decide.
+    ForwardAuth(Arc<ForwardAuth>),
     /// Limits requests per time.
     RateLimit(Arc<RateLimit>),
     /// Limits requests at a time.
@@ -67,6 +73,8 @@ pub struct PolicyRequest<'a> {
     pub clock: Option<fn() -> SystemTime>,
     /// The counts of this core. Without them nothing is limited.
     pub limits: Option<&'a CoreLimits>,
+    /// The means to ask authorizers. Without it they let the request pass.
+    pub authorizer: Option<&'a dyn Authorizer>,
 }
 
 /// Notes of policies for later phases of a request.
@@ -140,8 +148,17 @@ impl Policies {
 
     /// Those that demand or tell who the client is.
     pub fn of_identity(&self) -> impl Iterator<Item = &Policy> {
-        let is_of_identity = |policy: &&Policy| matches!(policy, Policy::Jwt(_));
+        let is_of_identity =
+            |policy: &&Policy| matches!(policy, Policy::Jwt(_) | Policy::ForwardAuth(_));
         self.0.iter().filter(is_of_identity)
+    }
+
+    /// The authorizers that they ask.
+    pub fn authorizers(&self) -> impl Iterator<Item = &ForwardAuthSettings> {
+        self.0.iter().filter_map(|policy| match policy {
+            Policy::ForwardAuth(auth) => Some(auth.settings()),
+            _ => None,
+        })
     }
 
     /// Whether another route demands a proof of identity that this one does not, or tells another one.
@@ -192,6 +209,7 @@ impl Policies {
                     Ok(None)
                 }
                 Policy::Jwt(jwt) => jwt.decide(request, notes).map(|()| None),
+                Policy::ForwardAuth(auth) => auth.decide(request, notes),
                 Policy::RateLimit(limit) => limit.decide(request, notes).map(|()| None),
                 Policy::Concurrency(limit) => limit.decide(request, notes).map(|()| None),
             }?;
@@ -216,6 +234,8 @@ impl Policy {
             Policy::Cors(_) => 5,
             Policy::EarlyHints(_) => 60,
             Policy::Jwt(_) => 30,
+            // After what can be decided here.
+            Policy::ForwardAuth(_) => 40,
             Policy::RateLimit(_) => 10,
             Policy::Concurrency(_) => 50,
         }
@@ -284,6 +304,7 @@ mod tests {
                 client: ClientAddress::Unix,
                 clock: Some(panics),
                 limits: None,
+                authorizer: None,
             };
             let mut notes = Notes::default();
             let decided = policies.decide(&request, &mut notes);

@@ -63,11 +63,25 @@ pub enum Rejection {
     Concurrency,
     /// A policy of the route has panicked.
     PolicyPanicked,
+    /// The authorizer of the route does not know the client.
+    Unauthenticated,
+    /// The authorizer of the route refuses the request.
+    Unauthorized,
+    /// The authorizer of the route cannot be connected to.
+    AuthorizerUnreachable,
+    /// The authorizer of the route took too long.
+    AuthorizerTimeout,
+    /// The authorizer of the route gave no valid decision.
+    AuthorizerFailed,
+    /// The response of the authorizer is larger than the gateway takes.
+    AuthorizerTooLarge,
+    /// Too many requests wait for authorizers.
+    AuthorizerBusy,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 29] = [
+    pub const ALL: [Rejection; 36] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -97,6 +111,13 @@ impl Rejection {
         Rejection::RateLimited,
         Rejection::Concurrency,
         Rejection::PolicyPanicked,
+        Rejection::Unauthenticated,
+        Rejection::Unauthorized,
+        Rejection::AuthorizerUnreachable,
+        Rejection::AuthorizerTimeout,
+        Rejection::AuthorizerFailed,
+        Rejection::AuthorizerTooLarge,
+        Rejection::AuthorizerBusy,
     ];
 
     /// Whether it is a response that clients are to get, and no problem.
@@ -138,6 +159,13 @@ impl Rejection {
             Rejection::RateLimited => "rate-limited",
             Rejection::Concurrency => "concurrency",
             Rejection::PolicyPanicked => "policy-panicked",
+            Rejection::Unauthenticated => "authorizer-unauthenticated",
+            Rejection::Unauthorized => "authorizer-refused",
+            Rejection::AuthorizerUnreachable => "authorizer-unreachable",
+            Rejection::AuthorizerTimeout => "authorizer-timeout",
+            Rejection::AuthorizerFailed => "authorizer-failed",
+            Rejection::AuthorizerTooLarge => "authorizer-too-large",
+            Rejection::AuthorizerBusy => "authorizer-busy",
         }
     }
 
@@ -148,16 +176,24 @@ impl Rejection {
             Rejection::HttpsOnly => Status::PERMANENT_REDIRECT,
             Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
             Rejection::Method | Rejection::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
-            Rejection::Forbidden | Rejection::InsufficientScope => Status::FORBIDDEN,
-            Rejection::NoToken | Rejection::InvalidToken | Rejection::TokenExpired => {
-                Status::UNAUTHORIZED
+            Rejection::Forbidden | Rejection::InsufficientScope | Rejection::Unauthorized => {
+                Status::FORBIDDEN
             }
+            Rejection::NoToken
+            | Rejection::InvalidToken
+            | Rejection::TokenExpired
+            | Rejection::Unauthenticated => Status::UNAUTHORIZED,
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::PolicyPanicked => Status::INTERNAL_SERVER_ERROR,
-            Rejection::NoBufferRoom | Rejection::Concurrency | Rejection::NoKeys => {
-                Status::SERVICE_UNAVAILABLE
-            }
+            Rejection::NoBufferRoom
+            | Rejection::Concurrency
+            | Rejection::NoKeys
+            | Rejection::AuthorizerUnreachable
+            | Rejection::AuthorizerTimeout
+            | Rejection::AuthorizerFailed
+            | Rejection::AuthorizerTooLarge
+            | Rejection::AuthorizerBusy => Status::SERVICE_UNAVAILABLE,
             Rejection::RateLimited => Status::TOO_MANY_REQUESTS,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
             Rejection::HeadTooLarge | Rejection::TrailersTooLarge => {
@@ -209,6 +245,19 @@ impl Rejection {
             Rejection::RateLimited => "there are too many requests; try again later",
             Rejection::PolicyPanicked => "a policy of this route has failed",
             Rejection::Concurrency => "too many requests are under way; try again later",
+            Rejection::Unauthenticated => "this needs a log-in",
+            Rejection::Unauthorized => "this is not allowed",
+            Rejection::AuthorizerUnreachable => {
+                "the service that decides on access cannot be reached"
+            }
+            Rejection::AuthorizerTimeout => {
+                "the service that decides on access did not answer in time"
+            }
+            Rejection::AuthorizerFailed => "the service that decides on access failed",
+            Rejection::AuthorizerTooLarge => "the service that decides on access sent too much",
+            Rejection::AuthorizerBusy => {
+                "too many requests wait for the service that decides on access"
+            }
         }
     }
 }

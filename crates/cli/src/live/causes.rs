@@ -112,6 +112,10 @@ const LIMITS: &[Counter] = &[
         "files are sent or found too slowly: see whether the disk of the folder hangs, or clients read slowly",
     ),
     counter(
+        "authorizations_skipped",
+        "authorizers of `forward_auth` fail, and `on_failure = \"open\"` lets requests pass",
+    ),
+    counter(
         "heads_refused",
         "clients send many heads above 4 KiB at once: see whether cookies can be smaller",
     ),

@@ -13,6 +13,7 @@ use crate::settings::{FieldChange, FieldRule};
 use crate::span::Placed;
 use crate::suggestion;
 use crate::template::{Template, TemplatePart};
+use crate::units::ValueError;
 
 /// Fields that belong to the connection and to the framing of messages (RFC 9110, sections 7.6.1 and 10.1.1).
 const RESERVED: [&str; 8] = [
@@ -193,4 +194,25 @@ impl Reader<'_> {
         }
         Some(template)
     }
+}
+
+/// The name of a field in lower case, which is none of the connection, and not `Host`.
+pub(super) fn check_field_name(text: &str) -> Result<String, ValueError> {
+    let name = text.to_ascii_lowercase();
+    let spelled = name.replace('_', "-");
+    if !is_token(&name) {
+        return Err(ValueError::new(
+            "field-name",
+            format!("`{text}` is no name of a field"),
+            "write letters, digits and hyphens, such as Remote-User",
+        ));
+    }
+    if RESERVED.contains(&spelled.as_str()) || spelled == "host" {
+        return Err(ValueError::new(
+            "reserved-field",
+            format!("`{text}` belongs to the connection"),
+            "leave it out; it is set for each connection",
+        ));
+    }
+    Ok(name)
 }

@@ -2,6 +2,7 @@
 
 mod cors;
 mod early_hints;
+mod forward_auth;
 mod jwt;
 mod limit;
 mod security_headers;
@@ -27,6 +28,9 @@ impl Reader<'_> {
             "security_headers" => {
                 let read = |reader: &mut Self| reader.security_headers(value);
                 own.policies.security_headers = self.own(value, read);
+            }
+            "forward_auth" => {
+                own.policies.forward_auth = self.own(value, |reader| reader.forward_auth(value));
             }
             "jwt" => own.policies.jwt = self.own(value, |reader| reader.jwt(value)),
             _ => {}

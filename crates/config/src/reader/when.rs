@@ -64,7 +64,8 @@ impl Reader<'_> {
             let own = &block.own;
             let has_access_rules = own.allow.value().is_some()
                 || own.deny.value().is_some()
-                || own.policies.jwt.value().is_some();
+                || own.policies.jwt.value().is_some()
+                || own.policies.forward_auth.value().is_some();
             has_access_rules || conditions.value.client.is_some() && !forwards(own)
         };
         let mut all = blocks.iter().zip(conditions);
@@ -145,6 +146,10 @@ impl Reader<'_> {
         let removed = [
             ("allow", matches!(block.allow, Own::Removed)),
             ("deny", matches!(block.deny, Own::Removed)),
+            (
+                "forward_auth",
+                matches!(block.policies.forward_auth, Own::Removed),
+            ),
             (
                 "jwt",
                 match &block.policies.jwt {

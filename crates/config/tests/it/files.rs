@@ -99,6 +99,8 @@ rate_limit = { rate = "100/s", burst = 50, by = ["client", "header:X-Key", "cook
 concurrency = 100
 early_hints = ["</style.css>; rel=preload; as=style"]
 jwt = { secret_file = "jwt.secret", algorithms = ["HS256"], issuer = "https://id.example/", audience = ["api", "app"], require = { role = ["admin"], email = true }, scopes = "read", forward = { X-User = "sub" }, from = ["header", "cookie:token"], leeway = "1m", optional = false }
+forward_auth = { url = "http://127.0.0.1:9091/verify?a=b", send = ["Cookie", "Authorization"], copy = "Remote-User", cookies = true, on_failure = "open", timeout = "500ms", cache = { for = "10s", by = ["cookie:session", "header:Authorization", "client"], any_path = true } }
+"/sso".forward_auth = { url = "unix:/run/auth.sock:/verify" }
 "/keys".jwt = { keys_file = "jwks.json", leeway = "0" }
 "/fetched".jwt = { keys_url = "https://id.example/jwks.json" }
 "/own".jwt = { secret = "${APP}", from = "query:token", optional = true }

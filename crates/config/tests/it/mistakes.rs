@@ -46,6 +46,8 @@ fn planned_keys_are_not_yet() {
             Scope::Certificate | Scope::Preset | Scope::When => continue,
             Scope::Buffer
             | Scope::Jwt
+            | Scope::ForwardAuth
+            | Scope::ForwardAuthCache
             | Scope::Compress
             | Scope::Cors
             | Scope::RateLimit

@@ -291,6 +291,7 @@ fn the_documents_name_all_keys() {
         "configuration.md",
         "access.md",
         "access-log.md",
+        "forward-auth.md",
         "compression.md",
         "cors.md",
         "networks.md",

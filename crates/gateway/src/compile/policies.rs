@@ -1,5 +1,6 @@
 //! Policies of a route, from its settings.
 
+mod forward_auth;
 mod jwt;
 mod security_headers;
 
@@ -34,22 +35,28 @@ impl<'a> Compiler<'a, '_> {
         if let Some(jwt) = &settings.jwt {
             self.jwt(jwt, &mut policies);
         }
+        if let Some(auth) = &settings.forward_auth {
+            self.forward_auth(auth, &mut policies);
+        }
         Policies::new(policies)
     }
 }
 
-fn rate_policy(settings: &blitz_config::RateLimit) -> Policy {
-    let key = |key: &ClientKey| match key {
+fn rate_key(key: &ClientKey) -> RateKey {
+    match key {
         ClientKey::Client => RateKey::Client,
         ClientKey::Header(name) => RateKey::Header(name.as_str().into()),
         ClientKey::Cookie(name) => RateKey::Cookie(name.as_str().into()),
-    };
+    }
+}
+
+fn rate_policy(settings: &blitz_config::RateLimit) -> Policy {
     Policy::RateLimit(Arc::new(RateLimit::new(RateLimitSettings {
         place: settings.place.clone(),
         count: settings.count,
         period: settings.period,
         burst: settings.burst,
-        by: settings.by.iter().map(key).collect(),
+        by: settings.by.iter().map(rate_key).collect(),
         dry_run: settings.dry_run,
     })))
 }

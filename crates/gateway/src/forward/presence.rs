@@ -51,6 +51,14 @@ pub(super) const FORWARDING: NameSet = set_of(&[
     Name::XForwardedProto,
     Name::XRealIp,
 ]);
+/// Written by the gateway about itself, the request and the client's certificate.
+pub(super) const OWN: NameSet = set_of(&[
+    Name::CdnLoop,
+    Name::ClientCert,
+    Name::ClientCertChain,
+    Name::Via,
+    Name::XRequestId,
+]);
 /// Fields of a head that are for every recipient.
 const HEAD_ONLY: NameSet = set_of(&[
     Name::Authorization,

@@ -132,6 +132,8 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_rate_limit_dry_runs", &[], "Requests beyond a `rate_limit` with `dry_run`, which passed."),
     counter("blitz_rate_limits_overflowed", &[], "Requests that shared a bucket of their `rate_limit`, because all others of the table were in use."),
     counter("blitz_files_refused", &["limit"], "Requests for files that got 503: `open`, because as many files are open as may be; `waiting`, because too many of the folder wait for the disk."),
+    counter("blitz_authorizations_remembered", &[], "Requests that passed by a remembered decision of their `forward_auth`."),
+    counter("blitz_authorizations_skipped", &[], "Requests that passed without a decision of their `forward_auth`, because `on_failure` is open."),
     counter("blitz_retries", &[], "Requests that were sent again."),
     counter("blitz_retries_over_budget", &[], "Requests that were not sent again, because the budget of the upstream was used up."),
     counter("blitz_responses_cut_off", &[], "Responses that ended early, because those of the upstream did or the client left."),

@@ -64,6 +64,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         rate_limits_overflowed,
         files_refused_open,
         files_refused_waiting,
+        authorizations_remembered,
+        authorizations_skipped,
         snapshots: _,
         in_flight: _,
     } = counters;
@@ -73,6 +75,8 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_upstream_connect_failures", connect_failures),
         ("blitz_rate_limit_dry_runs", rate_limit_dry_runs),
         ("blitz_rate_limits_overflowed", rate_limits_overflowed),
+        ("blitz_authorizations_remembered", authorizations_remembered),
+        ("blitz_authorizations_skipped", authorizations_skipped),
         ("blitz_retries", retries),
         ("blitz_retries_over_budget", retries_over_budget),
         ("blitz_responses_cut_off", cut_off),

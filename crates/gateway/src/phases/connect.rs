@@ -14,7 +14,7 @@ use crate::service::GatewayService;
 use crate::upstream::{Balancer, Pick, failure_of_name};
 
 /// Pause between checks for the first result of a name.
-const PENDING_PAUSE: Duration = Duration::from_millis(5);
+pub(super) const PENDING_PAUSE: Duration = Duration::from_millis(5);
 
 /// Heads with more bytes use other HTTP/2 connections than the rest: servers such as nginx end the
 /// connection when a field is longer than 8 KiB.
@@ -93,7 +93,7 @@ pub(super) fn take_ready(
 }
 
 #[inline]
-fn upstream_for<'u>(head: &RequestHead, upstream: &'u Upstream) -> &'u Upstream {
+pub(super) fn upstream_for<'u>(head: &RequestHead, upstream: &'u Upstream) -> &'u Upstream {
     match head.text_len() > LARGE_HEAD_BYTES {
         true => upstream.for_large_heads(),
         false => upstream,
@@ -161,7 +161,12 @@ pub(super) async fn connect(
 }
 
 /// Tells the balancer what the error says about the address.
-fn note_failure(balancer: &Balancer, upstream: &Upstream, failure: Failure, error: &ClientError) {
+pub(super) fn note_failure(
+    balancer: &Balancer,
+    upstream: &Upstream,
+    failure: Failure,
+    error: &ClientError,
+) {
     match health(error) {
         Health::Healthy => balancer.connected(upstream),
         Health::Unknown => balancer.undecided(upstream, blitz_http::now()),

@@ -1,12 +1,14 @@
 //! Phase `route`: the route of the request, its demands on the request, and its policies.
 
 use blitz_http::{Exchange, RequestHead, Scheme};
-use blitz_site::{ClientAddress, Notes, PolicyRequest, Rejection};
+use blitz_site::{Authorizer, ClientAddress, Notes, PolicyRequest, Rejection};
 
+use super::authorize::CoreAuthorizer;
 use crate::route::Route;
 use crate::rules::{Facts, Rules, client_of};
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
+use crate::snapshot::CoreSnapshot;
 use crate::variants::Subject;
 
 /// A request that its route takes.
@@ -57,6 +59,7 @@ impl<'a> Rejected<'a> {
 #[inline]
 pub(super) fn route<'a, E>(
     gateway: &GatewayService<E>,
+    snapshot: &CoreSnapshot,
     site: &'a SiteRoutes,
     exchange: &mut Exchange,
 ) -> Result<Routed<'a>, Rejected<'a>> {
@@ -78,7 +81,14 @@ pub(super) fn route<'a, E>(
     let mut notes = None;
     let checked = match route.rules.as_deref() {
         None if !site.has_access_rules() => limit_content(exchange, gateway.options.body_bytes_max),
-        rules => check(gateway, site, route, rules, exchange, &mut notes),
+        rules => check(
+            gateway,
+            snapshot,
+            (site, route),
+            rules,
+            exchange,
+            &mut notes,
+        ),
     };
     let route = Some(route);
     match checked {
@@ -102,8 +112,8 @@ fn variant<'a, E>(gateway: &GatewayService<E>, route: &'a Route, exchange: &Exch
 #[inline(never)]
 fn check<'a, E>(
     gateway: &GatewayService<E>,
-    site: &SiteRoutes,
-    route: &Route,
+    snapshot: &CoreSnapshot,
+    (site, route): (&SiteRoutes, &Route),
     rules: Option<&'a Rules>,
     exchange: &mut Exchange,
     notes: &mut Option<Box<Notes<'a>>>,
@@ -124,7 +134,8 @@ fn check<'a, E>(
     };
     if !rules.policies.is_empty() {
         let notes = notes.get_or_insert_default();
-        let request = policy_request(gateway, head, client());
+        let authorizer = authorizer(gateway, snapshot, exchange);
+        let request = policy_request(gateway, head, client(), &authorizer);
         rules.policies.decide(&request, notes)?;
         if notes.is_suspended() {
             return Ok(());
@@ -137,12 +148,27 @@ pub(super) fn policy_request<'a, E>(
     gateway: &'a GatewayService<E>,
     head: &'a RequestHead,
     client: ClientAddress,
+    authorizer: &'a dyn Authorizer,
 ) -> PolicyRequest<'a> {
     PolicyRequest {
         head,
         client,
         clock: Some(blitz_http::wall_clock),
         limits: Some(&gateway.limits),
+        authorizer: Some(authorizer),
+    }
+}
+
+pub(super) fn authorizer<'a, E>(
+    gateway: &'a GatewayService<E>,
+    snapshot: &'a CoreSnapshot,
+    exchange: &'a Exchange,
+) -> CoreAuthorizer<'a, E> {
+    CoreAuthorizer {
+        gateway,
+        snapshot,
+        peer: &exchange.peer,
+        head: &exchange.request,
     }
 }
 

@@ -3,21 +3,22 @@
 use std::rc::Rc;
 
 use blitz_http::{Exchange, PooledFuture};
-use blitz_site::{CoreObservers, Notes, Record, Rejection, RouteName, emit};
+use blitz_site::{Notes, Record, Rejection, RouteName, emit};
 
 use super::finish::reject;
-use super::route::{Rejected, Routed, check_after_policies, policy_request};
+use super::route::{Rejected, Routed, authorizer, check_after_policies, policy_request};
 use crate::route::Route;
 use crate::rules::client_of;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
+use crate::snapshot::CoreSnapshot;
 
 /// Waits until the policies of the route have decided. Returns the exchange; `None` if it was rejected. It moves into the
 /// future and back, so that it takes no room twice in the future of each request.
 #[cold]
 pub(super) fn wait<'w, E>(
     gateway: &'w GatewayService<E>,
-    observers: &'w CoreObservers,
+    snapshot: &'w CoreSnapshot,
     site: &'w SiteRoutes,
     routed: &'w mut Routed<'_>,
     mut exchange: Exchange,
@@ -29,7 +30,7 @@ pub(super) fn wait<'w, E>(
         notes.started = Some(blitz_http::now());
         let mut undecided = Undecided {
             exchange: &mut exchange,
-            observers,
+            snapshot,
             site,
             route,
             notes,
@@ -48,7 +49,7 @@ pub(super) fn wait<'w, E>(
                     route: routed.route,
                     notes,
                 };
-                reject(gateway, observers, exchange, rejected);
+                reject(gateway, snapshot.observers(), exchange, rejected);
                 None
             }
         }
@@ -58,7 +59,7 @@ pub(super) fn wait<'w, E>(
 /// A request whose policies have not decided. If it is dropped, its record is emitted.
 struct Undecided<'u, 'a> {
     exchange: &'u mut Exchange,
-    observers: &'u CoreObservers,
+    snapshot: &'u CoreSnapshot,
     site: &'u SiteRoutes,
     route: &'a Route,
     notes: &'u mut Notes<'a>,
@@ -73,7 +74,8 @@ impl Undecided<'_, '_> {
             &self.exchange.peer,
             &gateway.options.trusted_proxies,
         );
-        let request = policy_request(gateway, head, client);
+        let authorizer = authorizer(gateway, self.snapshot, self.exchange);
+        let request = policy_request(gateway, head, client, &authorizer);
         self.notes.wait(&request).await?;
         let rules = self.route.rules.as_deref();
         rules.map_or(Ok(()), |rules| {
@@ -90,7 +92,7 @@ impl Drop for Undecided<'_, '_> {
         let peer = Rc::clone(&self.exchange.peer);
         let (head, site) = (&self.exchange.request, self.site.name());
         let route: &dyn RouteName = self.route;
-        let mut record = Record::new(head, peer, site, Some(route), self.observers);
+        let mut record = Record::new(head, peer, site, Some(route), self.snapshot.observers());
         record.begin_with(Some(self.notes));
         record.response.find_end();
         emit(&mut record, head);

@@ -35,6 +35,7 @@ mod failures;
 mod fields;
 mod file_listing;
 mod files;
+mod forward_auth;
 mod grpc;
 mod grpc_web;
 mod h2;

@@ -34,6 +34,7 @@ fn check(policies: &Policies, request: Request, next: Next) -> Outcome {
             client: ClientAddress::Unknown,
             clock: Some(wall_clock),
             limits: None,
+            authorizer: None,
         },
         &mut notes,
     );

@@ -19,6 +19,7 @@ fn decide(jwt: &Jwt, token: &str) -> Result<(), Rejection> {
         client: ClientAddress::Unknown,
         clock: Some(now),
         limits: None,
+        authorizer: None,
     };
     let mut notes = Notes::default();
     let decided = jwt.decide(&request, &mut notes);

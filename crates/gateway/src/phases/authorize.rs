@@ -1,0 +1,329 @@
+//! Requests to authorizers: services that decide on the requests of a route (`forward_auth`).
+//!
+//! They go over the connections of the core's upstreams, and get the head of a request with the same fields about the
+//! client that an upstream gets.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use blitz_http::{
+    BodyError, BodyLength, Chunk, ClientError, Connection, FieldName, LocalShortage, Name, Peer,
+    PoolFuture, RequestHead, RequestOptions, Response, Scheme, Upstream,
+};
+use blitz_site::{
+    Authorizer, AuthorizerQuestion, Edit, Failure, FieldChange, ForwardAuthSettings,
+    PolicyResponse, Rejection, apply_to_request,
+};
+
+use super::connect::{PENDING_PAUSE, note_failure, upstream_for};
+use crate::forward::{self, ForwardedClient, NotForwarded};
+use crate::rules::Facts;
+use crate::service::GatewayService;
+use crate::snapshot::CoreSnapshot;
+use crate::upstream::{Balancer, Pick, Tried};
+
+/// The most requests of a core that wait for authorizers.
+const WAITING_MAX: usize = 4096;
+
+/// The most content of a refusal, in bytes.
+const CONTENT_MAX: usize = 64 * 1024;
+
+/// How long the content of another response may take, which nobody needs: after it the connection can be used again.
+const DISCARD_TIME: Duration = Duration::from_millis(100);
+
+/// Asks authorizers about a request.
+pub(super) struct CoreAuthorizer<'a, E> {
+    pub(super) gateway: &'a GatewayService<E>,
+    /// That of the request.
+    pub(super) snapshot: &'a CoreSnapshot,
+    pub(super) peer: &'a Peer,
+    pub(super) head: &'a RequestHead,
+}
+
+impl<E> Authorizer for CoreAuthorizer<'_, E> {
+    fn ask(
+        &self,
+        question: AuthorizerQuestion<'_>,
+    ) -> Result<PoolFuture<Result<PolicyResponse, Rejection>>, Rejection> {
+        let settings = question.settings;
+        let known = self
+            .snapshot
+            .authorizer(&settings.origin, &self.gateway.upstreams);
+        let (balancer, authority) = known.ok_or(Rejection::AuthorizerUnreachable)?;
+        let waiting = Waiting::begin(&self.gateway.waiting_for_authorizers)?;
+        let timeout = settings.timeout;
+        let call = Call {
+            balancer: Rc::clone(balancer),
+            head: self.question(question, authority)?,
+            timeout,
+            sends_via: self.gateway.options.via,
+        };
+        Ok(PoolFuture::new(async move {
+            let _waiting = waiting;
+            let answered = blitz_http::timeout(timeout, call.run()).await;
+            answered.unwrap_or(Err(Rejection::AuthorizerTimeout))
+        }))
+    }
+
+    fn is_secure(&self) -> bool {
+        let trusted = &self.gateway.options.trusted_proxies;
+        Facts::of(self.head, self.peer, trusted).scheme == Scheme::Https
+    }
+}
+
+impl<E> CoreAuthorizer<'_, E> {
+    /// The head of the request to the authorizer.
+    fn question(
+        &self,
+        question: AuthorizerQuestion<'_>,
+        authority: &str,
+    ) -> Result<RequestHead, Rejection> {
+        let AuthorizerQuestion { settings, mut head } = question;
+        let options = &self.gateway.options;
+        // WebSockets over HTTP/2 and HTTP/3 are opened by CONNECT.
+        let method = match head.protocol() {
+            Some(_) => "GET",
+            None => head.method_str(),
+        };
+        let method = method.to_owned();
+        let uri = head.path_and_query().to_owned();
+        let client = ForwardedClient {
+            peer: self.peer,
+            trusted_proxies: &options.trusted_proxies,
+            is_trusted: options.trusted_proxies.contains(self.peer),
+            upgrade: None,
+            length: BodyLength::Empty,
+            default_authority: authority,
+            loop_id: &self.gateway.loop_id,
+            sends_via: options.via,
+            sends_certificate: options.client_cert_header,
+            random: blitz_http::random_u64,
+        };
+        let scratch = &mut self.gateway.scratch.borrow_mut();
+        let edited = forward::edit_request(&mut head, &client, scratch);
+        edited.map_err(|problem| match problem {
+            NotForwarded::TooManyConnectionOptions => Rejection::ConnectionOptions,
+            NotForwarded::Loop => Rejection::AuthorizerFailed,
+        })?;
+        let mut fields = std::mem::take(&mut head.fields);
+        fields.retain(|name, _| is_asked(settings, name));
+        let (scheme, host) = (Name::XForwardedProto, Name::XForwardedHost);
+        let text = |name| fields.get_str(name).unwrap_or_default().to_owned();
+        let url = format!("{}://{}{uri}", text(scheme), text(host));
+        let about = [
+            ("x-forwarded-method", &method),
+            ("x-forwarded-uri", &uri),
+            ("x-original-method", &method),
+            ("x-original-uri", &uri),
+            ("x-original-url", &url),
+        ];
+        let about = about.map(|(name, value)| Edit {
+            name: name.into(),
+            change: FieldChange::Set(vec![value.clone().into_bytes()]),
+        });
+        apply_to_request(&about, &mut fields);
+        let asked = RequestHead::parse("GET", &settings.target);
+        let mut asked = asked.map_err(|_| Rejection::AuthorizerFailed)?;
+        asked.fields = fields;
+        asked.set_authority(authority);
+        Ok(asked)
+    }
+}
+
+/// Whether an authorizer gets a field of the request.
+fn is_asked(settings: &ForwardAuthSettings, name: FieldName<'_>) -> bool {
+    let begins = |start: &[u8]| {
+        let name = name.as_bytes().get(..start.len());
+        name.is_some_and(|name| name.eq_ignore_ascii_case(start))
+    };
+    let is_of_message = matches!(
+        name.known(),
+        Name::Host
+            | Name::Expect
+            | Name::Trailer
+            | Name::Te
+            | Name::Range
+            | Name::IfMatch
+            | Name::IfModifiedSince
+            | Name::IfNoneMatch
+            | Name::IfRange
+            | Name::IfUnmodifiedSince
+    );
+    if is_of_message || begins(b"content-") || begins(b"sec-websocket-") {
+        return false;
+    }
+    let is_sent = |names: &Vec<String>| {
+        let mut names = names.iter();
+        names.any(|known| name.as_bytes().eq_ignore_ascii_case(known.as_bytes()))
+    };
+    settings.send.as_ref().is_none_or(is_sent) || forward::is_of_gateway(name)
+}
+
+/// A request that waits, counted until it is dropped.
+struct Waiting(Rc<Cell<usize>>);
+
+impl Waiting {
+    fn begin(count: &Rc<Cell<usize>>) -> Result<Waiting, Rejection> {
+        if count.get() >= WAITING_MAX {
+            return Err(Rejection::AuthorizerBusy);
+        }
+        count.set(count.get() + 1);
+        Ok(Waiting(Rc::clone(count)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A request to an authorizer.
+struct Call {
+    balancer: Rc<Balancer>,
+    head: RequestHead,
+    timeout: Duration,
+    sends_via: bool,
+}
+
+impl Call {
+    /// Sends it, once more if a used connection ended before a response.
+    async fn run(self) -> Result<PolicyResponse, Rejection> {
+        let mut is_again = false;
+        loop {
+            let (upstream, connection) = self.connect(is_again).await?;
+            let is_reused = connection.is_reused();
+            let sent = blitz_http::now();
+            self.balancer.sent(&upstream, sent);
+            let (_, mut stream) = connection.request(&self.head, BodyLength::Empty);
+            stream.set_options(RequestOptions {
+                response_timeout: Some(self.timeout),
+                body_timeout: Some(self.timeout),
+            });
+            let mut unanswered = Unanswered(Some((&*self.balancer, &upstream)));
+            match stream.response().await {
+                Ok(response) => {
+                    unanswered.0 = None;
+                    let now = blitz_http::now();
+                    let time = now.saturating_duration_since(sent);
+                    let is_failure = response.head.status.code() >= 500;
+                    self.balancer.responded(&upstream, time, is_failure, now);
+                    return self.receive(response).await;
+                }
+                Err(error) => {
+                    let may_be_stale = matches!(
+                        error,
+                        ClientError::Reset { reused: true } | ClientError::Unprocessed
+                    );
+                    if is_again || !(may_be_stale && is_reused) {
+                        tracing::debug!(address = %upstream.address(), %error, "no response of an authorizer");
+                        return Err(failure_of(&error));
+                    }
+                    is_again = true;
+                }
+            }
+        }
+    }
+
+    async fn connect(&self, is_again: bool) -> Result<(Upstream, Connection), Rejection> {
+        let balancer = &*self.balancer;
+        let mut tried = Tried::default();
+        loop {
+            match balancer.pick(&mut tried, blitz_http::now) {
+                Pick::Upstream(upstream) => {
+                    let upstream = upstream_for(&self.head, &upstream).clone();
+                    let connected = match is_again {
+                        true => upstream.connect().await,
+                        false => upstream.checkout().await,
+                    };
+                    match connected {
+                        Ok(connection) => {
+                            balancer.connected(&upstream);
+                            return Ok((upstream, connection));
+                        }
+                        Err(error) => {
+                            tracing::debug!(address = %upstream.address(), %error, "no connection to an authorizer");
+                            let failure = Failure::of_connection(upstream.address(), &error);
+                            note_failure(balancer, &upstream, failure, &error);
+                            if is_at_limit(&error) {
+                                return Err(Rejection::AuthorizerBusy);
+                            }
+                        }
+                    }
+                }
+                Pick::Pending => blitz_http::sleep(PENDING_PAUSE).await,
+                Pick::Unresolved(_) | Pick::Exhausted => {
+                    return Err(Rejection::AuthorizerUnreachable);
+                }
+            }
+        }
+    }
+
+    /// The response, with the content of a refusal.
+    async fn receive(&self, response: Response) -> Result<PolicyResponse, Rejection> {
+        let Response {
+            mut head,
+            mut body,
+            upgraded,
+        } = response;
+        if upgraded.is_some() {
+            return Err(Rejection::AuthorizerFailed);
+        }
+        forward::edit_response(&mut head, self.sends_via, &mut Vec::new());
+        head.fields.remove(Name::Trailer);
+        let is_refusal = (300..500).contains(&head.status.code());
+        let content = match is_refusal {
+            true => {
+                let content = body.read_to_end(CONTENT_MAX).await;
+                Chunk::from(content.map_err(|error| content_failure(&error))?)
+            }
+            false => {
+                if !body.is_done() && body.take_whole().is_none() {
+                    let rest = body.read_to_end(CONTENT_MAX);
+                    let _ = blitz_http::timeout(DISCARD_TIME, rest).await;
+                }
+                Chunk::from("")
+            }
+        };
+        // The length is that of the content that the client gets.
+        head.fields.remove(Name::ContentLength);
+        Ok(PolicyResponse { head, content })
+    }
+}
+
+/// A request that is sent and has no response yet.
+struct Unanswered<'a>(Option<(&'a Balancer, &'a Upstream)>);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some((balancer, upstream)) = self.0 {
+            balancer.unanswered(upstream);
+        }
+    }
+}
+
+fn is_at_limit(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Busy
+            | ClientError::QueueFull
+            | ClientError::LocalShortage(LocalShortage::Descriptors)
+    )
+}
+
+fn failure_of(error: &ClientError) -> Rejection {
+    match Failure::from(error) {
+        Failure::HttpResponseTimeout => Rejection::AuthorizerTimeout,
+        Failure::HttpResponseHeaderSectionSize => Rejection::AuthorizerTooLarge,
+        _ => Rejection::AuthorizerFailed,
+    }
+}
+
+fn content_failure(error: &BodyError) -> Rejection {
+    match error {
+        BodyError::TooLarge => Rejection::AuthorizerTooLarge,
+        BodyError::TimedOut => Rejection::AuthorizerTimeout,
+        _ => Rejection::AuthorizerFailed,
+    }
+}

@@ -1,0 +1,385 @@
+//! Decisions of another service, an authorizer, on the requests of a route.
+//!
+//! It gets the head of each request, and lets it pass with a status of 2xx. Any other final response but a failure goes to
+//! the client in place of that of the route.
+
+mod remembered;
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use blitz_http::{LogLimit, Name, PoolFuture, PooledFuture, RequestHead, ResponseHead, Status};
+
+use super::{Identity, Notes, PolicyRequest, PolicyResponse, RateKey, Waited, set};
+use crate::client::ClientAddress;
+use crate::cookies::cookies;
+use crate::counters::count;
+use crate::edit::{Edit, FieldChange, apply_to_request};
+use crate::rejection::Rejection;
+
+/// The most bytes of a key of a remembered decision.
+const KEY_BYTES_MAX: usize = 8 * 1024;
+
+/// Seconds after which a client may try again if there was no decision.
+const RETRY_AFTER: &[u8] = b"1";
+
+/// An authorizer of a route, and what it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct ForwardAuthSettings {
+    /// Its URL without a path.
+    pub origin: String,
+    /// Path and query of the requests to it.
+    pub target: String,
+    /// Names of the fields in lower case that it gets; `None` is all but those of the content.
+    pub send: Option<Vec<String>>,
+    /// Names of fields in lower case that requests get from its responses.
+    pub copy: Vec<String>,
+    /// Whether clients get the cookies that it sets when it lets a request pass.
+    pub passes_cookies: bool,
+    /// Whether requests pass if it gives no decision.
+    pub is_open: bool,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How decisions are remembered that let requests pass.
+    pub cache: Option<AuthCacheSettings>,
+}
+
+/// How decisions are remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AuthCacheSettings {
+    /// How long, at most.
+    pub time: Duration,
+    /// The values by which the authorizer knows the client. A request without any is not remembered.
+    pub by: Vec<RateKey>,
+    /// Whether a decision is for all paths and methods of a host.
+    pub any_path: bool,
+}
+
+/// The means to ask authorizers, on the core of a request.
+pub trait Authorizer {
+    /// Asks about a request. The response is a final one; that of a refusal has its content.
+    ///
+    /// # Errors
+    /// Why there is no decision, at once or later.
+    fn ask(
+        &self,
+        question: AuthorizerQuestion<'_>,
+    ) -> Result<PoolFuture<Result<PolicyResponse, Rejection>>, Rejection>;
+
+    /// Whether the client uses TLS.
+    fn is_secure(&self) -> bool;
+}
+
+/// A request that an authorizer decides on.
+pub struct AuthorizerQuestion<'q> {
+    /// The authorizer.
+    pub settings: &'q ForwardAuthSettings,
+    /// The head of the request, without the fields that only policies may set.
+    pub head: RequestHead,
+}
+
+/// The policy.
+#[derive(Debug)]
+pub struct ForwardAuth {
+    settings: ForwardAuthSettings,
+    /// Its number in the process: what another one has remembered does not count.
+    number: u64,
+    /// Removes the fields that it sets.
+    removal: Box<[Edit]>,
+    /// Those of them that the authorizer must not get from clients, who prove by the others who they are.
+    not_asked: Box<[Edit]>,
+}
+
+impl PartialEq for ForwardAuth {
+    fn eq(&self, other: &ForwardAuth) -> bool {
+        self.settings == other.settings
+    }
+}
+
+impl Eq for ForwardAuth {}
+
+impl Hash for ForwardAuth {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.settings.hash(state);
+    }
+}
+
+impl ForwardAuth {
+    /// The policy of these settings.
+    #[must_use]
+    pub fn new(settings: ForwardAuthSettings) -> ForwardAuth {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let is_credential = |name: &&String| matches!(&***name, "authorization" | "cookie");
+        let names = settings.copy.iter();
+        let not_asked = names.clone().filter(|name| !is_credential(name));
+        ForwardAuth {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            removal: names.map(|name| set(name, None)).collect(),
+            not_asked: not_asked.map(|name| set(name, None)).collect(),
+            settings,
+        }
+    }
+
+    /// Its authorizer and what it is asked.
+    #[must_use]
+    pub fn settings(&self) -> &ForwardAuthSettings {
+        &self.settings
+    }
+
+    pub(super) fn decide<'p>(
+        &'p self,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'p>,
+    ) -> Result<Option<PooledFuture<'p, Waited>>, Rejection> {
+        let Some(authorizer) = request.authorizer else {
+            // Nobody is asked, so that the request is one that passes.
+            notes.identities.extend(self.nobody());
+            return Ok(None);
+        };
+        let key = self.key(request, authorizer.is_secure());
+        let now = blitz_http::now();
+        let known = key.as_deref();
+        if let Some(edits) = known.and_then(|key| remembered::find(self.number, key, now)) {
+            count(|counters| counters.authorizations_remembered += 1);
+            notes.identities.push(Identity::Verified(edits));
+            return Ok(None);
+        }
+        let mut head = request.head.clone();
+        notes.identify(&mut head.fields);
+        apply_to_request(&self.not_asked, &mut head.fields);
+        let question = AuthorizerQuestion {
+            settings: &self.settings,
+            head,
+        };
+        match authorizer.ask(question) {
+            Ok(answer) => Ok(Some(PooledFuture::new(async move {
+                self.conclude(answer.await, key)
+            }))),
+            Err(rejection) if self.passes_failure(rejection) => {
+                notes.identities.extend(self.nobody());
+                Ok(None)
+            }
+            Err(rejection) => {
+                notes.edit_response(retry_after());
+                Err(rejection)
+            }
+        }
+    }
+
+    /// The client is unknown, whatever it says.
+    fn nobody(&self) -> Option<Identity<'_>> {
+        (!self.removal.is_empty()).then_some(Identity::None(&self.removal))
+    }
+
+    fn conclude(&self, answer: Result<PolicyResponse, Rejection>, key: Option<Vec<u8>>) -> Waited {
+        let decision = answer.and_then(|response| {
+            verdict(response.head.status).map(|rejection| (rejection, response))
+        });
+        match decision {
+            Ok((None, response)) => self.pass(&response.head, key),
+            Ok((rejection, response)) => Waited {
+                rejection,
+                response: Some(Box::new(response)),
+                ..Waited::default()
+            },
+            Err(failure) if self.passes_failure(failure) => Waited {
+                identity: Some(Rc::from(self.removal.clone())),
+                ..Waited::default()
+            },
+            Err(failure) => Waited {
+                rejection: Some(failure),
+                response_edits: retry_after(),
+                ..Waited::default()
+            },
+        }
+    }
+
+    fn pass(&self, head: &ResponseHead, key: Option<Vec<u8>>) -> Waited {
+        let copied = self.settings.copy.iter().map(|name| {
+            let values = head.fields.get_all(&**name).map(<[u8]>::to_vec);
+            Edit {
+                name: name.as_str().into(),
+                change: FieldChange::Set(values.collect()),
+            }
+        });
+        let edits: Rc<[Edit]> = copied.collect();
+        let mut response_edits = Vec::new();
+        if self.settings.passes_cookies {
+            response_edits.extend(head.fields.get_all(Name::SetCookie).map(|value| Edit {
+                name: "set-cookie".into(),
+                change: FieldChange::Add(value.to_vec()),
+            }));
+        }
+        let cache = self.settings.cache.as_ref();
+        let time = cache.and_then(|cache| remembered_time(head, cache.time));
+        if let (Some(key), Some(time)) = (key, time) {
+            let expires = blitz_http::now() + time;
+            remembered::add(self.number, key, expires, Rc::clone(&edits));
+        }
+        Waited {
+            identity: Some(edits),
+            response_edits,
+            ..Waited::default()
+        }
+    }
+
+    /// Whether the request passes although there is no decision.
+    #[cold]
+    fn passes_failure(&self, failure: Rejection) -> bool {
+        static LINES: LogLimit = LogLimit::new();
+        if !self.settings.is_open {
+            return false;
+        }
+        count(|counters| counters.authorizations_skipped += 1);
+        let origin = &*self.settings.origin;
+        if let Some(omitted) = LINES.allow(failure.rule(), origin, blitz_http::now()) {
+            tracing::warn!(
+                authorizer = origin,
+                cause = failure.detail(),
+                omitted = (omitted > 0).then_some(omitted),
+                "a request passes without a decision"
+            );
+        }
+        true
+    }
+
+    /// The key under which the decision on a request is remembered.
+    fn key(&self, request: &PolicyRequest<'_>, is_secure: bool) -> Option<Vec<u8>> {
+        let cache = self.settings.cache.as_ref()?;
+        let mut key = vec![u8::from(is_secure)];
+        let mut is_known = false;
+        for by in &cache.by {
+            let fields = &request.head.fields;
+            is_known |= match by {
+                RateKey::Client => match request.client {
+                    ClientAddress::Address(address) => {
+                        push_all(&mut key, [address.to_string().as_bytes()].into_iter())
+                    }
+                    ClientAddress::Unix | ClientAddress::Unknown => {
+                        push_all(&mut key, std::iter::empty())
+                    }
+                },
+                RateKey::Header(name) => push_all(&mut key, fields.get_all(&**name)),
+                RateKey::Cookie(name) => push_all(&mut key, cookies(fields, name)),
+            };
+        }
+        let head = request.head;
+        push(&mut key, head.authority().unwrap_or_default().as_bytes());
+        if !cache.any_path {
+            push(&mut key, head.method_str().as_bytes());
+            push(&mut key, head.path_and_query().as_bytes());
+        }
+        (is_known && key.len() <= KEY_BYTES_MAX).then_some(key)
+    }
+}
+
+/// Adds values, so that those of another list never give the same bytes; returns whether one of them says something.
+fn push_all<'v>(key: &mut Vec<u8>, values: impl Iterator<Item = &'v [u8]>) -> bool {
+    let mut is_known = false;
+    for value in values {
+        is_known |= !value.is_empty();
+        key.push(1);
+        push(key, value);
+    }
+    key.push(0);
+    is_known
+}
+
+fn push(key: &mut Vec<u8>, value: &[u8]) {
+    key.extend_from_slice(&(value.len() as u64).to_be_bytes());
+    key.extend_from_slice(value);
+}
+
+/// Why a request with this response of its authorizer is rejected; `None` if it passes.
+///
+/// # Errors
+/// The response is no decision.
+fn verdict(status: Status) -> Result<Option<Rejection>, Rejection> {
+    match status.code() {
+        200..300 => Ok(None),
+        // The conditions of the client are not those of the authorizer.
+        304 => Err(Rejection::AuthorizerFailed),
+        300..400 | 401 | 407 => Ok(Some(Rejection::Unauthenticated)),
+        400..500 => Ok(Some(Rejection::Unauthorized)),
+        _ => Err(Rejection::AuthorizerFailed),
+    }
+}
+
+/// How long a decision may be remembered (RFC 9111, section 5.2.2), at most for this time. One that sets a cookie is not.
+fn remembered_time(head: &ResponseHead, most: Duration) -> Option<Duration> {
+    if head.fields.contains(Name::SetCookie) {
+        return None;
+    }
+    let lines = head.fields.get_all(Name::CacheControl);
+    let directives = lines.flat_map(|line| line.split(|byte| *byte == b','));
+    let mut time = most;
+    for directive in directives {
+        let directive = directive.trim_ascii().to_ascii_lowercase();
+        let (name, value) = match directive.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&directive[..at], &directive[at + 1..]),
+            None => (&*directive, &[][..]),
+        };
+        match name {
+            b"no-store" | b"no-cache" => return None,
+            b"max-age" => {
+                let seconds = str::from_utf8(value)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                time = time.min(Duration::from_secs(seconds.unwrap_or(0)));
+            }
+            _ => {}
+        }
+    }
+    (!time.is_zero()).then_some(time)
+}
+
+fn retry_after() -> Vec<Edit> {
+    vec![set("retry-after", Some(RETRY_AFTER))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_remembered_as_long_as_their_fields_allow() {
+        let most = Duration::from_secs(10);
+        let time = |lines: &[(&str, &str)]| {
+            let mut head = ResponseHead::new(Status::OK);
+            for (name, value) in lines {
+                head.fields.append(*name, value);
+            }
+            remembered_time(&head, most).map(|time| time.as_secs())
+        };
+        assert_eq!(time(&[]), Some(10));
+        assert_eq!(time(&[("cache-control", "private, max-age=60")]), Some(10));
+        assert_eq!(time(&[("cache-control", "max-age=3")]), Some(3));
+        for lines in [
+            ("cache-control", "private, No-Store"),
+            ("cache-control", "no-cache=\"a\""),
+            ("cache-control", "max-age=0"),
+            ("cache-control", "max-age=-1"),
+            ("cache-control", "max-age=soon"),
+            ("set-cookie", "a=b"),
+        ] {
+            assert_eq!(time(&[lines]), None, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn values_of_keys_are_told_apart() {
+        let key = |values: &[&str]| {
+            let mut key = Vec::new();
+            push_all(&mut key, values.iter().map(|value| value.as_bytes()));
+            key
+        };
+        let lists: [&[&str]; 6] = [&[], &[""], &["a"], &["a", ""], &["", "a"], &["a", "a"]];
+        for (at, list) in lists.iter().enumerate() {
+            for other in &lists[at + 1..] {
+                assert_ne!(key(list), key(other), "{list:?} {other:?}");
+            }
+        }
+    }
+}
