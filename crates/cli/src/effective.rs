@@ -281,6 +281,10 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     for (key, span) in settings.policies.written() {
         list.0.push((key.to_owned(), span));
     }
+    // Keys beside a `satisfy`, of which one suffices.
+    for (key, span) in settings.policies.alternatives() {
+        list.0.push((key.to_owned(), span));
+    }
     list.add("timeout.connect", settings.timeouts.connect.as_ref());
     list.add("timeout.response", settings.timeouts.response.as_ref());
     list.add("timeout.idle", settings.timeouts.idle.as_ref());

@@ -4,6 +4,7 @@
 
 mod access_log;
 mod announce;
+mod api_key;
 mod authorities;
 mod bench;
 mod built_in;
@@ -149,6 +150,8 @@ enum Command {
     Tail(tail::TailArguments),
     /// Issue a certificate for development, with a local authority
     Cert(cert::CertArguments),
+    /// Make a key for a program, and the line with its hash for the file of `api_keys`
+    ApiKey(api_key::ApiKeyArguments),
     /// Send load to a server, and measure the times of its responses
     Load(Box<blitz_bench::load::LoadArguments>),
     /// Print the version, the git revision and the I/O driver that this machine supports
@@ -188,6 +191,7 @@ fn main() -> ExitCode {
         Some(Command::Top(arguments)) => top::run(&arguments),
         Some(Command::Tail(arguments)) => tail::run(&arguments),
         Some(Command::Cert(arguments)) => cert::run(&arguments),
+        Some(Command::ApiKey(arguments)) => api_key::run(&arguments),
         Some(Command::Load(arguments)) => load::run(&arguments),
         Some(Command::Version) => version::run(),
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),

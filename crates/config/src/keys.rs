@@ -35,6 +35,10 @@ pub enum Scope {
     Networks,
     /// In a table that is the `security_headers` of a route.
     SecurityHeaders,
+    /// In a table that is the `basic_auth` of a route.
+    BasicAuth,
+    /// In the `api_keys` of a route.
+    ApiKeys,
     /// In `server`.
     Server,
     /// In `log`.
@@ -108,6 +112,10 @@ pub enum Kind {
     ClaimFields,
     /// Demands on claims by their names.
     ClaimDemands,
+    /// The name of a field, or a list of names.
+    FieldNames,
+    /// A file with users, or a table with one.
+    BasicAuth,
     /// A number of requests per time, or a table with one.
     RateLimit,
     /// A number of requests per time.
@@ -285,6 +293,8 @@ pub const KEYS: &[Key] = &[
     key(Scope::Site, "tls", Kind::Tls, "false", "whether clients use TLS, or with which certificate"),
     key(Scope::Route, "access_log", Kind::Boolean, "true", "whether its requests have lines in the access log"),
     key(Scope::Route, "allow", Kind::ClientNetworks, "all", "addresses of clients that are served"),
+    key(Scope::Route, "api_keys", Kind::Table(Scope::ApiKeys), "off", "keys that requests of programs need"),
+    key(Scope::Route, "basic_auth", Kind::BasicAuth, "off", "a file with the names and passwords that requests need"),
     key(Scope::Route, "body_max", Kind::Size, "no limit", "the most content of a request"),
     key(Scope::Route, "buffer_request", Kind::RequestBuffer, "off", "the most content that is received before the upstream is connected to"),
     key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses are compressed for clients that accept it: all, none, or those of files"),
@@ -314,16 +324,15 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "request_trailers", Kind::Boolean, "false", "whether trailers of requests are forwarded"),
     key(Scope::Route, "respond", Kind::Respond, "", "a fixed response"),
     key(Scope::Route, "security_headers", Kind::SecurityHeaders, "off", "fields that have browsers protect pages: [the usual ones](security-headers.md), or a table of those that differ"),
+    key(Scope::Route, "satisfy", Kind::OneOf(&["all", "any"]), "\"all\"", "whether one suffices of the keys `allow`, `basic_auth`, `jwt` and `api_keys` beside it"),
     key(Scope::Route, "sticky", Kind::Sticky, "off", "how clients stay with a server"),
     key(Scope::Route, "symlinks", Kind::OneOf(&["inside", "follow", "deny"]), "\"inside\"", "which symbolic links are followed: relative ones that stay in the folder, all, or none"),
     key(Scope::Route, "timeout", Kind::Table(Scope::Timeout), "", "how long an upstream may take"),
     key(Scope::Route, "to", Kind::Target, "", "the upstream"),
     key(Scope::Route, "upgrade", Kind::Texts, "[\"websocket\"]", "protocols that clients may switch to"),
-    planned(Scope::Route, "basic_auth", "users with passwords"),
     planned(Scope::Route, "mirror", "an upstream that gets copies of requests"),
     planned(Scope::Route, "php", "FastCGI"),
     planned(Scope::Route, "retries", "how often a request is sent again"),
-    planned(Scope::Route, "satisfy", "whether all access rules are demanded"),
     key(Scope::Route, "use", Kind::Names, "none", "presets, which come before the keys beside it"),
     key(Scope::Route, "when", Kind::Blocks, "none", "variants of the route: the first block applies whose conditions hold; `false` for none of outer levels"),
     key(Scope::Timeout, "connect", Kind::Duration, "4s", "how long connecting may take"),
@@ -379,6 +388,11 @@ pub const KEYS: &[Key] = &[
     key(Scope::ForwardAuthCache, "any_path", Kind::Boolean, "false", "whether a decision is for all paths and methods of a host"),
     key(Scope::ForwardAuthCache, "by", Kind::OneOrMore, "", "all values by which it knows the client: `\"cookie:NAME\"`, `\"header:NAME\"`, `\"client\"`; requests without any are not remembered"),
     key(Scope::ForwardAuthCache, "for", Kind::Time, "", "how long, at most 1 hour"),
+    key(Scope::BasicAuth, "realm", Kind::Text, "\"site\"", "what browsers show with the question for the password"),
+    key(Scope::BasicAuth, "users_file", Kind::Text, "", "the file with the users, as `htpasswd` writes it"),
+    key(Scope::ApiKeys, "file", Kind::Text, "", "the file with the hashes of the keys, as `blitz api-key` writes them"),
+    key(Scope::ApiKeys, "forward", Kind::FieldNames, "none", "fields of forwarded requests that get the name of the key"),
+    key(Scope::ApiKeys, "from", Kind::OneOrMore, "\"header:X-Api-Key\"", "where the key stands: `\"header:NAME\"`, `\"cookie:NAME\"` or `\"query:NAME\"`; `\"header:Authorization\"` is `Authorization: Bearer`"),
     key(Scope::RateLimit, "burst", Kind::NumberTo(BURST_MAX), "the number of `rate`", "the most requests at once"),
     key(Scope::RateLimit, "by", Kind::RateKeys, "`\"client\"`", "what is counted on its own"),
     key(Scope::RateLimit, "dry_run", Kind::Boolean, "false", "whether requests beyond the limit are only counted"),
@@ -499,6 +513,8 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::RateLimit => "rate_limit",
         Scope::Networks => "networks",
         Scope::SecurityHeaders => "security_headers",
+        Scope::BasicAuth => "basic_auth",
+        Scope::ApiKeys => "api_keys",
         Scope::Server => "server",
         Scope::Log => "log",
         Scope::AccessLog => "access_log",

@@ -54,8 +54,9 @@ pub use network_list::NetworkList;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use policy::{
-    AuthCache, ClaimDemand, Concurrency, Cors, CorsOrigin, ForwardAuth, Jwt, JwtKeys, KeysUrl,
-    Policies, RateLimit, Secret, SecurityHeaders, TokenSource,
+    ApiKeys, AuthCache, BasicAuth, ClaimDemand, Concurrency, Cors, CorsOrigin, ForwardAuth, Jwt,
+    JwtKeys, KeySource, KeysUrl, Policies, RateLimit, Satisfy, Secret, SecurityHeaders,
+    TokenSource,
 };
 pub use process::{
     Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,

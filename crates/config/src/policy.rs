@@ -1,5 +1,6 @@
 //! Policies of a route: decisions on requests before its action, and changes of responses.
 
+mod access;
 mod cors;
 mod forward_auth;
 mod jwt;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use crate::own::Own;
 use crate::span::{Placed, Span};
 
+pub use access::{ApiKeys, BasicAuth, KeySource, Satisfy};
 pub use cors::{Cors, CorsOrigin};
 pub use forward_auth::{AuthCache, ForwardAuth};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
@@ -75,21 +77,58 @@ policies! {
     security_headers: SecurityHeaders,
     /// Another service that decides.
     forward_auth: ForwardAuth,
+    /// Names with passwords that requests need.
+    basic_auth: BasicAuth,
+    /// Keys that requests need.
+    api_keys: ApiKeys,
+    /// Access keys, one of which suffices.
+    satisfy: Satisfy,
+}
+
+impl Policies {
+    /// The keys of which one suffices, with the places of their values: for each `satisfy`, those of outer levels first.
+    pub fn alternatives(&self) -> impl Iterator<Item = (&'static str, &Span)> {
+        let innermost = self.satisfy.iter();
+        let outer = innermost.clone().flat_map(|any| &any.value.also);
+        outer.chain(innermost).flat_map(|any| any.value.written())
+    }
 }
 
 impl OwnPolicies {
+    /// Whether a proof is demanded of who the client is.
+    pub(crate) fn demand_proof(&self) -> bool {
+        self.jwt.value().is_some()
+            || self.basic_auth.value().is_some()
+            || self.api_keys.value().is_some()
+            || self.satisfy.value().is_some()
+    }
+
+    /// Those of a level. Its alternatives are demanded in addition to those of outer levels.
+    pub(crate) fn apply_level(&self, inherited: &mut Policies) {
+        let before = inherited.satisfy.clone();
+        self.apply(inherited);
+        if let (Own::Value(own), Some(before)) = (&self.satisfy, before) {
+            inherited.satisfy = Some(Arc::new(own.with(before)));
+        }
+    }
+
     /// Those of a block `when`: what it demands is demanded in addition.
     pub(crate) fn apply_block(&self, inherited: &mut Policies) {
-        let before = inherited.jwt.clone();
-        let auth_before = inherited.forward_auth.clone();
-        self.apply(inherited);
-        if let (Own::Value(own), Some(before)) = (&self.forward_auth, auth_before) {
+        let before = inherited.clone();
+        self.apply_level(inherited);
+        if let (Own::Value(own), Some(before)) = (&self.forward_auth, before.forward_auth) {
             inherited.forward_auth = Some(Arc::new(own.with(before)));
         }
-        if let (Own::Value(own), Some(before)) = (&self.jwt, before)
+        if let (Own::Value(own), Some(before)) = (&self.jwt, before.jwt)
             && !own.value.is_optional
         {
             inherited.jwt = Some(Arc::new(own.with(before)));
+        }
+        if let (Own::Value(own), Some(before)) = (&self.basic_auth, before.basic_auth) {
+            inherited.basic_auth = Some(Arc::new(own.with(before)));
+        }
+        if let (Own::Value(own), Some(before)) = (&self.api_keys, before.api_keys) {
+            inherited.api_keys = Some(Arc::new(own.with(before)));
         }
     }
 }

@@ -76,6 +76,16 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `security_headers` in a route, if it is a table; the others have their defaults. `false` leaves a field out.",
     ),
     (
+        Scope::BasicAuth,
+        "Table basic_auth",
+        "Keys of `basic_auth` in a route, if it is a table. [Passwords](passwords.md#names-with-passwords) has examples.",
+    ),
+    (
+        Scope::ApiKeys,
+        "Table api_keys",
+        "Keys of `api_keys` in a route. [Keys of programs](passwords.md#keys-of-programs) has examples.",
+    ),
+    (
         Scope::When,
         "Blocks when",
         "Conditions of a block `[[site.\"HOST\".when]]`, which also has keys of routes but `use`.",
@@ -201,6 +211,8 @@ fn value(kind: Kind) -> String {
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
         Kind::SecurityHeaders => "boolean, or a [table](#table-security_headers)",
         Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
+        Kind::FieldNames => "name of a field, or list of names",
+        Kind::BasicAuth => "file, or a [table](#table-basic_auth)",
         Kind::RateLimit => "rate: `\"100/s\"`, or a [table](#table-rate_limit)",
         Kind::Rate => "rate: `\"100/s\"`, `/min`, `/h`, `/d`",
         Kind::RateKeys => {

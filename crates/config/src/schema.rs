@@ -23,6 +23,8 @@ pub fn schema() -> String {
         "definitions": {
             "access_log": required(table(Scope::AccessLog), "to"),
             "access_log_when": table(Scope::AccessLogWhen),
+            "api_keys": required(table(Scope::ApiKeys), "file"),
+            "basic_auth": required(table(Scope::BasicAuth), "users_file"),
             "buffer_request": required(table(Scope::Buffer), "memory"),
             "certificate": required(text_or(table(Scope::Certificate)), "cert"),
             "compress": table(Scope::Compress),
@@ -142,6 +144,8 @@ fn value(kind: Kind) -> Value {
         Kind::Cors => list_or("cors"),
         Kind::SecurityHeaders => security_headers(),
         Kind::Compress => compress(),
+        Kind::FieldNames => one_or_list(&pattern(&format!("^{TOKEN}$|{VARIABLE}"))),
+        Kind::BasicAuth => any_of([text, reference("basic_auth")]),
         Kind::RateLimit => any_of([rate(), reference("rate_limit")]),
         Kind::Rate => rate(),
         Kind::RateKeys => rate_keys(),
@@ -149,9 +153,7 @@ fn value(kind: Kind) -> Value {
         Kind::Status => any_of([status(), pattern(&format!("^[2-5][0-9][0-9]$|{VARIABLE}"))]),
         Kind::Servers => servers(),
         Kind::Target => any_of([text, servers()]),
-        Kind::Sticky => pattern(&format!(
-            "^(client|(cookie|header):{TOKEN}|cookie)$|{VARIABLE}"
-        )),
+        Kind::Sticky => sticky(),
         Kind::ClientKey => pattern(&format!("^(client|(cookie|header):{TOKEN})$|{VARIABLE}")),
         Kind::Redirect => pattern(&format!("^30[12378] .|{VARIABLE}")),
         Kind::Respond => any_of([
@@ -197,6 +199,13 @@ fn error_pages(text: &Value) -> Value {
         "patternProperties": { "^[45]([0-9][0-9]|xx)$": file },
         "additionalProperties": false,
     })
+}
+
+/// How clients stay with a server.
+fn sticky() -> Value {
+    pattern(&format!(
+        "^(client|(cookie|header):{TOKEN}|cookie)$|{VARIABLE}"
+    ))
 }
 
 /// A list of texts, or a table.

@@ -51,7 +51,17 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     (
         "auth_basic",
         "nginx",
-        "passwords are planned, and without them everybody is let in: write `allow`",
+        "write `basic_auth = { users_file = \"FILE\", realm = \"TEXT\" }`",
+    ),
+    (
+        "auth_basic_user_file",
+        "nginx",
+        "write `basic_auth = \"FILE\"`",
+    ),
+    (
+        "basicauth",
+        "Caddy and Traefik",
+        "write `basic_auth = \"FILE\"`",
     ),
     ("autoindex", "nginx", "write `list = true`"),
     ("backend", "Traefik and HAProxy", "write `to`"),

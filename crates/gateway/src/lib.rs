@@ -68,6 +68,6 @@ pub use blitz_site::matcher::Verdict;
 pub use blitz_site::{
     Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, Occurrence, OwnedRecord,
     RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId,
-    TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, counters,
+    TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, api_keys, counters,
     fetched_keys_in_use,
 };

@@ -35,7 +35,7 @@ mod limits;
 use std::sync::Arc;
 
 use blitz_site::compress::Compression;
-use blitz_site::{EarlyHints, Policies, Policy};
+use blitz_site::{EarlyHints, Policies, Policy, Prover};
 
 use crate::error::{Error, Result};
 
@@ -66,7 +66,7 @@ impl Kind {
     fn number(&self) -> u8 {
         match self {
             Kind::Shared(Policy::Cors(_)) => 0,
-            Kind::Shared(Policy::Jwt(_)) => 1,
+            Kind::Shared(Policy::Proof(Prover::Jwt(_))) => 1,
             Kind::Shared(Policy::EarlyHints(_)) => 2,
             Kind::Shared(Policy::RateLimit(_)) | Kind::RateLimit(_) => 3,
             Kind::Shared(Policy::Concurrency(_)) | Kind::Concurrency(_) => 4,
@@ -74,6 +74,9 @@ impl Kind {
             Kind::RequestId => 6,
             Kind::Shared(Policy::SecurityHeaders(_)) => 7,
             Kind::Shared(Policy::ForwardAuth(_)) => 8,
+            Kind::Shared(Policy::Proof(Prover::BasicAuth(_))) => 9,
+            Kind::Shared(Policy::Proof(Prover::ApiKeys(_))) => 10,
+            Kind::Shared(Policy::AnyOf(_)) => 11,
         }
     }
 

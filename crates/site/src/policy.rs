@@ -3,12 +3,17 @@
 //! A policy is compiled once for each configuration: for a request nothing is parsed or looked up by name. [`Notes`] are
 //! for later phases of its request.
 
+mod any_of;
+mod api_keys;
+mod basic_auth;
 mod concurrency;
 mod cors;
+mod credentials;
 mod early_hints;
 mod forward_auth;
 mod jwt;
 mod limits;
+mod proof;
 mod rate_limit;
 mod security_headers;
 mod waiting;
@@ -25,6 +30,9 @@ use crate::client::ClientAddress;
 use crate::edit::{Edit, FieldChange, apply_to_request};
 use crate::rejection::Rejection;
 
+pub use any_of::AnyOf;
+pub use api_keys::{ApiKey, ApiKeys, KeySource, api_keys};
+pub use basic_auth::{BasicAuth, Users, users};
 pub use concurrency::{Concurrency, Permit};
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
 pub use early_hints::EarlyHints;
@@ -36,6 +44,7 @@ pub use jwt::{
     fetched_keys_in_use, key_fetches, key_set,
 };
 pub use limits::{CoreLimits, SharedLimits};
+pub use proof::Prover;
 pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
 pub use security_headers::SecurityHeaders;
 pub use waiting::{PolicyResponse, Suspended, Waited};
@@ -53,8 +62,10 @@ pub enum Policy {
     Cors(Arc<Cors>),
     /// Tells browsers what a page will need.
     EarlyHints(Arc<EarlyHints>),
-    /// Demands a signed token.
-    Jwt(Arc<Jwt>),
+    /// Demands a proof of who the client is.
+    Proof(Prover),
+    /// Demands one of several proofs.
+    AnyOf(Arc<AnyOf>),
     /// Has another service decide.
     ForwardAuth(Arc<ForwardAuth>),
     /// Limits requests per time.
@@ -103,12 +114,14 @@ pub enum Identity<'p> {
     None(&'p [Edit]),
     /// The client has proved who it is.
     Verified(Rc<[Edit]>),
+    /// The client has proved that it is one that the configuration knows.
+    Known(&'p [Edit]),
 }
 
 impl Identity<'_> {
     fn edits(&self) -> &[Edit] {
         match self {
-            Identity::None(edits) => edits,
+            Identity::None(edits) | Identity::Known(edits) => edits,
             Identity::Verified(edits) => edits,
         }
     }
@@ -148,8 +161,12 @@ impl Policies {
 
     /// Those that demand or tell who the client is.
     pub fn of_identity(&self) -> impl Iterator<Item = &Policy> {
-        let is_of_identity =
-            |policy: &&Policy| matches!(policy, Policy::Jwt(_) | Policy::ForwardAuth(_));
+        let is_of_identity = |policy: &&Policy| {
+            matches!(
+                policy,
+                Policy::Proof(_) | Policy::AnyOf(_) | Policy::ForwardAuth(_)
+            )
+        };
         self.0.iter().filter(is_of_identity)
     }
 
@@ -208,7 +225,8 @@ impl Policies {
                     notes.early_hints = hints.for_request(request.head);
                     Ok(None)
                 }
-                Policy::Jwt(jwt) => jwt.decide(request, notes).map(|()| None),
+                Policy::Proof(prover) => prover.decide(request, notes),
+                Policy::AnyOf(any) => any.decide(request, notes),
                 Policy::ForwardAuth(auth) => auth.decide(request, notes),
                 Policy::RateLimit(limit) => limit.decide(request, notes).map(|()| None),
                 Policy::Concurrency(limit) => limit.decide(request, notes).map(|()| None),
@@ -233,7 +251,10 @@ impl Policy {
             Policy::SecurityHeaders(_) => 0,
             Policy::Cors(_) => 5,
             Policy::EarlyHints(_) => 60,
-            Policy::Jwt(_) => 30,
+            Policy::Proof(Prover::BasicAuth(_)) => 20,
+            Policy::Proof(Prover::ApiKeys(_)) => 25,
+            Policy::AnyOf(_) => 28,
+            Policy::Proof(Prover::Jwt(_)) => 30,
             // After what can be decided here.
             Policy::ForwardAuth(_) => 40,
             Policy::RateLimit(_) => 10,
@@ -294,7 +315,7 @@ mod tests {
             ..JwtSettings::default()
         });
         let policies = Policies::new(vec![
-            Policy::Jwt(Arc::new(jwt)),
+            Policy::Proof(Prover::Jwt(Arc::new(jwt))),
             Policy::Cors(Arc::new(cors)),
         ]);
         let mut head = RequestHead::new(Method::Get, "/");

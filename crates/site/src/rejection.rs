@@ -57,6 +57,22 @@ pub enum Rejection {
     InsufficientScope,
     /// The keys that would verify the token have not been fetched yet.
     NoKeys,
+    /// The route demands a name with its password, and the request has none.
+    NoCredentials,
+    /// The request has several credentials, of which others may take another one.
+    SeveralCredentials,
+    /// The password is not that of a user.
+    InvalidCredentials,
+    /// So many passwords are being checked that this one is not.
+    AuthenticationBusy,
+    /// The route demands a key, and the request has none.
+    NoApiKey,
+    /// The key is not one that the route accepts.
+    InvalidApiKey,
+    /// The key has expired.
+    ApiKeyExpired,
+    /// The route demands one of several proofs of who the client is, and the request has none.
+    NoProof,
     /// There are too many requests per time of the client, or of another value.
     RateLimited,
     /// Too many requests are under way.
@@ -81,7 +97,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 36] = [
+    pub const ALL: [Rejection; 44] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -108,6 +124,14 @@ impl Rejection {
         Rejection::TokenExpired,
         Rejection::InsufficientScope,
         Rejection::NoKeys,
+        Rejection::NoCredentials,
+        Rejection::SeveralCredentials,
+        Rejection::InvalidCredentials,
+        Rejection::AuthenticationBusy,
+        Rejection::NoApiKey,
+        Rejection::InvalidApiKey,
+        Rejection::ApiKeyExpired,
+        Rejection::NoProof,
         Rejection::RateLimited,
         Rejection::Concurrency,
         Rejection::PolicyPanicked,
@@ -156,6 +180,14 @@ impl Rejection {
             Rejection::TokenExpired => "token-expired",
             Rejection::InsufficientScope => "insufficient-scope",
             Rejection::NoKeys => "token-keys-missing",
+            Rejection::NoCredentials => "credentials-missing",
+            Rejection::SeveralCredentials => "several-credentials",
+            Rejection::InvalidCredentials => "credentials-invalid",
+            Rejection::AuthenticationBusy => "authentication-busy",
+            Rejection::NoApiKey => "api-key-missing",
+            Rejection::InvalidApiKey => "api-key-invalid",
+            Rejection::ApiKeyExpired => "api-key-expired",
+            Rejection::NoProof => "proof-missing",
             Rejection::RateLimited => "rate-limited",
             Rejection::Concurrency => "concurrency",
             Rejection::PolicyPanicked => "policy-panicked",
@@ -182,6 +214,12 @@ impl Rejection {
             Rejection::NoToken
             | Rejection::InvalidToken
             | Rejection::TokenExpired
+            | Rejection::NoCredentials
+            | Rejection::InvalidCredentials
+            | Rejection::NoApiKey
+            | Rejection::InvalidApiKey
+            | Rejection::ApiKeyExpired
+            | Rejection::NoProof
             | Rejection::Unauthenticated => Status::UNAUTHORIZED,
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
@@ -189,6 +227,7 @@ impl Rejection {
             Rejection::NoBufferRoom
             | Rejection::Concurrency
             | Rejection::NoKeys
+            | Rejection::AuthenticationBusy
             | Rejection::AuthorizerUnreachable
             | Rejection::AuthorizerTimeout
             | Rejection::AuthorizerFailed
@@ -206,7 +245,8 @@ impl Rejection {
             | Rejection::Base64
             | Rejection::Path
             | Rejection::AmbiguousPath
-            | Rejection::SeveralTokens => Status::BAD_REQUEST,
+            | Rejection::SeveralTokens
+            | Rejection::SeveralCredentials => Status::BAD_REQUEST,
         }
     }
 
@@ -242,6 +282,16 @@ impl Rejection {
             Rejection::TokenExpired => "the token has expired",
             Rejection::InsufficientScope => "the token does not cover this",
             Rejection::NoKeys => "the keys for tokens are not there yet; try again later",
+            Rejection::NoCredentials => "this needs a name and a password",
+            Rejection::SeveralCredentials => "the request has several credentials",
+            Rejection::InvalidCredentials => "the name or the password is wrong",
+            Rejection::AuthenticationBusy => {
+                "too many passwords are being checked; try again later"
+            }
+            Rejection::NoApiKey => "this needs a key",
+            Rejection::InvalidApiKey => "the key is not accepted here",
+            Rejection::ApiKeyExpired => "the key has expired",
+            Rejection::NoProof => "this needs credentials",
             Rejection::RateLimited => "there are too many requests; try again later",
             Rejection::PolicyPanicked => "a policy of this route has failed",
             Rejection::Concurrency => "too many requests are under way; try again later",

@@ -34,6 +34,13 @@ const PAGES: [&str; 13] = [
 /// A key set with a secret, so that the examples have tokens.
 const KEYS: &str = r#"{"keys":[{"kty":"oct","k":"YSBzZWNyZXQgb2YgZXhhY3RseSAzMiBieXRlcyAuLi4"}]}"#;
 
+/// The users `anna` with the password `secrets`.
+const USERS: &str = "anna:$2y$04$ZmGSbpkAlFMMb6NAs4dimek28x1apJj3gERV7qL6gzUiklxX/Mp.e\n";
+
+/// The key `blitz_test_key_of_billing`.
+const API_KEYS: &str =
+    "billing:sha256:bf95bd465f7b0c114bfe309a4c115246cf041de451817caed7a0b8544b15dd84\n";
+
 #[test]
 fn every_example_boots_and_answers() {
     let (mut booted, mut answers) = (0, 0);
@@ -147,6 +154,14 @@ fn folder_with_pages() -> Folder {
     let blocked = "203.0.113.0/24\n2001:db8:bad::/48 # a botnet\n";
     fs::write(folder.file("blocked.txt"), blocked).unwrap();
     fs::write(folder.file("office.txt"), "198.51.100.0/24\n").unwrap();
+    fs::create_dir_all(folder.file("etc")).unwrap();
+    for (file, content) in [
+        ("admin.htpasswd", USERS),
+        ("etc/admin.htpasswd", USERS),
+        ("api-keys", API_KEYS),
+    ] {
+        fs::write(folder.file(file), content).unwrap();
+    }
     folder
 }
 

@@ -4,6 +4,7 @@
 
 mod access_log;
 mod agreement;
+mod api_key;
 mod bench_all;
 mod bench_regression;
 mod bench_supervised;

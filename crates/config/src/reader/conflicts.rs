@@ -15,13 +15,18 @@ use crate::settings::{Action, Proxy};
 type IsWritten = fn(&OwnSettings) -> (bool, bool);
 
 /// The keys whose rules depend on the client.
-const ACCESS: [(&str, IsWritten); 4] = [
+const ACCESS: [(&str, IsWritten); 7] = [
     ("allow", |own| written(own, |own| &own.allow)),
     ("deny", |own| written(own, |own| &own.deny)),
     ("jwt", |own| written(own, |own| &own.policies.jwt)),
     ("forward_auth", |own| {
         written(own, |own| &own.policies.forward_auth)
     }),
+    ("basic_auth", |own| {
+        written(own, |own| &own.policies.basic_auth)
+    }),
+    ("api_keys", |own| written(own, |own| &own.policies.api_keys)),
+    ("satisfy", |own| written(own, |own| &own.policies.satisfy)),
 ];
 
 /// A key with GET takes HEAD too, unless a key with the same path names HEAD.

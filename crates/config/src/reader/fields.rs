@@ -10,7 +10,7 @@ use super::template::{TemplateKind, is_token};
 use super::{Entry, Reader, entries};
 use crate::pattern::PathPattern;
 use crate::settings::{FieldChange, FieldRule};
-use crate::span::Placed;
+use crate::span::{Placed, Span};
 use crate::suggestion;
 use crate::template::{Template, TemplatePart};
 use crate::units::ValueError;
@@ -86,12 +86,22 @@ impl Reader<'_> {
         entry: &Entry<'_, '_>,
         host_key: Option<&str>,
     ) -> Option<String> {
-        let name = entry.name.to_ascii_lowercase();
+        self.field_name_at(entry.name, entry.key(), host_key)
+    }
+
+    /// The name of a field that stands at this place, in lower case.
+    pub(super) fn field_name_at(
+        &mut self,
+        written: &str,
+        place: Span,
+        host_key: Option<&str>,
+    ) -> Option<String> {
+        let name = written.to_ascii_lowercase();
         if !is_token(&name) {
             self.error(
                 "field-name",
-                entry.key(),
-                format!("`{}` is no name of a field", entry.name),
+                place,
+                format!("`{written}` is no name of a field"),
                 "write letters, digits and hyphens, such as Cache-Control",
             );
             return None;
@@ -100,8 +110,8 @@ impl Reader<'_> {
         if RESERVED.contains(&name.replace('_', "-").as_str()) {
             self.error(
                 "reserved-field",
-                entry.key(),
-                format!("`{}` belongs to the connection", entry.name),
+                place,
+                format!("`{written}` belongs to the connection"),
                 "leave it out; it is set for each connection",
             );
             return None;
@@ -111,8 +121,8 @@ impl Reader<'_> {
         {
             self.error(
                 "reserved-field",
-                entry.key(),
-                format!("`{}` has a key of its own", entry.name),
+                place,
+                format!("`{written}` has a key of its own"),
                 format!("write {key} = \"keep\", \"upstream\" or a name"),
             );
             return None;

@@ -90,6 +90,8 @@ impl Reader<'_> {
             }
             match self.resolve(&levels, shared) {
                 Resolved::Action(action) => {
+                    let outer = levels[..levels.len() - 1].iter();
+                    self.parts_of_satisfy(&own[at], outer.map(|(_, own)| *own));
                     let innermost_first = of_site.iter().rev().map(|&level| &own[level]);
                     let variants = self.variants(&levels, innermost_first, shared);
                     routes.push(Route {
@@ -308,7 +310,7 @@ pub(super) fn settings(
         own.upgrade.apply(&mut settings.upgrade);
         match is_block {
             true => own.policies.apply_block(&mut settings.policies),
-            false => own.policies.apply(&mut settings.policies),
+            false => own.policies.apply_level(&mut settings.policies),
         }
     }
     settings

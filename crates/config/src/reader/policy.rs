@@ -1,5 +1,6 @@
 //! Keys of policies.
 
+mod access;
 mod cors;
 mod early_hints;
 mod forward_auth;
@@ -33,6 +34,11 @@ impl Reader<'_> {
                 own.policies.forward_auth = self.own(value, |reader| reader.forward_auth(value));
             }
             "jwt" => own.policies.jwt = self.own(value, |reader| reader.jwt(value)),
+            "basic_auth" => {
+                own.policies.basic_auth = self.own(value, |reader| reader.basic_auth(value));
+            }
+            "api_keys" => own.policies.api_keys = self.own(value, |reader| reader.api_keys(value)),
+            "satisfy" => self.satisfy(value, own),
             _ => {}
         }
     }

@@ -129,6 +129,7 @@ impl Reader<'_> {
                 self.setting(&entry, &mut own, upstreams);
             }
         }
+        self.join_access(&mut own, false);
         let is_of_path = std::mem::replace(&mut self.has_path_placeholder, before);
         (own, is_of_path)
     }

@@ -145,6 +145,7 @@ impl Reader<'_> {
                         }
                     }
                 }
+                self.join_access(&mut own[0], false);
             }
             other => {
                 let label = "write a URL, or a table with `to`";
@@ -206,6 +207,7 @@ impl Reader<'_> {
                         self.setting(&entry, &mut own, upstreams);
                     }
                 }
+                self.join_access(&mut own, false);
             }
             other => {
                 let label = "write a URL, or a table with `to`";

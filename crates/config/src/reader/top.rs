@@ -129,6 +129,7 @@ impl Reader<'_> {
                 _ => self.setting(&entry, &mut defaults.settings, upstreams),
             }
         }
+        self.join_access(&mut defaults.settings, false);
         defaults
     }
 

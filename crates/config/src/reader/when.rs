@@ -64,7 +64,7 @@ impl Reader<'_> {
             let own = &block.own;
             let has_access_rules = own.allow.value().is_some()
                 || own.deny.value().is_some()
-                || own.policies.jwt.value().is_some()
+                || own.policies.demand_proof()
                 || own.policies.forward_auth.value().is_some();
             has_access_rules || conditions.value.client.is_some() && !forwards(own)
         };
@@ -121,6 +121,7 @@ impl Reader<'_> {
                 _ => self.setting(entry, &mut block, upstreams),
             }
         }
+        self.join_access(&mut block, true);
         self.block_place.clear();
         let place = first.unwrap_or_else(|| all.first().map_or(span, Entry::key));
         if self.diagnostics.len() != before {
@@ -158,6 +159,12 @@ impl Reader<'_> {
                     Own::Inherited => false,
                 },
             ),
+            (
+                "basic_auth",
+                matches!(block.policies.basic_auth, Own::Removed),
+            ),
+            ("api_keys", matches!(block.policies.api_keys, Own::Removed)),
+            ("satisfy", true),
         ];
         for (name, is_removed) in removed {
             let Some(entry) = all.iter().find(|entry| is_removed && entry.name == name) else {

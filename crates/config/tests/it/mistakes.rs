@@ -53,6 +53,8 @@ fn planned_keys_are_not_yet() {
             | Scope::RateLimit
             | Scope::Networks
             | Scope::SecurityHeaders
+            | Scope::BasicAuth
+            | Scope::ApiKeys
             | Scope::SiteLimits
             | Scope::UpstreamLimits => continue,
             Scope::AccessLog | Scope::AccessLogWhen => continue,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use blitz_config::{Diagnostic, NetworkList, Placed, Settings};
-use blitz_site::NetworkSetBuilder;
+use blitz_config::{Diagnostic, Network, NetworkList, Placed, Settings};
+use blitz_site::{NetworkSet, NetworkSetBuilder};
 
 use super::Compiler;
 use super::shared::address;
@@ -32,30 +32,13 @@ impl<'a> Compiler<'a, '_> {
             return Arc::clone(known);
         }
         let NetworkList {
-            networks,
-            files,
-            within,
+            networks, within, ..
         } = &list.value;
-        let mut sets = Vec::with_capacity(files.len());
-        let compared = match networks.len() <= COMPARED_MAX {
-            true => networks.as_slice(),
-            false => {
-                let mut builder = NetworkSetBuilder::default();
-                if !networks.iter().all(|network| builder.add(network.bounds())) {
-                    let message = "the list has too many networks";
-                    self.error("networks", list, message, "write them to several files");
-                }
-                sets.push(Arc::new(builder.build()));
-                &[]
-            }
+        let (compared, in_set) = match networks.len() <= COMPARED_MAX {
+            true => (networks.as_slice(), &[][..]),
+            false => (&[][..], networks.as_slice()),
         };
-        for file in files {
-            match self.shared.networks(file) {
-                Ok(set) if sets.contains(&set) => {}
-                Ok(set) => sets.push(set),
-                Err((problem, remedy)) => self.error("networks", file, &problem, &remedy),
-            }
-        }
+        let sets = self.sets(list, in_set);
         let clients = Arc::new(ClientList {
             networks: compared.into(),
             sets: sets.into(),
@@ -63,6 +46,31 @@ impl<'a> Compiler<'a, '_> {
         });
         self.shared.clients.insert(address, Arc::clone(&clients));
         clients
+    }
+
+    /// A set of these networks of a list, and those of its files. A file that cannot be used adds a diagnostic.
+    pub(super) fn sets(
+        &mut self,
+        list: &'a Placed<NetworkList>,
+        networks: &[Network],
+    ) -> Vec<Arc<NetworkSet>> {
+        let mut sets = Vec::with_capacity(list.value.files.len() + 1);
+        if !networks.is_empty() {
+            let mut builder = NetworkSetBuilder::default();
+            if !networks.iter().all(|network| builder.add(network.bounds())) {
+                let message = "the list has too many networks";
+                self.error("networks", list, message, "write them to several files");
+            }
+            sets.push(Arc::new(builder.build()));
+        }
+        for file in &list.value.files {
+            match self.shared.networks(file) {
+                Ok(set) if sets.contains(&set) => {}
+                Ok(set) => sets.push(set),
+                Err((problem, remedy)) => self.error("networks", file, &problem, &remedy),
+            }
+        }
+        sets
     }
 
     /// A file that is empty refuses everybody, which is seldom meant.

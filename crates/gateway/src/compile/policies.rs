@@ -1,5 +1,6 @@
 //! Policies of a route, from its settings.
 
+mod access;
 mod forward_auth;
 mod jwt;
 mod security_headers;
@@ -38,6 +39,16 @@ impl<'a> Compiler<'a, '_> {
         if let Some(auth) = &settings.forward_auth {
             self.forward_auth(auth, &mut policies);
         }
+        if let Some(basic_auth) = &settings.basic_auth {
+            self.basic_auth(basic_auth, &mut policies);
+        }
+        if let Some(api_keys) = &settings.api_keys {
+            self.api_keys(api_keys, &mut policies);
+        }
+        if let Some(any) = &settings.satisfy {
+            self.any_of(any, &mut policies);
+        }
+        self.one_authorization(settings);
         Policies::new(policies)
     }
 }

@@ -10,9 +10,11 @@ mod access;
 mod access_log;
 mod age;
 mod allocations;
+mod api_keys;
 mod app_policies;
 mod apps;
 mod balance;
+mod basic_auth;
 mod board;
 #[path = "../../../../boards/httparena/app.rs"]
 #[allow(missing_docs, dead_code, reason = "it is for a program")]
@@ -72,6 +74,7 @@ mod regexes;
 mod reload;
 mod retries;
 mod routing;
+mod satisfy;
 mod security_headers;
 mod site_limits;
 mod site_rules;

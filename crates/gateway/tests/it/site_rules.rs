@@ -12,11 +12,36 @@ use blitz_testing::{Client, Response};
 use crate::h2::h2;
 use crate::support::{Proxy, Upstream};
 
-const FILES: [(&str, &str); 3] = [
+/// The password of `anna` and `slow` is `secrets`, that of `bert` `ünd:er`; `anna` has another one in `changed.htpasswd`. The
+/// keys are `blitz_test_key_of_billing` and `blitz_test_key_of_old`, which has expired.
+const FILES: [(&str, &str); 6] = [
     ("404.html", "<h1>not here</h1>"),
     ("down.json", "{\"down\":true}"),
     ("closed.txt", "closed\n"),
+    (
+        "users.htpasswd",
+        "anna:$2y$04$ZmGSbpkAlFMMb6NAs4dimek28x1apJj3gERV7qL6gzUiklxX/Mp.e\n\
+         bert:$2y$04$fZI2kfiAuZ6lVFcovr7CzO1Ei4qP4dW/gIEVWg3xVRNPOVCsD0jOC\n\
+         slow:$2y$11$uGSAP1CN8tnZpHiyWOOEYuiisD/ZM5x0ipLllkGRumxlUa8op8AEy\n",
+    ),
+    (
+        "changed.htpasswd",
+        "anna:$2y$04$FcUpm/Jb5jCg6PSL37L5GO7TYs86TIE3GSBvXiN68BBCFFGcQbQs2\n\
+         bert:$2y$04$fZI2kfiAuZ6lVFcovr7CzO1Ei4qP4dW/gIEVWg3xVRNPOVCsD0jOC\n",
+    ),
+    (
+        "api-keys",
+        "billing:sha256:bf95bd465f7b0c114bfe309a4c115246cf041de451817caed7a0b8544b15dd84\n\
+         old:sha256:d224ce618d92ce8176f9c6e2768e93a6773631de3d70647ff95514c782626340:2020-01-01\n",
+    ),
 ];
+
+/// A file that configurations of tests name.
+pub(crate) fn test_file(name: &str) -> Result<LoadedFile, (String, String)> {
+    let file = FILES.iter().find(|(known, _)| *known == name);
+    let (name, content) = file.ok_or_else(|| (format!("no file {name}"), String::new()))?;
+    Ok(LoadedFile::new(Path::new(name), content.as_bytes()))
+}
 
 pub(crate) fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy {
     let gateway = Proxy::gateway(io).options(options);
@@ -26,12 +51,7 @@ pub(crate) fn gateway_with(io: IoChoice, options: Options, text: &str) -> Proxy 
 pub(crate) fn sites_of(text: &str) -> Vec<Site> {
     let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
-    let mut read_file = |name: &str| {
-        let file = FILES.iter().find(|(known, _)| *known == name);
-        let (name, content) = file.ok_or_else(|| (format!("no file {name}"), String::new()))?;
-        Ok(LoadedFile::new(Path::new(name), content.as_bytes()))
-    };
-    let sites = compile(&configuration, &mut read_file, &mut diagnostics);
+    let sites = compile(&configuration, &mut test_file, &mut diagnostics);
     assert_eq!(diagnostics, [], "{text}");
     sites
 }

@@ -23,6 +23,7 @@ use blitz_http::{
 use blitz_site::{Endpoint, Exchange};
 use blitz_testing::{Client, H1Peer, Head, IO_TIMEOUT, PeerStream};
 
+use crate::site_rules::test_file;
 use crate::tls_support::Authority;
 
 /// The longest wait; the HTTP/2 peers, which other crates use too, have the same.
@@ -182,8 +183,7 @@ impl Proxy {
     pub(crate) fn replace(&mut self, text: &str, change: impl FnOnce(Replacement) -> Replacement) {
         let document = Document::new("blitz.toml", text);
         let (configuration, mut diagnostics) = read(&document, &Environment::default());
-        let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
-        let sites = compile(&configuration, &mut read_file, &mut diagnostics);
+        let sites = compile(&configuration, &mut test_file, &mut diagnostics);
         assert_eq!(diagnostics, []);
         let running = self.running.as_mut().unwrap();
         let listeners: Vec<_> = running.listeners().cloned().collect();

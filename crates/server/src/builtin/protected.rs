@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use blitz_http::wall_clock;
 use blitz_site::{
-    ClientAddress, Jwt, JwtKey, JwtSettings, Notes, Policies, Policy, PolicyRequest, TokenSource,
-    apply, count_rejection,
+    ClientAddress, Jwt, JwtKey, JwtSettings, Notes, Policies, Policy, PolicyRequest, Prover,
+    TokenSource, apply, count_rejection,
 };
 
 use crate::{App, IntoResponse, Next, Outcome, Problem, Request};
@@ -22,7 +22,9 @@ pub(super) fn protect(app: App, secret: &[u8]) -> App {
         leeway: LEEWAY,
         ..JwtSettings::default()
     });
-    let policies = Arc::new(Policies::new(vec![Policy::Jwt(Arc::new(jwt))]));
+    let policies = Arc::new(Policies::new(vec![Policy::Proof(Prover::Jwt(
+        Arc::new(jwt),
+    ))]));
     app.wrap(move |request: Request, next: Next| check(&policies, request, next))
 }
 

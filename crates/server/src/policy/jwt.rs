@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use blitz_site::{
-    Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, Policy, TokenSource, key_set,
+    Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, Policy, Prover, TokenSource, key_set,
 };
 
 use super::{AppPolicy, Kind};
@@ -214,7 +214,7 @@ impl From<JwtPolicy> for AppPolicy {
         }
         AppPolicy(keys.map(|keys| {
             settings.keys = keys;
-            Kind::Shared(Policy::Jwt(Arc::new(Jwt::new(settings))))
+            Kind::Shared(Policy::Proof(Prover::Jwt(Arc::new(Jwt::new(settings)))))
         }))
     }
 }

@@ -12,24 +12,23 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use blitz_http::{Fields, Name, RequestHead};
+use blitz_http::RequestHead;
 use serde_json::Value;
 
 use self::json::Object;
 use self::remembered::Verifier;
 use self::token::{TokenError, Verified, verify};
-use super::{Identity, Notes, PolicyRequest, set};
+use super::credentials::{Found, of_authorization, of_query, single};
+use super::proof::{Proof, challenge};
+use super::{Identity, PolicyRequest, set};
 use crate::cookies::cookies;
-use crate::edit::{Edit, FieldChange};
+use crate::edit::Edit;
 use crate::rejection::Rejection;
 
 pub use fetched::{FetchedKeys, KeyFetches, fetched_keys_in_use, key_fetches};
 pub use keys::{Algorithm, JwtKey, key_set};
-
-/// When a client may try again while there are no keys, in seconds.
-const KEYS_RETRY_AFTER: &str = "5";
 
 /// The demands of a route on tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -137,13 +136,6 @@ impl Hash for Jwt {
     }
 }
 
-/// A request has one token at most.
-enum Found<'a> {
-    None,
-    One(&'a [u8]),
-    Several,
-}
-
 impl Jwt {
     /// The policy of these settings.
     #[must_use]
@@ -163,70 +155,68 @@ impl Jwt {
         self.settings.is_optional
     }
 
-    pub(super) fn decide<'p>(
-        &'p self,
-        request: &PolicyRequest<'_>,
-        notes: &mut Notes<'p>,
-    ) -> Result<(), Rejection> {
-        let decided = match self.find(request.head) {
-            Found::None if self.settings.is_optional => {
-                if !self.removal.is_empty() {
-                    notes.identities.push(Identity::None(&self.removal));
-                }
-                return Ok(());
-            }
-            Found::None => Err(Rejection::NoToken),
-            Found::Several => Err(Rejection::SeveralTokens),
-            Found::One(token) => self.identify(token, request.clock, notes),
-        };
-        decided.inspect_err(|rejection| {
-            notes.edit_response(vec![match rejection {
-                Rejection::NoKeys => set("retry-after", Some(KEYS_RETRY_AFTER.as_bytes())),
-                rejection => challenge(*rejection, &self.settings.scopes),
-            }]);
-        })
+    pub(super) fn removal(&self) -> &[Edit] {
+        &self.removal
     }
 
-    fn identify(
-        &self,
-        token: &[u8],
-        clock: Option<fn() -> SystemTime>,
-        notes: &mut Notes<'_>,
-    ) -> Result<(), Rejection> {
-        let now = clock.map(|clock| {
+    /// `WWW-Authenticate` (RFC 6750, section 3). A request without a token learns nothing but the scheme.
+    pub(super) fn challenge(&self, rejection: Rejection) -> Edit {
+        let error = match rejection {
+            Rejection::SeveralTokens => ", error=\"invalid_request\"",
+            Rejection::InvalidToken => ", error=\"invalid_token\"",
+            Rejection::TokenExpired => {
+                ", error=\"invalid_token\", error_description=\"the token has expired\""
+            }
+            Rejection::InsufficientScope => ", error=\"insufficient_scope\"",
+            _ => "",
+        };
+        let mut value = format!("Bearer realm=\"site\"{error}");
+        let scopes = &self.settings.scopes;
+        if rejection == Rejection::InsufficientScope && !scopes.is_empty() {
+            value += &format!(", scope=\"{}\"", scopes.join(" "));
+        }
+        challenge(value)
+    }
+
+    pub(super) fn prove(&self, request: &PolicyRequest<'_>) -> Result<Proof<'_>, Rejection> {
+        let token = match self.find(request.head) {
+            Found::None if self.settings.is_optional => {
+                let identity = Identity::None(&self.removal);
+                return Ok(Proof::Valid((!self.removal.is_empty()).then_some(identity)));
+            }
+            Found::None => return Ok(Proof::Missing),
+            Found::Several => return Err(Rejection::SeveralTokens),
+            Found::One(token) => token,
+        };
+        let now = request.clock.map(|clock| {
             let since = clock().duration_since(UNIX_EPOCH);
             since.unwrap_or_default().as_secs()
         });
         let Some(fetched) = &self.settings.fetched else {
-            return self.identify_with(&self.settings.keys, 0, (token, now), notes);
+            return self.prove_with(&self.settings.keys, 0, (token, now));
         };
         let set = fetched.latest();
         let set = set.as_ref().ok_or(Rejection::NoKeys)?;
-        let identified = self.identify_with(&set.keys, set.number, (token, now), notes);
-        if identified == Err(Rejection::InvalidToken) {
+        let proved = self.prove_with(&set.keys, set.number, (token, now));
+        if matches!(proved, Err(Rejection::InvalidToken)) {
             fetched.note_refused(&set.keys, token);
         }
-        identified
+        proved
     }
 
     /// With keys of the set with this number.
-    fn identify_with(
+    fn prove_with(
         &self,
         keys: &[JwtKey],
         set: u64,
         (token, now): (&[u8], Option<u64>),
-        notes: &mut Notes<'_>,
-    ) -> Result<(), Rejection> {
+    ) -> Result<Proof<'static>, Rejection> {
         let verifier = (self.number, set);
         let known = now.and_then(|now| remembered::find(verifier, token, now));
-        let edits = match known {
+        Ok(Proof::from(match known {
             Some(edits) => edits,
             None => self.verify(keys, verifier, token, now)?,
-        };
-        if !edits.is_empty() {
-            notes.identities.push(Identity::Verified(edits));
-        }
-        Ok(())
+        }))
     }
 
     /// Verifies a token that the core does not know.
@@ -261,74 +251,14 @@ impl Jwt {
     }
 
     fn find<'h>(&self, head: &'h RequestHead) -> Found<'h> {
-        let mut found = Found::None;
-        for source in &self.settings.sources {
-            let more = match source {
-                TokenSource::Authorization => of_authorization(&head.fields),
+        let sources = self.settings.sources.iter();
+        sources.fold(Found::None, |found, source| {
+            found.and(match source {
+                TokenSource::Authorization => of_authorization(&head.fields, "Bearer"),
                 TokenSource::Cookie(name) => single(cookies(&head.fields, name)),
                 TokenSource::Query(name) => single(of_query(head.query(), name)),
-            };
-            found = match (found, more) {
-                (Found::None, more) => more,
-                (found, Found::None) => found,
-                _ => Found::Several,
-            };
-        }
-        found
-    }
-}
-
-/// The only line; credentials of other schemes are none. Of several lines nobody knows which one an upstream takes.
-fn of_authorization(fields: &Fields) -> Found<'_> {
-    let line = match single(fields.get_all(Name::Authorization)) {
-        Found::One(line) => line,
-        found => return found,
-    };
-    let Some((scheme, token)) = line.split_at_checked("Bearer".len()) else {
-        return Found::None;
-    };
-    match token.first() {
-        Some(b' ' | b'\t') | None if scheme.eq_ignore_ascii_case(b"Bearer") => {
-            Found::One(token.trim_ascii())
-        }
-        _ => Found::None,
-    }
-}
-
-fn of_query<'h>(query: Option<&'h str>, name: &str) -> impl Iterator<Item = &'h [u8]> {
-    let pairs = query.unwrap_or_default().split('&');
-    pairs.filter_map(move |pair| {
-        let value = pair.strip_prefix(name)?.strip_prefix('=')?;
-        Some(value.as_bytes())
-    })
-}
-
-fn single<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Found<'h> {
-    match (values.next(), values.next()) {
-        (None, _) => Found::None,
-        (Some(value), None) => Found::One(value),
-        (Some(_), Some(_)) => Found::Several,
-    }
-}
-
-/// `WWW-Authenticate` (RFC 6750, section 3). A request without a token learns nothing but the scheme.
-fn challenge(rejection: Rejection, scopes: &[String]) -> Edit {
-    let error = match rejection {
-        Rejection::SeveralTokens => ", error=\"invalid_request\"",
-        Rejection::InvalidToken => ", error=\"invalid_token\"",
-        Rejection::TokenExpired => {
-            ", error=\"invalid_token\", error_description=\"the token has expired\""
-        }
-        Rejection::InsufficientScope => ", error=\"insufficient_scope\"",
-        _ => "",
-    };
-    let mut value = format!("Bearer realm=\"site\"{error}");
-    if rejection == Rejection::InsufficientScope && !scopes.is_empty() {
-        value += &format!(", scope=\"{}\"", scopes.join(" "));
-    }
-    Edit {
-        name: "www-authenticate".into(),
-        change: FieldChange::Add(value.into_bytes()),
+            })
+        })
     }
 }
 

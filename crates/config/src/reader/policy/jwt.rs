@@ -144,7 +144,11 @@ impl Reader<'_> {
     }
 
     /// A text, or a list of texts, which is not empty.
-    fn one_or_more(&mut self, value: &Spanned<DeValue<'_>>, example: &str) -> Vec<StringValue> {
+    pub(super) fn one_or_more(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        example: &str,
+    ) -> Vec<StringValue> {
         match value.get_ref() {
             DeValue::String(_) => self.text(value, example).into_iter().collect(),
             DeValue::Array(list) if list.is_empty() => {

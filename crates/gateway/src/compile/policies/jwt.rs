@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use blitz_config::{ClaimDemand as Demand, Diagnostic, JwtKeys, Placed, TokenSource as Source};
 use blitz_site::{
-    Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, Policy, TokenSource,
-    key_set,
+    Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, Policy, Prover,
+    TokenSource, key_set,
 };
 
 use super::Compiler;
@@ -52,7 +52,7 @@ impl<'a> Compiler<'a, '_> {
             Source::Query(name) => TokenSource::Query(name.clone()),
         };
         let forward = settings.forward.iter();
-        Some(Policy::Jwt(Arc::new(Jwt::new(JwtSettings {
+        let jwt = Jwt::new(JwtSettings {
             keys,
             fetched,
             issuers: settings.issuers.clone(),
@@ -65,7 +65,8 @@ impl<'a> Compiler<'a, '_> {
             sources: settings.sources.iter().map(source).collect(),
             leeway: settings.leeway,
             is_optional: settings.is_optional,
-        }))))
+        });
+        Some(Policy::Proof(Prover::Jwt(Arc::new(jwt))))
     }
 
     fn keys(&mut self, keys: &'a JwtKeys, algorithms: &[Algorithm]) -> Option<Vec<JwtKey>> {

@@ -1,16 +1,17 @@
 //! Keys that are fetched: before there are any, after they change, and when tokens ask for others.
 
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 use crate::client::ClientAddress;
+use crate::policy::{Notes, Prover};
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
 /// The verdict of a route with fetched keys.
-fn decide(jwt: &Jwt, token: &str) -> Result<(), Rejection> {
+fn decide(jwt: &Arc<Jwt>, token: &str) -> Result<(), Rejection> {
     let mut head = RequestHead::new(Method::Get, "/");
     head.fields
         .append("authorization", format!("Bearer {token}"));
@@ -21,8 +22,10 @@ fn decide(jwt: &Jwt, token: &str) -> Result<(), Rejection> {
         limits: None,
         authorizer: None,
     };
+    let prover = Prover::Jwt(Arc::clone(jwt));
     let mut notes = Notes::default();
-    let decided = jwt.decide(&request, &mut notes);
+    let decided = prover.decide(&request, &mut notes);
+    let decided = decided.map(|waiting| assert!(waiting.is_none()));
     let has = |name: &str| notes.response_edits.iter().any(|edit| &*edit.name == name);
     let is_missing = decided == Err(Rejection::NoKeys);
     assert_eq!(has("retry-after"), is_missing);
@@ -30,14 +33,14 @@ fn decide(jwt: &Jwt, token: &str) -> Result<(), Rejection> {
     decided
 }
 
-fn route(url: &str) -> (Jwt, Arc<FetchedKeys>) {
+fn route(url: &str) -> (Arc<Jwt>, Arc<FetchedKeys>) {
     let fetched = FetchedKeys::shared(url, &[]);
     let jwt = Jwt::new(JwtSettings {
         keys: Vec::new(),
         fetched: Some(Arc::clone(&fetched)),
         ..settings()
     });
-    (jwt, fetched)
+    (Arc::new(jwt), fetched)
 }
 
 #[test]

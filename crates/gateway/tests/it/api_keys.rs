@@ -1,0 +1,73 @@
+//! Keys of programs: which requests pass, and what the upstream learns of them.
+
+use blitz_gateway::Rejection;
+use blitz_testing::Head;
+
+use crate::site_rules::{HOST, ask, gateway};
+use crate::support::Upstream;
+
+const KEY: &str = "blitz_test_key_of_billing";
+const OLD: &str = "blitz_test_key_of_old";
+
+fn all<'h>(head: &'h Head, name: &str) -> Vec<&'h str> {
+    let fields = head.fields.iter();
+    let named = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name));
+    named.map(|(_, value)| value.as_str()).collect()
+}
+
+scenarios! {
+    fn a_route_demands_a_key(io) {
+        let upstream = Upstream::with_text("in");
+        let url = upstream.url();
+        let proxy = gateway(io, &format!(r#"
+            [site."a.example"]
+            to = "{url}"
+            api_keys = {{ file = "api-keys", forward = ["X-Client", "x-key-name"] }}
+            "=/health".api_keys = false
+            "/more".api_keys = {{ file = "api-keys", from = ["query:key", "cookie:key", "header:Authorization"] }}
+        "#));
+        let mut client = proxy.client();
+        let spoofed = "X-Client: root\r\nx_client: root\r\nX.Key.Name: root\r\nConnection: keep-alive, X-Client\r\n";
+        let response = ask(&mut client, "GET /x", &format!("{HOST}{spoofed}X-Api-Key: {KEY}\r\n"));
+        assert_eq!((response.status, response.text()), (200, "in"));
+        let head = upstream.heads().pop().unwrap();
+        assert_eq!((all(&head, "x-client"), all(&head, "x-key-name")), (vec!["billing"], vec!["billing"]));
+        assert!(all(&head, "x_client").is_empty() && all(&head, "x.key.name").is_empty());
+        assert_eq!(ask(&mut client, "GET /health", HOST).status, 200);
+        for (path, fields) in [
+            (format!("/more?a=b&key={KEY}"), String::new()),
+            ("/more".to_owned(), format!("Cookie: a=b; key={KEY}\r\n")),
+            ("/more".to_owned(), format!("Authorization: bearer {KEY}\r\n")),
+        ] {
+            let response = ask(&mut client, &format!("GET {path}"), &format!("{HOST}{fields}"));
+            assert_eq!(response.status, 200, "{path} {fields}");
+        }
+        let accepted = upstream.heads().len();
+        for (path, fields, status) in [
+            ("/x", String::new(), 401),
+            ("/x", "X-Api-Key: \r\n".to_owned(), 401),
+            ("/x", "X-Api-Key: wrong\r\n".to_owned(), 401),
+            ("/x", format!("X-Api-Key: {KEY}x\r\n"), 401),
+            ("/x", format!("X-Api-Key: {}\r\n", "x".repeat(5000)), 401),
+            // The hash is no key.
+            ("/x", "X-Api-Key: bf95bd465f7b0c114bfe309a4c115246cf041de451817caed7a0b8544b15dd84\r\n".to_owned(), 401),
+            ("/x", format!("X-Api-Key: {OLD}\r\n"), 401),
+            ("/x", format!("X-Api-Key: {KEY}\r\nX-Api-Key: {KEY}\r\n"), 400),
+            // Only where the route says, and under its name.
+            ("/x", format!("X_Api_Key: {KEY}\r\n"), 401),
+            ("/x", format!("Authorization: Bearer {KEY}\r\n"), 401),
+            ("/more", format!("X-Api-Key: {KEY}\r\n"), 401),
+            ("/more?key=x", format!("Cookie: key={KEY}\r\n"), 400),
+        ] {
+            let response = ask(&mut client, &format!("GET {path}"), &format!("{HOST}{fields}"));
+            let challenge = response.field("www-authenticate");
+            assert_eq!((response.status, challenge), (status, Some("ApiKey realm=\"site\"")), "{path} {fields}");
+        }
+        assert_eq!(upstream.heads().len(), accepted);
+        let counters = proxy.counters();
+        assert_eq!(counters.rejected(Rejection::NoApiKey), 4);
+        assert_eq!(counters.rejected(Rejection::InvalidApiKey), 5);
+        assert_eq!(counters.rejected(Rejection::ApiKeyExpired), 1);
+        assert_eq!(counters.rejected(Rejection::SeveralCredentials), 2);
+    }
+}

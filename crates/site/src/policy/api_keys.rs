@@ -1,0 +1,134 @@
+//! Keys that programs send with their requests. The gateway has their hashes only: a key has so many bits that nobody
+//! finds it by its hash, so one round of SHA-256 suffices.
+
+mod file;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use blitz_http::{Name, RequestHead};
+
+use super::credentials::{Found, of_authorization, of_query, single};
+use super::proof::{Proof, challenge, named};
+use super::{Identity, PolicyRequest};
+use crate::cookies::cookies;
+use crate::edit::Edit;
+use crate::rejection::Rejection;
+
+pub use file::{ApiKey, api_keys};
+
+/// The most bytes of a key in a request.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// Where a key stands in a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum KeySource {
+    /// `Authorization: Bearer KEY`.
+    Authorization,
+    /// A field with this name.
+    Field(String),
+    /// A cookie with this name.
+    Cookie(String),
+    /// A parameter of the query with this name.
+    Query(String),
+}
+
+/// The policy.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ApiKeys {
+    /// By their hashes.
+    keys: Box<[KnownKey]>,
+    sources: Box<[KeySource]>,
+    /// Removes the fields that it sets.
+    removal: Box<[Edit]>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct KnownKey {
+    hash: [u8; 32],
+    /// The second from which it is refused.
+    expires: Option<u64>,
+    /// Tell the action its name.
+    edits: Box<[Edit]>,
+}
+
+impl ApiKeys {
+    /// The policy of these keys, which stand at one of these places. The fields with these names, in lower case, get the
+    /// name of the key.
+    #[must_use]
+    pub fn new(keys: Vec<ApiKey>, sources: Vec<KeySource>, forward: &[String]) -> ApiKeys {
+        let known = |key: ApiKey| KnownKey {
+            hash: key.hash,
+            expires: key.expires,
+            edits: named(forward, Some(&key.name)),
+        };
+        let mut keys: Vec<KnownKey> = keys.into_iter().map(known).collect();
+        keys.sort_unstable_by_key(|key| key.hash);
+        ApiKeys {
+            keys: keys.into(),
+            sources: sources.into(),
+            removal: named(forward, None),
+        }
+    }
+
+    pub(super) fn removal(&self) -> &[Edit] {
+        &self.removal
+    }
+
+    pub(super) fn challenge(&self) -> Edit {
+        challenge("ApiKey realm=\"site\"".to_owned())
+    }
+
+    pub(super) fn prove(&self, request: &PolicyRequest<'_>) -> Result<Proof<'_>, Rejection> {
+        let key = match self.find(request.head) {
+            Found::None => return Ok(Proof::Missing),
+            Found::Several => return Err(Rejection::SeveralCredentials),
+            Found::One(key) => key,
+        };
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Rejection::InvalidApiKey);
+        }
+        let hash = digest(&SHA256, key);
+        // The time of the search tells something about hashes only, which nobody can choose.
+        let at = self
+            .keys
+            .binary_search_by(|known| known.hash.as_slice().cmp(hash.as_ref()));
+        let known = at.ok().and_then(|at| self.keys.get(at));
+        let known = known.ok_or(Rejection::InvalidApiKey)?;
+        if let (Some(clock), Some(expires)) = (request.clock, known.expires)
+            && seconds(clock()) >= expires
+        {
+            return Err(Rejection::ApiKeyExpired);
+        }
+        let identity = (!known.edits.is_empty()).then_some(Identity::Known(&known.edits));
+        Ok(Proof::Valid(identity))
+    }
+
+    fn find<'h>(&self, head: &'h RequestHead) -> Found<'h> {
+        let sources = self.sources.iter();
+        sources.fold(Found::None, |found, source| {
+            found.and(match source {
+                KeySource::Authorization => of_authorization(&head.fields, "Bearer"),
+                KeySource::Field(name) => single(head.fields.get_all(name.as_str())),
+                KeySource::Cookie(name) => single(cookies(&head.fields, name)),
+                KeySource::Query(name) => single(of_query(head.query(), name)),
+            })
+        })
+    }
+}
+
+impl KeySource {
+    /// A field with this name.
+    #[must_use]
+    pub fn field(name: &str) -> KeySource {
+        match Name::Authorization.as_str().eq_ignore_ascii_case(name) {
+            true => KeySource::Authorization,
+            false => KeySource::Field(name.to_owned()),
+        }
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}

@@ -1,0 +1,117 @@
+//! Names with passwords (RFC 7617), which are checked on another thread and remembered for a while.
+
+mod hash;
+mod remembered;
+#[cfg(test)]
+mod tests;
+mod users;
+mod verifier;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use blitz_http::PooledFuture;
+
+use self::remembered::Digest;
+use self::users::User;
+use self::verifier::Question;
+use super::PolicyRequest;
+use super::credentials::{Found, of_authorization};
+use super::proof::{Proof, challenge};
+use crate::edit::Edit;
+use crate::rejection::Rejection;
+
+pub use users::{Users, users};
+
+/// The most bytes of name and password. Some hashes take time with the square of the length.
+const CREDENTIALS_BYTES_MAX: usize = 1024;
+
+/// The policy.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct BasicAuth {
+    users: Arc<Users>,
+    challenge: String,
+}
+
+/// A name with the password that a client says.
+struct Credentials {
+    name: Vec<u8>,
+    password: Vec<u8>,
+}
+
+impl BasicAuth {
+    /// The policy for these users. The realm is what browsers show; it has no control characters.
+    #[must_use]
+    pub fn new(users: Arc<Users>, realm: &str) -> BasicAuth {
+        let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
+        BasicAuth {
+            users,
+            challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""),
+        }
+    }
+
+    pub(super) fn challenge(&self) -> Edit {
+        challenge(self.challenge.clone())
+    }
+
+    pub(super) fn prove<'p>(&'p self, request: &PolicyRequest<'_>) -> Result<Proof<'p>, Rejection> {
+        let text = match of_authorization(&request.head.fields, "Basic") {
+            Found::None => return Ok(Proof::Missing),
+            Found::Several => return Err(Rejection::SeveralCredentials),
+            Found::One(text) => text,
+        };
+        let credentials = Credentials::decode(text).ok_or(Rejection::InvalidCredentials)?;
+        let (user, is_known) = self.user(&credentials.name);
+        let digest = remembered::digest(user.line(), &credentials.password);
+        if is_known && request.clock.is_some() && remembered::is_known(&digest, blitz_http::now()) {
+            return Ok(Proof::Valid(None));
+        }
+        let question = Question {
+            hash: Arc::clone(user.hash()),
+            password: credentials.password.into(),
+            digest,
+            is_known,
+        };
+        Ok(Proof::Pending(PooledFuture::new(verifier::verify(
+            question,
+        ))))
+    }
+
+    /// The user with this name. For a name that nobody has the password of somebody else is checked, always the same for
+    /// the same name, so that it takes as long as for a user and tells nothing.
+    fn user(&self, name: &[u8]) -> (&User, bool) {
+        static CHOICE: OnceLock<RandomState> = OnceLock::new();
+        match self.users.find(name) {
+            Ok(user) => (user, true),
+            Err(all) => {
+                let chosen = CHOICE.get_or_init(RandomState::new).hash_one(name);
+                let chosen = chosen % (all.len() as u64);
+                (&all[chosen as usize], false)
+            }
+        }
+    }
+}
+
+impl Credentials {
+    /// `None` if they are none: not base64, without a colon, or with control characters, which neither part may have.
+    fn decode(text: &[u8]) -> Option<Credentials> {
+        if text.len() > CREDENTIALS_BYTES_MAX * 4 / 3 {
+            return None;
+        }
+        let mut name = STANDARD.decode(text).ok()?;
+        let colon = name.iter().position(|byte| *byte == b':')?;
+        if name.iter().any(u8::is_ascii_control) {
+            return None;
+        }
+        let password = name.split_off(colon).split_off(1);
+        Some(Credentials { name, password })
+    }
+}
+
+impl Digest {
+    fn is(&self, other: &Digest) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(&self.0, &other.0).is_ok()
+    }
+}

@@ -1,0 +1,197 @@
+//! Passwords are checked by the pool of blocking threads, a few at a time. Others wait in a queue, and beyond it they are
+//! turned down at once: a flood of wrong passwords neither occupies the pool, which files need, too, nor memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use blitz_http::{blocking, core_local, sleep, spawn};
+
+use super::hash::PasswordHash;
+use super::remembered::{self, Digest};
+use crate::rejection::Rejection;
+
+/// The most passwords that a core has checked at a time.
+const RUNNING_MAX: usize = 2;
+
+/// The most that all cores have checked at a time: half of the pool's threads.
+const RUNNING_OF_ALL_MAX: usize = 8;
+
+/// The most passwords of a core that wait.
+const QUEUE_MAX: usize = 32;
+
+/// After this time a core tries again if others have as many checked as all may.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Passwords that are being checked, of all cores.
+static RUNNING_OF_ALL: AtomicUsize = AtomicUsize::new(0);
+
+/// A password to check.
+pub(super) struct Question {
+    pub(super) hash: Arc<PasswordHash>,
+    pub(super) password: Arc<[u8]>,
+    pub(super) digest: Digest,
+    /// Whether it is of that user.
+    pub(super) is_known: bool,
+}
+
+/// A question, and those who wait for the answer. Several requests with the same password share it: a browser that opens
+/// a page sends six at a time.
+struct Check {
+    question: Question,
+    answer: Cell<Option<bool>>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+struct Verifier {
+    running: Vec<Rc<Check>>,
+    queue: VecDeque<Rc<Check>>,
+    /// Tasks that take from the queue.
+    tasks: usize,
+}
+
+impl Verifier {
+    const NEW: Verifier = Verifier {
+        running: Vec::new(),
+        queue: VecDeque::new(),
+        tasks: 0,
+    };
+}
+
+core_local! {
+    static VERIFIER: RefCell<Verifier> = const { RefCell::new(Verifier::NEW) };
+}
+
+/// # Errors
+/// It is not the password of the user, or too many others wait.
+pub(super) async fn verify(question: Question) -> Result<(), Rejection> {
+    let check = enter(question).ok_or(Rejection::AuthenticationBusy)?;
+    let is_right = poll_fn(|cx| match check.answer.get() {
+        Some(answer) => Poll::Ready(answer),
+        None => {
+            let mut waiting = check.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        }
+    })
+    .await;
+    match is_right {
+        true => Ok(()),
+        false => Err(Rejection::InvalidCredentials),
+    }
+}
+
+/// `None` if the queue is full.
+fn enter(question: Question) -> Option<Rc<Check>> {
+    VERIFIER.with_borrow_mut(|verifier| {
+        let mut all = verifier.running.iter().chain(&verifier.queue);
+        let is_same = |check: &&Rc<Check>| {
+            check.question.digest.is(&question.digest)
+                && check.question.is_known == question.is_known
+        };
+        if let Some(known) = all.find(is_same) {
+            return Some(Rc::clone(known));
+        }
+        if verifier.queue.len() >= QUEUE_MAX {
+            // Clients that have left make room.
+            verifier.queue.retain(|check| Rc::strong_count(check) > 1);
+        }
+        if verifier.queue.len() >= QUEUE_MAX {
+            return None;
+        }
+        let check = Rc::new(Check {
+            question,
+            answer: Cell::new(None),
+            waiting: RefCell::default(),
+        });
+        verifier.queue.push_back(Rc::clone(&check));
+        if verifier.tasks < RUNNING_MAX {
+            verifier.tasks += 1;
+            spawn(work(Task));
+        }
+        Some(check)
+    })
+}
+
+/// Counts as a task until it is dropped.
+struct Task;
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // At the end of a thread its tasks may be dropped later.
+        let _ = VERIFIER.try_with(|verifier| verifier.borrow_mut().tasks -= 1);
+    }
+}
+
+/// Answers one question after the other, until there is none.
+async fn work(_task: Task) {
+    loop {
+        let Some(running) = Running::begin() else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Some(next) = next() else { return };
+        let under_way = UnderWay(next);
+        let Question { hash, password, .. } = &under_way.0.question;
+        let (hash, password) = (Arc::clone(hash), Arc::clone(password));
+        // It counts until it ends, also if nobody waits for it any longer.
+        let (is_right, _running) = blocking(move || (hash.is_of(&password), running)).await;
+        let is_right = is_right && under_way.0.question.is_known;
+        if is_right {
+            remembered::add(under_way.0.question.digest, blitz_http::now());
+        }
+        under_way.0.answer.set(Some(is_right));
+    }
+}
+
+/// The next question for which somebody waits.
+fn next() -> Option<Rc<Check>> {
+    VERIFIER.with_borrow_mut(|verifier| {
+        loop {
+            let check = verifier.queue.pop_front()?;
+            if Rc::strong_count(&check) > 1 {
+                verifier.running.push(Rc::clone(&check));
+                return Some(check);
+            }
+        }
+    })
+}
+
+/// A check under way. At its end those who wait go on; without an answer the password counts as wrong.
+struct UnderWay(Rc<Check>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let is_other = |other: &Rc<Check>| !Rc::ptr_eq(other, &self.0);
+        let _ = VERIFIER.try_with(|verifier| verifier.borrow_mut().running.retain(is_other));
+        if self.0.answer.get().is_none() {
+            self.0.answer.set(Some(false));
+        }
+        self.0.waiting.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// One of those that all cores have checked.
+struct Running;
+
+impl Running {
+    /// `None` if there are as many as there may be.
+    fn begin() -> Option<Running> {
+        let before = RUNNING_OF_ALL.fetch_add(1, Ordering::Relaxed);
+        let running = Running;
+        (before < RUNNING_OF_ALL_MAX).then_some(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING_OF_ALL.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,56 @@
+//! Where requests have their credentials: at one place, and once.
+
+use blitz_http::{Fields, Name};
+
+/// The credentials of a request at a place.
+pub(super) enum Found<'a> {
+    None,
+    One(&'a [u8]),
+    Several,
+}
+
+impl<'a> Found<'a> {
+    /// Those of two places.
+    pub(super) fn and(self, more: Found<'a>) -> Found<'a> {
+        match (self, more) {
+            (Found::None, more) => more,
+            (found, Found::None) => found,
+            _ => Found::Several,
+        }
+    }
+}
+
+/// Those of the scheme in the only line; those of other schemes are none. Of several lines nobody knows which one an
+/// upstream takes.
+pub(super) fn of_authorization<'a>(fields: &'a Fields, scheme: &str) -> Found<'a> {
+    let line = match single(fields.get_all(Name::Authorization)) {
+        Found::One(line) => line,
+        found => return found,
+    };
+    let Some((name, rest)) = line.split_at_checked(scheme.len()) else {
+        return Found::None;
+    };
+    match rest.first() {
+        Some(b' ' | b'\t') | None if name.eq_ignore_ascii_case(scheme.as_bytes()) => {
+            Found::One(rest.trim_ascii())
+        }
+        _ => Found::None,
+    }
+}
+
+/// The values of the parameters of a query with a name, as they are written.
+pub(super) fn of_query<'h>(query: Option<&'h str>, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let pairs = query.unwrap_or_default().split('&');
+    pairs.filter_map(move |pair| {
+        let value = pair.strip_prefix(name)?.strip_prefix('=')?;
+        Some(value.as_bytes())
+    })
+}
+
+pub(super) fn single<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Found<'h> {
+    match (values.next(), values.next()) {
+        (None, _) => Found::None,
+        (Some(value), None) => Found::One(value),
+        (Some(_), Some(_)) => Found::Several,
+    }
+}
