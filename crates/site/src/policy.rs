@@ -14,6 +14,7 @@ mod forward_auth;
 mod jwt;
 mod limits;
 mod proof;
+mod prover;
 mod rate_limit;
 mod security_headers;
 mod waiting;
@@ -44,7 +45,7 @@ pub use jwt::{
     fetched_keys_in_use, key_fetches, key_set,
 };
 pub use limits::{CoreLimits, SharedLimits};
-pub use proof::Prover;
+pub use prover::Prover;
 pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
 pub use security_headers::SecurityHeaders;
 pub use waiting::{PolicyResponse, Suspended, Waited};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use blitz_http::PooledFuture;
 
-use super::proof::{Proof, Prover, edits_of_refusal, refused};
+use super::proof::Proof;
+use super::prover::{Prover, edits_of_refusal, refused};
 use super::waiting::Waited;
 use super::{Identity, Notes, PolicyRequest};
 use crate::client::ClientAddress;

@@ -161,8 +161,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Joins the access keys of a level that has been read, if one of them suffices. What they replace is replaced; in a
-    /// block they are demanded in addition.
+    /// Joins the access keys of a level that has been read, if one of them suffices. Inherited values of these keys are
+    /// replaced; in a block all are demanded in addition.
     pub(in super::super) fn join_access(&mut self, own: &mut OwnSettings, is_block: bool) {
         let Some(any) = own.policies.satisfy.value() else {
             return;

@@ -1,0 +1,120 @@
+//! Policies that demand a proof of who the client is: what they have in common.
+
+use std::sync::Arc;
+
+use blitz_http::PooledFuture;
+
+use super::proof::Proof;
+use super::waiting::Waited;
+use super::{ApiKeys, BasicAuth, Jwt, Notes, PolicyRequest, set};
+use crate::edit::Edit;
+use crate::rejection::Rejection;
+
+/// Seconds after which a client may try again whose password could not be checked.
+const RETRY_AFTER: &[u8] = b"1";
+
+/// The same while there are no keys for tokens.
+const KEYS_RETRY_AFTER: &[u8] = b"5";
+
+/// A policy that demands a proof.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Prover {
+    /// A name with its password.
+    BasicAuth(Arc<BasicAuth>),
+    /// A signed token.
+    Jwt(Arc<Jwt>),
+    /// A key.
+    ApiKeys(Arc<ApiKeys>),
+}
+
+impl Prover {
+    /// Looks for a proof, and checks it.
+    ///
+    /// # Errors
+    /// There is one, and it is not accepted.
+    pub(super) fn prove<'p>(&'p self, request: &PolicyRequest<'_>) -> Result<Proof<'p>, Rejection> {
+        match self {
+            Prover::BasicAuth(policy) => policy.prove(request),
+            Prover::Jwt(policy) => policy.prove(request),
+            Prover::ApiKeys(policy) => policy.prove(request),
+        }
+    }
+
+    /// The changes of a request that has no such proof: fields that the policy sets are removed.
+    pub(super) fn removal(&self) -> &[Edit] {
+        match self {
+            Prover::BasicAuth(_) => &[],
+            Prover::Jwt(policy) => policy.removal(),
+            Prover::ApiKeys(policy) => policy.removal(),
+        }
+    }
+
+    /// `WWW-Authenticate` of a request that is rejected for this reason.
+    pub(super) fn challenge(&self, rejection: Rejection) -> Edit {
+        match self {
+            Prover::BasicAuth(policy) => policy.challenge(),
+            Prover::Jwt(policy) => policy.challenge(rejection),
+            Prover::ApiKeys(policy) => policy.challenge(),
+        }
+    }
+
+    /// Why a request without such a proof is rejected.
+    fn missing(&self) -> Rejection {
+        match self {
+            Prover::BasicAuth(_) => Rejection::NoCredentials,
+            Prover::Jwt(_) => Rejection::NoToken,
+            Prover::ApiKeys(_) => Rejection::NoApiKey,
+        }
+    }
+
+    /// Demands the proof.
+    pub(super) fn decide<'p>(
+        &'p self,
+        request: &PolicyRequest<'_>,
+        notes: &mut Notes<'p>,
+    ) -> Result<Option<PooledFuture<'p, Waited>>, Rejection> {
+        let proof = match self.prove(request) {
+            Ok(Proof::Missing) => Err(self.missing()),
+            proof => proof,
+        };
+        match proof {
+            Ok(Proof::Valid(identity)) => {
+                notes.identities.extend(identity);
+                Ok(None)
+            }
+            Ok(Proof::Pending(checked)) => Ok(Some(PooledFuture::new(async move {
+                match checked.await {
+                    Ok(()) => Waited::default(),
+                    Err(rejection) => refused(rejection, std::slice::from_ref(self)),
+                }
+            }))),
+            Ok(Proof::Missing) => Ok(None),
+            Err(rejection) => {
+                notes.edit_response(edits_of_refusal(rejection, std::slice::from_ref(self)));
+                Err(rejection)
+            }
+        }
+    }
+}
+
+/// The end of a wait that rejects the request.
+pub(super) fn refused(rejection: Rejection, provers: &[Prover]) -> Waited {
+    Waited {
+        rejection: Some(rejection),
+        response_edits: edits_of_refusal(rejection, provers),
+        ..Waited::default()
+    }
+}
+
+/// The changes of the response to a request that is rejected: the challenges of all that it could prove (RFC 9110,
+/// section 11.6.1), each in a line of its own, which clients read more reliably than a list.
+pub(super) fn edits_of_refusal(rejection: Rejection, provers: &[Prover]) -> Vec<Edit> {
+    match rejection {
+        Rejection::AuthenticationBusy => vec![set("retry-after", Some(RETRY_AFTER))],
+        Rejection::NoKeys => vec![set("retry-after", Some(KEYS_RETRY_AFTER))],
+        _ => provers
+            .iter()
+            .map(|prover| prover.challenge(rejection))
+            .collect(),
+    }
+}
