@@ -18,7 +18,7 @@ use crate::network_files::{FileReader, Known, NetworkFiles};
 use crate::site_listeners::Collected;
 use crate::watch::Watch;
 use crate::{
-    access_log, file_folders, includes, listen, loaded_file, otlp, process, secrets,
+    access_log, file_folders, includes, listen, loaded_file, otlp, process, rate_store, secrets,
     site_certificates,
 };
 
@@ -164,6 +164,7 @@ impl ConfigFile {
             access_log::check(log, &mut diagnostics);
         }
         otlp::check(&configuration.process.tracing, &mut diagnostics);
+        rate_store::check(&configuration.process.redis, &mut diagnostics);
         file_folders::check(&configuration, folder, &mut diagnostics);
         let certificates = site_certificates::find(&configuration, folder, &mut diagnostics);
         files.extend(site_certificates::watched(&configuration, folder));

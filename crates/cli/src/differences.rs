@@ -7,7 +7,7 @@ use blitz_gateway::{Change, SiteChange, Sites, TrustedProxy, site_changes};
 
 use crate::announce::{shown, shown_as};
 use crate::config::ConfigFile;
-use crate::process;
+use crate::{process, rate_store};
 
 /// Settings that apply from the start of a process.
 pub(crate) struct Applied {
@@ -49,6 +49,7 @@ pub(crate) fn text(
     text += &networks;
     text += log_line(is_log_kept);
     text += tracing_line(is_export_kept);
+    text += rate_store::change(&old_process, &new_process);
     text + &restart
 }
 

@@ -46,6 +46,7 @@ mod otlp;
 mod output;
 mod process;
 mod process_flags;
+mod rate_store;
 mod records;
 mod redaction;
 mod reload;

@@ -11,6 +11,7 @@ use blitz_http::TlsSlot;
 
 use crate::control::ControlState;
 use crate::otlp::ExportCounts;
+use crate::rate_store::OpenRateStore;
 use crate::version::REVISION;
 
 /// Clock ticks per second in `/proc`, which Linux has fixed for programs.
@@ -21,6 +22,7 @@ pub(crate) fn reader(
     running: &Running,
     state: &Arc<ControlState>,
     exports: ExportCounts,
+    rate_store: OpenRateStore,
     files: ProcessFiles,
 ) -> MetricsReader {
     let (of_process, of_tls) = (Arc::clone(state), Arc::clone(state));
@@ -37,6 +39,7 @@ pub(crate) fn reader(
         .with_build(env!("CARGO_PKG_VERSION"), REVISION)
         .with_process(process)
         .with_certificates(in_use)
+        .with_rate_store(move || rate_store.facts())
         .with_exports(move || ExportFacts {
             spans: exports.spans.read(),
             log_records: exports.logs.read(),

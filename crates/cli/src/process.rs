@@ -178,9 +178,12 @@ const ACCESS_LOG: &str = "log.access";
 /// The start of the keys of traces, which a reload changes.
 const TRACING: &str = "tracing.";
 
+/// The start of the keys of the store of limits, which a reload changes.
+const REDIS: &str = "redis.";
+
 /// Whether a reload applies a key of the process.
 pub(crate) fn is_reloaded(key: &str) -> bool {
-    key == ACCESS_LOG || key.starts_with(TRACING)
+    key == ACCESS_LOG || key.starts_with(TRACING) || key.starts_with(REDIS)
 }
 
 /// The access log as a file has it.

@@ -17,6 +17,7 @@ use crate::control::Outcome;
 use crate::in_use::InUse;
 use crate::listeners::ListenAddresses;
 use crate::otlp::OpenExport;
+use crate::rate_store::OpenRateStore;
 use crate::timeouts::positive_or_forever;
 use crate::tls::{Tls, TlsArguments};
 use crate::watch::Watch;
@@ -80,6 +81,8 @@ pub(crate) struct ReloadSettings {
     pub(crate) request_trailers: bool,
     pub(crate) tls: TlsArguments,
     pub(crate) flags: Process,
+    /// The store of limits, which a reload may replace.
+    pub(crate) rate_store: OpenRateStore,
 }
 
 impl ReloadedFile {
@@ -184,11 +187,12 @@ impl ReloadedFile {
         let after: Vec<_> = running.listeners().map(shown).collect();
         access_log.replace(new_log);
         export.replace(new_export);
+        let store_line = self.settings.rate_store.replace(&wanted);
         self.in_use.replace(document, networks);
         let sites = differences::site_lines(&changes);
         let listeners = differences::listener_changes(&before, &after);
         Ok(format!(
-            "{diagnostics}{summary}\n{sites}{listeners}{log_lines}{restart}"
+            "{diagnostics}{summary}\n{sites}{listeners}{log_lines}{store_line}{restart}"
         ))
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use blitz_config::Process;
 use blitz_gateway::access_log::AccessLog;
 use blitz_gateway::{
-    Gateway, Options, RecordSink, Running, StartError, Target, TargetError, TraceSettings,
-    TrustedProxy, TrustedProxyError,
+    Gateway, Options, RateStore, RecordSink, Running, StartError, Target, TargetError,
+    TraceSettings, TrustedProxy, TrustedProxyError,
 };
 use blitz_host::certificates;
 use blitz_host::log;
@@ -28,6 +28,7 @@ use crate::listeners::ListenAddresses;
 use crate::metrics_reader::ProcessFiles;
 use crate::otlp::{Events, OpenExport};
 use crate::process_flags::ProcessArguments;
+use crate::rate_store::OpenRateStore;
 use crate::records::Records;
 use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
@@ -238,11 +239,14 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let built_in = built_in_site(arguments, file.is_some());
     let site = built_in.service().map_err(failed)?;
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
+    let rate_store = OpenRateStore::default();
+    rate_store.open(&process);
     let reloaded = path.as_deref().zip(file.as_ref()).map(|(path, file)| {
         let settings = ReloadSettings {
             request_trailers: arguments.request_trailers,
             tls: arguments.tls.clone(),
             flags,
+            rate_store: rate_store.clone(),
         };
         ReloadedFile::new(path, settings, file, &process)
     });
@@ -255,6 +259,10 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     control.state.set_tls(tls.as_ref().map(Tls::slot));
     let files = process_files(&control);
     let reactor = process::reactor(&process, control.connections_max());
+    let observed = RequestObservers {
+        rate_store: Some(rate_store.store()),
+        ..observed
+    };
     let running = gateway(
         arguments, &process, reactor, file, configs, targets, observed,
     )
@@ -263,7 +271,13 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: metrics_reader::reader(&running, &control.state, export.counts(), files),
+        metrics: metrics_reader::reader(
+            &running,
+            &control.state,
+            export.counts(),
+            rate_store.clone(),
+            files,
+        ),
     });
     announce::announce(&running, tls.as_ref(), control.address(), &built_in);
     service_manager::ready();
@@ -338,6 +352,7 @@ fn open_records(
         access_log,
         records: records.sink(),
         tracing: new.settings(),
+        rate_store: None,
     };
     export.replace(new);
     Ok((records, export, observed))
@@ -546,6 +561,7 @@ struct RequestObservers {
     access_log: Option<Arc<AccessLog>>,
     records: Arc<dyn RecordSink>,
     tracing: Option<TraceSettings>,
+    rate_store: Option<Arc<RateStore>>,
 }
 
 fn gateway(
@@ -569,6 +585,7 @@ fn gateway(
         access_log: observed.access_log,
         record_sink: Some(observed.records),
         tracing: observed.tracing,
+        rate_store: observed.rate_store,
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);

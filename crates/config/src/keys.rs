@@ -53,6 +53,8 @@ pub enum Scope {
     Metrics,
     /// In `tracing`.
     Tracing,
+    /// In `redis`.
+    Redis,
     /// In the `limits` of a site.
     SiteLimits,
     /// In the `limits` of an upstream.
@@ -259,6 +261,12 @@ const SERIES_MAX: u64 = 1_000_000;
 /// The greatest priority of a regex.
 pub(crate) const PRIORITY_MAX: u64 = 1000;
 
+/// Who counts for a limit.
+pub(crate) const STORES: &[&str] = &["local", "redis"];
+
+/// Values of `on_failure`.
+pub(crate) const ON_FAILURE: &[&str] = &["local_share", "open", "closed"];
+
 /// The largest `burst` of a `rate_limit`.
 pub(crate) const BURST_MAX: u64 = 1_000_000;
 
@@ -279,6 +287,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Top, "log", Kind::Table(Scope::Log), "", "the log on standard error, and the access log"),
     key(Scope::Top, "metrics", Kind::Table(Scope::Metrics), "", "metrics of requests"),
     key(Scope::Top, "preset", Kind::Presets, "", "keys of routes with a name, for `use`"),
+    key(Scope::Top, "redis", Kind::Table(Scope::Redis), "off", "Redis or Valkey, for limits that several processes share"),
     key(Scope::Top, "server", Kind::Table(Scope::Server), "", "settings of the process"),
     key(Scope::Top, "site", Kind::Sites, "", "the sites by their hosts"),
     key(Scope::Top, "tracing", Kind::Table(Scope::Tracing), "off", "export of traces"),
@@ -396,7 +405,9 @@ pub const KEYS: &[Key] = &[
     key(Scope::RateLimit, "burst", Kind::NumberTo(BURST_MAX), "the number of `rate`", "the most requests at once"),
     key(Scope::RateLimit, "by", Kind::RateKeys, "`\"client\"`", "what is counted on its own"),
     key(Scope::RateLimit, "dry_run", Kind::Boolean, "false", "whether requests beyond the limit are only counted"),
+    key(Scope::RateLimit, "on_failure", Kind::OneOf(ON_FAILURE), "\"local_share\"", "what happens while the store cannot be reached: each process has its share of the limit, all requests pass, or none does"),
     key(Scope::RateLimit, "rate", Kind::Rate, "", "requests per time"),
+    key(Scope::RateLimit, "store", Kind::OneOf(STORES), "\"local\"", "who counts: this process, or all that share `redis`"),
     key(Scope::Upstream, "balance", Kind::OneOf(&["p2c", "round_robin", "least_requests", "hash"]), "\"p2c\"", "how a server is chosen"),
     key(Scope::Upstream, "hash", Kind::ClientKey, "\"client\"", "what chooses the server"),
     key(Scope::Upstream, "limits", Kind::Table(Scope::UpstreamLimits), "those of the process", "limits of its responses"),
@@ -452,6 +463,9 @@ pub const KEYS: &[Key] = &[
     key(Scope::Tracing, "protocol", Kind::OneOf(&["grpc", "http"]), "\"grpc\", and \"http\" with port 4318", "how it takes it: gRPC, or protobuf in HTTP"),
     key(Scope::Tracing, "sample", Kind::Share, "1", "the share of the traces that begin here which is recorded; of others their client decides"),
     key(Scope::Tracing, "service", Kind::Text, "\"blitz\"", "the name of this service in traces: `service.name`"),
+    key(Scope::Redis, "prefix", Kind::Text, "\"blitz:\"", "the beginning of the names of keys; processes with the same one share their limits"),
+    key(Scope::Redis, "timeout", Kind::Time, "\"250ms\"", "how long a response may take, from 10 ms to 5 s"),
+    key(Scope::Redis, "url", Kind::Text, "", "the server: `redis://user:password@host:6379/0`"),
     key(Scope::SiteLimits, "fields_max", Kind::NumberTo(FIELDS_MAX), "that of the process", "fields of a request"),
     key(Scope::SiteLimits, "head_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of the fields of a request"),
     key(Scope::SiteLimits, "request_line_max", Kind::SizeTo(HEAD_MAX), "that of the process", "bytes of a request line"),
@@ -522,6 +536,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Limits => "limits",
         Scope::Metrics => "metrics",
         Scope::Tracing => "tracing",
+        Scope::Redis => "redis",
         Scope::SiteLimits => "site_limits",
         Scope::UpstreamLimits => "upstream_limits",
         Scope::Control => "control",
@@ -614,6 +629,7 @@ mod tests {
             Scope::Limits,
             Scope::Metrics,
             Scope::Tracing,
+            Scope::Redis,
             Scope::SiteLimits,
             Scope::UpstreamLimits,
             Scope::Control,

@@ -6,6 +6,7 @@
 
 mod access_log;
 mod balance;
+mod claims;
 mod compress;
 mod condition;
 mod diagnostic;
@@ -55,12 +56,12 @@ pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use policy::{
     ApiKeys, AuthCache, BasicAuth, ClaimDemand, Concurrency, Cors, CorsOrigin, ForwardAuth, Jwt,
-    JwtKeys, KeySource, KeysUrl, Policies, RateLimit, Satisfy, Secret, SecurityHeaders,
-    TokenSource,
+    JwtKeys, KeySource, KeysUrl, OnFailure, Policies, RateKey, RateLimit, Satisfy, Secret,
+    SecurityHeaders, TokenSource,
 };
 pub use process::{
-    Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Server,
-    Socket, Tracing, quoted,
+    Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Redis,
+    Server, Socket, Tracing, quoted,
 };
 pub use reader::{includes, read};
 pub use reference::reference;

@@ -16,7 +16,7 @@ pub use access::{ApiKeys, BasicAuth, KeySource, Satisfy};
 pub use cors::{Cors, CorsOrigin};
 pub use forward_auth::{AuthCache, ForwardAuth};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
-pub use limit::{Concurrency, RateLimit};
+pub use limit::{Concurrency, OnFailure, RateKey, RateLimit};
 pub use security_headers::SecurityHeaders;
 
 /// Declares the policies once: what a level writes, what a route inherits, and the lists of both.

@@ -1,4 +1,4 @@
-//! Settings of the process: `server`, `log`, `limits`, `metrics`, `control` and `tracing`. A file and the flags of a
+//! Settings of the process: `server`, `log`, `limits`, `metrics`, `control`, `tracing` and `redis`. A file and the flags of a
 //! command line say them alike.
 
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub struct Process {
     pub control: Control,
     /// The export of traces.
     pub tracing: Tracing,
+    /// The store of limits that several processes share.
+    pub redis: Redis,
 }
 
 impl Process {
@@ -35,6 +37,7 @@ impl Process {
             metrics: self.metrics.or(other.metrics),
             control: self.control.or(other.control),
             tracing: self.tracing.or(other.tracing),
+            redis: self.redis.or(other.redis),
         }
     }
 
@@ -48,6 +51,7 @@ impl Process {
             ("metrics", self.metrics.written()),
             ("control", self.control.written()),
             ("tracing", self.tracing.written()),
+            ("redis", self.redis.written()),
         ];
         let mut all = Vec::new();
         for (table, values) in tables {
@@ -347,5 +351,17 @@ table! {
         service: String,
         /// Fields of requests to the collector.
         headers: FieldTexts,
+    }
+}
+
+table! {
+    /// `redis`: the store of limits that several processes share.
+    Redis {
+        /// The server, with user, password and database.
+        url: String,
+        /// How long a response may take.
+        timeout: Duration,
+        /// The beginning of the names of keys.
+        prefix: String,
     }
 }

@@ -134,6 +134,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `[tracing]`. [Traces](tracing.md) has examples.",
     ),
     (
+        Scope::Redis,
+        "Table redis",
+        "Keys of `[redis]`; a text is its `url`. [Rate limits](rate-limits.md#several-processes) has examples.",
+    ),
+    (
         Scope::SiteLimits,
         "Table limits of a site",
         "Keys of `limits` in a site, which are at most those of the process.",
@@ -216,7 +221,7 @@ fn value(kind: Kind) -> String {
         Kind::RateLimit => "rate: `\"100/s\"`, or a [table](#table-rate_limit)",
         Kind::Rate => "rate: `\"100/s\"`, `/min`, `/h`, `/d`",
         Kind::RateKeys => {
-            "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, a list of these, whose combinations are counted, or \
+            "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, whose combinations are counted, or \
              `\"route\"` for all requests together"
         }
         Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
@@ -243,6 +248,9 @@ fn value(kind: Kind) -> String {
         Kind::Respond => "`204`, `\"503 text\"`, or a [table](#table-respond)",
         Kind::Fields => "[changes of fields](configuration.md#routes) by their names",
         Kind::ErrorPages => "files by statuses: `{ 404 = \"404.html\", 5xx = \"50x.html\" }`",
+        Kind::Table(Scope::Redis) => {
+            "URL: `\"redis://127.0.0.1:6379\"`, or a [table](#table-redis)"
+        }
         Kind::Table(scope) => return table(scope),
         Kind::Sites => "[sites](#sites) by their hosts, or their URLs",
         Kind::Upstreams => "[upstreams](#upstreams) by their names",

@@ -49,6 +49,7 @@ pub fn schema() -> String {
             "site": text_or(site()),
             "site_limits": table(Scope::SiteLimits),
             "tls": required(table(Scope::Tls), "cert"),
+            "redis": required(table(Scope::Redis), "url"),
             "tracing": required(table(Scope::Tracing), "otlp"),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),
@@ -167,6 +168,7 @@ fn value(kind: Kind) -> Value {
             json!({ "const": false }),
             reference(keys::table_name(Scope::Control)),
         ]),
+        Kind::Table(Scope::Redis) => any_of([text, reference(keys::table_name(Scope::Redis))]),
         Kind::Table(scope) => reference(keys::table_name(scope)),
         Kind::Sites => by_name(&reference("site")),
         Kind::Upstreams => by_name(&reference("upstream")),
@@ -312,7 +314,9 @@ fn rate() -> Value {
 }
 
 fn rate_keys() -> Value {
-    let key = pattern(&format!("^(client|route|(header|cookie):.+)$|{VARIABLE}"));
+    let key = pattern(&format!(
+        "^(client|route|(header|cookie|jwt):.+)$|{VARIABLE}"
+    ));
     let several = json!({ "type": "array", "items": key, "minItems": 1 });
     any_of([key, several])
 }

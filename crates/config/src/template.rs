@@ -67,6 +67,8 @@ pub enum Placeholder {
     Header(Box<str>),
     /// The cookie with this name.
     Cookie(Box<str>),
+    /// The claim with this name, of the token that the route's `jwt` has verified.
+    Claim(Box<str>),
 }
 
 impl Template {
@@ -80,6 +82,14 @@ impl Template {
     #[must_use]
     pub fn parts(&self) -> &[TemplatePart] {
         &self.parts
+    }
+
+    /// The claims that it has.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Placeholder(Placeholder::Claim(name)) => Some(&**name),
+            _ => None,
+        })
     }
 
     /// The text, if it has no placeholders.
@@ -151,6 +161,7 @@ impl fmt::Display for Placeholder {
             Placeholder::RequestId => f.write_str("request_id"),
             Placeholder::Header(name) => write!(f, "header.{name}"),
             Placeholder::Cookie(name) => write!(f, "cookie.{name}"),
+            Placeholder::Claim(name) => write!(f, "jwt.{name}"),
         }
     }
 }

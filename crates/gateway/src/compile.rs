@@ -59,6 +59,8 @@ pub fn compile(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Site> {
     let mut compiler = Compiler {
+        claims: configuration.claims(),
+        hash_key: policies::hash_key(&configuration.process.redis),
         shared: SharedValues::new(read_file, &configuration.folder),
         diagnostics,
     };
@@ -135,6 +137,10 @@ fn key(key: &blitz_config::RouteKey) -> Result<RouteKey, KeyError> {
 }
 
 struct Compiler<'a, 'f> {
+    /// Those that limits and placeholders use.
+    claims: Vec<String>,
+    /// For values by which limits of several processes count.
+    hash_key: [u64; 2],
     shared: SharedValues<'a, 'f>,
     diagnostics: &'a mut Vec<Diagnostic>,
 }

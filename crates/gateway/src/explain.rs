@@ -185,7 +185,8 @@ fn outcome(
         Action::Endpoint(_) => Ok(RequestOutcome::App),
         Action::Files(files) => Ok(RequestOutcome::File(files.shown(head.path()))),
         Action::Answer(answer) => {
-            let (response, _) = answer.respond(&Facts::of(head, peer, trusted));
+            let (response, _) =
+                answer.respond(&Facts::of(head, peer, trusted).with_notes(Some(&notes)));
             let location = response.fields.get_str(Name::Location);
             Ok(RequestOutcome::Answered {
                 status: response.status.code(),
@@ -201,13 +202,14 @@ fn outcome(
             {
                 return Err(Rejection::ContentTooLarge);
             }
-            let rewriting = forward.replace_path(head, peer, trusted, &mut String::new())?;
+            let rewriting =
+                forward.replace_path(head, (peer, Some(&notes)), trusted, &mut String::new())?;
             edit(head, &forward.target.authority, peer, trusted)?;
             notes.identify(&mut head.fields);
             if let Some(rewriting) = rewriting {
                 rewriting.edit_request(&mut head.fields);
             }
-            change(head, route, forward, peer, trusted);
+            change(head, (route, forward), &notes, peer, trusted);
             let host = forward.host.as_deref().or(head.authority());
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let fields = head.fields.iter();
@@ -257,8 +259,8 @@ fn edit(
 /// Makes the changes of the route.
 fn change(
     head: &mut RequestHead,
-    route: &Route,
-    forward: &Forward,
+    (route, forward): (&Route, &Forward),
+    notes: &Notes<'_>,
     peer: &Peer,
     trusted: &TrustedProxies,
 ) {
@@ -266,6 +268,7 @@ fn change(
     if let Some(edits) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         let received = forward.received_head(head, edits);
         let facts = Facts::of(head, peer, trusted);
+        let facts = facts.with_notes(Some(notes));
         let facts = facts.with_path_of(received.as_ref().unwrap_or(head));
         let edits = edits.for_request(&facts);
         apply_to_request(&edits, &mut head.fields);

@@ -241,7 +241,11 @@ fn service_maker<E: Endpoint, F: Fn() -> Rc<E> + Send + Sync + 'static>(
             .unwrap_or_else(|| random_id.get_or_init(|| LoopId::random(blitz_http::random_u64())));
         let limits = limits.get_or_init(|| {
             let (cores, now) = (blitz_http::core_count(), blitz_http::now());
-            Arc::new(SharedLimits::new(cores, blitz_http::random_u64(), now))
+            let limits = SharedLimits::new(cores, blitz_http::random_u64(), now);
+            Arc::new(match &options.rate_store {
+                Some(store) => limits.with_store(Arc::clone(store)),
+                None => limits,
+            })
         });
         set_series_max(options.series_max);
         let mut upstreams = UpstreamSet::new(options.client.clone());

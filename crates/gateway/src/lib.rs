@@ -65,6 +65,7 @@ pub use upstream_report::{
 
 pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
+pub use blitz_site::rate::{RateStore, RateStoreFacts, StoreDemand};
 pub use blitz_site::{
     Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, Occurrence, OwnedRecord,
     RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId,

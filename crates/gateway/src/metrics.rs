@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use blitz_http::{Cores, CoresHandle, DriverKind};
+use blitz_site::rate::RateStoreFacts;
 
 use collect::Samples;
 use family::{Families, Family, Value};
@@ -40,6 +41,7 @@ pub struct MetricsReader {
     process: Arc<dyn Fn() -> ProcessFacts + Send + Sync>,
     certificates: Arc<dyn Fn() -> Vec<(String, f64)> + Send + Sync>,
     exports: Arc<dyn Fn() -> ExportFacts + Send + Sync>,
+    rate_store: Arc<dyn Fn() -> Option<RateStoreFacts> + Send + Sync>,
     /// One reading at a time.
     known: Arc<Mutex<Known>>,
 }
@@ -100,6 +102,7 @@ impl MetricsReader {
             process: Arc::new(ProcessFacts::default),
             certificates: Arc::new(Vec::new),
             exports: Arc::new(ExportFacts::default),
+            rate_store: Arc::new(|| None),
             known: Arc::new(Mutex::new(known)),
         }
     }
@@ -128,6 +131,16 @@ impl MetricsReader {
         certificates: impl Fn() -> Vec<(String, f64)> + Send + Sync + 'static,
     ) -> MetricsReader {
         self.certificates = Arc::new(certificates);
+        self
+    }
+
+    /// With the state of the store of rate limits, which each reading asks for; `None` is none.
+    #[must_use]
+    pub fn with_rate_store(
+        mut self,
+        facts: impl Fn() -> Option<RateStoreFacts> + Send + Sync + 'static,
+    ) -> MetricsReader {
+        self.rate_store = Arc::new(facts);
         self
     }
 
@@ -185,6 +198,7 @@ impl MetricsReader {
         families.count("blitz_jwt_key_fetches", keys.fetched);
         families.count("blitz_jwt_key_fetch_failures", keys.failed);
         families.gauge("blitz_jwt_key_sets_failing", keys.failing as f64);
+        add_rate_store(families, (self.rate_store)());
         let generation = self.status.generation();
         families.gauge("blitz_configuration_generation", generation as f64);
         if let Some(last) = self.status.last_reload() {
@@ -206,6 +220,17 @@ impl MetricsReader {
             families.add("blitz_certificate_expiry_timestamp_seconds", labels, value);
         }
     }
+}
+
+fn add_rate_store(families: &mut Families, facts: Option<RateStoreFacts>) {
+    let Some(facts) = facts else { return };
+    let is_up = f64::from(u8::from(facts.is_reachable));
+    families.gauge("blitz_rate_limit_store_up", is_up);
+    families.gauge("blitz_rate_limit_store_instances", facts.processes.into());
+    families.count("blitz_rate_limit_store_tokens", facts.granted);
+    families.count("blitz_rate_limit_store_exchanges", facts.exchanges);
+    families.count("blitz_rate_limit_store_failures", facts.failures);
+    families.gauge("blitz_rate_limit_store_exchange_seconds", facts.seconds);
 }
 
 fn add_process(families: &mut Families, facts: ProcessFacts) {

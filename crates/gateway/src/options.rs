@@ -7,6 +7,7 @@ use std::time::Duration;
 use blitz_http::{ClientOptions, Limits};
 use blitz_site::access_log::AccessLog;
 use blitz_site::metrics::SERIES_MAX_DEFAULT;
+use blitz_site::rate::RateStore;
 use blitz_site::{RecordHook, RecordSink, TraceSettings};
 
 use crate::forward::LoopId;
@@ -70,6 +71,9 @@ pub struct Options {
     /// How many lines the requests may fill in a text of metrics; 10,000. Those without lines of their own count as
     /// `route="_other"`.
     pub series_max: usize,
+    /// The tokens of rate limits that several processes share, which the program takes from their store; those of a
+    /// store that cannot be reached.
+    pub rate_store: Option<Arc<RateStore>>,
     /// Name servers for upstreams' names; none means those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,
 }
@@ -94,6 +98,7 @@ impl Default for Options {
             record_hook: None,
             access_log: None,
             tracing: None,
+            rate_store: None,
             record_sink: None,
             series_max: SERIES_MAX_DEFAULT,
             name_servers: Vec::new(),

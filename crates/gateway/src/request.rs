@@ -85,7 +85,8 @@ impl<'a> Request<'a> {
         let options = &gateway.options;
         let rules = route.rules();
         let trusted = &options.trusted_proxies;
-        let edits = rules.map(|rules| rules.edit_response(&mut head, &peer, trusted));
+        let edits =
+            rules.map(|rules| rules.edit_response(&mut head, &peer, trusted, notes.as_deref()));
         let compression = rules.and_then(|rules| rules.compression.as_deref());
         let negotiated = compression.map(|compression| Negotiated::of(compression, &head));
         let proxy_protocol = route.forward.proxy_protocol;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use blitz_config::{RequestBuffer, Template, Upgrades};
 use blitz_http::{Peer, ProxyVersion, RequestHead, path as request_path};
 use blitz_site::metrics::RouteLabel;
-use blitz_site::{EndpointMaker, Rejection, RouteName};
+use blitz_site::{EndpointMaker, Notes, Rejection, RouteName};
 
 use crate::answer::Answer;
 use crate::files::Files;
@@ -213,7 +213,7 @@ impl Forward {
     pub(crate) fn replace_path(
         &self,
         head: &mut RequestHead,
-        peer: &Peer,
+        (peer, notes): (&Peer, Option<&Notes<'_>>),
         trusted: &TrustedProxies,
         path: &mut String,
     ) -> Result<Option<Box<Rewriting<'_>>>, Rejection> {
@@ -222,7 +222,7 @@ impl Forward {
         // path to replace.
         match is_kept || head.path() == "*" {
             true => Ok(None),
-            false => self.write_path(head, peer, trusted, path),
+            false => self.write_path(head, (peer, notes), trusted, path),
         }
     }
 
@@ -240,7 +240,7 @@ impl Forward {
     fn write_path(
         &self,
         head: &mut RequestHead,
-        peer: &Peer,
+        (peer, notes): (&Peer, Option<&Notes<'_>>),
         trusted: &TrustedProxies,
         path: &mut String,
     ) -> Result<Option<Box<Rewriting<'_>>>, Rejection> {
@@ -259,7 +259,8 @@ impl Forward {
                 let names = [self.target.authority.as_str(), host];
                 let prefix = prefix.as_ref();
                 rewriting = prefix.map(|prefix| Rewriting::new(prefix, head, peer, trusted, names));
-                compose(template, &Facts::of(head, peer, trusted), path)
+                let facts = Facts::of(head, peer, trusted).with_notes(notes);
+                compose(template, &facts, path)
             }
         };
         match replaced {
@@ -273,8 +274,12 @@ impl Forward {
     }
 }
 
-/// The path with values in place of placeholders. No server can read a dot segment in it (rule 10).
+/// The path with values in place of placeholders. No server can read a dot segment in it (rule 10). A claim that lacks a
+/// value would leave out what tells clients apart.
 fn compose(template: &Template, facts: &Facts<'_>, path: &mut String) -> Replaced {
+    if template.claims().any(|name| facts.claim(name).is_none()) {
+        return Replaced::DotSegment;
+    }
     path.clear();
     path_of(template, facts, path);
     match path.split('/').any(request_path::may_be_dot_segment) {

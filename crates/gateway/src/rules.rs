@@ -11,7 +11,7 @@ use blitz_config::{
 };
 use blitz_http::{FOREVER, Method, Peer, RequestHead, RequestOptions};
 use blitz_site::compress::{Compressing, Compression, MediaRange};
-use blitz_site::{ClientAddress, ContentCoding, Edit, Pages, Policies, Rejection};
+use blitz_site::{ClientAddress, ContentCoding, Edit, Notes, Pages, Policies, Rejection};
 
 use crate::clients::Access;
 use crate::forward;
@@ -202,13 +202,14 @@ impl Rules {
         head: &mut RequestHead,
         peer: &Peer,
         trusted: &TrustedProxies,
+        notes: Option<&Notes<'_>>,
     ) -> Cow<'_, [Edit]> {
         match &self.response_edits {
             None => Cow::default(),
             Some(Edits::Fixed(edits)) => Cow::Borrowed(edits),
             Some(edits) => {
                 forward::ensure_request_id(&mut head.fields);
-                edits.for_request(&Facts::of(head, peer, trusted))
+                edits.for_request(&Facts::of(head, peer, trusted).with_notes(notes))
             }
         }
     }

@@ -46,7 +46,7 @@ pub use jwt::{
 };
 pub use limits::{CoreLimits, SharedLimits};
 pub use prover::Prover;
-pub use rate_limit::{RateKey, RateLimit, RateLimitSettings};
+pub use rate_limit::{OnStoreFailure, RateKey, RateLimit, RateLimitSettings, StoreUse};
 pub use security_headers::SecurityHeaders;
 pub use waiting::{PolicyResponse, Suspended, Waited};
 
@@ -117,13 +117,38 @@ pub enum Identity<'p> {
     Verified(Rc<[Edit]>),
     /// The client has proved that it is one that the configuration knows.
     Known(&'p [Edit]),
+    /// A token has proved it.
+    Token(Rc<TokenFacts>),
+}
+
+/// What a verified token tells.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TokenFacts {
+    /// Changes of the request.
+    pub edits: Box<[Edit]>,
+    /// The claims that the configuration uses, by name. Those whose value no field could have are left out.
+    pub claims: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Identity<'_> {
+    /// The value of a claim; of several tokens, that of the last one with the claim.
+    #[must_use]
+    pub fn claim<'i>(identities: &'i [Identity<'_>], name: &str) -> Option<&'i str> {
+        identities.iter().rev().find_map(|identity| {
+            let Identity::Token(token) = identity else {
+                return None;
+            };
+            let mut claims = token.claims.iter();
+            let (_, value) = claims.find(|(known, _)| **known == *name)?;
+            Some(&**value)
+        })
+    }
+
     fn edits(&self) -> &[Edit] {
         match self {
             Identity::None(edits) | Identity::Known(edits) => edits,
             Identity::Verified(edits) => edits,
+            Identity::Token(token) => &token.edits,
         }
     }
 }
@@ -256,6 +281,7 @@ impl Policy {
             Policy::Proof(Prover::ApiKeys(_)) => 25,
             Policy::AnyOf(_) => 28,
             Policy::Proof(Prover::Jwt(_)) => 30,
+            Policy::RateLimit(limit) if limit.is_of_identity() => 35,
             // After what can be decided here.
             Policy::ForwardAuth(_) => 40,
             Policy::RateLimit(_) => 10,
@@ -270,6 +296,12 @@ impl<'p> Notes<'p> {
         for identity in &self.identities {
             apply_to_request(identity.edits(), fields);
         }
+    }
+
+    /// The value of a claim that a policy has verified.
+    #[must_use]
+    pub fn claim(&self, name: &str) -> Option<&str> {
+        Identity::claim(&self.identities, name)
     }
 
     /// Adds changes of the final response.

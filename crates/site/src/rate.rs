@@ -33,6 +33,7 @@
 //! all such keys of its limit, which has the capacity and the rate of a single key.
 
 mod lease;
+mod store;
 mod table;
 
 use std::collections::hash_map::DefaultHasher;
@@ -43,6 +44,8 @@ use std::time::{Duration, Instant};
 use crate::counters::count;
 use lease::Leases;
 use table::Table;
+
+pub use store::{RateStore, RateStoreFacts, StoreDemand};
 
 /// The tokens that a core takes at once are those of this time.
 const LEASE_TIME: Duration = Duration::from_millis(1);

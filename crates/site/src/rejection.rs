@@ -75,6 +75,8 @@ pub enum Rejection {
     NoProof,
     /// There are too many requests per time of the client, or of another value.
     RateLimited,
+    /// The store of a rate limit cannot be reached, and the limit lets nothing pass without it.
+    RateStore,
     /// Too many requests are under way.
     Concurrency,
     /// A policy of the route has panicked.
@@ -97,7 +99,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 44] = [
+    pub const ALL: [Rejection; 45] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -133,6 +135,7 @@ impl Rejection {
         Rejection::ApiKeyExpired,
         Rejection::NoProof,
         Rejection::RateLimited,
+        Rejection::RateStore,
         Rejection::Concurrency,
         Rejection::PolicyPanicked,
         Rejection::Unauthenticated,
@@ -189,6 +192,7 @@ impl Rejection {
             Rejection::ApiKeyExpired => "api-key-expired",
             Rejection::NoProof => "proof-missing",
             Rejection::RateLimited => "rate-limited",
+            Rejection::RateStore => "rate-limit-store",
             Rejection::Concurrency => "concurrency",
             Rejection::PolicyPanicked => "policy-panicked",
             Rejection::Unauthenticated => "authorizer-unauthenticated",
@@ -225,6 +229,7 @@ impl Rejection {
             Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
             Rejection::PolicyPanicked => Status::INTERNAL_SERVER_ERROR,
             Rejection::NoBufferRoom
+            | Rejection::RateStore
             | Rejection::Concurrency
             | Rejection::NoKeys
             | Rejection::AuthenticationBusy
@@ -294,6 +299,7 @@ impl Rejection {
             Rejection::NoProof => "this needs credentials",
             Rejection::RateLimited => "there are too many requests; try again later",
             Rejection::PolicyPanicked => "a policy of this route has failed",
+            Rejection::RateStore => "requests cannot be counted now; try again later",
             Rejection::Concurrency => "too many requests are under way; try again later",
             Rejection::Unauthenticated => "this needs a log-in",
             Rejection::Unauthorized => "this is not allowed",

@@ -17,6 +17,7 @@ mod peer;
 #[cfg(feature = "quic")]
 pub mod quic;
 mod raw;
+mod redis;
 mod refusing;
 mod requests;
 mod responses;
@@ -30,6 +31,7 @@ pub use client::{Client, Response};
 pub use log_lines::{keep_log_lines, log_lines};
 pub use peer::{H1Peer, Head, PeerStream};
 pub use raw::{Raw, read, read_head};
+pub use redis::{RedisMode, RedisPeer};
 pub use refusing::{LateListener, refusing_address};
 pub use requests::{REQUESTS, RequestRow};
 pub use responses::{RESPONSES, ResponseRow};

@@ -116,6 +116,10 @@ const LIMITS: &[Counter] = &[
         "authorizers of `forward_auth` fail, and `on_failure = \"open\"` lets requests pass",
     ),
     counter(
+        "rate_limit_store_failures",
+        "the server of `redis` does not answer: rate limits with it do what their `on_failure` says; the log has the reason",
+    ),
+    counter(
         "heads_refused",
         "clients send many heads above 4 KiB at once: see whether cookies can be smaller",
     ),

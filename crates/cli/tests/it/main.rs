@@ -28,6 +28,7 @@ mod load_limits;
 mod log;
 mod process_limits;
 mod process_settings;
+mod rate_store;
 mod reload_listeners;
 mod run;
 mod running_config;

@@ -207,7 +207,7 @@ fn start_of(table: &Table) -> Option<usize> {
 }
 
 /// Names of the top of a file in the canonical order; others stand in the place of `OTHER`.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 19] = [
     "config_version",
     "include",
     "listen",
@@ -222,6 +222,7 @@ const ORDER: [&str; 18] = [
     "metrics",
     "control",
     "tracing",
+    "redis",
     "acme",
     "preset",
     "site",

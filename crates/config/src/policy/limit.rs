@@ -16,9 +16,42 @@ pub struct RateLimit {
     /// The most at once.
     pub burst: u32,
     /// The values that are counted on their own; none counts all requests together.
-    pub by: Vec<ClientKey>,
+    pub by: Vec<RateKey>,
     /// Whether requests beyond it are only counted.
     pub dry_run: bool,
+    /// Whether all processes with the same `redis` share it, and what happens while that cannot be reached.
+    pub store: Option<OnFailure>,
+}
+
+/// What a limit does while its store cannot be reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum OnFailure {
+    /// Each process has its share of the limit.
+    #[default]
+    LocalShare,
+    /// All requests pass.
+    Open,
+    /// None does.
+    Closed,
+}
+
+/// A value that requests are counted by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RateKey {
+    /// One of the request.
+    Request(ClientKey),
+    /// A claim of its verified token.
+    Claim(String),
+}
+
+impl RateLimit {
+    /// The claims that it counts by.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.by.iter().filter_map(|key| match key {
+            RateKey::Claim(name) => Some(name.as_str()),
+            RateKey::Request(_) => None,
+        })
+    }
 }
 
 /// Requests at a time.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Entry, Reader, entries};
+use super::value::StringValue;
+use super::{Entry, Reader, entries, redis};
 use crate::keys::{Key, Kind, Scope};
 use crate::process::{Bytes, ControlAddress, FieldTexts, Process, SettingsTable, Slot, Socket};
 use crate::span::Placed;
@@ -21,6 +22,7 @@ impl Reader<'_> {
             "metrics" => (Scope::Metrics, &mut process.metrics),
             "control" => (Scope::Control, &mut process.control),
             "tracing" => (Scope::Tracing, &mut process.tracing),
+            "redis" => (Scope::Redis, &mut process.redis),
             _ => return,
         };
         let value = entry.value;
@@ -36,6 +38,10 @@ impl Reader<'_> {
                     let label = "write for example otlp = \"http://127.0.0.1:4317\"";
                     self.error("tracing-otlp", entry.key(), "`otlp` is missing", label);
                 }
+            }
+            DeValue::String(_) if scope == Scope::Redis => {
+                let url = self.text(value, redis::URL);
+                process.redis.url = url.map(StringValue::placed);
             }
             DeValue::Boolean(false) if scope == Scope::Control => {
                 let off = Placed::new(Socket::Off, value.span());

@@ -110,9 +110,8 @@ impl Reader<'_> {
             Some(("cookie", cookie)) if is_token(cookie) => {
                 return Some(Placeholder::Cookie(cookie.into()));
             }
-            Some(("jwt", _)) => {
-                self.not_yet(span.clone(), &format!("`{{{name}}}`"));
-                return None;
+            Some(("jwt", claim)) if !claim.is_empty() => {
+                return Some(Placeholder::Claim(claim.into()));
             }
             _ => {}
         }

@@ -68,6 +68,8 @@ impl<'a> Reader<'a> {
         configuration.certificates.append(&mut self.certificates);
         self.address_in_use(&configuration);
         self.limits_above_the_process(&configuration);
+        self.claims_without_tokens(&configuration);
+        self.check_redis(&configuration);
         self.unused_presets(&mut upstreams);
         if self.diagnostics.is_empty() {
             self.proxies_without_trust(&configuration);

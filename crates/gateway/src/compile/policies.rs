@@ -7,10 +7,13 @@ mod security_headers;
 
 use std::sync::Arc;
 
-use blitz_config::{ClientKey, CorsOrigin, Policies as Settings};
+use aws_lc_rs::hmac;
+use blitz_config::{
+    ClientKey, CorsOrigin, OnFailure, Placed, Policies as Settings, RateKey as Key, Redis,
+};
 use blitz_site::{
-    Concurrency, Cors, CorsSettings, EarlyHints, Origin, Policies, Policy, RateKey, RateLimit,
-    RateLimitSettings,
+    Concurrency, Cors, CorsSettings, EarlyHints, OnStoreFailure, Origin, Policies, Policy, RateKey,
+    RateLimit, RateLimitSettings, StoreUse,
 };
 
 use self::security_headers::security_headers;
@@ -28,7 +31,7 @@ impl<'a> Compiler<'a, '_> {
         let headers = settings.security_headers.as_ref();
         policies.extend(headers.map(|headers| security_headers(&headers.value)));
         let rate_limit = settings.rate_limit.as_ref();
-        policies.extend(rate_limit.map(|limit| rate_policy(&limit.value)));
+        policies.extend(rate_limit.map(|limit| rate_policy(&limit.value, self.hash_key)));
         policies.extend(settings.concurrency.as_ref().map(|limit| {
             let limit = Concurrency::new(&limit.value.place, limit.value.max);
             Policy::Concurrency(Arc::new(limit))
@@ -61,14 +64,53 @@ fn rate_key(key: &ClientKey) -> RateKey {
     }
 }
 
-fn rate_policy(settings: &blitz_config::RateLimit) -> Policy {
+/// The key for hashes of clients and other values: processes have the same one if they have the same password and prefix,
+/// and who reads the names of keys in Redis without the password learns no values.
+pub(super) fn hash_key(redis: &Redis) -> [u64; 2] {
+    let text = |text: &Option<Placed<String>>| text.as_ref().map(|text| text.value.clone());
+    let url = text(&redis.url).unwrap_or_default();
+    let authority = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = authority.split('/').next().unwrap_or_default();
+    let userinfo = authority
+        .rsplit_once('@')
+        .map_or("", |(userinfo, _)| userinfo);
+    let password = userinfo
+        .split_once(':')
+        .map_or("", |(_, password)| password);
+    let prefix = text(&redis.prefix).unwrap_or_default();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, password.as_bytes());
+    let digest = hmac::sign(&key, format!("blitz rate limits\n{prefix}").as_bytes());
+    let part = |at: usize| {
+        let bytes = digest.as_ref().get(at..at + 8);
+        bytes.map_or(0, |bytes| {
+            bytes
+                .iter()
+                .fold(0, |key, byte| key << 8 | u64::from(*byte))
+        })
+    };
+    [part(0), part(8)]
+}
+
+fn rate_policy(settings: &blitz_config::RateLimit, hash_key: [u64; 2]) -> Policy {
+    let key = |key: &Key| match key {
+        Key::Request(key) => rate_key(key),
+        Key::Claim(name) => RateKey::Claim(name.as_str().into()),
+    };
     Policy::RateLimit(Arc::new(RateLimit::new(RateLimitSettings {
         place: settings.place.clone(),
         count: settings.count,
         period: settings.period,
         burst: settings.burst,
-        by: settings.by.iter().map(rate_key).collect(),
+        by: settings.by.iter().map(key).collect(),
         dry_run: settings.dry_run,
+        store: settings.store.map(|on_failure| StoreUse {
+            hash_key,
+            on_failure: match on_failure {
+                OnFailure::LocalShare => OnStoreFailure::LocalShare,
+                OnFailure::Open => OnStoreFailure::Open,
+                OnFailure::Closed => OnStoreFailure::Closed,
+            },
+        }),
     })))
 }
 

@@ -62,7 +62,7 @@ fn replace_path<'a, E>(
 ) -> Result<(), Rejection> {
     let head = &mut *request.head;
     let trusted = &gateway.options.trusted_proxies;
-    let client = &request.record.client;
+    let client = (&*request.record.client, request.notes.as_deref());
     let path = &mut *gateway.path.borrow_mut();
     request.rewriting = route.forward.replace_path(head, client, trusted, path)?;
     Ok(())

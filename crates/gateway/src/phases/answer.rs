@@ -43,6 +43,7 @@ pub(super) fn respond_answer<'a, E>(
     } = exchange;
     forward::ensure_request_id(&mut request.fields);
     let facts = Facts::of(&request, &peer, &gateway.options.trusted_proxies);
+    let facts = facts.with_notes(notes.as_deref());
     let (mut head, mut content) = answer.respond(&facts);
     let rules = route.rules.as_deref();
     let edits = rules.and_then(|rules| rules.response_edits.as_ref());

@@ -51,7 +51,7 @@ pub(super) async fn pass_to_endpoint<E>(
     let (head, peer) = (&mut exchange.request, &exchange.peer);
     let trusted = &gateway.options.trusted_proxies;
     let rules = route.rules.as_deref();
-    let edits = rules.map(|rules| rules.edit_response(head, peer, trusted));
+    let edits = rules.map(|rules| rules.edit_response(head, peer, trusted, notes.as_deref()));
     // From the fields as the client sent them.
     let compressing = rules.and_then(|rules| rules.compressing(head));
     let client = told_client(head, peer, trusted);
@@ -60,7 +60,8 @@ pub(super) async fn pass_to_endpoint<E>(
     }
     if let Some(changes) = rules.and_then(|rules| rules.request_edits.as_ref()) {
         forward::ensure_request_id(&mut head.fields);
-        let changes = changes.for_request(&Facts::of(head, peer, trusted));
+        let facts = Facts::of(head, peer, trusted).with_notes(notes.as_deref());
+        let changes = changes.for_request(&facts);
         apply_to_request(&changes, &mut head.fields);
     }
     let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);

@@ -51,7 +51,7 @@ pub(super) async fn respond_file<E>(
     let rules = route.rules.as_deref();
     let edits = rules.map(|rules| {
         let trusted = &gateway.options.trusted_proxies;
-        rules.edit_response(head, peer, trusted)
+        rules.edit_response(head, peer, trusted, notes.as_deref())
     });
     let mut record = Record::new(head, Rc::clone(peer), site.name(), Some(route), observers);
     record.begin_with(notes.as_deref());

@@ -134,6 +134,7 @@ pub(super) fn reject<E>(
     } = exchange;
     forward::ensure_request_id(&mut request.fields);
     let facts = Facts::of(&request, &peer, &gateway.options.trusted_proxies);
+    let facts = facts.with_notes(notes.as_deref());
     let edits = rules.and_then(|rules| rules.response_edits.as_ref());
     let edits = edits.map(|edits| edits.for_request(&facts));
     let name = site.and_then(SiteRoutes::name);

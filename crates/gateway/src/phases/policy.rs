@@ -69,6 +69,7 @@ fn change_request<E>(
         let trusted = &gateway.options.trusted_proxies;
         let received = route.forward.received_head(&request.head, edits);
         let facts = Facts::of(&request.head, &request.record.client, trusted);
+        let facts = facts.with_notes(request.notes.as_deref());
         let facts = facts.with_path_of(received.as_ref().unwrap_or(&request.head));
         let edits = edits.for_request(&facts);
         apply_to_request(&edits, &mut request.head.fields);

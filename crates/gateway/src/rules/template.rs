@@ -7,7 +7,7 @@ use std::ops::Range;
 use blitz_config::{Placeholder, Template, TemplatePart};
 use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
 use blitz_site::matcher::host_of;
-use blitz_site::{ClientAddress, cookies};
+use blitz_site::{ClientAddress, Identity, Notes, cookies};
 
 use crate::forward::{ProxyFacts, told_client};
 use crate::trusted::TrustedProxies;
@@ -17,6 +17,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) head: &'a RequestHead,
     /// The head that has the path as it was received: an upstream may get another one.
     path_head: &'a RequestHead,
+    /// Who the client is, as the route's policies have verified.
+    identities: &'a [Identity<'a>],
     /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,
     /// As the client has it, which a trusted proxy may tell.
@@ -144,12 +146,19 @@ impl<'a> Facts<'a> {
         Facts {
             head,
             path_head: head,
+            identities: &[],
             client: match client_of(&head.fields, peer, trusted) {
                 ClientAddress::Address(address) => Some(address),
                 ClientAddress::Unix | ClientAddress::Unknown => None,
             },
             scheme: told.map_or(peer.scheme, |facts| facts.scheme),
         }
+    }
+
+    /// The same with what policies have noted.
+    pub(crate) fn with_notes(self, notes: Option<&'a Notes<'_>>) -> Facts<'a> {
+        let identities = notes.map_or(&[][..], |notes| notes.identities.as_slice());
+        Facts { identities, ..self }
     }
 
     /// The same with the path of another head.
@@ -219,9 +228,15 @@ impl Facts<'_> {
             }
             Placeholder::RequestId => head.fields.get(Name::XRequestId).map(Into::into),
             Placeholder::Header(name) => self.field(name),
+            Placeholder::Claim(name) => Some(self.claim(name)?.as_bytes().into()),
             // Of equal names the first counts.
             Placeholder::Cookie(name) => cookies(&head.fields, name).next().map(Into::into),
         }
+    }
+
+    /// The value of a claim of the verified token.
+    pub(crate) fn claim(&self, name: &str) -> Option<&str> {
+        Identity::claim(self.identities, name)
     }
 
     /// The rest of the path, as received, after these segments and bytes of the normalised path.

@@ -13,7 +13,7 @@ use crate::h3_support::{QuicServer, block_on};
 use crate::site_rules::{HOST, ask, gateway, sites_of};
 use crate::support::{Proxy, Upstream};
 
-const SECRET: &str = "a secret of exactly 32 bytes ...";
+pub(crate) const SECRET: &str = "a secret of exactly 32 bytes ...";
 
 /// In the year 2100.
 const LATER: u64 = 4_102_444_800;
@@ -31,7 +31,7 @@ fn token_with(secret: &str, claims: &str) -> String {
 }
 
 /// A token that does not expire, with these claims.
-fn token(claims: &str) -> String {
+pub(crate) fn token(claims: &str) -> String {
     token_with(SECRET, &format!("{{\"exp\":{LATER}{claims}}}"))
 }
 
@@ -41,7 +41,7 @@ fn all<'h>(head: &'h Head, name: &str) -> Vec<&'h str> {
     named.map(|(_, value)| value.as_str()).collect()
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("{HOST}Authorization: Bearer {token}\r\n")
 }
 

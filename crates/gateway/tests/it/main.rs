@@ -21,6 +21,7 @@ mod board;
 mod board_app;
 mod body_max;
 mod buffer_request;
+mod claims;
 mod client_paths;
 mod closing;
 mod compressed_responses;

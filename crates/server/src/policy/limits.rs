@@ -103,6 +103,7 @@ impl RateLimitPolicy {
             burst: self.burst.unwrap_or(count),
             by: self.by.unwrap_or_else(|| vec![RateKey::Client]),
             dry_run: self.dry_run,
+            store: None,
         })))
     }
 }

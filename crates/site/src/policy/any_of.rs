@@ -7,7 +7,7 @@ use blitz_http::PooledFuture;
 use super::proof::Proof;
 use super::prover::{Prover, edits_of_refusal, refused};
 use super::waiting::Waited;
-use super::{Identity, Notes, PolicyRequest};
+use super::{Notes, PolicyRequest};
 use crate::client::ClientAddress;
 use crate::network_set::NetworkSet;
 use crate::rejection::Rejection;
@@ -54,11 +54,7 @@ impl AnyOf {
                     is_proved = true;
                     notes.identities.extend(identity);
                 }
-                Ok(Proof::Missing) => {
-                    let removal = prover.removal();
-                    let identity = (!removal.is_empty()).then_some(Identity::None(removal));
-                    notes.identities.extend(identity);
-                }
+                Ok(Proof::Missing) => notes.identities.extend(prover.nobody()),
                 Ok(Proof::Pending(checked)) => pending.push(checked),
                 Err(rejection) => {
                     notes.edit_response(edits_of_refusal(rejection, &self.provers));

@@ -71,8 +71,9 @@ impl ApiKeys {
         }
     }
 
-    pub(super) fn removal(&self) -> &[Edit] {
-        &self.removal
+    /// The identity of a client without a key, if requests tell the action the names of keys.
+    pub(super) fn nobody(&self) -> Option<Identity<'_>> {
+        (!self.removal.is_empty()).then_some(Identity::None(&self.removal))
     }
 
     pub(super) fn challenge(&self) -> Edit {

@@ -138,7 +138,7 @@ impl ForwardAuth {
             notes.identities.extend(self.nobody());
             return Ok(None);
         };
-        let key = self.key(request, authorizer.is_secure());
+        let key = self.key(request, notes, authorizer.is_secure());
         let now = blitz_http::now();
         let known = key.as_deref();
         if let Some(edits) = known.and_then(|key| remembered::find(self.number, key, now)) {
@@ -246,7 +246,12 @@ impl ForwardAuth {
     }
 
     /// The key under which the decision on a request is remembered.
-    fn key(&self, request: &PolicyRequest<'_>, is_secure: bool) -> Option<Vec<u8>> {
+    fn key(
+        &self,
+        request: &PolicyRequest<'_>,
+        notes: &Notes<'_>,
+        is_secure: bool,
+    ) -> Option<Vec<u8>> {
         let cache = self.settings.cache.as_ref()?;
         let mut key = vec![u8::from(is_secure)];
         let mut is_known = false;
@@ -263,6 +268,10 @@ impl ForwardAuth {
                 },
                 RateKey::Header(name) => push_all(&mut key, fields.get_all(&**name)),
                 RateKey::Cookie(name) => push_all(&mut key, cookies(fields, name)),
+                RateKey::Claim(name) => {
+                    let value = notes.claim(name).map(str::as_bytes);
+                    push_all(&mut key, value.into_iter())
+                }
             };
         }
         let head = request.head;

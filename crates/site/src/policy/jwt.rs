@@ -22,7 +22,7 @@ use self::remembered::Verifier;
 use self::token::{TokenError, Verified, verify};
 use super::credentials::{Found, of_authorization, of_query, single};
 use super::proof::{Proof, challenge};
-use super::{Identity, PolicyRequest, set};
+use super::{Identity, PolicyRequest, TokenFacts, set};
 use crate::cookies::cookies;
 use crate::edit::Edit;
 use crate::rejection::Rejection;
@@ -47,6 +47,8 @@ pub struct JwtSettings {
     pub scopes: Vec<String>,
     /// Names of request fields in lower case that get the values of claims.
     pub forward: Vec<(String, Claim)>,
+    /// Claims whose values later policies and placeholders use.
+    pub kept: Vec<Claim>,
     /// Where the token stands; several tokens are refused.
     pub sources: Vec<TokenSource>,
     /// How much the clocks of issuer and gateway may differ.
@@ -155,8 +157,15 @@ impl Jwt {
         self.settings.is_optional
     }
 
-    pub(super) fn removal(&self) -> &[Edit] {
-        &self.removal
+    /// The identity of a client without a token, if the policy tells anything about clients.
+    pub(super) fn nobody(&self) -> Option<Identity<'_>> {
+        self.tells_identity()
+            .then_some(Identity::None(&self.removal))
+    }
+
+    /// Also without a field, so that no trailer of the client is taken for a claim.
+    fn tells_identity(&self) -> bool {
+        !self.removal.is_empty() || !self.settings.kept.is_empty()
     }
 
     /// `WWW-Authenticate` (RFC 6750, section 3). A request without a token learns nothing but the scheme.
@@ -180,10 +189,7 @@ impl Jwt {
 
     pub(super) fn prove(&self, request: &PolicyRequest<'_>) -> Result<Proof<'_>, Rejection> {
         let token = match self.find(request.head) {
-            Found::None if self.settings.is_optional => {
-                let identity = Identity::None(&self.removal);
-                return Ok(Proof::Valid((!self.removal.is_empty()).then_some(identity)));
-            }
+            Found::None if self.settings.is_optional => return Ok(Proof::Valid(self.nobody())),
             Found::None => return Ok(Proof::Missing),
             Found::Several => return Err(Rejection::SeveralTokens),
             Found::One(token) => token,
@@ -213,10 +219,12 @@ impl Jwt {
     ) -> Result<Proof<'static>, Rejection> {
         let verifier = (self.number, set);
         let known = now.and_then(|now| remembered::find(verifier, token, now));
-        Ok(Proof::from(match known {
-            Some(edits) => edits,
+        let token = match known {
+            Some(token) => token,
             None => self.verify(keys, verifier, token, now)?,
-        }))
+        };
+        let identity = self.tells_identity().then_some(Identity::Token(token));
+        Ok(Proof::Valid(identity))
     }
 
     /// Verifies a token that the core does not know.
@@ -227,7 +235,7 @@ impl Jwt {
         verifier: Verifier,
         token: &[u8],
         now: Option<u64>,
-    ) -> Result<Rc<[Edit]>, Rejection> {
+    ) -> Result<Rc<TokenFacts>, Rejection> {
         let verified = verify(&self.settings, keys, token, now);
         let Verified { claims, expires } = verified.map_err(|error| {
             tracing::debug!(?error, "a token was refused");
@@ -242,12 +250,19 @@ impl Jwt {
             let value = claim.of(&claims).and_then(field_value);
             set(name, value.as_deref().map(str::as_bytes))
         });
-        let edits: Rc<[Edit]> = edits.collect();
+        let kept = self.settings.kept.iter().filter_map(|claim| {
+            let value = claim.of(&claims).and_then(field_value)?;
+            Some((claim.0.as_str().into(), value.into()))
+        });
+        let facts = Rc::new(TokenFacts {
+            edits: edits.collect(),
+            claims: kept.collect(),
+        });
         if now.is_some() {
             let expires = expires.saturating_add(self.settings.leeway.as_secs());
-            remembered::add(verifier, token, expires, Rc::clone(&edits));
+            remembered::add(verifier, token, expires, Rc::clone(&facts));
         }
-        Ok(edits)
+        Ok(facts)
     }
 
     fn find<'h>(&self, head: &'h RequestHead) -> Found<'h> {

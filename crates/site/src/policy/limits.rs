@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::concurrency::{CorePermits, SharedPermits};
-use crate::rate::{CoreBuckets, SharedBuckets};
+use crate::rate::{CoreBuckets, RateStore, SharedBuckets};
 
 /// The counts that all cores of a gateway share.
 #[derive(Debug)]
 pub struct SharedLimits {
     buckets: Arc<SharedBuckets>,
     permits: Arc<SharedPermits>,
+    store: Arc<RateStore>,
     cores: usize,
 }
 
@@ -21,6 +22,7 @@ pub struct SharedLimits {
 pub struct CoreLimits {
     pub(super) buckets: RefCell<CoreBuckets>,
     pub(super) permits: CorePermits,
+    pub(super) store: Arc<RateStore>,
 }
 
 impl SharedLimits {
@@ -30,8 +32,15 @@ impl SharedLimits {
         SharedLimits {
             buckets: Arc::new(SharedBuckets::new(cores, secret, start)),
             permits: Arc::default(),
+            store: Arc::new(RateStore::new(secret, start)),
             cores,
         }
+    }
+
+    /// With the tokens of limits that several processes share.
+    #[must_use]
+    pub fn with_store(self, store: Arc<RateStore>) -> SharedLimits {
+        SharedLimits { store, ..self }
     }
 }
 
@@ -41,6 +50,7 @@ impl CoreLimits {
     pub fn new(shared: &Arc<SharedLimits>) -> CoreLimits {
         CoreLimits {
             buckets: RefCell::new(CoreBuckets::new(Arc::clone(&shared.buckets))),
+            store: Arc::clone(&shared.store),
             permits: CorePermits::new(Arc::clone(&shared.permits), shared.cores),
         }
     }

@@ -1,7 +1,5 @@
 //! Proofs of who the client of a request is, of whatever kind.
 
-use std::rc::Rc;
-
 use blitz_http::PooledFuture;
 
 use super::{Identity, set};
@@ -30,11 +28,4 @@ pub(super) fn challenge(value: String) -> Edit {
 pub(super) fn named(fields: &[String], value: Option<&str>) -> Box<[Edit]> {
     let value = value.map(str::as_bytes);
     fields.iter().map(|name| set(name, value)).collect()
-}
-
-impl From<Rc<[Edit]>> for Proof<'_> {
-    fn from(edits: Rc<[Edit]>) -> Self {
-        let identity = (!edits.is_empty()).then_some(Identity::Verified(edits));
-        Proof::Valid(identity)
-    }
 }

@@ -6,7 +6,7 @@ use blitz_http::PooledFuture;
 
 use super::proof::Proof;
 use super::waiting::Waited;
-use super::{ApiKeys, BasicAuth, Jwt, Notes, PolicyRequest, set};
+use super::{ApiKeys, BasicAuth, Identity, Jwt, Notes, PolicyRequest, set};
 use crate::edit::Edit;
 use crate::rejection::Rejection;
 
@@ -40,12 +40,12 @@ impl Prover {
         }
     }
 
-    /// The changes of a request that has no such proof: fields that the policy sets are removed.
-    pub(super) fn removal(&self) -> &[Edit] {
+    /// The identity of a client without such a proof: fields that the policy sets are removed.
+    pub(super) fn nobody(&self) -> Option<Identity<'_>> {
         match self {
-            Prover::BasicAuth(_) => &[],
-            Prover::Jwt(policy) => policy.removal(),
-            Prover::ApiKeys(policy) => policy.removal(),
+            Prover::BasicAuth(_) => None,
+            Prover::Jwt(policy) => policy.nobody(),
+            Prover::ApiKeys(policy) => policy.nobody(),
         }
     }
 

@@ -5,7 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Notes, PolicyRequest, set};
+use siphasher::sip::SipHasher24;
+
+use super::{CoreLimits, Notes, PolicyRequest, set};
 use crate::client::ClientAddress;
 use crate::cookies::cookies;
 use crate::counters::count;
@@ -27,6 +29,28 @@ pub struct RateLimitSettings {
     pub by: Vec<RateKey>,
     /// Whether requests beyond the limit are only counted.
     pub dry_run: bool,
+    /// The store that has the buckets; without one this process has them.
+    pub store: Option<StoreUse>,
+}
+
+/// How a limit uses a store that several processes share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreUse {
+    /// For the hashes of values, equal in all processes.
+    pub hash_key: [u64; 2],
+    /// What happens while the store cannot be reached.
+    pub on_failure: OnStoreFailure,
+}
+
+/// What a limit does while its store cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OnStoreFailure {
+    /// Each process has its share of the limit.
+    LocalShare,
+    /// All requests pass.
+    Open,
+    /// None does.
+    Closed,
 }
 
 /// A value of a request by which a limit counts.
@@ -38,6 +62,15 @@ pub enum RateKey {
     Header(Box<str>),
     /// A cookie of this name.
     Cookie(Box<str>),
+    /// The claim of this name, of the token that a policy has verified.
+    Claim(Box<str>),
+}
+
+/// Why a request has no token.
+enum Refused {
+    Throttled(Throttled),
+    /// The store cannot be reached.
+    WithoutStore,
 }
 
 /// The policy.
@@ -48,6 +81,7 @@ pub struct RateLimit {
     rate: Rate,
     by: Box<[RateKey]>,
     dry_run: bool,
+    store: Option<StoreUse>,
 }
 
 impl RateLimit {
@@ -62,7 +96,14 @@ impl RateLimit {
             rate,
             by: settings.by.into(),
             dry_run: settings.dry_run,
+            store: settings.store,
         }
+    }
+
+    /// Whether it counts by the identity of clients, which other policies verify before.
+    pub(super) fn is_of_identity(&self) -> bool {
+        let is_claim = |key: &RateKey| matches!(key, RateKey::Claim(_));
+        self.by.iter().any(is_claim)
     }
 
     pub(super) fn decide(
@@ -73,24 +114,67 @@ impl RateLimit {
         let Some(limits) = request.limits else {
             return Ok(());
         };
-        let mut buckets = limits.buckets.borrow_mut();
-        let key = self.key(request, buckets.shared().hasher());
-        let now = blitz_http::now();
-        match buckets.take(self.id, key, &self.rate, now) {
+        let taken = match &self.store {
+            None => {
+                let mut buckets = limits.buckets.borrow_mut();
+                let key = self.key(request, notes, buckets.shared().hasher());
+                let now = blitz_http::now();
+                let taken = buckets.take(self.id, key, &self.rate, now);
+                taken.map_err(Refused::Throttled)
+            }
+            Some(store) => self.take_shared(store, limits, request, notes),
+        };
+        match taken {
             Ok(()) => Ok(()),
             Err(_) if self.dry_run => {
                 count(|counters| counters.rate_limit_dry_runs += 1);
                 Ok(())
             }
-            Err(throttled) => {
+            Err(Refused::Throttled(throttled)) => {
                 self.note_wait(throttled, notes);
                 Err(Rejection::RateLimited)
+            }
+            Err(Refused::WithoutStore) => {
+                notes.edit_response(vec![set("retry-after", Some(b"1"))]);
+                Err(Rejection::RateStore)
             }
         }
     }
 
+    /// Takes a token that several processes share.
+    #[inline(never)]
+    fn take_shared(
+        &self,
+        store: &StoreUse,
+        limits: &CoreLimits,
+        request: &PolicyRequest<'_>,
+        notes: &Notes<'_>,
+    ) -> Result<(), Refused> {
+        let now = blitz_http::now();
+        let [one, other] = store.hash_key;
+        let key = || self.key(request, notes, SipHasher24::new_with_keys(one, other));
+        if limits.store.is_reachable(now) {
+            if let Some(taken) = limits.store.take(key(), &self.rate, now) {
+                return taken.map_err(Refused::Throttled);
+            }
+            count(|counters| counters.rate_limits_overflowed += 1);
+        } else {
+            match store.on_failure {
+                OnStoreFailure::Open => return Ok(()),
+                OnStoreFailure::Closed => return Err(Refused::WithoutStore),
+                OnStoreFailure::LocalShare => {}
+            }
+        }
+        let mut buckets = limits.buckets.borrow_mut();
+        let share = self.rate.share(limits.store.processes());
+        let mut hasher = buckets.shared().hasher();
+        key().hash(&mut hasher);
+        let taken = buckets.take(self.id, hasher.finish(), &share, now);
+        taken.map_err(Refused::Throttled)
+    }
+
     /// The key of the request's bucket.
-    fn key(&self, request: &PolicyRequest<'_>, mut hasher: impl Hasher) -> u64 {
+    fn key(&self, request: &PolicyRequest<'_>, notes: &Notes<'_>, mut hasher: impl Hasher) -> u64 {
         hasher.write_u64(self.id);
         for key in &self.by {
             match key {
@@ -101,6 +185,10 @@ impl RateLimit {
                 }
                 RateKey::Cookie(name) => {
                     hash_values(cookies(&request.head.fields, name), &mut hasher);
+                }
+                RateKey::Claim(name) => {
+                    let value = notes.claim(name).map(str::as_bytes);
+                    hash_values(value.into_iter(), &mut hasher);
                 }
             }
         }
@@ -184,6 +272,7 @@ mod tests {
                 burst,
                 by: vec![RateKey::Client],
                 dry_run,
+                store: None,
             })
         };
         let id = settings("site a /", 10, false).id;

@@ -11,13 +11,14 @@ use super::super::own::OwnSettings;
 use super::super::value::StringValue;
 use super::super::{Reader, entries};
 use crate::balance::ClientKey;
-use crate::keys::{BURST_MAX, CONCURRENCY_MAX, Scope};
-use crate::policy::{Concurrency, RateLimit};
+use crate::keys::{BURST_MAX, CONCURRENCY_MAX, ON_FAILURE, STORES, Scope};
+use crate::policy::{Concurrency, OnFailure, RateKey, RateLimit};
 use crate::span::{Placed, Span};
 use crate::units::{self, Rate};
 
 const RATE: &str = "\"100/s\"";
-const BY: &str = "\"client\", \"header:NAME\", \"cookie:NAME\", or \"route\" for all requests";
+const BY: &str =
+    "\"client\", \"header:NAME\", \"cookie:NAME\", \"jwt:CLAIM\", or \"route\" for all requests";
 
 /// The longest time in which an empty burst may come back. A key counts as used until then.
 const REFILL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -31,8 +32,9 @@ impl Reader<'_> {
         let before = self.diagnostics.len();
         let mut rate = None;
         let mut burst = None;
-        let mut by = vec![ClientKey::Client];
+        let mut by = vec![RateKey::Request(ClientKey::Client)];
         let mut dry_run = false;
+        let (mut is_stored, mut on_failure) = (false, None);
         match value.get_ref() {
             DeValue::Table(table) => {
                 for entry in entries(table) {
@@ -47,6 +49,11 @@ impl Reader<'_> {
                             burst = number.map(|number| (number as u32, value.span()));
                         }
                         "by" => by = self.rate_keys(value),
+                        "store" => is_stored = self.choice(value, STORES) == Some(STORES[1]),
+                        "on_failure" => {
+                            let choice = self.choice(value, ON_FAILURE);
+                            on_failure = choice.map(|choice| (choice, value.span()));
+                        }
                         _ => dry_run = self.boolean(value).unwrap_or_default(),
                     }
                 }
@@ -62,6 +69,16 @@ impl Reader<'_> {
         if let Some((burst, span)) = &burst {
             self.check_burst(&rate, *burst, span);
         }
+        if let (Some((_, span)), false) = (&on_failure, is_stored) {
+            let message = "`on_failure` is for limits whose store can fail";
+            let label = "write store = \"redis\" as well, or leave it out";
+            self.error("on-failure", span.clone(), message, label);
+        }
+        let on_failure = match on_failure {
+            Some(("open", _)) => OnFailure::Open,
+            Some(("closed", _)) => OnFailure::Closed,
+            _ => OnFailure::LocalShare,
+        };
         let limit = RateLimit {
             place: self.place_of(own),
             count: rate.count,
@@ -69,6 +86,7 @@ impl Reader<'_> {
             burst: burst.map_or(rate.count, |(burst, _)| burst),
             by,
             dry_run,
+            store: is_stored.then_some(on_failure),
         };
         (self.diagnostics.len() == before).then(|| Arc::new(Placed::new(limit, value.span())))
     }
@@ -97,6 +115,21 @@ impl Reader<'_> {
         self.parsed(&text, units::parse_rate)
     }
 
+    fn choice(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        choices: &'static [&'static str],
+    ) -> Option<&'static str> {
+        let all = format!("\"{}\"", choices.join("\", \""));
+        let text = self.text(value, &all)?;
+        let chosen = choices.iter().find(|choice| **choice == text.value);
+        if chosen.is_none() {
+            let message = format!("`{}` is no choice", text.written());
+            self.error("value", text.span, message, format!("write one of {all}"));
+        }
+        chosen.copied()
+    }
+
     fn check_burst(&mut self, rate: &Rate, burst: u32, span: &Span) {
         if rate.period * burst / rate.count > REFILL_MAX {
             let most = REFILL_MAX.as_nanos() * u128::from(rate.count) / rate.period.as_nanos();
@@ -107,7 +140,7 @@ impl Reader<'_> {
     }
 
     /// The values that are counted on their own: one, or a list whose combinations are.
-    fn rate_keys(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<ClientKey> {
+    fn rate_keys(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<RateKey> {
         let texts = match value.get_ref() {
             DeValue::String(_) => self.text(value, "\"client\"").into_iter().collect(),
             _ => self.texts(value, "\"client\""),
@@ -132,18 +165,15 @@ impl Reader<'_> {
         keys.collect()
     }
 
-    fn rate_key(&mut self, text: &StringValue) -> Option<ClientKey> {
-        let key = client_key(&text.value);
+    fn rate_key(&mut self, text: &StringValue) -> Option<RateKey> {
+        let claim = text.value.strip_prefix("jwt:");
+        let key = match claim.filter(|claim| !claim.is_empty()) {
+            Some(claim) => Some(RateKey::Claim(claim.to_owned())),
+            None => client_key(&text.value).map(RateKey::Request),
+        };
         if key.is_none() {
-            let written = text.written();
-            let span = text.span.clone();
-            if text.value.starts_with("jwt:") {
-                let message = format!("`{written}` is not in this version");
-                self.error("not-yet", span, message, "planned; see the reference");
-            } else {
-                let message = format!("`{written}` tells no requests apart");
-                self.error("by", span, message, format!("write {BY}"));
-            }
+            let message = format!("`{}` tells no requests apart", text.written());
+            self.error("by", text.span.clone(), message, format!("write {BY}"));
         }
         key
     }

@@ -62,6 +62,7 @@ impl<'a> Compiler<'a, '_> {
             forward: forward
                 .map(|(name, claim)| (name.clone(), Claim(claim.clone())))
                 .collect(),
+            kept: self.claims.iter().cloned().map(Claim).collect(),
             sources: settings.sources.iter().map(source).collect(),
             leeway: settings.leeway,
             is_optional: settings.is_optional,

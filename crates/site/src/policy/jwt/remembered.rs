@@ -6,12 +6,12 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-use crate::edit::Edit;
+use super::TokenFacts;
 
 /// The most tokens of a core.
 const TOKENS_MAX: usize = 4096;
 
-/// The most bytes of all tokens of a core, without their fields.
+/// The most bytes of all tokens of a core, without what they tell.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The bytes of a token that are hashed; then all are compared.
@@ -35,7 +35,7 @@ struct Token {
     token: Box<[u8]>,
     /// The second from which it is refused.
     expires: u64,
-    edits: Rc<[Edit]>,
+    facts: Rc<TokenFacts>,
 }
 
 impl Remembered {
@@ -50,25 +50,25 @@ thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// The fields of a token that has been verified so, if it has not expired.
-pub(super) fn find(verifier: Verifier, token: &[u8], now: u64) -> Option<Rc<[Edit]>> {
+/// What a token tells that has been verified so, if it has not expired.
+pub(super) fn find(verifier: Verifier, token: &[u8], now: u64) -> Option<Rc<TokenFacts>> {
     REMEMBERED.with_borrow(|remembered| {
         let hash = remembered.hash(verifier, token);
         let found = remembered.tokens.get(&hash)?;
         let is_it = found.verifier == verifier && *found.token == *token && now < found.expires;
-        is_it.then(|| Rc::clone(&found.edits))
+        is_it.then(|| Rc::clone(&found.facts))
     })
 }
 
 /// Remembers a token; the oldest ones make room.
-pub(super) fn add(verifier: Verifier, token: &[u8], expires: u64, edits: Rc<[Edit]>) {
+pub(super) fn add(verifier: Verifier, token: &[u8], expires: u64, facts: Rc<TokenFacts>) {
     REMEMBERED.with_borrow_mut(|remembered| {
         let hash = remembered.hash(verifier, token);
         let added = Token {
             verifier,
             token: token.into(),
             expires,
-            edits,
+            facts,
         };
         remembered.bytes += token.len();
         match remembered.tokens.insert(hash, added) {
@@ -92,10 +92,10 @@ mod tests {
 
     #[test]
     fn the_oldest_tokens_make_room_for_new_ones() {
-        let edits: Rc<[Edit]> = Rc::new([]);
+        let facts = Rc::new(TokenFacts::default());
         let large = vec![b'x'; 8 * 1024];
         for number in 0..TOKENS_MAX as u64 + 10 {
-            add((1, 0), &number.to_be_bytes(), 10, Rc::clone(&edits));
+            add((1, 0), &number.to_be_bytes(), 10, Rc::clone(&facts));
         }
         let is_known = |number: u64| find((1, 0), &number.to_be_bytes(), 9).is_some();
         assert!(!is_known(9) && is_known(10) && is_known(TOKENS_MAX as u64 + 9));
@@ -104,7 +104,7 @@ mod tests {
         assert!(find((1, 1), &10_u64.to_be_bytes(), 9).is_none());
         assert!(find((1, 0), &10_u64.to_be_bytes(), 10).is_none());
         for policy in 0..1000 {
-            add((policy, 0), &large, 10, Rc::clone(&edits));
+            add((policy, 0), &large, 10, Rc::clone(&facts));
         }
         REMEMBERED.with_borrow(|remembered| {
             assert!(remembered.bytes <= BYTES_MAX);
