@@ -151,10 +151,8 @@ impl ConfigFile {
         let trusted_proxies = trusted_proxies.map(|network| TrustedProxy::from(network.value));
         let trusted_proxies = trusted_proxies.collect();
         if let (true, Some(site)) = (tls_listeners.is_empty(), first_with_tls) {
-            let (message, label) = (
-                "the site has TLS, and there is no listener for it",
-                "write for example listen_tls = [\":443\"] at the top",
-            );
+            let message = "the site has TLS, and there is no listener for it";
+            let label = "write for example listen_tls = [\":443\"] at the top";
             checker.error("tls-without-listener", &site.host.span, message, label);
         }
         checker.server(&configuration.process.server);

@@ -21,8 +21,7 @@ const TICKS: f64 = 100.0;
 pub(crate) fn reader(
     running: &Running,
     state: &Arc<ControlState>,
-    exports: ExportCounts,
-    rate_store: OpenRateStore,
+    (exports, rate_store): (ExportCounts, OpenRateStore),
     files: ProcessFiles,
 ) -> MetricsReader {
     let (of_process, of_tls) = (Arc::clone(state), Arc::clone(state));

@@ -241,17 +241,10 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     let upstream_tls = UpstreamTls::load(&arguments.upstream_tls).map_err(failed)?;
     let rate_store = OpenRateStore::default();
     rate_store.open(&process);
-    let reloaded = path.as_deref().zip(file.as_ref()).map(|(path, file)| {
-        let settings = ReloadSettings {
-            request_trailers: arguments.request_trailers,
-            tls: arguments.tls.clone(),
-            flags,
-            rate_store: rate_store.clone(),
-        };
-        ReloadedFile::new(path, settings, file, &process)
-    });
+    let in_file = path.as_deref().zip(file.as_ref());
+    let reloaded = in_file.map(|file| reloaded(arguments, file, flags, &process, &rate_store));
     let (access_log, log) = access_log::open(&process).map_err(failed)?;
-    let (records, export, observed) = open_records(&process, log, events)?;
+    let (records, export, observed) = open_records(&process, log, events, &rate_store)?;
     let configs = listeners.configs(&process, tls.as_ref());
     let in_use = reloaded.as_ref().map(ReloadedFile::in_use);
     let state = ControlState::new(in_use, log_level, records.consumers());
@@ -259,25 +252,16 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
     control.state.set_tls(tls.as_ref().map(Tls::slot));
     let files = process_files(&control);
     let reactor = process::reactor(&process, control.connections_max());
-    let observed = RequestObservers {
-        rate_store: Some(rate_store.store()),
-        ..observed
-    };
     let running = gateway(
         arguments, &process, reactor, file, configs, targets, observed,
     )
     .upstream_tls(upstream_tls.slot())
     .start(move || site.on_core())
     .map_err(|error| cannot_start(&listeners, process::io(&process), &error))?;
+    let counts = (export.counts(), rate_store);
     control.state.started(Observed {
         gateway: running.state_reader(),
-        metrics: metrics_reader::reader(
-            &running,
-            &control.state,
-            export.counts(),
-            rate_store.clone(),
-            files,
-        ),
+        metrics: metrics_reader::reader(&running, &control.state, counts, files),
     });
     announce::announce(&running, tls.as_ref(), control.address(), &built_in);
     service_manager::ready();
@@ -291,6 +275,23 @@ fn start_and_wait(arguments: &RunArguments) -> Result<(), RunError> {
         export,
     };
     wait(running, signals, upkeep, records)
+}
+
+/// The file, for reloads.
+fn reloaded(
+    arguments: &RunArguments,
+    (path, file): (&Path, &ConfigFile),
+    flags: Process,
+    process: &Process,
+    rate_store: &OpenRateStore,
+) -> ReloadedFile {
+    let settings = ReloadSettings {
+        request_trailers: arguments.request_trailers,
+        tls: arguments.tls.clone(),
+        flags,
+        rate_store: rate_store.clone(),
+    };
+    ReloadedFile::new(path, settings, file, process)
 }
 
 /// Opened before the cores share the rest of the descriptors; without the control interface nobody asks.
@@ -343,6 +344,7 @@ fn open_records(
     process: &Process,
     access_log: Option<Arc<AccessLog>>,
     events: Events,
+    rate_store: &OpenRateStore,
 ) -> Result<(Records, OpenExport, RequestObservers), RunError> {
     let records = Records::start();
     let records = records.map_err(|error| failed(format!("no thread can be started: {error}")))?;
@@ -352,7 +354,7 @@ fn open_records(
         access_log,
         records: records.sink(),
         tracing: new.settings(),
-        rate_store: None,
+        rate_store: rate_store.store(),
     };
     export.replace(new);
     Ok((records, export, observed))
@@ -561,7 +563,7 @@ struct RequestObservers {
     access_log: Option<Arc<AccessLog>>,
     records: Arc<dyn RecordSink>,
     tracing: Option<TraceSettings>,
-    rate_store: Option<Arc<RateStore>>,
+    rate_store: Arc<RateStore>,
 }
 
 fn gateway(
@@ -585,7 +587,7 @@ fn gateway(
         access_log: observed.access_log,
         record_sink: Some(observed.records),
         tracing: observed.tracing,
-        rate_store: observed.rate_store,
+        rate_store: Some(observed.rate_store),
         ..Options::default()
     };
     arguments.timeouts.apply(&mut options);

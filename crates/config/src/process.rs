@@ -1,5 +1,5 @@
-//! Settings of the process: `server`, `log`, `limits`, `metrics`, `control`, `tracing` and `redis`. A file and the flags of a
-//! command line say them alike.
+//! Settings of the process: `server`, `log`, `limits`, `metrics`, `control`, `tracing` and `redis`. A file and the flags
+//! of a command line say them alike.
 
 use std::time::Duration;
 

@@ -197,6 +197,10 @@ fn row(key: &Key) -> String {
     format!("|{}|\n", cells.join("|"))
 }
 
+/// Values by which limits count.
+const RATE_KEYS: &str = "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, whose \
+                         combinations are counted, or `\"route\"` for all requests together";
+
 /// The allowed values of a key, for the table.
 fn value(kind: Kind) -> String {
     let text = match kind {
@@ -220,10 +224,7 @@ fn value(kind: Kind) -> String {
         Kind::BasicAuth => "file, or a [table](#table-basic_auth)",
         Kind::RateLimit => "rate: `\"100/s\"`, or a [table](#table-rate_limit)",
         Kind::Rate => "rate: `\"100/s\"`, `/min`, `/h`, `/d`",
-        Kind::RateKeys => {
-            "`\"client\"`, `\"header:NAME\"`, `\"cookie:NAME\"`, `\"jwt:CLAIM\"`, a list of these, whose combinations are counted, or \
-             `\"route\"` for all requests together"
-        }
+        Kind::RateKeys => RATE_KEYS,
         Kind::RequestBuffer => "size: `\"1m\"`, or a [table](#table-buffer_request)",
         Kind::SizeTo(max) => return format!("size up to `\"{}\"`", in_units(max)),
         Kind::NumberTo(max) | Kind::CountTo(max) => return format!("1 to {max}"),
@@ -248,9 +249,7 @@ fn value(kind: Kind) -> String {
         Kind::Respond => "`204`, `\"503 text\"`, or a [table](#table-respond)",
         Kind::Fields => "[changes of fields](configuration.md#routes) by their names",
         Kind::ErrorPages => "files by statuses: `{ 404 = \"404.html\", 5xx = \"50x.html\" }`",
-        Kind::Table(Scope::Redis) => {
-            "URL: `\"redis://127.0.0.1:6379\"`, or a [table](#table-redis)"
-        }
+        Kind::Table(Scope::Redis) => "URL, or a [table](#table-redis)",
         Kind::Table(scope) => return table(scope),
         Kind::Sites => "[sites](#sites) by their hosts, or their URLs",
         Kind::Upstreams => "[upstreams](#upstreams) by their names",

@@ -41,6 +41,7 @@ fn planned_keys_are_not_yet() {
             Scope::Limits => format!("limits.{} = true\n", key.name),
             Scope::Metrics => format!("metrics.{} = true\n", key.name),
             Scope::Tracing => format!("tracing.{} = true\n", key.name),
+            Scope::Redis => format!("redis.{} = true\n", key.name),
             Scope::Control => format!("control.{} = true\n", key.name),
             Scope::Tls => format!("defaults.tls.{} = true\n", key.name),
             Scope::Certificate | Scope::Preset | Scope::When => continue,
