@@ -48,7 +48,9 @@ pub use limits::{CoreLimits, SharedLimits};
 pub use prover::Prover;
 pub use rate_limit::{OnStoreFailure, RateKey, RateLimit, RateLimitSettings, StoreUse};
 pub use security_headers::SecurityHeaders;
-pub use waiting::{PolicyResponse, Suspended, Waited};
+pub use waiting::PolicyResponse;
+
+use waiting::{Suspended, Waited};
 
 /// The policies of a route, in the order in which they decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

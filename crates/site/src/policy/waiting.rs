@@ -17,15 +17,15 @@ use crate::rejection::Rejection;
 
 /// The end of a wait: the decision, with what it leaves for later phases.
 #[derive(Debug, Default)]
-pub struct Waited {
+pub(super) struct Waited {
     /// Why the request is rejected.
-    pub rejection: Option<Rejection>,
+    pub(super) rejection: Option<Rejection>,
     /// Changes of the request that tell its action who the client is.
-    pub identity: Option<Rc<[Edit]>>,
+    pub(super) identity: Option<Rc<[Edit]>>,
     /// Changes of the final response.
-    pub response_edits: Vec<Edit>,
+    pub(super) response_edits: Vec<Edit>,
     /// The response of a rejected request in place of the gateway's own.
-    pub response: Option<Box<PolicyResponse>>,
+    pub(super) response: Option<Box<PolicyResponse>>,
 }
 
 /// A response that another service has made.
@@ -38,7 +38,7 @@ pub struct PolicyResponse {
 }
 
 /// The policies of a request, one of which waits.
-pub struct Suspended<'p> {
+pub(super) struct Suspended<'p> {
     pub(super) policies: &'p Policies,
     /// The index of the policy after the one that waits.
     pub(super) next: usize,
