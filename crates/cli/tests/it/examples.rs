@@ -87,7 +87,7 @@ fn examples_of_later_versions_have_only_errors_that_say_so() {
         assert_eq!(found, expected, "{}", example.title);
         count += 1;
     }
-    assert_eq!(count, 1, "each example that is built moves to the others");
+    assert_eq!(count, 0, "each example that is built moves to the others");
 }
 
 /// So that a document cannot show what does not work.
