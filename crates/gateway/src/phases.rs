@@ -149,7 +149,9 @@ fn find_route<'a, E>(
     snapshot: &'a CoreSnapshot,
     exchange: &mut Exchange,
 ) -> Result<(&'a SiteRoutes, Routed<'a>), Rejected<'a>> {
-    let found = snapshot.sites().find(&exchange.request, exchange.peer.listener);
+    let found = snapshot
+        .sites()
+        .find(&exchange.request, exchange.peer.listener);
     let site = preflight(gateway, found, exchange)
         .map_err(|rejection| Rejected::unrouted(rejection, found))?;
     Ok((site, route(gateway, snapshot, site, exchange)?))

@@ -48,13 +48,13 @@ pub use network_set::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
-    Algorithm, AnyOf, ApiKey, ApiKeys, AuthCacheSettings, Authorizer, AuthorizerQuestion, BasicAuth,
-    Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints, FetchedKeys,
-    ForwardAuth, ForwardAuthSettings, Identity, Jwt, JwtKey, JwtSettings, KeyFetches, KeySource,
-    Notes, OnStoreFailure, Origin, Permit, Policies, Policy, PolicyRequest, PolicyResponse, Prover,
-    RateKey, RateLimit, RateLimitSettings, SecurityHeaders, SharedLimits, StoreUse, TokenFacts,
-    TokenSource, Users, api_keys, fetched_keys_in_use, key_fetches, key_set, preflight_method,
-    users,
+    Algorithm, AnyOf, ApiKey, ApiKeys, AuthCacheSettings, Authorizer, AuthorizerQuestion,
+    BasicAuth, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
+    FetchedKeys, ForwardAuth, ForwardAuthSettings, Identity, Jwt, JwtKey, JwtSettings, KeyFetches,
+    KeySource, Notes, OnStoreFailure, Origin, Permit, Policies, Policy, PolicyRequest,
+    PolicyResponse, Prover, RateKey, RateLimit, RateLimitSettings, SecurityHeaders, SharedLimits,
+    StoreUse, TokenFacts, TokenSource, Users, api_keys, fetched_keys_in_use, key_fetches, key_set,
+    preflight_method, users,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

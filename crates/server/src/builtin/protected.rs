@@ -22,9 +22,9 @@ pub(super) fn protect(app: App, secret: &[u8]) -> App {
         leeway: LEEWAY,
         ..JwtSettings::default()
     });
-    let policies = Arc::new(Policies::new(vec![Policy::Proof(Prover::Jwt(
-        Arc::new(jwt),
-    ))]));
+    let policies = Arc::new(Policies::new(vec![Policy::Proof(Prover::Jwt(Arc::new(
+        jwt,
+    )))]));
     app.wrap(move |request: Request, next: Next| check(&policies, request, next))
 }
 
