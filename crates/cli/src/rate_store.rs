@@ -6,6 +6,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -53,7 +54,7 @@ struct Open {
 
 impl Default for OpenRateStore {
     fn default() -> OpenRateStore {
-        let store = RateStore::new(blitz_http::random_u64(), Instant::now());
+        let store = RateStore::new(random(), Instant::now());
         OpenRateStore {
             store: Arc::new(store),
             open: Arc::default(),
@@ -102,7 +103,7 @@ impl OpenRateStore {
                 store: Arc::clone(&self.store),
                 settings: settings.clone(),
                 stopped,
-                name: format!("{:016x}", blitz_http::random_u64()),
+                name: format!("{:016x}", random()),
                 is_told: false,
             };
             let started = thread::Builder::new()
@@ -126,6 +127,11 @@ impl OpenRateStore {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A number that nobody can guess, on a thread without a core.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 const CHANGED: &str = "  ~ redis\n";
