@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_oldest_decisions_make_room_for_new_ones() {
-        let start = blitz_http::read_clock();
+        let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let edits: Rc<[Edit]> = Rc::new([]);
         for number in 0..DECISIONS_MAX as u64 + 10 {
