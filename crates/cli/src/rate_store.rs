@@ -90,14 +90,14 @@ impl OpenRateStore {
         CHANGED
     }
 
-    /// What metrics tell; `None` without a store.
+    /// The facts for metrics; `None` without a store.
     pub(crate) fn facts(&self) -> Option<RateStoreFacts> {
         let is_open = self.lock().is_some();
         is_open.then(|| self.store.facts(Instant::now()))
     }
 
     fn start(&self, settings: Option<StoreSettings>, first: Option<Sender<()>>) {
-        *self.lock() = settings.and_then(|settings| {
+        *self.lock() = settings.map(|settings| {
             let (running, stopped) = channel();
             let thread = StoreThread {
                 store: Arc::clone(&self.store),
@@ -114,10 +114,10 @@ impl OpenRateStore {
                     "no thread for `redis` can be started: {error}; limits do without it, raise the limit of threads"
                 );
             }
-            Some(Open {
+            Open {
                 settings,
                 _running: running,
-            })
+            }
         });
         if self.lock().is_none() {
             self.store.close();

@@ -261,7 +261,7 @@ const SERIES_MAX: u64 = 1_000_000;
 /// The greatest priority of a regex.
 pub(crate) const PRIORITY_MAX: u64 = 1000;
 
-/// Who counts for a limit.
+/// The ones that count for a limit.
 pub(crate) const STORES: &[&str] = &["local", "redis"];
 
 /// Values of `on_failure`.

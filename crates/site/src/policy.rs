@@ -17,6 +17,7 @@ mod proof;
 mod prover;
 mod rate_limit;
 mod security_headers;
+mod token_facts;
 mod waiting;
 
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ use blitz_http::{Fields, PooledFuture, RequestHead};
 use crate::client::ClientAddress;
 use crate::edit::{Edit, FieldChange, apply_to_request};
 use crate::rejection::Rejection;
+use waiting::{Suspended, Waited};
 
 pub use any_of::AnyOf;
 pub use api_keys::{ApiKey, ApiKeys, KeySource, api_keys};
@@ -48,9 +50,8 @@ pub use limits::{CoreLimits, SharedLimits};
 pub use prover::Prover;
 pub use rate_limit::{OnStoreFailure, RateKey, RateLimit, RateLimitSettings, StoreUse};
 pub use security_headers::SecurityHeaders;
+pub use token_facts::TokenFacts;
 pub use waiting::PolicyResponse;
-
-use waiting::{Suspended, Waited};
 
 /// The policies of a route, in the order in which they decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -121,15 +122,6 @@ pub enum Identity<'p> {
     Known(&'p [Edit]),
     /// A token has proved it.
     Token(Rc<TokenFacts>),
-}
-
-/// What a verified token tells.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct TokenFacts {
-    /// Changes of the request.
-    pub edits: Box<[Edit]>,
-    /// The claims that the configuration uses, by name. Those whose value no field could have are left out.
-    pub claims: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Identity<'_> {

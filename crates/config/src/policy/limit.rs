@@ -23,7 +23,7 @@ pub struct RateLimit {
     pub store: Option<OnFailure>,
 }
 
-/// What a limit does while its store cannot be reached.
+/// The behaviour of a limit while its store cannot be reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum OnFailure {
     /// Each process has its share of the limit.

@@ -17,7 +17,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) head: &'a RequestHead,
     /// The head that has the path as it was received: an upstream may get another one.
     path_head: &'a RequestHead,
-    /// Who the client is, as the route's policies have verified.
+    /// The identity of the client, as the route's policies have verified.
     identities: &'a [Identity<'a>],
     /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,

@@ -78,7 +78,7 @@ scenarios! {
             request_headers = {{ X-User = "{{jwt.sub}} of {{jwt./org/name}}", X-None = "{{jwt.none}}" }}
             headers.X-For = "{{jwt.sub}}"
             "/text".respond = "200 you are {{jwt.sub}}"
-            "/to".redirect = "302 /home/{{jwt.sub}}"
+            "/to".redirect = "302 /of/{{jwt.sub}}"
             "/open" = {{ jwt = false, respond = 204 }}
         "#));
         let mut client = proxy.client();
@@ -93,7 +93,7 @@ scenarios! {
         assert_eq!(of_user, ["a/b of ä"]);
         assert_eq!(head.field("x-none"), None);
         assert_eq!(ask(&mut client, "GET /text", &fields).text(), "you are a/b");
-        assert_eq!(ask(&mut client, "GET /to", &fields).field("location"), Some("/home/a%2Fb"));
+        assert_eq!(ask(&mut client, "GET /to", &fields).field("location"), Some("/of/a%2Fb"));
         // Without a token nobody is named, whatever the client sends.
         let refused = ask(&mut client, "GET /x", &format!("{HOST}X-For: eve\r\n"));
         assert_eq!((refused.status, refused.field("x-for")), (401, None));
@@ -116,7 +116,7 @@ scenarios! {
             request_trailers = true
             request_headers.X-User = "<{{jwt.sub}}>"
             headers.X-For = "<{{jwt.sub}}>"
-            "/to".redirect = "302 /home/{{jwt.sub}}"
+            "/to".redirect = "302 /of/{{jwt.sub}}"
         "#));
         let mut client = proxy.client();
         // In JSON: what is no text of a field has no value, and all else stays as it is.
@@ -148,7 +148,7 @@ scenarios! {
             let target = ask(&mut client, "GET /to", &fields);
             let location = target.field("location").unwrap();
             assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{location}");
-            assert!(location.starts_with("/home/"), "{location}");
+            assert!(location.starts_with("/of/"), "{location}");
         }
     }
 

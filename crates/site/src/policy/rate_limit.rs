@@ -38,11 +38,11 @@ pub struct RateLimitSettings {
 pub struct StoreUse {
     /// For the hashes of values, equal in all processes.
     pub hash_key: [u64; 2],
-    /// What happens while the store cannot be reached.
+    /// The behaviour while the store cannot be reached.
     pub on_failure: OnStoreFailure,
 }
 
-/// What a limit does while its store cannot be reached.
+/// The behaviour of a limit while its store cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnStoreFailure {
     /// Each process has its share of the limit.

@@ -98,7 +98,7 @@ struct Counts {
     microseconds: AtomicU64,
 }
 
-/// What metrics tell about a store.
+/// The facts for metrics about a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RateStoreFacts {
     /// Whether it can be reached.
@@ -115,7 +115,7 @@ pub struct RateStoreFacts {
     pub seconds: f64,
 }
 
-/// What the store is asked for a key.
+/// The question to the store for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreDemand {
     slot: usize,
@@ -436,7 +436,7 @@ impl Rate {
         lease(self.burst, processes)
     }
 
-    /// What one of so many processes may pass if they know nothing of each other.
+    /// The share of one of so many processes if they know nothing of each other.
     pub(crate) fn share(&self, processes: u32) -> Rate {
         let processes = processes.max(1);
         Rate {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-use super::TokenFacts;
+use super::super::token_facts::TokenFacts;
 
 /// The most tokens of a core.
 const TOKENS_MAX: usize = 4096;
@@ -50,7 +50,7 @@ thread_local! {
     static REMEMBERED: RefCell<Remembered> = RefCell::default();
 }
 
-/// What a token tells that has been verified so, if it has not expired.
+/// The content of a token that has been verified so, if it has not expired.
 pub(super) fn find(verifier: Verifier, token: &[u8], now: u64) -> Option<Rc<TokenFacts>> {
     REMEMBERED.with_borrow(|remembered| {
         let hash = remembered.hash(verifier, token);
