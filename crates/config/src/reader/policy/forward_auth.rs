@@ -190,7 +190,7 @@ impl Reader<'_> {
             |text| match units::parse_duration(text)? {
                 time if !time.is_zero() && time <= max => Ok(time),
                 _ => Err(ValueError::new(
-                    "duration",
+                    "forward-auth",
                     format!("this time is above zero, and at most {max_text}"),
                     format!("write for example {example}"),
                 )),
