@@ -63,8 +63,7 @@ fn text_of(
     if let Some(listener) = plain.min_by_key(|listener| listener.http2_only) {
         text += &running.with_sites(|sites| {
             let host = first_host(sites);
-            let is_possible = host.is_some() || sites.iter().any(|site| site.hosts.is_empty());
-            match is_possible {
+            match host.is_some() || takes_any_host(sites) {
                 true => format!("  try           {}\n", command(listener, host, path)),
                 false => String::new(),
             }
@@ -148,6 +147,12 @@ fn first_host(sites: &Sites) -> Option<&str> {
         Host::Exact(name) => Some(name.as_str()),
         Host::Wildcard(_) | Host::Any => None,
     })
+}
+
+/// Whether a request without a known host is served in clear text.
+fn takes_any_host(sites: &Sites) -> bool {
+    let mut plain = sites.iter().filter(|site| !site.redirects);
+    plain.any(|site| site.hosts.is_empty() || site.hosts.contains(&Host::Any))
 }
 
 fn command(listener: &ListenerConfig, host: Option<&str>, path: &str) -> String {

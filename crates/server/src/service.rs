@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use blitz_http::{Chunk, LogLimit, Name, PoolFuture, Pooled, PooledFuture, Status};
 use blitz_site::compress::Compressing;
 use blitz_site::{
-    ClientAddress, Edit, Ended, Endpoint, Exchange, FieldChange, Notes, PolicyRequest,
+    AppParts, ClientAddress, Edit, Ended, Endpoint, Exchange, FieldChange, Notes, PolicyRequest,
     PolicyResponse, Rejection, Responder, SentContent,
 };
 
@@ -122,7 +122,7 @@ struct Guarded<'a> {
     request: Request,
     responder: Responder<'a>,
     /// `None` is the peer.
-    client: Option<ClientAddress>,
+    client: Option<&'a ClientAddress>,
     as_text: bool,
 }
 
@@ -143,7 +143,7 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
         let peer = remote.map_or(ClientAddress::Unix, ClientAddress::Address);
         let asked = PolicyRequest {
             head: &request.head,
-            client: client.unwrap_or(peer),
+            client: client.copied().unwrap_or(peer),
             clock: Some(blitz_http::wall_clock),
             limits: core.limits.as_ref(),
             authorizer: None,
@@ -167,9 +167,13 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
     let compressing = compression
         .map(|compression| Compressing::of(compression, &head.fields, head.method, head.version));
     notes.identify(&mut head.fields);
+    let parts = AppParts {
+        edits: &notes.response_edits,
+        pages: responder.pages(),
+    };
     let mut responder = responder
         .compressing(compressing.as_ref())
-        .with_app_edits(&notes.response_edits);
+        .with_app_parts(Some(&parts));
     if let Err(rejection) = decided {
         if rejection == Rejection::PolicyPanicked {
             log_panic(request.route());

@@ -10,9 +10,8 @@ use blitz_http::{Peer, Pooled, PooledFuture, RecvBody, RequestHead};
 use crate::client::ClientAddress;
 use crate::edit::ResponseEdits;
 use crate::emit::{emit, emit_unobserved};
-use crate::pages::RequestPages;
 use crate::record::Record;
-use crate::responder::Responder;
+use crate::responder::{AppParts, Responder};
 
 /// Answers requests on one core.
 pub trait Endpoint: 'static {
@@ -64,7 +63,7 @@ pub struct Exchange<'a> {
     /// The connection of the client.
     pub peer: Rc<Peer>,
     /// The client, if that may be another one than the peer.
-    pub client: Option<ClientAddress>,
+    pub client: Option<&'a ClientAddress>,
     /// Where to add the bytes of content that were read, if somebody will ask.
     pub received: Option<Rc<Cell<u64>>>,
 }
@@ -90,20 +89,20 @@ impl<'a> HandedOver<'a> {
         }
     }
 
-    /// The request with its record, for an endpoint whose responses get these changes and pages.
+    /// The request with its record, for an endpoint whose responses get these changes and parts.
     #[inline]
     pub fn exchange<'s>(
         &'s mut self,
         exchange: blitz_http::Exchange,
         edits: ResponseEdits<'s>,
-        pages: Option<&'s RequestPages<'s>>,
+        app: Option<&'s AppParts<'s>>,
     ) -> Exchange<'s> {
         let responder = Responder::new(exchange.responder, edits, &mut self.record.response);
         Exchange {
             client: None,
             request: exchange.request,
             body: exchange.body,
-            responder: responder.with_pages(pages),
+            responder: responder.with_app_parts(app),
             peer: exchange.peer,
             received: self.received.clone(),
         }

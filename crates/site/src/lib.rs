@@ -61,6 +61,6 @@ pub use record::{
 };
 pub use recorder::RecordSink;
 pub use rejection::Rejection;
-pub use responder::{Responder, SentContent};
+pub use responder::{AppParts, Responder, SentContent};
 pub use trace::{SpanId, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings};
 pub use transform::{Transform, TransformError};

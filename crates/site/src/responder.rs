@@ -28,14 +28,20 @@ pub struct Responder<'a> {
     /// `None` once a response was given.
     http: Option<blitz_http::Responder>,
     edits: ResponseEdits<'a>,
-    /// The changes that policies of an app make, before all others.
-    app_edits: &'a [Edit],
-    /// Pages for errors of an app.
-    pages: Option<&'a RequestPages<'a>>,
+    app: Option<&'a AppParts<'a>>,
     /// How content is compressed; `None` leaves it as it is.
     compressing: Option<&'a Compressing<'a>>,
     /// `None` for an app without a site.
     record: Option<&'a mut ResponseRecord>,
+}
+
+/// The parts of responses that only those of apps have.
+#[derive(Clone, Copy, Default)]
+pub struct AppParts<'a> {
+    /// The changes that policies of the app make, before all others.
+    pub edits: &'a [Edit],
+    /// Pages for errors about which the app says nothing.
+    pub pages: Option<&'a RequestPages<'a>>,
 }
 
 /// The content of a response that its endpoint sends by itself. Dropped early, it was cut off.
@@ -55,18 +61,17 @@ impl<'a> Responder<'a> {
         Responder {
             http: Some(http),
             edits,
-            app_edits: &[],
-            pages: None,
+            app: None,
             compressing: None,
             record: Some(record),
         }
     }
 
-    /// With pages for errors about which an app says nothing.
+    /// With these parts of an app in place of those that it has.
     #[inline]
     #[must_use]
-    pub(crate) fn with_pages(mut self, pages: Option<&'a RequestPages<'a>>) -> Responder<'a> {
-        self.pages = pages;
+    pub fn with_app_parts(mut self, parts: Option<&'a AppParts<'a>>) -> Responder<'a> {
+        self.app = parts;
         self
     }
 
@@ -76,13 +81,6 @@ impl<'a> Responder<'a> {
     #[must_use]
     pub fn compressing(mut self, compressing: Option<&'a Compressing<'a>>) -> Responder<'a> {
         self.compressing = compressing.or(self.compressing);
-        self
-    }
-
-    /// With the changes that policies of an app make.
-    #[must_use]
-    pub fn with_app_edits(mut self, edits: &'a [Edit]) -> Responder<'a> {
-        self.app_edits = edits;
         self
     }
 
@@ -111,7 +109,13 @@ impl<'a> Responder<'a> {
     /// The site's page for an error of this status.
     #[must_use]
     pub fn page(&self, status: Status) -> Option<&'a LoadedFile> {
-        self.pages?.find(status)
+        self.pages()?.find(status)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn pages(&self) -> Option<&'a RequestPages<'a>> {
+        self.app?.pages
     }
 
     /// A responder without a site, which changes and records nothing.
@@ -120,8 +124,7 @@ impl<'a> Responder<'a> {
         Responder {
             http: Some(http),
             edits: ResponseEdits::default(),
-            app_edits: &[],
-            pages: None,
+            app: None,
             compressing: None,
             record: None,
         }
@@ -160,7 +163,7 @@ impl<'a> Responder<'a> {
     /// Makes the changes of the final head already now, for those that go by the fields as the client gets them.
     pub fn edit_now(&mut self, head: &mut ResponseHead) {
         self.edit(head);
-        (self.app_edits, self.edits) = (&[], ResponseEdits::default());
+        (self.app, self.edits) = (None, ResponseEdits::default());
     }
 
     /// Sends a complete response.
@@ -286,8 +289,8 @@ impl<'a> Responder<'a> {
 
     #[inline]
     fn edit(&self, head: &mut ResponseHead) {
-        if !self.app_edits.is_empty() {
-            apply(self.app_edits, &mut head.fields);
+        if let Some(app) = self.app {
+            apply(app.edits, &mut head.fields);
         }
         self.edits.apply(&mut head.fields);
     }
@@ -310,12 +313,11 @@ impl Responder<'_> {
         let Some(error @ BodyError::TimedOut) = http.body_failure() else {
             return;
         };
-        let has_edits = !self.edits.is_empty() || !self.app_edits.is_empty();
-        if has_edits || self.pages.is_some() {
+        if !self.edits.is_empty() || self.app.is_some() {
             let mut head = Pooled::response(error.status());
             // The rest of the content may still come.
             head.fields.append(Name::Connection, "close");
-            let content = match self.pages.and_then(|pages| pages.find(head.status)) {
+            let content = match self.page(head.status) {
                 Some(page) => {
                     head.fields.append(Name::ContentType, page.content_type);
                     Chunk::from(page.content.clone())

@@ -200,7 +200,8 @@ fn hostile_documents_change_nothing() {
                 let folder = Folder::new();
                 let issuer = Issuer::start(document);
                 let running = issuer.start_gateway(&folder);
-                let end = Instant::now() + IO_TIMEOUT;
+                // A document that stops in its middle is given up after 10 s.
+                let end = Instant::now() + 3 * IO_TIMEOUT;
                 while !running.log().contains("cannot be fetched") {
                     assert!(Instant::now() < end, "{document:.80}: {}", running.log());
                     thread::sleep(Duration::from_millis(20));

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use blitz_http::{Exchange, Peer, Pooled, RequestHead, Status};
 use blitz_site::{
-    ClientAddress, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record, RequestPages,
-    Responder, ResponseEdits, apply_to_request, emit,
+    AppParts, ClientAddress, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record,
+    RequestPages, Responder, ResponseEdits, apply_to_request, emit,
 };
 
 use super::finish::response_edits;
@@ -34,7 +34,7 @@ pub(super) async fn pass_to_fallback<E: Endpoint>(
     let client = told_client(&exchange.request, &exchange.peer, trusted);
     let mut handed = HandedOver::new(record, &exchange.request);
     let mut exchange = handed.exchange(exchange, ResponseEdits::default(), None);
-    exchange.client = client;
+    exchange.client = client.as_ref();
     if let Some(rest) = Rc::clone(&gateway.fallback).call(exchange) {
         rest.await;
     }
@@ -68,13 +68,17 @@ pub(super) async fn pass_to_endpoint<E>(
     record.begin_with(notes.as_deref());
     pass_trace(&record, head);
     let pages = rules.and_then(|rules| RequestPages::new(&rules.pages, &exchange.request.fields));
+    let parts = pages.as_ref().map(|pages| AppParts {
+        pages: Some(pages),
+        ..AppParts::default()
+    });
     let mut handed = HandedOver::new(record, &exchange.request);
     let mut exchange = handed.exchange(
         exchange,
         response_edits(&notes, edits.as_deref()),
-        pages.as_ref(),
+        parts.as_ref(),
     );
-    exchange.client = client;
+    exchange.client = client.as_ref();
     exchange.responder = exchange.responder.compressing(compressing.as_ref());
     if let Some(rest) = gateway.endpoint(maker).call(exchange) {
         rest.await;
