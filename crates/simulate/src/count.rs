@@ -1,5 +1,7 @@
 //! Requests of one kind on a machine without faults, for counting what they cost.
 
+mod policies;
+
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 use blitz_config::{Document, Environment, read};
 use blitz_gateway::access_log::{AccessLog, LogSettings, LogSink};
-use blitz_gateway::{Gateway, Options, Site, compile};
+use blitz_gateway::{Gateway, LoadedFile, Options, Site, compile};
 use blitz_gateway::{RecordBatch, RecordSink};
 use blitz_host::serving::ListenerConfig;
 use blitz_http::{Address, DatagramListener, TlsSlot};
@@ -26,6 +28,7 @@ use crate::http3::Counted;
 use crate::io::{HyperIo, Tasks};
 use crate::raw::{BodyFraming, Raw};
 use crate::tls;
+use policies::RoutePolicies;
 
 /// Connections of HTTP/1.1 clients, or concurrent streams of the client of HTTP/2 or HTTP/3.
 const AT_ONCE: usize = 16;
@@ -51,6 +54,8 @@ struct RequestCase {
     upstream: Option<UpstreamKind>,
     /// The upstream is that of a site in a file with many, and not that of a flag.
     is_of_file: bool,
+    /// The upstream is that of a site with these policies, or with the same requests and none.
+    policies: Option<RoutePolicies>,
     /// The gateway has an access log.
     is_logged: bool,
     request_bytes: usize,
@@ -83,6 +88,7 @@ impl RequestCase {
             client,
             upstream,
             is_of_file: false,
+            policies: None,
             is_logged: false,
             request_bytes: 0,
             response_bytes: HELLO.len(),
@@ -92,6 +98,13 @@ impl RequestCase {
     const fn of_file(self) -> RequestCase {
         RequestCase {
             is_of_file: true,
+            ..self
+        }
+    }
+
+    const fn with(self, policies: RoutePolicies) -> RequestCase {
+        RequestCase {
+            policies: Some(policies),
             ..self
         }
     }
@@ -136,6 +149,24 @@ const KINDS: &[RequestCase] = &[
     )
     .of_file(),
     RequestCase::new("h1-to-h1-log", ClientKind::Http1, Some(UpstreamKind::Http1)).logged(),
+    RequestCase::new(
+        "h1-to-h1-token",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .with(RoutePolicies::None),
+    RequestCase::new(
+        "h1-to-h1-token-policies",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .with(RoutePolicies::Known),
+    RequestCase::new(
+        "h1-to-h1-token-fresh",
+        ClientKind::Http1,
+        Some(UpstreamKind::Http1),
+    )
+    .with(RoutePolicies::Fresh),
     RequestCase::new("h2-hello", ClientKind::Http2, None),
     RequestCase::new("h2-to-h1", ClientKind::Http2, Some(UpstreamKind::Http1)),
     RequestCase::new(
@@ -211,9 +242,13 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             UpstreamKind::Http2 => "h2c",
         };
         let target = format!("{scheme}://127.0.0.1:9000");
-        gateway = match kind.is_of_file {
-            true => sites(&target)?.into_iter().fold(gateway, Gateway::site),
-            false => gateway.to(target.parse().map_err(|error| format!("{error}"))?),
+        gateway = match (kind.policies, kind.is_of_file) {
+            (Some(policies), _) => {
+                let sites = compiled(&policies.site(&target))?;
+                sites.into_iter().fold(gateway, Gateway::site)
+            }
+            (None, true) => sites(&target)?.into_iter().fold(gateway, Gateway::site),
+            (None, false) => gateway.to(target.parse().map_err(|error| format!("{error}"))?),
         };
         let acceptor = world.listen(&upstream).map_err(|error| error.to_string())?;
         let (theirs, bytes) = (world.clone(), kind.response_bytes);
@@ -247,6 +282,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
         world: world.clone(),
         gateway: address.clone(),
         requests,
+        client: 0,
         kind,
         done: Rc::clone(&done),
     };
@@ -295,9 +331,19 @@ fn sites(target: &str) -> Result<Vec<Site>, String> {
             text += &format!("\"gateway\" = \"{target}\"\n");
         }
     }
-    let document = Document::new("blitz.toml", &text);
+    compiled(&text)
+}
+
+/// The sites of a file's text.
+fn compiled(text: &str) -> Result<Vec<Site>, String> {
+    let document = Document::new("blitz.toml", text);
     let (configuration, mut diagnostics) = read(&document, &Environment::default());
-    let mut read_file = |_: &str| Err(("no file".to_owned(), String::new()));
+    let mut read_file = |_: &str| {
+        Ok(LoadedFile {
+            content_type: "",
+            content: policies::KEYS.as_bytes().into(),
+        })
+    };
     let sites = compile(&configuration, &mut read_file, &mut diagnostics);
     match diagnostics.first() {
         None => Ok(sites),
@@ -318,7 +364,8 @@ fn start_clients(
         ClientKind::Http3 => world.spawn(ask_http3(load(requests), gateway)),
         ClientKind::Http1 => {
             for client in 0..AT_ONCE {
-                world.spawn(ask_http1(load(share(requests, client))));
+                let load = load(share(requests, client));
+                world.spawn(ask_http1(Load { client, ..load }));
             }
         }
         ClientKind::Handshakes => {
@@ -381,6 +428,8 @@ struct Load {
     world: World,
     gateway: Address,
     requests: usize,
+    /// The number of the connection.
+    client: usize,
     kind: &'static RequestCase,
     /// Complete responses of all connections.
     done: Rc<Cell<usize>>,
@@ -400,14 +449,20 @@ async fn ask_http1(load: Load) {
     let mut raw = Raw::new(stream, &load.world, pulse);
     let expected = BodyFraming::Length(load.kind.response_bytes as u64);
     let path = load.kind.path();
-    let request = match load.kind.request_bytes {
-        0 => format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n\r\n"),
+    let request = |fields: &str| match load.kind.request_bytes {
+        0 => format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n{fields}\r\n"),
         bytes => format!(
-            "POST {path} HTTP/1.1\r\nhost: gateway\r\ncontent-length: {bytes}\r\n\r\n{}",
+            "POST {path} HTTP/1.1\r\nhost: gateway\r\n{fields}content-length: {bytes}\r\n\r\n{}",
             "x".repeat(bytes)
         ),
     };
-    for _ in 0..load.requests {
+    let usual = request("");
+    for number in 0..load.requests {
+        let with_fields = load.kind.policies.map(|policies| {
+            // No other client sends a token with this number.
+            request(&policies.fields(number * AT_ONCE + load.client))
+        });
+        let request = with_fields.as_ref().unwrap_or(&usual);
         if raw.write(request.as_bytes()).await.is_err() {
             return;
         }
