@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 
 use blitz_http::files::File;
-use blitz_http::{BodyLength, Chunk, Fields, SendBody, SendError, yield_now};
+use blitz_http::{BodyLength, Chunk, Fields, PooledFuture, SendBody, SendError, yield_now};
 
 use crate::compress::{Encoder, STEP_BYTES, edit_trailers};
 use crate::transform::TransformError;
@@ -50,8 +50,8 @@ impl ContentSender {
     ///
     /// # Errors
     /// The client is gone.
-    pub async fn room(&mut self) -> Result<(), SendError> {
-        poll_fn(|cx| self.body.poll_room(cx)).await
+    pub fn room(&mut self) -> impl Future<Output = Result<(), SendError>> {
+        poll_fn(|cx| self.body.poll_room(cx))
     }
 
     /// Sends bytes of a file without reading them, as [`SendBody::file`] does. Returns their number; 0 if they must be
@@ -72,23 +72,24 @@ impl ContentSender {
     ///
     /// # Errors
     /// The client is gone, or the content is longer than declared.
-    pub async fn send(&mut self, piece: Chunk) -> Result<(), SendError> {
-        self.send_piece(piece, true).await
+    pub fn send(&mut self, piece: Chunk) -> impl Future<Output = Result<(), SendError>> {
+        self.send_piece(piece, true)
     }
 
     /// Sends a piece that others follow at once.
     ///
     /// # Errors
     /// As [`send`](ContentSender::send).
-    pub async fn send_part(&mut self, piece: Chunk) -> Result<(), SendError> {
-        self.send_piece(piece, false).await
+    pub fn send_part(&mut self, piece: Chunk) -> impl Future<Output = Result<(), SendError>> {
+        self.send_piece(piece, false)
     }
 
     async fn send_piece(&mut self, piece: Chunk, is_flushed: bool) -> Result<(), SendError> {
-        match self.encoder {
-            None => self.push(piece).await,
-            Some(_) => self.compress(piece, is_flushed).await,
+        if self.encoder.is_some() {
+            // On the heap, so that the future of other content is small.
+            return PooledFuture::new(self.compress(piece, is_flushed)).await;
         }
+        self.push(piece).await
     }
 
     async fn compress(&mut self, piece: Chunk, is_flushed: bool) -> Result<(), SendError> {
@@ -115,8 +116,9 @@ impl ContentSender {
     }
 
     async fn push(&mut self, piece: Chunk) -> Result<(), SendError> {
+        self.room().await?;
         let length = piece.len() as u64;
-        self.body.data(piece).await?;
+        self.body.queue(piece)?;
         self.note(length);
         Ok(())
     }
