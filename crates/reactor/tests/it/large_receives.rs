@@ -185,7 +185,7 @@ fn a_receive_that_finds_no_large_buffer_is_followed_by_usual_ones() {
             }
             let mut beyond = 0;
             while beyond < 3 {
-                let received = blitz_reactor::timeout(Duration::from_secs(5), socket.recv());
+                let received = blitz_reactor::timeout(Duration::from_secs(30), socket.recv());
                 let received = received.await.expect("bytes have arrived");
                 held.extend(received.unwrap());
                 beyond += usize::from(is_memory_scarce());
