@@ -250,23 +250,7 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
             (None, true) => sites(&target)?.into_iter().fold(gateway, Gateway::site),
             (None, false) => gateway.to(target.parse().map_err(|error| format!("{error}"))?),
         };
-        let acceptor = world.listen(&upstream).map_err(|error| error.to_string())?;
-        let (theirs, bytes) = (world.clone(), kind.response_bytes);
-        world.spawn(async move {
-            loop {
-                let stream = Rc::new(acceptor.accept().await);
-                match version {
-                    UpstreamKind::Http1 => {
-                        let pulse = Rc::new(Cell::new(Duration::ZERO));
-                        let raw = Raw::new(stream, &theirs, pulse);
-                        theirs.spawn(answer_http1(raw, bytes));
-                    }
-                    UpstreamKind::Http2 => {
-                        theirs.spawn(answer_http2(theirs.clone(), stream, bytes));
-                    }
-                }
-            }
-        });
+        answer_upstream(&world, &upstream, version, kind.response_bytes)?;
     }
     let site = blitz::builtin::app().into_service();
     let site = site.map_err(|error| error.to_string())?;
@@ -295,6 +279,33 @@ pub fn serve(name: &str, requests: usize) -> Result<Counters, String> {
         Stop::Done => Ok(counters),
         stop => Err(format!("{stop:?} with {answered} of {requests} answers")),
     }
+}
+
+/// Answers the requests of the gateway.
+fn answer_upstream(
+    world: &World,
+    upstream: &Address,
+    version: UpstreamKind,
+    bytes: usize,
+) -> Result<(), String> {
+    let acceptor = world.listen(upstream).map_err(|error| error.to_string())?;
+    let theirs = world.clone();
+    world.spawn(async move {
+        loop {
+            let stream = Rc::new(acceptor.accept().await);
+            match version {
+                UpstreamKind::Http1 => {
+                    let pulse = Rc::new(Cell::new(Duration::ZERO));
+                    let raw = Raw::new(stream, &theirs, pulse);
+                    theirs.spawn(answer_http1(raw, bytes));
+                }
+                UpstreamKind::Http2 => {
+                    theirs.spawn(answer_http2(theirs.clone(), stream, bytes));
+                }
+            }
+        }
+    });
+    Ok(())
 }
 
 fn options(kind: &RequestCase) -> Options {

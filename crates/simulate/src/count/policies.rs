@@ -4,10 +4,10 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What the route of a counted request has.
+/// The policies of a counted request's route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RoutePolicies {
-    /// Nothing, but requests have the same fields.
+    /// None, but requests have the same fields.
     None,
     /// A token that the core knows, a limit and CORS.
     Known,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::json::{self, Object};
 use super::keys::{Algorithm, JwtKey};
-use super::{Claim, ClaimDemand, JwtSettings};
+use super::settings::{Claim, ClaimDemand, JwtSettings};
 
 /// The most bytes of a token.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 * 1024;

@@ -1,5 +1,6 @@
 //! Keys that are fetched: before there are any, after they change, and when tokens ask for others.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
