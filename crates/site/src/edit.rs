@@ -1,14 +1,56 @@
 //! Changes of fields, made by the rules of a site.
 
-use blitz_http::Fields;
+use std::ops::Deref;
+
+use blitz_http::{AsName, Fields, Name};
 
 /// A change of a field, with its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Edit {
-    /// In lower case.
-    pub name: Box<str>,
+    /// The field.
+    pub name: EditName,
     /// The change.
     pub change: FieldChange,
+}
+
+/// The name of a changed field, in lower case. All that a request would ask of it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EditName {
+    known: Name,
+    is_valid: bool,
+    text: Box<str>,
+}
+
+impl From<&str> for EditName {
+    fn from(text: &str) -> EditName {
+        EditName {
+            known: Name::parse(text.as_bytes()),
+            is_valid: AsName::is_valid(&text),
+            text: text.into(),
+        }
+    }
+}
+
+impl Deref for EditName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl AsName for &EditName {
+    fn known(&self) -> Name {
+        self.known
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn is_valid(&self) -> bool {
+        self.is_valid
+    }
 }
 
 /// A change of a field.
@@ -74,7 +116,6 @@ pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {
 #[inline(never)]
 pub fn apply(edits: &[Edit], fields: &mut Fields) {
     for Edit { name, change } in edits {
-        let name = &**name;
         let lines = match change {
             FieldChange::Set(lines) => {
                 fields.remove(name);

@@ -38,7 +38,7 @@ pub use coding::{AcceptedCodings, ContentCoding};
 pub use content_sender::ContentSender;
 pub use cookies::cookies;
 pub use counters::{Counters, count, count_rejection, counters};
-pub use edit::{Edit, FieldChange, ResponseEdits, apply, apply_to_request};
+pub use edit::{Edit, EditName, FieldChange, ResponseEdits, apply, apply_to_request};
 pub use emit::{emit, emit_handshake, emit_incomplete_head, emit_refused};
 pub use endpoint::{Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;

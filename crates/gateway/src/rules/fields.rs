@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use blitz_config::{FieldChange, FieldRule, Template};
-use blitz_site::{Edit, FieldChange as Change};
+use blitz_site::{Edit, EditName, FieldChange as Change};
 
 use super::template::{Facts, field_value};
 
 /// A change of a field as the configuration has it.
-type Rule = (Box<str>, FieldChange);
+type Rule = (EditName, FieldChange);
 
 /// The changes of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -78,7 +78,8 @@ impl<'a> FieldName<'a> {
     /// Whether this is the given name, in any case.
     #[must_use]
     pub fn is(&self, name: impl AsName) -> bool {
-        matches(self.known, self.text, &name)
+        self.known == name.known()
+            && (self.known != Name::Other || self.text.eq_ignore_ascii_case(name.text().as_bytes()))
     }
 }
 
@@ -169,11 +170,7 @@ impl Fields {
     #[inline]
     pub fn append(&mut self, name: impl AsName, value: impl AsRef<[u8]>) {
         let value = value.as_ref();
-        debug_assert!(
-            is_valid(name.text(), value),
-            "invalid field {:?}",
-            name.text()
-        );
+        debug_assert!(is_valid(&name, value), "invalid field {:?}", name.text());
         let entry = self.store(&name, value);
         self.entries.push(entry);
     }
@@ -187,7 +184,7 @@ impl Fields {
         name: impl AsName,
         value: impl AsRef<[u8]>,
     ) -> Result<(), InvalidField> {
-        if !is_valid(name.text(), value.as_ref()) {
+        if !is_valid(&name, value.as_ref()) {
             return Err(InvalidField);
         }
         self.append(name, value);
@@ -198,31 +195,30 @@ impl Fields {
     /// others. The text must be valid, as for [`Fields::append`].
     pub fn set(&mut self, name: impl AsName, value: impl AsRef<[u8]>) {
         let value = value.as_ref();
-        debug_assert!(
-            is_valid(name.text(), value),
-            "invalid field {:?}",
-            name.text()
-        );
+        debug_assert!(is_valid(&name, value), "invalid field {:?}", name.text());
         let replacement = self.store(&name, value);
         let Some(first) = self.position(&name) else {
             return self.entries.push(replacement);
         };
         self.entries[first] = replacement;
         let mut index = 0;
-        let block = &self.block;
+        let (block, known) = (&self.block, name.known());
         self.entries.retain(|entry| {
             index += 1;
-            index <= first + 1 || !matches(entry.label.name, entry.name_in(block), &name)
+            index <= first + 1 || !entry.is_named(block, known, &name)
         });
     }
 
     /// Removes every occurrence; true if there was one.
     pub fn remove(&mut self, name: impl AsName) -> bool {
-        let before = self.entries.len();
-        let block = &self.block;
+        let Some(first) = self.position(&name) else {
+            return false;
+        };
+        self.entries.remove(first);
+        let (block, known) = (&self.block, name.known());
         self.entries
-            .retain(|entry| !matches(entry.label.name, entry.name_in(block), &name));
-        self.entries.len() != before
+            .retain(|entry| !entry.is_named(block, known, &name));
+        true
     }
 
     /// Removes the fields for which `keep` returns false.
@@ -249,8 +245,8 @@ impl Fields {
 
     /// Values of all occurrences, in order.
     pub fn get_all<N: AsName>(&self, name: N) -> impl Iterator<Item = &[u8]> + use<'_, N> {
-        let matching =
-            move |entry: &&FieldLine| matches(entry.label.name, entry.name_in(&self.block), &name);
+        let known = name.known();
+        let matching = move |entry: &&FieldLine| entry.is_named(&self.block, known, &name);
         self.entries
             .iter()
             .filter(matching)
@@ -275,10 +271,10 @@ impl Fields {
 
     #[inline]
     fn position(&self, name: &impl AsName) -> Option<usize> {
-        let block = &self.block;
+        let (block, known) = (&self.block, name.known());
         self.entries
             .iter()
-            .position(|entry| matches(entry.label.name, entry.name_in(block), name))
+            .position(|entry| entry.is_named(block, known, name))
     }
 
     fn store(&mut self, name: &impl AsName, value: &[u8]) -> FieldLine {
@@ -343,6 +339,16 @@ impl FieldLine {
         &block[self.value_start as usize..][..self.value_len as usize]
     }
 
+    /// Whether it has a name, which is this one if it is known.
+    #[inline]
+    fn is_named(&self, block: &[u8], known: Name, name: &impl AsName) -> bool {
+        self.label.name == known
+            && (known != Name::Other
+                || self
+                    .name_in(block)
+                    .eq_ignore_ascii_case(name.text().as_bytes()))
+    }
+
     #[inline]
     fn field_name<'a>(&self, block: &'a [u8]) -> FieldName<'a> {
         FieldName {
@@ -352,15 +358,8 @@ impl FieldLine {
     }
 }
 
-#[inline]
-fn matches(known: Name, text: &[u8], wanted: &impl AsName) -> bool {
-    let wanted_known = wanted.known();
-    known == wanted_known
-        && (known != Name::Other || text.eq_ignore_ascii_case(wanted.text().as_bytes()))
-}
-
-fn is_valid(name: &str, value: &[u8]) -> bool {
-    name.len() <= u16::MAX as usize && is_token(name.as_bytes()) && is_valid_value(value)
+fn is_valid(name: &impl AsName, value: &[u8]) -> bool {
+    name.text().len() <= u16::MAX as usize && name.is_valid() && is_valid_value(value)
 }
 
 /// `token` of RFC 9110, section 5.6.2.

@@ -1,5 +1,6 @@
 //! Field names: a number for each well-known name, text for all others.
 
+use super::fields::is_token;
 use crate::scan;
 
 /// Declares [`Name`] together with its two spellings; other code relies on the order, see below.
@@ -266,6 +267,10 @@ pub trait AsName {
     fn known(&self) -> Name;
     /// The text to write for a name that is [`Name::Other`].
     fn text(&self) -> &str;
+    /// Whether HTTP allows the name.
+    fn is_valid(&self) -> bool {
+        is_token(self.text().as_bytes())
+    }
 }
 
 impl AsName for Name {
