@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use blitz_config::{Action, Placed, Route, RouteKey, Settings, Site, Span, TargetGroup, quoted};
+use blitz_config::{
+    Action, Files, Placed, Route, RouteKey, Settings, Site, Span, TargetGroup, quoted,
+};
 use clap::{Args, Subcommand};
 
 use crate::config::{self, ConfigFile};
@@ -256,18 +258,13 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
             if let Some(group) = &proxy.group {
                 list.add_group(group);
             }
+            if let Some(files) = &proxy.files {
+                list.add_files(files, &files.folder.span);
+            }
         }
         Action::Redirect(_) => list.0.push(("redirect".to_owned(), &action.span)),
         Action::Respond(_) => list.0.push(("respond".to_owned(), &action.span)),
-        Action::Files(files) => {
-            list.0.push(("files".to_owned(), &action.span));
-            list.add("index", files.index.as_deref());
-            list.add("extensions", files.extensions.as_deref());
-            list.add("fallback", files.fallback.as_ref());
-            list.add("hidden", files.hidden.as_ref());
-            list.add("list", files.list.as_ref());
-            list.add("symlinks", files.symlinks.as_ref());
-        }
+        Action::Files(files) => list.add_files(files, &action.span),
     }
     list.add("allow", settings.allow.as_deref());
     list.add("deny", settings.deny.as_deref());
@@ -306,6 +303,16 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
 struct List<'a>(Vec<(String, &'a Span)>);
 
 impl<'a> List<'a> {
+    fn add_files(&mut self, files: &'a Files, folder: &'a Span) {
+        self.0.push(("files".to_owned(), folder));
+        self.add("index", files.index.as_deref());
+        self.add("extensions", files.extensions.as_deref());
+        self.add("fallback", files.fallback.as_ref());
+        self.add("hidden", files.hidden.as_ref());
+        self.add("list", files.list.as_ref());
+        self.add("symlinks", files.symlinks.as_ref());
+    }
+
     /// How several servers share the requests of a route. Those of an only target are its `to`.
     fn add_group(&mut self, group: &'a TargetGroup) {
         if let [target] = &group.targets[..] {

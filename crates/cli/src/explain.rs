@@ -363,12 +363,17 @@ impl<'a> ExplanationReport<'a> {
                 self.line(About::Outcome, "404", None, detail);
             }
             RequestOutcome::Forwarded {
+                file,
                 url,
                 servers,
                 target,
                 host,
                 fields,
             } => {
+                if let Some(file) = file {
+                    let detail = "if it is there, as of a route with files alone; else";
+                    self.line(About::Outcome, file, None, detail);
+                }
                 self.line(About::Outcome, &format!("{url}{target}"), None, "");
                 for server in servers {
                     self.line(About::Server, server, None, "");

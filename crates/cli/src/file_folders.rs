@@ -31,8 +31,10 @@ fn problem(
     folder: &Path,
     seen: &mut BTreeSet<(usize, String)>,
 ) -> Option<Diagnostic> {
-    let Action::Files(files) = &settings.action.value else {
-        return None;
+    let files = match &settings.action.value {
+        Action::Files(files) => files,
+        Action::Proxy(proxy) => proxy.files.as_ref()?,
+        Action::Redirect(_) | Action::Respond(_) => return None,
     };
     let (path, span) = (&files.folder.value, &files.folder.span);
     if !seen.insert((span.start, path.clone())) {

@@ -314,7 +314,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
     key(Scope::Route, "extensions", Kind::Texts, "none", "endings that files may have and paths lack: `.html`"),
     key(Scope::Route, "fallback", Kind::Text, "none", "the file for pages without one"),
-    key(Scope::Route, "files", Kind::Folder, "", "the folder with the files, which stands for the path of the route"),
+    key(Scope::Route, "files", Kind::Folder, "", "the folder with the files, which stands for the path of the route; with `to`, the upstream gets requests without a file"),
     key(Scope::Route, "forward_auth", Kind::Table(Scope::ForwardAuth), "off", "another service that decides on requests"),
     key(Scope::Route, "headers", Kind::Fields, "none", "changes of the fields of responses"),
     key(Scope::Route, "hidden", Kind::Boolean, "false", "whether files are sent whose names begin with a dot"),

@@ -68,7 +68,7 @@ pub enum Action {
     Redirect(Arc<Redirect>),
     /// `respond`: a fixed response.
     Respond(Arc<Respond>),
-    /// `files`: the files of a folder.
+    /// `files` without `to`: the files of a folder.
     Files(Arc<Files>),
 }
 
@@ -115,6 +115,8 @@ pub struct Proxy {
     pub to: Placed<String>,
     /// The name of the upstream, if it has one and is the only target.
     pub name: Option<Arc<str>>,
+    /// Files that are looked for first: the upstream gets requests without one.
+    pub files: Option<Arc<Files>>,
     /// All servers, if there are several.
     pub group: Option<Arc<TargetGroup>>,
     /// The path that it receives; `None` is the client's.

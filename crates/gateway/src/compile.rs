@@ -205,7 +205,9 @@ impl<'a> Compiler<'a, '_> {
             Action::Respond(respond) => {
                 route::Action::Answer(Answer::Fixed(self.fixed_response(respond)?))
             }
-            Action::Files(files) => route::Action::Files(self.shared.folder(files, settings)),
+            Action::Files(files) => {
+                route::Action::Files(self.shared.folder(files, settings, false))
+            }
         })
     }
 
@@ -231,6 +233,7 @@ impl<'a> Compiler<'a, '_> {
         Some(Forward {
             upstream: 0,
             name: proxy.name.clone(),
+            files: (proxy.files.as_ref()).map(|files| self.shared.folder(files, settings, true)),
             request_trailers: request_trailers.is_some_and(|on| on.value),
             connection_settings: connection_settings(proxy, settings),
             path: match &proxy.path {

@@ -1,7 +1,7 @@
 //! The way of a request that is not sent: for `blitz explain`.
 
 use blitz_config::RequestBuffer;
-use blitz_http::{BodyLength, Name, Peer, RequestHead, Scheme};
+use blitz_http::{BodyLength, Method, Name, Peer, RequestHead, Scheme};
 use blitz_site::matcher::Verdict;
 use blitz_site::{ClientAddress, Notes, PolicyRequest, Rejection, apply_to_request};
 
@@ -51,6 +51,8 @@ pub enum RequestOutcome {
     File(Option<String>),
     /// An upstream receives it.
     Forwarded {
+        /// The file that is looked for first, if the route has files and the request reads one.
+        file: Option<String>,
         /// The upstream, of several servers the first.
         url: String,
         /// The servers with their weights, and how one is chosen; nothing if there is one server.
@@ -194,6 +196,9 @@ fn outcome(
             })
         }
         Action::Forward(forward) => {
+            let files = forward.files.as_ref();
+            let files = files.filter(|_| matches!(head.method, Method::Get | Method::Head));
+            let file = files.and_then(|files| files.shown(head.path()));
             let buffer = forward.buffer.filter(|_| Call::of(head).is_none());
             let buffer_max = buffer.map(RequestBuffer::bytes_max);
             if declared
@@ -214,6 +219,7 @@ fn outcome(
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let fields = head.fields.iter();
             Ok(RequestOutcome::Forwarded {
+                file,
                 url: forward.target.url(),
                 servers: match &forward.group {
                     Some(group) => group.config.lines(),

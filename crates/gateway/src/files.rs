@@ -15,6 +15,7 @@ use std::sync::Arc;
 use blitz_http::files::{Share, SymbolicLinks};
 use blitz_site::compress::Compression;
 use blitz_site::files::{FilePath, PathError};
+use blitz_site::{Edit, FieldChange};
 
 use crate::rules::rest_start;
 use share::FolderShare;
@@ -50,8 +51,17 @@ pub(crate) struct Files {
     hidden: bool,
     list: bool,
     links: SymbolicLinks,
+    /// The upstream that gets requests without a file; `None` is 404.
+    upstream: Option<BeforeUpstream>,
     /// Of files without a compressed sibling; `None` sends them as they are.
     pub(crate) compression: Option<Compression>,
+}
+
+/// Marks a folder whose route has an upstream for requests without a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct BeforeUpstream {
+    /// Changes of the responses of the upstream.
+    edits: Vec<Edit>,
 }
 
 impl Files {
@@ -60,6 +70,7 @@ impl Files {
         files: &blitz_config::Files,
         base: &Path,
         compression: Option<Compression>,
+        is_before_upstream: bool,
     ) -> Files {
         let list = |list: &Option<Arc<blitz_config::Placed<Vec<String>>>>| {
             list.as_ref()
@@ -76,6 +87,10 @@ impl Files {
             extensions: list(&files.extensions).unwrap_or_default(),
             fallback: fallback.map(|path| path.value.as_str().into()),
             hidden: files.hidden.as_ref().is_some_and(|hidden| hidden.value),
+            upstream: is_before_upstream.then(|| BeforeUpstream {
+                // Others get the fallback at the same path.
+                edits: fallback.map(|_| vary_by_accept()).into_iter().collect(),
+            }),
             compression,
             list: files.list.as_ref().is_some_and(|list| list.value),
             links: match files.symlinks.as_ref().map(|links| links.value) {
@@ -97,8 +112,31 @@ impl Files {
         self.list && path.is_folder
     }
 
-    /// Whether a path without a file depends on what the client accepts.
-    pub(crate) fn has_fallback(&self) -> bool {
+    /// Whether an upstream gets the requests without a file.
+    pub(crate) fn is_before_upstream(&self) -> bool {
+        self.upstream.is_some()
+    }
+
+    /// Changes of responses of the upstream that gets the requests without a file.
+    pub(crate) fn upstream_edits(&self) -> &[Edit] {
+        self.upstream
+            .as_ref()
+            .map_or(&[], |upstream| &upstream.edits)
+    }
+
+    /// Whether a client gets the fallback for this path if there is no file. Before an upstream only pages do, since all
+    /// else may be there.
+    pub(crate) fn takes_fallback(&self, path: &FilePath, prefers_html: bool) -> bool {
+        let is_page = path.is_page() && !self.is_before_upstream();
+        self.has_fallback() && (is_page || prefers_html)
+    }
+
+    /// Whether the file for this path depends on what the client accepts, if it is the fallback.
+    pub(crate) fn depends_on_accept(&self, path: &FilePath) -> bool {
+        self.has_fallback() && (self.is_before_upstream() || !path.is_page())
+    }
+
+    fn has_fallback(&self) -> bool {
         self.fallback.is_some()
     }
 
@@ -125,5 +163,12 @@ impl Files {
     /// The folder, for people.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+}
+
+fn vary_by_accept() -> Edit {
+    Edit {
+        name: "vary".into(),
+        change: FieldChange::Add(b"Accept".to_vec()),
     }
 }

@@ -42,7 +42,7 @@ use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
 use endpoint::{pass_to_endpoint, pass_to_fallback};
-use files::respond_file;
+use files::{file_first, may_be_file, respond_file};
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
@@ -79,7 +79,7 @@ fn life_of_a_request<E: Endpoint>(
         let snapshot = gateway.snapshot();
         let observers = snapshot.observers();
         // A block, so that its variables take no room in what follows.
-        let (site, Routed { route, notes }) = {
+        let (site, Routed { route, mut notes }) = {
             let (site, mut routed) = match find_route(&gateway, &snapshot, &mut exchange) {
                 Ok(routed) => routed,
                 Err(rejected) => return reject(&gateway, observers, exchange, rejected),
@@ -96,7 +96,18 @@ fn life_of_a_request<E: Endpoint>(
             return pass_to_fallback(&gateway, observers, site, exchange).await;
         };
         let forward = match &route.action {
-            Action::Forward(forward) => forward,
+            Action::Forward(forward) => {
+                if let Some(files) = &forward.files
+                    && may_be_file(&exchange)
+                {
+                    let route = (route, files, &mut notes);
+                    match file_first(&gateway, observers, site, route, exchange).await {
+                        Some(passed) => exchange = passed,
+                        None => return,
+                    }
+                }
+                forward
+            }
             Action::Answer(answer) => {
                 let route = (route, answer, notes);
                 return rest_of(respond_answer(&gateway, observers, site, route, exchange)).await;

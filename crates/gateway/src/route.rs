@@ -71,6 +71,8 @@ pub(crate) struct Forward {
     pub(crate) target: Arc<Target>,
     /// The name of the upstream in the configuration, for metrics.
     pub(crate) name: Option<Arc<str>>,
+    /// Files that are looked for first.
+    pub(crate) files: Option<Arc<Files>>,
     /// All servers, if there are several.
     pub(crate) group: Option<ForwardGroup>,
     /// The number of the upstream in its snapshot, which sets it.
@@ -114,6 +116,7 @@ impl PartialEq for Forward {
         let Forward {
             target,
             name: _,
+            files,
             group,
             upstream: _,
             request_trailers,
@@ -125,6 +128,7 @@ impl PartialEq for Forward {
             upgrades,
         } = self;
         *target == other.target
+            && *files == other.files
             && *group == other.group
             && *request_trailers == other.request_trailers
             && *connection_settings == other.connection_settings
@@ -327,6 +331,7 @@ impl Route {
                 request_trailers: target.request_trailers,
                 target: Arc::new(target),
                 name: None,
+                files: None,
                 group: None,
                 connection_settings: ConnectionSettings::default(),
                 path: ForwardedPath::OfTarget,
@@ -399,10 +404,20 @@ impl Route {
             return written.to_string();
         }
         match &self.action {
-            Action::Forward(forward) => match &forward.path {
-                ForwardedPath::Template { template, .. } => format!("{}{template}", forward.url()),
-                _ => forward.url() + forward.target.path.as_deref().unwrap_or_default(),
-            },
+            Action::Forward(forward) => {
+                let files = forward.files.as_ref();
+                let files =
+                    files.map(|files| format!("files of {}, else ", files.root().display()));
+                let files = files.unwrap_or_default();
+                match &forward.path {
+                    ForwardedPath::Template { template, .. } => {
+                        format!("{files}{}{template}", forward.url())
+                    }
+                    _ => {
+                        files + &forward.url() + forward.target.path.as_deref().unwrap_or_default()
+                    }
+                }
+            }
             Action::Answer(answer) => answer.to_string(),
             Action::Endpoint(_) => "an app".to_owned(),
             Action::Files(files) => format!("files of {}", files.root().display()),

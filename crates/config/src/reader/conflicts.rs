@@ -344,5 +344,9 @@ fn is_same_proxy(a: &Proxy, b: &Proxy) -> bool {
         (None, None) => a.to.value == b.to.value,
         _ => false,
     };
-    is_same_group && path(a) == path(b) && host(a) == host(b) && raw(a) == raw(b)
+    is_same_group
+        && a.files == b.files
+        && path(a) == path(b)
+        && host(a) == host(b)
+        && raw(a) == raw(b)
 }

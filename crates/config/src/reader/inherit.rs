@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
-use super::files::{self, FilesLevels};
+use super::files::{self, FilesLevels, OwnFolder};
 use super::own::{BLOCKS, LevelNumber, Own, OwnAction, OwnMap, OwnSettings, OwnTarget, PRESETS};
 use super::tree::RouteTree;
 use crate::model::Route;
@@ -20,9 +20,12 @@ pub(super) struct InheritedValues {
     headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     request_headers: HashMap<Vec<usize>, Arc<[Arc<FieldRule>]>>,
     errors: HashMap<Vec<usize>, Arc<[Arc<ErrorPage>]>>,
-    proxies: HashMap<[Option<usize>; 6], Arc<Proxy>>,
+    proxies: HashMap<ProxyLevels, Arc<Proxy>>,
     files: HashMap<FilesLevels, Arc<Files>>,
 }
+
+/// The levels that say a target and its options, and those of the files before it.
+type ProxyLevels = ([Option<LevelNumber>; 6], Option<FilesLevels>);
 
 impl InheritedValues {
     /// Keeps the settings of `defaults` and presets alone.
@@ -32,8 +35,10 @@ impl InheritedValues {
         self.headers.retain(|levels, _| are_kept(levels));
         self.request_headers.retain(|levels, _| are_kept(levels));
         self.errors.retain(|levels, _| are_kept(levels));
-        self.proxies
-            .retain(|levels, _| levels.iter().flatten().all(is_kept));
+        self.proxies.retain(|(levels, files), _| {
+            let files = files.iter().flatten();
+            levels.iter().chain(files).flatten().all(is_kept)
+        });
         self.files
             .retain(|levels, _| levels.iter().flatten().all(is_kept));
     }
@@ -143,7 +148,7 @@ impl Reader<'_> {
                     self.option_of_files(option, place, &to.span, "to");
                     return Resolved::Wrong;
                 }
-                let proxy = proxy(to, at, levels, shared);
+                let proxy = proxy(to, None, at, levels, shared);
                 self.check_group(&proxy, &levels[at..]);
                 return Resolved::Action(Placed::new(Action::Proxy(proxy), to.span.clone()));
             }
@@ -155,11 +160,15 @@ impl Reader<'_> {
                 let value = Action::Respond(Arc::clone(&respond.value));
                 (value, respond.span.clone(), "respond")
             }
+            OwnAction::FilesFirst(folder, to) => {
+                let (files, key) = folder_of(folder, at, levels, shared);
+                self.check_files_before(&files, to);
+                let proxy = proxy(to, Some((files, key)), at, levels, shared);
+                self.check_group(&proxy, &levels[at..]);
+                return Resolved::Action(Placed::new(Action::Proxy(proxy), to.span.clone()));
+            }
             OwnAction::Files(folder) => {
-                let options = options(at, levels);
-                let key = files::levels(levels.get(at).map(|(level, _)| *level), &options);
-                let new = || Arc::new(files::merged(folder, &options));
-                let files = Arc::clone(shared.files.entry(key).or_insert_with(new));
+                let (files, _) = folder_of(folder, at, levels, shared);
                 (Action::Files(files), folder.folder.span.clone(), "files")
             }
         };
@@ -180,6 +189,16 @@ impl Reader<'_> {
         Resolved::Action(Placed::new(action, span))
     }
 
+    /// A listing would take the place of all that the upstream has at paths of folders.
+    fn check_files_before(&mut self, files: &Files, to: &OwnTarget) {
+        if let Some(list) = files.list.as_ref().filter(|list| list.value) {
+            let at = self.document.place(to.span.start);
+            let message = "a folder without an index goes to the upstream, and is not listed";
+            let label = format!("leave it out, or write list = false beside the `to` at {at}");
+            self.error("list-before-to", list.span.clone(), message, label);
+        }
+    }
+
     fn option_of_files(&mut self, option: &str, place: &Span, action: &Span, name: &str) {
         let at = self.document.place(action.start);
         self.error(
@@ -198,6 +217,20 @@ fn options<'a>(at: usize, levels: &Levels<'a>) -> Vec<(LevelNumber, &'a OwnSetti
     above.iter().chain(&levels[at..]).copied().collect()
 }
 
+/// The folder of the level `at` with its options, and the levels that say them.
+fn folder_of(
+    folder: &OwnFolder,
+    at: usize,
+    levels: &Levels<'_>,
+    shared: &mut InheritedValues,
+) -> (Arc<Files>, FilesLevels) {
+    let options = options(at, levels);
+    let key = files::levels(levels.get(at).map(|(level, _)| *level), &options);
+    let new = || Arc::new(files::merged(folder, &options));
+    let files = shared.files.entry(key).or_insert_with(new);
+    (Arc::clone(files), key)
+}
+
 pub(super) enum Resolved {
     Action(Placed<Action>),
     /// The action is wrong, and has its diagnostic.
@@ -209,18 +242,18 @@ pub(super) enum Resolved {
 /// those of levels above every action. Options between these levels belong to the action that is replaced.
 fn proxy(
     to: &OwnTarget,
+    files: Option<(Arc<Files>, FilesLevels)>,
     at: usize,
     levels: &Levels<'_>,
     shared: &mut InheritedValues,
 ) -> Arc<Proxy> {
-    let first = levels.iter().position(|(_, own)| own.action.is_some());
-    let above = &levels[..first.unwrap_or(at)];
-    let options = || above.iter().chain(&levels[at..]);
+    let options = options(at, levels);
     let last = |is_written: fn(&OwnSettings) -> bool| {
-        let level = options().rfind(|(_, own)| is_written(own));
+        let level = options.iter().rfind(|(_, own)| is_written(own));
         level.map(|(level, _)| *level)
     };
-    let key = [
+    let (files, of_files) = files.unzip();
+    let levels = [
         levels.get(at).map(|(level, _)| *level),
         last(|own| own.path.is_written()),
         last(|own| own.host.is_written()),
@@ -232,6 +265,7 @@ fn proxy(
         let mut proxy = Proxy {
             to: to.url.clone(),
             name: to.name.clone(),
+            files,
             group: None,
             path: None,
             host: None,
@@ -241,7 +275,7 @@ fn proxy(
             limits: to.limits.clone(),
         };
         let mut sticky = None;
-        for (_, own) in options() {
+        for (_, own) in &options {
             own.sticky.apply(&mut sticky);
             own.path.apply(&mut proxy.path);
             own.host.apply(&mut proxy.host);
@@ -254,7 +288,8 @@ fn proxy(
         };
         Arc::new(proxy)
     };
-    Arc::clone(shared.proxies.entry(key).or_insert_with(new))
+    let proxy = shared.proxies.entry((levels, of_files));
+    Arc::clone(proxy.or_insert_with(new))
 }
 
 pub(super) fn settings(

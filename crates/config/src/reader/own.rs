@@ -90,6 +90,8 @@ pub(super) enum OwnAction {
     Redirect(Placed<Arc<Redirect>>),
     Respond(Placed<Arc<Respond>>),
     Files(OwnFolder),
+    /// Files, and the upstream of requests without one.
+    FilesFirst(OwnFolder, OwnTarget),
 }
 
 /// The upstream of a `to`, with its settings in `upstream`.

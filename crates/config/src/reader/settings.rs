@@ -93,7 +93,24 @@ impl Reader<'_> {
     }
 
     fn action(&mut self, entry: &Entry<'_, '_>, own: &mut OwnSettings, action: Option<OwnAction>) {
-        if let Some((_, first)) = &own.action {
+        if let Some((known, first)) = &mut own.action {
+            // `files` beside `to`.
+            let pair = match (&*known, &action) {
+                (OwnAction::To(to), Some(OwnAction::Files(folder)))
+                | (OwnAction::Files(folder), Some(OwnAction::To(to))) => {
+                    Some(OwnAction::FilesFirst(folder.clone(), to.clone()))
+                }
+                (OwnAction::Wrong, _) | (_, None) => {
+                    let keys = [self.document.slice(first), entry.name];
+                    let is_pair = matches!(keys, ["to", "files"] | ["files", "to"]);
+                    is_pair.then_some(OwnAction::Wrong)
+                }
+                _ => None,
+            };
+            if let Some(pair) = pair {
+                *known = pair;
+                return;
+            }
             let name = self.document.slice(first).to_owned();
             let place = self.document.place(first.start);
             self.error(

@@ -118,15 +118,20 @@ impl<'a, 'f> SharedValues<'a, 'f> {
         set.or_insert_with(read).clone()
     }
 
-    /// The folder of these files, which routes that inherit it and compress alike share.
+    /// The folder of these files, which routes that inherit it and compress alike share. Whether an upstream gets requests
+    /// without a file, is said where the folder is.
     pub(super) fn folder(
         &mut self,
         files: &'a Arc<blitz_config::Files>,
         settings: &Settings,
+        is_before_upstream: bool,
     ) -> Arc<Files> {
         let compress = settings.compress.as_ref().map_or(0, address);
         let folder = self.folders.entry((address(files), compress));
-        let new = || Files::new(files, self.base, file_compression(settings));
+        let new = || {
+            let compression = file_compression(settings);
+            Files::new(files, self.base, compression, is_before_upstream)
+        };
         Arc::clone(folder.or_insert_with(|| Arc::new(new())))
     }
 

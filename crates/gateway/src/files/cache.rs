@@ -232,6 +232,7 @@ mod tests {
             extensions: Box::default(),
             fallback: None,
             hidden: false,
+            upstream: None,
             compression: None,
             list: false,
             links: blitz_http::files::SymbolicLinks::Inside,

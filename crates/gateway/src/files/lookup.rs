@@ -105,9 +105,24 @@ impl Lookup {
             }
         }
         Ok(match entry {
+            Some(Entry::Folder) if self.leaves_folder_to_upstream(root)? => Found::Missing,
             Some(Entry::Folder) => Found::Folder,
             _ => Found::Missing,
         })
+    }
+
+    /// Whether an upstream gets the request for a folder, which has no index.
+    fn leaves_folder_to_upstream(&self, root: &Folder) -> io::Result<bool> {
+        if !self.files.is_before_upstream() {
+            return Ok(false);
+        }
+        for name in &self.files.index {
+            let index = self.open(root, &self.path.with("/", name))?;
+            if let Some(Entry::File(_)) = index {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn open(&self, root: &Folder, path: &[u8]) -> io::Result<Option<Entry>> {

@@ -1,28 +1,30 @@
 //! Phase `files`: a file of the route's folder answers.
 
+mod before_upstream;
 mod listing;
+mod search;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::files::blocking_in;
-use blitz_http::reactor::sockets_limit;
 use blitz_http::{
     Chunk, Exchange, Method, Name, Pooled, PooledFuture, RequestHead, ResponseHead, Status,
-    prefers_html,
 };
 use blitz_site::compress::{Compressing, note_compressed};
-use blitz_site::files::{AcceptedCodings, FilePath, select};
+use blitz_site::files::select;
 use blitz_site::{CoreObservers, HandedOver, Notes, Pages, Record, Responder, count};
 
 use super::admit::check_method;
 use super::finish::{reject, response_edits};
 use super::route::Rejected;
-use crate::files::{Content, CoreFiles, Files, Found, Lookup, Permit, Remembered, Source, respond};
+use crate::files::{Content, CoreFiles, Files, Found, Permit, Source, respond};
 use crate::forward;
 use crate::route::Route;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
+use search::{Answer, Begun, begin};
+
+pub(super) use before_upstream::{file_first, may_be_file};
 
 /// The methods that files have.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -47,6 +49,19 @@ pub(super) async fn respond_file<E>(
         };
         return reject(gateway, observers, exchange, rejected);
     }
+    let route = (route, files, notes);
+    respond_with(gateway, observers, site, route, exchange, None).await;
+}
+
+/// Answers with what was found; `None` looks for it.
+async fn respond_with<E>(
+    gateway: &GatewayService<E>,
+    observers: &CoreObservers,
+    site: &SiteRoutes,
+    (route, files, notes): (&Route, &Arc<Files>, Option<Box<Notes<'_>>>),
+    mut exchange: Exchange,
+    found: Option<Answer>,
+) {
     let (head, peer) = (&mut exchange.request, &exchange.peer);
     let rules = route.rules.as_deref();
     let edits = rules.map(|rules| {
@@ -67,8 +82,19 @@ pub(super) async fn respond_file<E>(
         compressing: compressing.as_ref(),
         compresses_errors: rules.is_some_and(|rules| rules.compression.is_some()),
     };
-    if let Some(rest) = request.answer(&gateway.files) {
-        rest.await;
+    let core = &gateway.files;
+    match found {
+        None => {
+            if let Some(rest) = request.answer(core) {
+                rest.await;
+            }
+        }
+        Some(found) => {
+            // A file that is being sent is still open.
+            if let Some((rest, _permit)) = request.answer_with(core, found).await {
+                rest.await;
+            }
+        }
     }
 }
 
@@ -102,77 +128,51 @@ impl<'a> FileRequest<'a> {
                 return self.refuse(head, "files are only read");
             }
         }
-        let codings = AcceptedCodings::of(&self.head.fields);
-        let cache = &core.cache;
-        let remembered =
-            cache
-                .borrow_mut()
-                .get(self.files, self.head.path(), codings, blitz_http::now());
-        let known = match remembered {
-            Some(Remembered::Fresh(content)) => return self.send(&content, false),
-            Some(Remembered::Stale(content)) => Some(content),
-            None => None,
-        };
-        let Ok(path) = self.files.path(self.head.path()) else {
-            return self.missing();
-        };
-        let Some(permit) = core.permits.take(sockets_limit().1) else {
-            count(|counters| counters.files_refused_open += 1);
-            return self.unavailable("too many files are open");
-        };
-        Some(PooledFuture::new(async move {
-            let rest = self.look_up(core, path, codings, known, permit).await;
-            // A file that is being sent is still open.
-            if let Some((rest, _permit)) = rest {
-                rest.await;
-            }
-        }))
+        match begin(core, self.files, &self.head) {
+            Begun::Answer(Answer::Fresh(content)) => self.send(&content, false),
+            Begun::Answer(_) => self.too_many_open(),
+            Begun::NoPath => self.missing(),
+            Begun::Search(search) => Some(PooledFuture::new(async move {
+                let answer = search.run().await;
+                // A file that is being sent is still open.
+                if let Some((rest, _permit)) = self.answer_with(core, answer).await {
+                    rest.await;
+                }
+            })),
+        }
     }
 
-    /// Looks for the file on another thread, and answers.
-    async fn look_up(
+    /// Answers with what was found.
+    async fn answer_with(
         self,
         core: &CoreFiles,
-        path: FilePath,
-        codings: AcceptedCodings,
-        known: Option<Rc<Content>>,
-        permit: Permit,
-    ) -> Option<(PooledFuture<'a, ()>, Permit)> {
-        let listed = self.files.may_list(&path).then(|| path.clone());
-        let depends_on_accept = self.files.has_fallback() && !path.is_page();
-        // A folder is listed in place of the fallback.
-        let takes_page = listed.is_none()
-            && self.files.has_fallback()
-            && (path.is_page() || prefers_html(&self.head.fields));
-        let lookup = Lookup {
-            files: Arc::clone(self.files),
-            path,
-            codings,
-            takes_page,
-            known: known.as_ref().map(|content| content.identity()),
+        answer: Answer,
+    ) -> Option<(PooledFuture<'a, ()>, Option<Permit>)> {
+        let searched = match answer {
+            Answer::Fresh(content) => return self.send(&content, false).map(|rest| (rest, None)),
+            Answer::TooManyOpen => return self.too_many_open().map(|rest| (rest, None)),
+            Answer::TooManyWait => return self.too_many_wait(),
+            Answer::Searched(searched) => searched,
         };
-        let times = (blitz_http::now(), blitz_http::wall_clock());
-        let found = blocking_in(self.files.share(), move || (lookup.run(), permit)).await;
-        let Ok((found, permit)) = found else {
-            return self.too_many_wait();
-        };
-        if let (Found::Missing, Some(path)) = (&found, listed) {
-            core.cache
-                .borrow_mut()
-                .forget(self.files, self.head.path(), codings);
-            return self.list(core, path, permit).await;
+        let permit = searched.permit;
+        if let (Found::Missing, Some(path)) = (&searched.found, searched.listed) {
+            let mut cache = core.cache.borrow_mut();
+            cache.forget(self.files, self.head.path(), searched.codings);
+            drop(cache);
+            let listed = self.list(core, path, permit).await;
+            return listed.map(|(rest, permit)| (rest, Some(permit)));
         }
-        let (files, url) = (self.files, self.head.path());
+        let (files, url, codings) = (self.files, self.head.path(), searched.codings);
         let mut cache = core.cache.borrow_mut();
-        let rest = match (found, known) {
+        let rest = match (searched.found, searched.known) {
             (Found::Unchanged, Some(content)) => {
-                cache.confirm(files, url, codings, &content, times.0);
+                cache.confirm(files, url, codings, &content, searched.times.0);
                 drop(cache);
                 self.send(&content, false)
             }
             (Found::Content(content), _) => {
                 let content = Rc::new(content);
-                cache.insert(files, url, codings, &content, times);
+                cache.insert(files, url, codings, &content, searched.times);
                 drop(cache);
                 self.send(&content, false)
             }
@@ -181,10 +181,10 @@ impl<'a> FileRequest<'a> {
                     cache.forget(files, url, codings);
                 }
                 drop(cache);
-                self.answer_other(other, depends_on_accept)
+                self.answer_other(other, searched.depends_on_accept)
             }
         };
-        rest.map(|rest| (rest, permit))
+        rest.map(|rest| (rest, Some(permit)))
     }
 
     fn answer_other(self, found: Found, depends_on_accept: bool) -> Rest<'a> {
@@ -263,6 +263,11 @@ impl<'a> FileRequest<'a> {
     fn missing(self) -> Rest<'a> {
         let head = Pooled::response(Status::NOT_FOUND);
         self.refuse(head, "there is no such file")
+    }
+
+    fn too_many_open(self) -> Rest<'a> {
+        count(|counters| counters.files_refused_open += 1);
+        self.unavailable("too many files are open")
     }
 
     /// Refuses a request for a folder whose disk is too slow for the requests that wait for it.

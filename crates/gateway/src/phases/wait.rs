@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use blitz_http::{Exchange, PooledFuture};
-use blitz_site::{Notes, Record, Rejection, RouteName, emit};
+use blitz_site::{CoreObservers, Notes, Record, Rejection, RouteName, emit};
 
 use super::finish::reject;
 use super::route::{Rejected, Routed, authorizer, check_after_policies, policy_request};
@@ -89,12 +89,27 @@ impl Drop for Undecided<'_, '_> {
         if self.is_decided {
             return;
         }
-        let peer = Rc::clone(&self.exchange.peer);
-        let (head, site) = (&self.exchange.request, self.site.name());
-        let route: &dyn RouteName = self.route;
-        let mut record = Record::new(head, peer, site, Some(route), self.snapshot.observers());
-        record.begin_with(Some(self.notes));
-        record.response.find_end();
-        emit(&mut record, head);
+        let observers = self.snapshot.observers();
+        emit_left(
+            self.exchange,
+            observers,
+            (self.site, self.route),
+            self.notes,
+        );
     }
+}
+
+/// Emits the record of a request whose client left while it waited for another thread or service.
+pub(super) fn emit_left(
+    exchange: &Exchange,
+    observers: &CoreObservers,
+    (site, route): (&SiteRoutes, &Route),
+    notes: &Notes<'_>,
+) {
+    let (head, peer) = (&exchange.request, Rc::clone(&exchange.peer));
+    let route: &dyn RouteName = route;
+    let mut record = Record::new(head, peer, site.name(), Some(route), observers);
+    record.begin_with(Some(notes));
+    record.response.find_end();
+    emit(&mut record, head);
 }

@@ -46,7 +46,7 @@ impl Tree {
         tree
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.0.join("www").join(path)
     }
 

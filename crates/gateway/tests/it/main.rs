@@ -38,6 +38,7 @@ mod failures;
 mod fields;
 mod file_listing;
 mod files;
+mod files_before_upstream;
 mod forward_auth;
 mod grpc;
 mod grpc_web;
