@@ -270,6 +270,7 @@ pub(crate) fn values(settings: &Settings) -> Vec<(String, &Span)> {
     list.add("deny", settings.deny.as_deref());
     list.add("methods", settings.methods.as_ref());
     list.add("body_max", settings.body_max.as_ref());
+    list.add("decompress", settings.decompress.as_ref());
     list.add("access_log", settings.access_log.as_ref());
     list.add("replace_errors", settings.replace_errors.as_ref());
     list.add("request_trailers", settings.request_trailers.as_ref());

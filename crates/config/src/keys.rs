@@ -23,6 +23,8 @@ pub enum Scope {
     Cors,
     /// In a table that is the `compress` of a route.
     Compress,
+    /// In a table that is the `decompress` of a route.
+    Decompress,
     /// In the `jwt` of a route.
     Jwt,
     /// In the `forward_auth` of a route.
@@ -108,6 +110,8 @@ pub enum Kind {
     Cors,
     /// `true`, `false`, `"files"`, or a table with the choices.
     Compress,
+    /// `true`, `false`, or a table with a size.
+    Decompress,
     /// A text, or a list of texts.
     OneOrMore,
     /// Claims by names of fields.
@@ -309,6 +313,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Route, "compress", Kind::Compress, "\"files\"", "whether responses are compressed for clients that accept it: all, none, or those of files"),
     key(Scope::Route, "concurrency", Kind::CountTo(CONCURRENCY_MAX), "no limit", "the most requests at a time, on all cores together"),
     key(Scope::Route, "cors", Kind::Cors, "off", "other origins whose requests browsers may send, and whose responses they may read"),
+    key(Scope::Route, "decompress", Kind::Decompress, "false", "whether content of requests is decompressed before the upstream gets it"),
     key(Scope::Route, "deny", Kind::ClientNetworks, "none", "addresses of clients that are refused"),
     key(Scope::Route, "early_hints", Kind::Texts, "none", "values of `Link` that browsers get in a response with 103, before the page"),
     key(Scope::Route, "errors", Kind::ErrorPages, "built in", "pages of errors by their status"),
@@ -362,6 +367,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::Compress, "algorithms", Kind::Texts, "`[\"zstd\", \"br\", \"gzip\"]`", "the algorithms; of those that a client accepts equally, the first one is used"),
     key(Scope::Compress, "min_size", Kind::Size, "1k", "shorter content is not compressed, if its length is known"),
     key(Scope::Compress, "types", Kind::Texts, "[text and other types](compression.md#types)", "the types that are compressed: `\"text/css\"`, `\"text/*\"`, `\"application/*+json\"`"),
+    key(Scope::Decompress, "max", Kind::Size, "10m", "the most content of a request after its decompression; `body_max` is a limit for it as well"),
     key(Scope::Jwt, "algorithms", Kind::OneOrMore, "those of the keys", "algorithms of signatures: `\"HS256\"`, `\"RS256\"`, `\"PS256\"`, each also with 384 and 512, `\"ES256\"`, `\"ES384\"`, `\"EdDSA\"`"),
     key(Scope::Jwt, "audience", Kind::OneOrMore, "none", "values of `aud`, one of which tokens need; without it tokens with `aud` are refused"),
     key(Scope::Jwt, "forward", Kind::ClaimFields, "none", "fields of forwarded requests that get the values of claims"),
@@ -521,6 +527,7 @@ pub(crate) fn table_name(scope: Scope) -> &'static str {
         Scope::Buffer => "buffer_request",
         Scope::Cors => "cors",
         Scope::Compress => "compress",
+        Scope::Decompress => "decompress",
         Scope::Jwt => "jwt",
         Scope::ForwardAuth => "forward_auth",
         Scope::ForwardAuthCache => "forward_auth_cache",
@@ -596,6 +603,7 @@ impl Key {
             self.kind,
             Kind::Boolean
                 | Kind::Compress
+                | Kind::Decompress
                 | Kind::SecurityHeaders
                 | Kind::NumberTo(_)
                 | Kind::Target
@@ -624,6 +632,7 @@ mod tests {
             Scope::Respond,
             Scope::Buffer,
             Scope::Compress,
+            Scope::Decompress,
             Scope::Server,
             Scope::Log,
             Scope::Limits,

@@ -8,6 +8,7 @@ mod certificate;
 mod claims;
 mod compress;
 mod conflicts;
+mod decompress;
 mod fields;
 mod files;
 mod included;

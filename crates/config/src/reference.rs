@@ -71,6 +71,11 @@ const SECTIONS: &[(Scope, &str, &str)] = &[
         "Keys of `allow` and `deny` in a route, if they are tables. [Networks](networks.md) has the files.",
     ),
     (
+        Scope::Decompress,
+        "Table decompress",
+        "Keys of `decompress` in a route, if it is a table; without one of them its default applies.",
+    ),
+    (
         Scope::SecurityHeaders,
         "Table security_headers",
         "Keys of `security_headers` in a route, if it is a table; the others have their defaults. `false` leaves a field out.",
@@ -220,6 +225,7 @@ fn value(kind: Kind) -> String {
         Kind::Cors => "list of origins: `[\"https://app.example\"]`, or a [table](#table-cors)",
         Kind::SecurityHeaders => "boolean, or a [table](#table-security_headers)",
         Kind::Compress => "boolean, `\"files\"`, or a [table](#table-compress)",
+        Kind::Decompress => "boolean, or a [table](#table-decompress)",
         Kind::FieldNames => "name of a field, or list of names",
         Kind::BasicAuth => "file, or a [table](#table-basic_auth)",
         Kind::RateLimit => "rate: `\"100/s\"`, or a [table](#table-rate_limit)",

@@ -31,6 +31,7 @@ pub fn schema() -> String {
             "control": table(Scope::Control),
             "rate_limit": required(table(Scope::RateLimit), "rate"),
             "cors": required(table(Scope::Cors), "origins"),
+            "decompress": table(Scope::Decompress),
             "defaults": table(Scope::Defaults),
             "fields": fields(),
             "forward_auth": required(table(Scope::ForwardAuth), "url"),
@@ -125,10 +126,7 @@ fn value(kind: Kind) -> Value {
         Kind::Time => pattern(&format!("^(0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
         Kind::Seconds => pattern(&format!("^(0+|[0-9]+(s|m|h|d|[0-9]*000ms))$|{VARIABLE}")),
         Kind::TimeLimit => pattern(&format!("^(forever|0+|[0-9]+(ms|s|m|h|d))$|{VARIABLE}")),
-        Kind::NumberTo(last) | Kind::CountTo(last) => any_of([
-            json!({ "type": "integer", "minimum": 1, "maximum": last }),
-            pattern("^\\$\\{"),
-        ]),
+        Kind::NumberTo(last) | Kind::CountTo(last) => number_to(last),
         Kind::OneOf(texts) => pattern(&format!("^({})$|{VARIABLE}", texts.join("|"))),
         Kind::Listeners => json!({ "type": "array", "items": reference("listener") }),
         Kind::Certificates => json!({ "type": "array", "items": reference("certificate") }),
@@ -143,8 +141,9 @@ fn value(kind: Kind) -> Value {
         )),
         Kind::Size => size(),
         Kind::Cors => list_or("cors"),
-        Kind::SecurityHeaders => security_headers(),
+        Kind::SecurityHeaders => boolean_or("security_headers"),
         Kind::Compress => compress(),
+        Kind::Decompress => boolean_or("decompress"),
         Kind::FieldNames => one_or_list(&pattern(&format!("^{TOKEN}$|{VARIABLE}"))),
         Kind::BasicAuth => any_of([text, reference("basic_auth")]),
         Kind::RateLimit => any_of([rate(), reference("rate_limit")]),
@@ -190,8 +189,15 @@ fn claim_demands(text: &Value) -> Value {
     })
 }
 
-fn security_headers() -> Value {
-    any_of([json!({ "type": "boolean" }), reference("security_headers")])
+fn number_to(last: u64) -> Value {
+    any_of([
+        json!({ "type": "integer", "minimum": 1, "maximum": last }),
+        pattern("^\\$\\{"),
+    ])
+}
+
+fn boolean_or(table: &str) -> Value {
+    any_of([json!({ "type": "boolean" }), reference(table)])
 }
 
 fn error_pages(text: &Value) -> Value {

@@ -28,6 +28,8 @@ pub struct Settings {
     pub methods: Option<Placed<Methods>>,
     /// The most content of a request, in bytes.
     pub body_max: Option<Placed<u64>>,
+    /// The most content of a request after its decompression, in bytes; by default none is decompressed.
+    pub decompress: Option<Placed<u64>>,
     /// How long an upstream may take.
     pub timeouts: Timeouts,
     /// Changes of the fields of responses.

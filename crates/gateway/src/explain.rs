@@ -2,6 +2,7 @@
 
 use blitz_config::RequestBuffer;
 use blitz_http::{BodyLength, Method, Name, Peer, RequestHead, Scheme};
+use blitz_site::decompress::RequestCoding;
 use blitz_site::matcher::Verdict;
 use blitz_site::{ClientAddress, Notes, PolicyRequest, Rejection, apply_to_request};
 
@@ -206,6 +207,16 @@ fn outcome(
                 .is_some_and(|(length, max)| length > max)
             {
                 return Err(Rejection::ContentTooLarge);
+            }
+            let decompresses = route.rules.as_ref();
+            let decompresses = decompresses.is_some_and(|rules| rules.decompress_max.is_some());
+            if decompresses && Call::of(head).is_none() {
+                match RequestCoding::of(&head.fields)? {
+                    Some(_) => RequestCoding::remove_from(&mut head.fields),
+                    None => {
+                        head.fields.remove(Name::ContentEncoding);
+                    }
+                }
             }
             let rewriting =
                 forward.replace_path(head, (peer, Some(&notes)), trusted, &mut String::new())?;

@@ -6,6 +6,7 @@ mod authorize;
 mod balance;
 mod buffer;
 mod connect;
+mod decompress;
 mod endpoint;
 mod files;
 mod finish;
@@ -41,6 +42,7 @@ use answer::respond_answer;
 use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
+use decompress::decompress;
 use endpoint::{pass_to_endpoint, pass_to_fallback};
 use files::{file_first, may_be_file, respond_file};
 use finish::{finish, reject};
@@ -128,6 +130,9 @@ fn life_of_a_request<E: Endpoint>(
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.
         let mut admitted = admit(&gateway, route, &mut request);
+        if admitted.is_ok() {
+            admitted = decompress(&gateway, &mut request);
+        }
         if let (Ok(()), Some(max)) = (&admitted, forward.buffer) {
             admitted = buffer(&mut request, max).await;
         }

@@ -88,6 +88,8 @@ pub(crate) struct Rules {
     methods: Option<Methods>,
     /// The most content of a request, in bytes; `None` is that of the gateway.
     pub(crate) body_bytes_max: Option<u64>,
+    /// The most content of a request that is decoded, in bytes; `None` decodes none.
+    pub(crate) decompress_max: Option<u64>,
     pub(crate) timeouts: RequestOptions,
     pub(crate) policies: Policies,
     pub(crate) request_edits: Option<Edits>,
@@ -111,6 +113,7 @@ impl Rules {
             access,
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_bytes_max: settings.body_max.as_ref().map(|bytes| bytes.value),
+            decompress_max: settings.decompress.as_ref().map(|bytes| bytes.value),
             timeouts: timeouts(settings),
             policies,
             request_edits: Edits::new(&settings.request_headers),

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use blitz_config::RequestBuffer;
 use blitz_http::{BodyError, BodyLength, RecvBody, SendBody, Timer};
-use blitz_site::{Ended, Rejection, Transform};
+use blitz_site::{Ended, Rejection, Transform, TransformError};
 
 use crate::flow::{FillError, Flow, FlowError};
 use crate::replay::Replay;
@@ -113,7 +113,9 @@ impl Upload {
                 Poll::Ready(Err(Ended::Rejected(Rejection::ContentTooLarge)))
             }
             Err(FlowError::From(error)) => Poll::Ready(Err(Ended::RequestContent(error))),
-            Err(FlowError::Transform(_)) => Poll::Ready(Err(Ended::Rejected(Rejection::Base64))),
+            Err(FlowError::Transform(error)) => {
+                Poll::Ready(Err(Ended::Rejected(rejection_of(error))))
+            }
             Err(FlowError::BufferFile) => {
                 Poll::Ready(Err(Ended::Rejected(Rejection::NoBufferRoom)))
             }
@@ -144,6 +146,7 @@ impl Upload {
             }
             FillError::From(error) => Ended::RequestContent(error),
             FillError::NoRoom => Ended::Rejected(Rejection::NoBufferRoom),
+            FillError::Transform(error) => Ended::Rejected(rejection_of(error)),
         })
     }
 
@@ -159,5 +162,16 @@ impl Upload {
             self.flow.hold_continue(false);
         }
         is_held
+    }
+}
+
+/// Why a request is rejected whose content cannot be transformed.
+fn rejection_of(error: TransformError) -> Rejection {
+    match error {
+        TransformError::NotBase64 => Rejection::Base64,
+        TransformError::Undecodable => Rejection::Undecodable,
+        TransformError::DecodedTooLarge => Rejection::DecodedTooLarge,
+        TransformError::DecodersFull => Rejection::DecodersFull,
+        TransformError::Encoder => unreachable!("this is an error of responses"),
     }
 }

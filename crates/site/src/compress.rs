@@ -17,8 +17,8 @@ use crate::coding::{AcceptedCodings, ContentCoding};
 pub use encoder::{Encoder, STEP_BYTES, note_compressed};
 pub use media_range::MediaRange;
 
-/// Fields about the bytes of the content as the upstream sent it (RFC 9530; the older fields have no RFC of today).
-const OF_BYTES: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
+/// Fields about the bytes of the content as its sender sent it (RFC 9530; the older fields have no RFC of today).
+pub(crate) const OF_BYTES: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
 /// The least known length of content that is compressed by default, in bytes.
 const MIN_SIZE_DEFAULT: u64 = 1024;

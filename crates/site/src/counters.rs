@@ -44,6 +44,8 @@ pub struct Counters {
     pub compressed_bytes_before: u64,
     /// Their content after it.
     pub compressed_bytes_after: u64,
+    /// Requests whose content is decompressed for the upstream, counted when they begin.
+    pub decompressed: u64,
     /// Failed handshakes without a line in the access log, because too many had the same cause.
     pub handshakes_omitted: u64,
     /// Incomplete heads without a line in the access log, because too many had the same cause.
@@ -85,6 +87,7 @@ impl Counters {
         compressed: 0,
         compressed_bytes_before: 0,
         compressed_bytes_after: 0,
+        decompressed: 0,
         handshakes_omitted: 0,
         heads_omitted: 0,
         rate_limit_dry_runs: 0,
@@ -123,6 +126,7 @@ impl Counters {
         self.compressed += other.compressed;
         self.compressed_bytes_before += other.compressed_bytes_before;
         self.compressed_bytes_after += other.compressed_bytes_after;
+        self.decompressed += other.decompressed;
         self.handshakes_omitted += other.handshakes_omitted;
         self.heads_omitted += other.heads_omitted;
         self.rate_limit_dry_runs += other.rate_limit_dry_runs;

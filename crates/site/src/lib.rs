@@ -11,6 +11,7 @@ pub mod compress;
 mod content_sender;
 mod cookies;
 mod counters;
+pub mod decompress;
 mod edit;
 mod emit;
 mod endpoint;

@@ -95,11 +95,19 @@ pub enum Rejection {
     AuthorizerTooLarge,
     /// Too many requests wait for authorizers.
     AuthorizerBusy,
+    /// The content has a coding that the route does not decode, or several.
+    ContentCoding,
+    /// The content is not what its coding says, or ends too early.
+    Undecodable,
+    /// The content is larger than its route takes when it is decoded.
+    DecodedTooLarge,
+    /// The core has no memory for a further decoder.
+    DecodersFull,
 }
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 45] = [
+    pub const ALL: [Rejection; 49] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
@@ -145,6 +153,10 @@ impl Rejection {
         Rejection::AuthorizerFailed,
         Rejection::AuthorizerTooLarge,
         Rejection::AuthorizerBusy,
+        Rejection::ContentCoding,
+        Rejection::Undecodable,
+        Rejection::DecodedTooLarge,
+        Rejection::DecodersFull,
     ];
 
     /// Whether it is a response that clients are to get, and no problem.
@@ -202,6 +214,10 @@ impl Rejection {
             Rejection::AuthorizerFailed => "authorizer-failed",
             Rejection::AuthorizerTooLarge => "authorizer-too-large",
             Rejection::AuthorizerBusy => "authorizer-busy",
+            Rejection::ContentCoding => "content-coding",
+            Rejection::Undecodable => "content-undecodable",
+            Rejection::DecodedTooLarge => "decoded-content-too-large",
+            Rejection::DecodersFull => "decoders-full",
         }
     }
 
@@ -226,7 +242,8 @@ impl Rejection {
             | Rejection::NoProof
             | Rejection::Unauthenticated => Status::UNAUTHORIZED,
             Rejection::LastHop | Rejection::Preflight => Status::NO_CONTENT,
-            Rejection::ContentTooLarge => Status::CONTENT_TOO_LARGE,
+            Rejection::ContentTooLarge | Rejection::DecodedTooLarge => Status::CONTENT_TOO_LARGE,
+            Rejection::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
             Rejection::PolicyPanicked => Status::INTERNAL_SERVER_ERROR,
             Rejection::NoBufferRoom
             | Rejection::RateStore
@@ -237,7 +254,8 @@ impl Rejection {
             | Rejection::AuthorizerTimeout
             | Rejection::AuthorizerFailed
             | Rejection::AuthorizerTooLarge
-            | Rejection::AuthorizerBusy => Status::SERVICE_UNAVAILABLE,
+            | Rejection::AuthorizerBusy
+            | Rejection::DecodersFull => Status::SERVICE_UNAVAILABLE,
             Rejection::RateLimited => Status::TOO_MANY_REQUESTS,
             Rejection::RequestLineTooLong => Status::URI_TOO_LONG,
             Rejection::HeadTooLarge | Rejection::TrailersTooLarge => {
@@ -251,7 +269,8 @@ impl Rejection {
             | Rejection::Path
             | Rejection::AmbiguousPath
             | Rejection::SeveralTokens
-            | Rejection::SeveralCredentials => Status::BAD_REQUEST,
+            | Rejection::SeveralCredentials
+            | Rejection::Undecodable => Status::BAD_REQUEST,
         }
     }
 
@@ -314,6 +333,10 @@ impl Rejection {
             Rejection::AuthorizerBusy => {
                 "too many requests wait for the service that decides on access"
             }
+            Rejection::ContentCoding => "this takes one content coding: zstd, br, gzip or deflate",
+            Rejection::Undecodable => "the content is not what its content coding says",
+            Rejection::DecodedTooLarge => "the decoded content is larger than this server accepts",
+            Rejection::DecodersFull => "too much content is being decoded; try again later",
         }
     }
 }

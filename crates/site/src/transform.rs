@@ -1,4 +1,4 @@
-//! Messages whose content changes on the way: gRPC-Web is translated, and responses are compressed.
+//! Messages whose content changes on the way: gRPC-Web is translated, responses are compressed, and requests decompressed.
 
 use blitz_http::{Chunk, Fields, Pooled, Slice};
 
@@ -41,4 +41,10 @@ pub enum TransformError {
     NotBase64,
     /// The encoder of a response has failed.
     Encoder,
+    /// Content of a request is not what its coding says, or ends too early.
+    Undecodable,
+    /// Content of a request is too large when it is decoded.
+    DecodedTooLarge,
+    /// The core has no memory for a further decoder.
+    DecodersFull,
 }

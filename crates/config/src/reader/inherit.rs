@@ -303,6 +303,7 @@ pub(super) fn settings(
         deny: None,
         methods: None,
         body_max: None,
+        decompress: None,
         timeouts: Timeouts::default(),
         headers: merged(levels, |own| &own.headers, &mut shared.headers),
         request_headers: merged(
@@ -335,6 +336,7 @@ pub(super) fn settings(
         }
         own.methods.apply(&mut settings.methods);
         own.body_max.apply(&mut settings.body_max);
+        own.decompress.apply(&mut settings.decompress);
         own.connect.apply(&mut settings.timeouts.connect);
         own.response.apply(&mut settings.timeouts.response);
         own.idle.apply(&mut settings.timeouts.idle);

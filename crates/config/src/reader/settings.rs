@@ -72,6 +72,7 @@ impl Reader<'_> {
             "deny" => own.deny = self.own(value, |reader| reader.networks(value)),
             "methods" => own.methods = self.own(value, |reader| reader.methods(value)),
             "body_max" => own.body_max = self.own(value, |reader| reader.body_max(value)),
+            "decompress" => own.decompress = self.own(value, |reader| reader.decompress(value)),
             "access_log" => own.access_log = self.own_boolean(value),
             "replace_errors" => own.replace_errors = self.own_boolean(value),
             "request_trailers" => own.request_trailers = self.own_boolean(value),
@@ -266,7 +267,7 @@ impl Reader<'_> {
         }
     }
 
-    fn body_max(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
+    pub(super) fn body_max(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Placed<u64>> {
         let bytes = self.unit_value(value, "size", "\"10m\"", |text| {
             match units::parse_size(text)? {
                 0 => Err(ValueError::new(

@@ -94,6 +94,7 @@ deny = ["10.1.0.0/16"]
 methods = ["GET", "POST"]
 body_max = "10m"
 compress = { types = ["text/*", "application/*+json", "text/event-stream"], min_size = "2k", algorithms = ["zstd", "br", "gzip"] }
+decompress = { max = "20m" }
 request_trailers = true
 timeout = { connect = "4s", response = "5m", idle = "forever" }
 headers = { Cache-Control = "no-cache", X-A = ["a", "b"], X-B = { default = "c" }, X-C = { add = "{client}" }, X-D = false }

@@ -50,6 +50,7 @@ fn planned_keys_are_not_yet() {
             | Scope::ForwardAuth
             | Scope::ForwardAuthCache
             | Scope::Compress
+            | Scope::Decompress
             | Scope::Cors
             | Scope::RateLimit
             | Scope::Networks

@@ -52,6 +52,7 @@ pub(super) struct Demands {
     policies: Vec<(&'static str, usize)>,
     methods: Option<Methods>,
     body_max: Option<u64>,
+    decompress: Option<u64>,
     replaces_errors: bool,
     timeouts: RequestOptions,
 }
@@ -70,6 +71,7 @@ impl Demands {
             policies: settings.policies.addresses(),
             methods: settings.methods.as_ref().map(|methods| methods.value),
             body_max: settings.body_max.as_ref().map(|bytes| bytes.value),
+            decompress: settings.decompress.as_ref().map(|bytes| bytes.value),
             replaces_errors: is_on(&settings.replace_errors),
             timeouts: timeouts(settings),
         }

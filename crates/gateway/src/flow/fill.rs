@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use blitz_config::{BUFFER_FILE_MAX, BUFFER_MAX, RequestBuffer};
 use blitz_http::{BodyError, BodyLength, Buffer, Chunk, Part, core_local};
+use blitz_site::TransformError;
 
 use super::Flow;
 use super::spool::Spool;
@@ -37,6 +38,14 @@ pub(crate) enum FillError {
     TooLarge,
     /// The core holds as much content as it may, or the file cannot be written.
     NoRoom,
+    /// It cannot be transformed.
+    Transform(TransformError),
+}
+
+impl From<TransformError> for FillError {
+    fn from(error: TransformError) -> FillError {
+        FillError::Transform(error)
+    }
 }
 
 impl From<io::Error> for FillError {
@@ -46,7 +55,7 @@ impl From<io::Error> for FillError {
 }
 
 impl Flow {
-    /// Receives all content; trailers are dropped. Ready when it is complete.
+    /// Receives all content, and transforms it; trailers are dropped. Ready when it is complete.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -69,24 +78,32 @@ impl Flow {
     ) -> Poll<Result<(), FillError>> {
         loop {
             ready!(filled.poll_written(cx))?;
+            if let Some(transform) = &mut self.transform {
+                if transform.yields() {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if let Some(chunk) = transform.proceed()? {
+                    filled.hold(&chunk, max)?;
+                    continue;
+                }
+            }
             match ready!(self.from.poll_next(cx)).map_err(FillError::From)? {
                 Some(Part::Data(slice)) => {
-                    let bytes = slice.len() as u64;
-                    self.left = self.left.saturating_sub(bytes);
-                    if filled.total + bytes > max.bytes_max() {
-                        return Poll::Ready(Err(FillError::TooLarge));
-                    }
-                    let has_room = filled.in_memory.try_add(bytes);
-                    filled.add(&slice);
-                    let is_full = max.file.is_some()
-                        && filled.in_memory.bytes > max.memory.max(WRITE_BYTES_MIN);
-                    // Clients that hold all memory must not keep others from sending.
-                    if is_full || !has_room {
-                        filled.write()?;
+                    self.left = self.left.saturating_sub(slice.len() as u64);
+                    match &mut self.transform {
+                        None => filled.hold(&slice, max)?,
+                        Some(transform) => filled.hold(&transform.content(slice)?, max)?,
                     }
                 }
                 Some(Part::Trailers(_)) => {}
                 None => {
+                    // The held bytes are sent as they are, with their length.
+                    if let Some(mut transform) = self.transform.take()
+                        && let Some(last) = transform.end(&mut None)?
+                    {
+                        filled.hold(&last, max)?;
+                    }
                     filled.complete_last();
                     return Poll::Ready(Ok(()));
                 }
@@ -132,6 +149,22 @@ impl Filled {
             self.in_memory.remove(piece.len() as u64);
         }
         Poll::Ready(Ok(piece))
+    }
+
+    /// Adds bytes within the limits of the request and of the core.
+    fn hold(&mut self, bytes: &[u8], max: RequestBuffer) -> Result<(), FillError> {
+        let length = bytes.len() as u64;
+        if self.total + length > max.bytes_max() {
+            return Err(FillError::TooLarge);
+        }
+        let has_room = self.in_memory.try_add(length);
+        self.add(bytes);
+        let is_full = max.file.is_some() && self.in_memory.bytes > max.memory.max(WRITE_BYTES_MIN);
+        // Clients that hold all memory must not keep others from sending.
+        match is_full || !has_room {
+            true => self.write(),
+            false => Ok(()),
+        }
     }
 
     fn add(&mut self, mut bytes: &[u8]) {

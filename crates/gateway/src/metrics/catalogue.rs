@@ -149,6 +149,7 @@ pub(super) const METRICS: &[Description] = &[
     counter("blitz_responses_compressed", &[], "Responses that were compressed for their client."),
     counter("blitz_compression_input_bytes", &[], "Content of those responses before the compression."),
     counter("blitz_compression_output_bytes", &[], "Content of those responses after the compression."),
+    counter("blitz_requests_decompressed", &[], "Requests whose content was decompressed for the upstream."),
     gauge("blitz_connections", &["core"], "Connections of clients, idle ones included."),
     gauge("blitz_connections_reading_head", &["core"], "Connections over HTTP/1.1 that have sent a part of a head, whose rest is awaited."),
     counter("blitz_connections_accepted", &[], "Connections of clients that were accepted."),

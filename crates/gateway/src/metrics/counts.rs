@@ -58,6 +58,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         compressed,
         compressed_bytes_before,
         compressed_bytes_after,
+        decompressed,
         handshakes_omitted,
         heads_omitted,
         rate_limit_dry_runs,
@@ -86,6 +87,7 @@ fn add_site(families: &mut Families, counters: &Counters) {
         ("blitz_responses_compressed", compressed),
         ("blitz_compression_input_bytes", compressed_bytes_before),
         ("blitz_compression_output_bytes", compressed_bytes_after),
+        ("blitz_requests_decompressed", decompressed),
         ("blitz_access_log_handshakes_omitted", handshakes_omitted),
         ("blitz_access_log_heads_omitted", heads_omitted),
     ] {

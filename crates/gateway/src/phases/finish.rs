@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
 use blitz_site::compress::Compressing;
+use blitz_site::decompress::ACCEPTED_CODINGS;
 use blitz_site::{
     CoreObservers, Edit, Ended, Failure, Notes, PolicyResponse, Record, Rejection, Responder,
     ResponseEdits, RouteName, emit,
@@ -182,7 +183,10 @@ fn rejection_head(
             head.fields.append(Name::Allow, allowed.unwrap_or_default());
         }
         Rejection::Method | Rejection::LastHop => head.fields.append(Name::Allow, ALLOWED),
-        Rejection::NoBufferRoom => head.fields.append(Name::RetryAfter, RETRY_AFTER),
+        Rejection::NoBufferRoom | Rejection::DecodersFull => {
+            head.fields.append(Name::RetryAfter, RETRY_AFTER);
+        }
+        Rejection::ContentCoding => head.fields.append(Name::AcceptEncoding, ACCEPTED_CODINGS),
         _ => {}
     }
     if method == Method::Connect {

@@ -247,7 +247,12 @@ pub(super) fn ended_by(error: &FlowError, record: &mut Record<'_>) -> Ended {
             tracing::error!("an encoder has failed, and the response is cut off");
             return Ended::CutOff(Failure::ProxyInternalError);
         }
-        FlowError::Transform(TransformError::NotBase64)
+        FlowError::Transform(
+            TransformError::NotBase64
+            | TransformError::Undecodable
+            | TransformError::DecodedTooLarge
+            | TransformError::DecodersFull,
+        )
         | FlowError::TrailersTooLarge
         | FlowError::BufferFile => {
             unreachable!("these are errors of requests")

@@ -632,7 +632,7 @@ scenarios! {
     }
 }
 
-fn over_tls(io: IoChoice, slot: blitz_http::TlsSlot, site: &str) -> Proxy {
+pub(crate) fn over_tls(io: IoChoice, slot: blitz_http::TlsSlot, site: &str) -> Proxy {
     use blitz_config::{Document, Environment, read};
     let (configuration, mut diagnostics) =
         read(&Document::new("blitz.toml", site), &Environment::default());

@@ -29,6 +29,7 @@ mod compression;
 mod concurrency;
 mod cors;
 mod decoders;
+mod decompress;
 mod early_hints;
 mod expect;
 mod explained;
