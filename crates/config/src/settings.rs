@@ -59,6 +59,8 @@ pub struct Unrouted {
     pub headers: FieldRules,
     /// Pages for errors. An exact status is before its class.
     pub errors: Arc<[Arc<ErrorPage>]>,
+    /// Those of their policies that say something about responses to paths without a route: `cors` and `security_headers`.
+    pub policies: Policies,
 }
 
 /// The action of a route: it answers a request.

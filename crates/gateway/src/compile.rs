@@ -69,7 +69,8 @@ pub fn compile(
         let mut routes = Vec::with_capacity(site.routes.len());
         routes.extend(site.routes.iter().filter_map(|route| compiler.route(route)));
         let pages = compiler.pages(&site.unrouted.errors);
-        let rules = Rules::of_unrouted(&site.unrouted.headers, pages);
+        let policies = compiler.policies(&site.unrouted.policies);
+        let rules = Rules::of_unrouted(&site.unrouted.headers, pages, policies);
         let rules = (rules != Rules::default()).then(|| Arc::new(rules));
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {

@@ -101,7 +101,8 @@ pub fn explain<'a>(
     let variant = matching.map(|route| route.variant(&subject));
     let outcome = match variant {
         Some(route) => outcome(site, route, head, peer, trusted),
-        None => check_head(site, head, peer, trusted).and(Err(Rejection::UnknownPath)),
+        None => check_head(site, head, peer, trusted)
+            .and_then(|()| check_unrouted(site, head, client_of(&head.fields, peer, trusted))),
     };
     let outcome = outcome.unwrap_or_else(RequestOutcome::Rejected);
     let reading = match (&outcome, variant) {
@@ -134,6 +135,31 @@ fn check_head(
     site.check_limits(head)
 }
 
+/// A preflight about a path without a route is answered.
+fn check_unrouted(
+    site: &SiteRoutes,
+    head: &RequestHead,
+    client: ClientAddress,
+) -> Result<RequestOutcome, Rejection> {
+    if let Some(rules) = &site.rules {
+        rules
+            .policies
+            .decide(&question(head, client), &mut Notes::default())?;
+    }
+    Err(Rejection::UnknownPath)
+}
+
+/// A request of which the time is not known.
+fn question(head: &RequestHead, client: ClientAddress) -> PolicyRequest<'_> {
+    PolicyRequest {
+        head,
+        client,
+        clock: None,
+        limits: None,
+        authorizer: None,
+    }
+}
+
 /// The checks of the route, in the order of the phase `route`.
 fn check_rules<'r>(
     site: &SiteRoutes,
@@ -148,14 +174,7 @@ fn check_rules<'r>(
     let Some(rules) = &route.rules else {
         return Ok(());
     };
-    let request = PolicyRequest {
-        head,
-        client,
-        // Nothing is known of the time of the request.
-        clock: None,
-        limits: None,
-        authorizer: None,
-    };
+    let request = question(head, client);
     rules.policies.decide(&request, notes)?;
     notes.assume_passed(&request)?;
     rules.check_method(head)
@@ -197,53 +216,64 @@ fn outcome(
             })
         }
         Action::Forward(forward) => {
-            let files = forward.files.as_ref();
-            let files = files.filter(|_| matches!(head.method, Method::Get | Method::Head));
-            let file = files.and_then(|files| files.shown(head.path()));
-            let buffer = forward.buffer.filter(|_| Call::of(head).is_none());
-            let buffer_max = buffer.map(RequestBuffer::bytes_max);
-            if declared
-                .zip(buffer_max)
-                .is_some_and(|(length, max)| length > max)
-            {
-                return Err(Rejection::ContentTooLarge);
-            }
-            let decompresses = route.rules.as_ref();
-            let decompresses = decompresses.is_some_and(|rules| rules.decompress_max.is_some());
-            if decompresses && Call::of(head).is_none() {
-                match RequestCoding::of(&head.fields)? {
-                    Some(_) => RequestCoding::remove_from(&mut head.fields),
-                    None => {
-                        head.fields.remove(Name::ContentEncoding);
-                    }
-                }
-            }
-            let rewriting =
-                forward.replace_path(head, (peer, Some(&notes)), trusted, &mut String::new())?;
-            edit(head, &forward.target.authority, peer, trusted)?;
-            notes.identify(&mut head.fields);
-            if let Some(rewriting) = rewriting {
-                rewriting.edit_request(&mut head.fields);
-            }
-            change(head, (route, forward), &notes, peer, trusted);
-            let host = forward.host.as_deref().or(head.authority());
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let fields = head.fields.iter();
-            Ok(RequestOutcome::Forwarded {
-                file,
-                url: forward.target.url(),
-                servers: match &forward.group {
-                    Some(group) => group.config.lines(),
-                    None => Vec::new(),
-                },
-                target: head.path_and_query().to_owned(),
-                host: host.unwrap_or_default().to_owned(),
-                fields: fields
-                    .map(|(name, value)| (text(name.as_bytes()), text(value)))
-                    .collect(),
-            })
+            forwarded((route, forward), head, declared, &notes, (peer, trusted))
         }
     }
+}
+
+/// The request as the upstream receives it.
+fn forwarded(
+    (route, forward): (&Route, &Forward),
+    head: &mut RequestHead,
+    declared: Option<u64>,
+    notes: &Notes<'_>,
+    (peer, trusted): (&Peer, &TrustedProxies),
+) -> Result<RequestOutcome, Rejection> {
+    let files = forward.files.as_ref();
+    let files = files.filter(|_| matches!(head.method, Method::Get | Method::Head));
+    let file = files.and_then(|files| files.shown(head.path()));
+    let buffer = forward.buffer.filter(|_| Call::of(head).is_none());
+    let buffer_max = buffer.map(RequestBuffer::bytes_max);
+    if declared
+        .zip(buffer_max)
+        .is_some_and(|(length, max)| length > max)
+    {
+        return Err(Rejection::ContentTooLarge);
+    }
+    let decompresses = route.rules.as_ref();
+    let decompresses = decompresses.is_some_and(|rules| rules.decompress_max.is_some());
+    let has_content = declared.is_some() || !matches!(head.method, Method::Get | Method::Head);
+    if decompresses && has_content && Call::of(head).is_none() {
+        match RequestCoding::of(&head.fields)? {
+            Some(_) => RequestCoding::remove_from(&mut head.fields),
+            None => {
+                head.fields.remove(Name::ContentEncoding);
+            }
+        }
+    }
+    let rewriting = forward.replace_path(head, (peer, Some(notes)), trusted, &mut String::new())?;
+    edit(head, &forward.target.authority, peer, trusted)?;
+    notes.identify(&mut head.fields);
+    if let Some(rewriting) = rewriting {
+        rewriting.edit_request(&mut head.fields);
+    }
+    change(head, (route, forward), notes, peer, trusted);
+    let host = forward.host.as_deref().or(head.authority());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields = head.fields.iter();
+    Ok(RequestOutcome::Forwarded {
+        file,
+        url: forward.target.url(),
+        servers: match &forward.group {
+            Some(group) => group.config.lines(),
+            None => Vec::new(),
+        },
+        target: head.path_and_query().to_owned(),
+        host: host.unwrap_or_default().to_owned(),
+        fields: fields
+            .map(|(name, value)| (text(name.as_bytes()), text(value)))
+            .collect(),
+    })
 }
 
 /// Edits the head as it is edited for an upstream.

@@ -8,6 +8,7 @@ mod buffer;
 mod connect;
 mod decompress;
 mod endpoint;
+mod file_first;
 mod files;
 mod finish;
 mod policy;
@@ -42,9 +43,8 @@ use answer::respond_answer;
 use balance::{choice_of, next_address};
 use buffer::buffer;
 use connect::{connect, pick, take_ready};
-use decompress::decompress;
 use endpoint::{pass_to_endpoint, pass_to_fallback};
-use files::{file_first, may_be_file, respond_file};
+use files::respond_file;
 use finish::{finish, reject};
 use policy::{request_policy, response_policy};
 use preflight::preflight;
@@ -81,12 +81,12 @@ fn life_of_a_request<E: Endpoint>(
         let snapshot = gateway.snapshot();
         let observers = snapshot.observers();
         // A block, so that its variables take no room in what follows.
-        let (site, Routed { route, mut notes }) = {
+        let (site, Routed { route, notes }) = {
             let (site, mut routed) = match find_route(&gateway, &snapshot, &mut exchange) {
                 Ok(routed) => routed,
                 Err(rejected) => return reject(&gateway, observers, exchange, rejected),
             };
-            if routed.is_suspended() {
+            if routed.waits() {
                 match wait(&gateway, &snapshot, site, &mut routed, exchange).await {
                     Some(waited) => exchange = waited,
                     None => return,
@@ -98,18 +98,7 @@ fn life_of_a_request<E: Endpoint>(
             return pass_to_fallback(&gateway, observers, site, exchange).await;
         };
         let forward = match &route.action {
-            Action::Forward(forward) => {
-                if let Some(files) = &forward.files
-                    && may_be_file(&exchange)
-                {
-                    let route = (route, files, &mut notes);
-                    match file_first(&gateway, observers, site, route, exchange).await {
-                        Some(passed) => exchange = passed,
-                        None => return,
-                    }
-                }
-                forward
-            }
+            Action::Forward(forward) => forward,
             Action::Answer(answer) => {
                 let route = (route, answer, notes);
                 return rest_of(respond_answer(&gateway, observers, site, route, exchange)).await;
@@ -130,9 +119,6 @@ fn life_of_a_request<E: Endpoint>(
         let mut deadline = request.kind.deadline();
         // The phases are not a future of their own, because it would be copied here.
         let mut admitted = admit(&gateway, route, &mut request);
-        if admitted.is_ok() {
-            admitted = decompress(&gateway, &mut request);
-        }
         if let (Ok(()), Some(max)) = (&admitted, forward.buffer) {
             admitted = buffer(&mut request, max).await;
         }

@@ -190,6 +190,15 @@ impl<'a> ForwardRoute<'a> {
 }
 
 impl Route {
+    /// The files before its upstream.
+    #[inline]
+    pub(crate) fn files_first(&self) -> Option<&Arc<Files>> {
+        match &self.action {
+            Action::Forward(forward) => forward.files.as_ref(),
+            Action::Answer(_) | Action::Endpoint(_) | Action::Files(_) => None,
+        }
+    }
+
     /// Whether it responds to preflights itself.
     pub(crate) fn takes_preflights(&self) -> bool {
         let rules = self.rules.as_ref();

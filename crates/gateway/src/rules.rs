@@ -125,10 +125,11 @@ impl Rules {
     }
 
     /// Those of responses that are not of a route.
-    pub(crate) fn of_unrouted(headers: &FieldRules, pages: Pages) -> Rules {
+    pub(crate) fn of_unrouted(headers: &FieldRules, pages: Pages, policies: Policies) -> Rules {
         Rules {
             response_edits: Edits::new(headers),
             pages,
+            policies,
             ..Rules::default()
         }
     }

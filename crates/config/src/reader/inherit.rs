@@ -121,7 +121,14 @@ impl Reader<'_> {
         let mut levels = Levels::default();
         levels.push(0, defaults);
         levels.push(1, &own[0]);
+        let mut policies = Policies::default();
+        for (_, own) in levels.iter() {
+            own.policies.cors.apply(&mut policies.cors);
+            let headers = &own.policies.security_headers;
+            headers.apply(&mut policies.security_headers);
+        }
         let unrouted = Unrouted {
+            policies,
             headers: merged(&levels, |own| &own.headers, &mut shared.headers),
             errors: merged(&levels, |own| &own.errors, &mut shared.errors),
         };

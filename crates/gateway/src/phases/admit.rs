@@ -1,14 +1,15 @@
-//! Phase `admit`: requests that must not be forwarded are rejected, and the path becomes the
-//! upstream's.
+//! Phase `admit`: requests that must not be forwarded are rejected, the path becomes the upstream's, and content is
+//! decompressed.
 
 use blitz_http::{Method, Name, RequestHead};
 use blitz_site::{Ended, Rejection};
 
+use super::decompress::decompress;
 use crate::request::Request;
 use crate::route::ForwardRoute;
 use crate::service::GatewayService;
 
-/// Checks the request and replaces its path if the target has its own.
+/// Checks the request, replaces its path if the target has its own, and has its content decompressed.
 #[inline(always)]
 pub(super) fn admit<'a, E>(
     gateway: &GatewayService<E>,
@@ -21,7 +22,8 @@ pub(super) fn admit<'a, E>(
         Ok(()) => replace_path(gateway, request, route),
         Err(rejection) => Err(rejection),
     };
-    checked.map_err(Ended::Rejected)
+    checked.map_err(Ended::Rejected)?;
+    decompress(gateway, request)
 }
 
 /// `TRACE` would show a client's credentials to scripts in its browser; `CONNECT` is for forward

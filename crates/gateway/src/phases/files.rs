@@ -1,6 +1,5 @@
 //! Phase `files`: a file of the route's folder answers.
 
-mod before_upstream;
 mod listing;
 mod search;
 
@@ -22,9 +21,8 @@ use crate::forward;
 use crate::route::Route;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
-use search::{Answer, Begun, begin};
 
-pub(super) use before_upstream::{file_first, may_be_file};
+pub(super) use search::{Answer, Begun, begin};
 
 /// The methods that files have.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -54,7 +52,7 @@ pub(super) async fn respond_file<E>(
 }
 
 /// Answers with what was found; `None` looks for it.
-async fn respond_with<E>(
+pub(super) async fn respond_with<E>(
     gateway: &GatewayService<E>,
     observers: &CoreObservers,
     site: &SiteRoutes,

@@ -2,6 +2,7 @@
 //! emitted.
 
 use std::fmt::Display;
+use std::rc::Rc;
 
 use blitz_http::{BodyError, Exchange, Fields, Method, Name, Pooled, ResponseHead, Status};
 use blitz_site::compress::Compressing;
@@ -16,6 +17,7 @@ use super::route::Rejected;
 use crate::forward;
 use crate::grpc::{Call, Code};
 use crate::request::Request;
+use crate::route::Route;
 use crate::rules::{Facts, Rules};
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
@@ -122,9 +124,11 @@ pub(super) fn reject<E>(
     } = rejected;
     let rules = match (rejection, route, site) {
         (_, Some(route), _) => route.rules.as_deref(),
-        (Rejection::UnknownPath | Rejection::ContentTooLarge, None, Some(site)) => {
-            site.rules.as_deref()
-        }
+        (
+            Rejection::UnknownPath | Rejection::ContentTooLarge | Rejection::Preflight,
+            None,
+            Some(site),
+        ) => site.rules.as_deref(),
         _ => None,
     };
     let Exchange {
@@ -218,6 +222,21 @@ fn respond_failed(request: &mut Request<'_>, responder: blitz_http::Responder, f
         head.fields.append(Name::RetryAfter, RETRY_AFTER);
     }
     response.send(responder, head, failure.detail());
+}
+
+/// Emits the record of a request whose client left while it waited for another thread or service.
+pub(super) fn emit_left(
+    exchange: &Exchange,
+    observers: &CoreObservers,
+    (site, route): (&SiteRoutes, &Route),
+    notes: &Notes<'_>,
+) {
+    let (head, peer) = (&exchange.request, Rc::clone(&exchange.peer));
+    let route: &dyn RouteName = route;
+    let mut record = Record::new(head, peer, site.name(), Some(route), observers);
+    record.begin_with(Some(notes));
+    record.response.find_end();
+    emit(&mut record, head);
 }
 
 /// The changes of a response: those in the notes of the policies, and those of the route.

@@ -20,6 +20,15 @@ pub(super) struct Routed<'a> {
 }
 
 impl Routed<'_> {
+    /// Whether a policy waits, or files are before an upstream.
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        self.is_suspended()
+            || self
+                .route
+                .is_some_and(|route| route.files_first().is_some())
+    }
+
     /// Whether a policy waits.
     #[inline]
     pub(super) fn is_suspended(&self) -> bool {
@@ -64,15 +73,7 @@ pub(super) fn route<'a, E>(
     exchange: &mut Exchange,
 ) -> Result<Routed<'a>, Rejected<'a>> {
     let Some(route) = site.find(&exchange.request) else {
-        let rejected = |rejection| Rejected::unrouted(rejection, Some(site));
-        limit_content(exchange, gateway.options.body_bytes_max).map_err(rejected)?;
-        return match site.has_fallback {
-            true => Ok(Routed {
-                route: None,
-                notes: None,
-            }),
-            false => Err(rejected(Rejection::UnknownPath)),
-        };
+        return unrouted(gateway, snapshot, site, exchange);
     };
     let route = match &route.variants {
         None => route,
@@ -102,6 +103,70 @@ pub(super) fn route<'a, E>(
     }
 }
 
+/// A request without a route goes to the fallback; without one it gets 404, as the policies of the site say.
+fn unrouted<'a, E>(
+    gateway: &GatewayService<E>,
+    snapshot: &CoreSnapshot,
+    site: &'a SiteRoutes,
+    exchange: &mut Exchange,
+) -> Result<Routed<'a>, Rejected<'a>> {
+    let mut notes: Option<Box<Notes<'a>>> = None;
+    let limited = limit_content(exchange, gateway.options.body_bytes_max);
+    let found = match (limited, site.has_fallback) {
+        (Ok(()), true) => Ok(Routed {
+            route: None,
+            notes: None,
+        }),
+        (Ok(()), false) => Err(Rejection::UnknownPath),
+        (Err(rejection), _) => Err(rejection),
+    };
+    found.map_err(|mut rejection| {
+        let rules = site.rules.as_deref();
+        if let Some(rules) = rules.filter(|rules| !rules.policies.is_empty()) {
+            let place = (gateway, snapshot);
+            let decided = decide_unrouted(place, rules, exchange, notes.get_or_insert_default());
+            rejection = decided.err().unwrap_or(rejection);
+        }
+        Rejected {
+            rejection,
+            site: Some(site),
+            route: None,
+            notes,
+        }
+    })
+}
+
+/// The policies of a site about responses to paths without a route. A preflight about one is answered, so that scripts
+/// see the 404 of the request.
+#[cold]
+fn decide_unrouted<'a, E>(
+    (gateway, snapshot): (&GatewayService<E>, &CoreSnapshot),
+    rules: &'a Rules,
+    exchange: &Exchange,
+    notes: &mut Notes<'a>,
+) -> Result<(), Rejection> {
+    let (head, trusted) = (&exchange.request, &gateway.options.trusted_proxies);
+    protect_response(gateway, rules, exchange, notes);
+    let client = client_of(&head.fields, &exchange.peer, trusted);
+    let authorizer = authorizer(gateway, snapshot, exchange);
+    let request = policy_request(gateway, head, client, &authorizer);
+    rules.policies.decide(&request, notes)
+}
+
+/// Notes the fields that browsers get with each response.
+fn protect_response<'a, E>(
+    gateway: &GatewayService<E>,
+    rules: &'a Rules,
+    exchange: &Exchange,
+    notes: &mut Notes<'a>,
+) {
+    if let Some(headers) = rules.policies.security_headers() {
+        let trusted = &gateway.options.trusted_proxies;
+        let scheme = Facts::of(&exchange.request, &exchange.peer, trusted).scheme;
+        notes.edit_response(headers.edits(scheme == Scheme::Https));
+    }
+}
+
 #[inline(never)]
 fn variant<'a, E>(gateway: &GatewayService<E>, route: &'a Route, exchange: &Exchange) -> &'a Route {
     let trusted = &gateway.options.trusted_proxies;
@@ -121,10 +186,8 @@ fn check<'a, E>(
     let head = &exchange.request;
     let trusted = &gateway.options.trusted_proxies;
     let client = || client_of(&head.fields, &exchange.peer, trusted);
-    if let Some(headers) = rules.and_then(|rules| rules.policies.security_headers()) {
-        let scheme = Facts::of(head, &exchange.peer, trusted).scheme;
-        let edits = headers.edits(scheme == Scheme::Https);
-        notes.get_or_insert_default().edit_response(edits);
+    if let Some(rules) = rules.filter(|rules| rules.policies.security_headers().is_some()) {
+        protect_response(gateway, rules, exchange, notes.get_or_insert_default());
     }
     if site.has_access_rules() {
         site.admit(route, head, client())?;

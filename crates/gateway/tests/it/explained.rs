@@ -9,6 +9,7 @@ use blitz_gateway::{
 use blitz_http::{IoChoice, Peer, RequestHead, Scheme};
 use blitz_testing::Client;
 
+use crate::site_rules::sites_of;
 use crate::support::{Proxy, Upstream, numbers};
 
 /// Parts of paths that servers read in several ways.
@@ -219,6 +220,75 @@ scenarios! {
             assert!(sent.contains(&(name.to_owned(), value.to_owned())), "{sent:?}");
         }
     }
+}
+
+#[test]
+fn files_before_an_upstream_and_content_codings_are_explained() {
+    let text = r#"
+        defaults.decompress = true
+        [site."a.example"]
+        files = "/srv"
+        to = "http://127.0.0.1:1"
+        cors = ["https://app.example"]
+        "/own".decompress = false
+        [site."b.example"]
+        cors = ["https://app.example"]
+        "/only" = { respond = 204 }
+    "#;
+    let sites = Sites::of_file(sites_of(text));
+    let outcome = |host: &str, line: &str, fields: &[(&str, &str)]| {
+        let (method, target) = line.split_once(' ').unwrap();
+        let mut head = RequestHead::parse(method, target).unwrap();
+        head.set_authority(host);
+        for (name, value) in fields {
+            head.fields.try_append(*name, *value).unwrap();
+        }
+        explain(&sites, &mut head, &peer(), &TrustedProxies::default()).outcome
+    };
+    for (line, expected) in [
+        ("GET /a.txt?x", Some("/srv/a.txt")),
+        ("HEAD /%61/", Some("/srv/a/")),
+        ("GET /.git/config", None),
+        ("POST /a.txt", None),
+    ] {
+        let RequestOutcome::Forwarded { file, target, .. } = outcome("a.example", line, &[]) else {
+            panic!("{line}");
+        };
+        assert_eq!(file.as_deref(), expected, "{line}");
+        assert!(line.ends_with(&target), "{line}: {target}");
+    }
+    for (path, coding, sent, is_rejected) in [
+        ("/x", "gzip", None, false),
+        ("/x", "identity", None, false),
+        ("/x", "compress", None, true),
+        ("/own", "compress", Some("compress"), false),
+    ] {
+        let fields = [("Content-Encoding", coding), ("Content-Length", "10")];
+        match outcome("a.example", &format!("POST {path}"), &fields) {
+            RequestOutcome::Forwarded { fields, .. } => {
+                let is_coding = |name: &str| name.eq_ignore_ascii_case("content-encoding");
+                let found = fields.iter().find(|(name, _)| is_coding(name));
+                assert_eq!(
+                    found.map(|(_, value)| value.as_str()),
+                    sent,
+                    "{path} {coding}"
+                );
+                assert!(!is_rejected, "{path} {coding}");
+            }
+            other => {
+                assert_eq!(other, RequestOutcome::Rejected(Rejection::ContentCoding));
+                assert!(is_rejected, "{path} {coding}");
+            }
+        }
+    }
+    let asked = [
+        ("Origin", "https://app.example"),
+        ("Access-Control-Request-Method", "PUT"),
+    ];
+    let preflight = RequestOutcome::Rejected(Rejection::Preflight);
+    assert_eq!(outcome("b.example", "OPTIONS /none", &asked), preflight);
+    let unknown = RequestOutcome::Rejected(Rejection::UnknownPath);
+    assert_eq!(outcome("b.example", "PUT /none", &asked[..1]), unknown);
 }
 
 /// Checks that a servlet container does not read a forwarded path as a protected one. A container drops path

@@ -75,6 +75,58 @@ scenarios! {
         assert_usual(&response, "413");
     }
 
+    fn paths_without_a_route_have_the_fields_of_the_site(io) {
+        let proxy = gateway(io, r#"
+            defaults.security_headers = { frame = "sameorigin" }
+            [site."a.example"]
+            security_headers = true
+            cors = { origins = ["https://app.example"], credentials = true }
+            headers.X-Site = "1"
+            errors.404 = "404.html"
+            "/only".respond = "200 only"
+            "/only".security_headers = false
+            [site."b.example"]
+            "/only".respond = "200 only"
+            [site."c.example"]
+            security_headers = false
+            "/only" = { respond = "200 only", cors = ["*"], security_headers = true }
+        "#);
+        let mut client = proxy.client();
+        let origin = "Origin: https://app.example\r\n";
+        let response = ask(&mut client, "GET /none", &format!("{HOST}{origin}Accept: text/html\r\n"));
+        assert_eq!((response.status, response.text()), (404, "<h1>not here</h1>"));
+        assert_usual(&response, "404");
+        assert_eq!(response.field("access-control-allow-origin"), Some("https://app.example"));
+        assert_eq!(response.field("access-control-allow-credentials"), Some("true"));
+        assert_eq!((response.field("vary"), response.field("x-site")), (Some("Origin"), Some("1")));
+        // Scripts see that 404 only if its preflight is answered.
+        let asked = format!("{HOST}{origin}Access-Control-Request-Method: PUT\r\n");
+        let response = ask(&mut client, "OPTIONS /none", &asked);
+        assert_eq!((response.status, response.field("access-control-allow-methods")), (204, Some("PUT")));
+        assert_eq!(response.field("x-site"), Some("1"));
+        let response = ask(&mut client, "GET /none", &format!("{HOST}Origin: https://evil.example\r\n"));
+        assert_eq!((response.status, response.field("access-control-allow-origin")), (404, None));
+        assert_usual(&response, "404 of another origin");
+        let response = ask(&mut client, "GET /only", HOST);
+        assert_eq!((response.status, response.field("x-frame-options")), (200, None));
+        let response = ask(&mut client, "GET /none", "Host: b.example\r\n");
+        assert_eq!((response.status, response.field("x-frame-options")), (404, Some("SAMEORIGIN")));
+        assert_eq!(response.field("access-control-allow-origin"), None);
+        let response = ask(&mut client, "GET /none", &format!("Host: c.example\r\n{origin}"));
+        assert_eq!((response.status, response.field("x-frame-options")), (404, None));
+        assert_eq!(response.field("access-control-allow-origin"), None);
+        let response = ask(&mut client, "OPTIONS /none", &asked.replace("a.example:8080", "c.example"));
+        assert_eq!((response.status, response.field("access-control-allow-methods")), (404, None));
+        // Over HTTP/2.
+        let mut client = h2(&proxy);
+        let mut head = RequestHead::new(Method::Get, "/none");
+        head.set_authority("a.example");
+        let stream = client.send_head(&head, BodyLength::Empty);
+        let fields = client.answer(stream).fields;
+        assert_eq!(fields.get_str("x-frame-options"), Some("DENY"));
+        assert!(fields.get_str("vary").is_some_and(|vary| vary.contains("Origin")));
+    }
+
     fn fields_of_the_application_are_kept_and_those_of_headers_win(io) {
         let upstream = Upstream::with_response(
             "HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n\

@@ -12,7 +12,7 @@ use blitz_site::files::{AcceptedCodings, FilePath};
 use crate::files::{Content, CoreFiles, Files, Found, Lookup, Permit, Remembered};
 
 /// The beginning of a search.
-pub(super) enum Begun {
+pub(crate) enum Begun {
     /// It is over.
     Answer(Answer),
     /// Such a path has no file.
@@ -22,7 +22,7 @@ pub(super) enum Begun {
 }
 
 /// The outcome of a search.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// The file is remembered.
     Fresh(Rc<Content>),
     /// The core has as many files open as it may.
@@ -34,7 +34,7 @@ pub(super) enum Answer {
 }
 
 /// A search on another thread.
-pub(super) struct Search {
+pub(crate) struct Search {
     lookup: Lookup,
     listed: Option<FilePath>,
     known: Option<Rc<Content>>,
@@ -42,24 +42,24 @@ pub(super) struct Search {
     permit: Permit,
 }
 
-/// What another thread has found.
-pub(super) struct Searched {
-    pub(super) found: Found,
+/// The result of another thread.
+pub(crate) struct Searched {
+    pub(crate) found: Found,
     /// The folder to list if there is no file.
-    pub(super) listed: Option<FilePath>,
+    pub(crate) listed: Option<FilePath>,
     /// The file as it was remembered.
-    pub(super) known: Option<Rc<Content>>,
-    pub(super) codings: AcceptedCodings,
+    pub(crate) known: Option<Rc<Content>>,
+    pub(crate) codings: AcceptedCodings,
     /// Whether a fallback is for the fields of the request.
-    pub(super) depends_on_accept: bool,
+    pub(crate) depends_on_accept: bool,
     /// When the search began.
-    pub(super) times: (Instant, SystemTime),
-    pub(super) permit: Permit,
+    pub(crate) times: (Instant, SystemTime),
+    pub(crate) permit: Permit,
 }
 
 /// Begins the search for the file of a request.
 #[inline]
-pub(super) fn begin(core: &CoreFiles, files: &Arc<Files>, head: &RequestHead) -> Begun {
+pub(crate) fn begin(core: &CoreFiles, files: &Arc<Files>, head: &RequestHead) -> Begun {
     let codings = AcceptedCodings::of(&head.fields);
     let mut cache = core.cache.borrow_mut();
     let known = match cache.get(files, head.path(), codings, blitz_http::now()) {
@@ -93,7 +93,7 @@ pub(super) fn begin(core: &CoreFiles, files: &Arc<Files>, head: &RequestHead) ->
 
 impl Search {
     /// Looks for the file on another thread.
-    pub(super) async fn run(self) -> Answer {
+    pub(crate) async fn run(self) -> Answer {
         let Search {
             lookup,
             listed,

@@ -1,21 +1,20 @@
-//! Files before an upstream, which gets the requests without one.
+//! Phase `file_first`: a file answers in place of the upstream, which gets the requests without one.
 
 use std::sync::Arc;
 
 use blitz_http::{Exchange, Method, PooledFuture};
 use blitz_site::{CoreObservers, Notes};
 
-use super::respond_with;
-use super::search::{Answer, Begun, begin};
+use super::files::{Answer, Begun, begin, respond_with};
+use super::finish::emit_left;
 use crate::files::{CoreFiles, Files, Found};
-use crate::phases::wait::emit_left;
 use crate::route::Route;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
 
 /// Whether a file may answer: a request that asks for another protocol is for the upstream.
 #[inline]
-pub(in crate::phases) fn may_be_file(exchange: &Exchange) -> bool {
+pub(super) fn may_be_file(exchange: &Exchange) -> bool {
     let reads = matches!(exchange.request.method, Method::Get | Method::Head);
     reads && !exchange.responder.upgrade_requested()
 }
@@ -23,7 +22,7 @@ pub(in crate::phases) fn may_be_file(exchange: &Exchange) -> bool {
 /// Answers with a file of the folder. Without one it returns the exchange, whose content is untouched, for the upstream. It
 /// moves into the future and back, so that it takes no room twice in the future of each request.
 #[inline(never)]
-pub(in crate::phases) fn file_first<'w, 'a: 'w, E>(
+pub(super) fn file_first<'w, 'a: 'w, E>(
     gateway: &'w GatewayService<E>,
     observers: &'w CoreObservers,
     site: &'w SiteRoutes,
