@@ -16,13 +16,13 @@ use blitz_http::{
     Peer, PeerRule, ProxyRule, Refusal, Refused, RefusedObserver, RequestHead, ResponseHead,
     ServeOptions, Signals, TlsSlot,
 };
+use blitz_site::folder::CoreFiles;
 use blitz_site::metrics::set_series_max;
 use blitz_site::{
     CoreLimits, Counters, Endpoint, Observers, SharedLimits, emit_handshake, emit_incomplete_head,
     emit_refused, error_page,
 };
 
-use crate::files::CoreFiles;
 use crate::forward::{LoopId, add_request_id_to_response, told_client};
 use crate::grpc;
 use crate::https_redirect::HttpsRedirect;

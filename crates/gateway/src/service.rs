@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use blitz_site::folder::CoreFiles;
 use blitz_site::{CoreLimits, Endpoint, EndpointMaker};
 
-use crate::files::CoreFiles;
 use crate::forward::LoopId;
 use crate::options::Options;
 use crate::snapshot::{CoreSnapshot, Snapshot, TakeSnapshot};
@@ -67,7 +67,7 @@ impl<E> TakeSnapshot for GatewayService<E> {
 
     fn take(&self, snapshot: &Arc<Snapshot>) {
         // Those of the snapshot before would only take room.
-        self.files.cache.borrow_mut().clear();
+        self.files.clear();
         let stays = |(maker, _): &(EndpointMaker, _)| snapshot.endpoints.contains(maker);
         self.endpoints.borrow_mut().retain(stays);
         let before = self.snapshot();

@@ -19,6 +19,7 @@ mod error_page;
 mod failure;
 mod failures;
 pub mod files;
+pub mod folder;
 pub mod matcher;
 pub mod metrics;
 mod network_set;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use blitz_http::{Exchange, Method, PooledFuture};
+use blitz_site::folder::FileStep;
 use blitz_site::{CoreObservers, Notes};
 
-use super::files::{Answer, Begun, begin, respond_with};
+use super::files::respond_with;
 use super::finish::emit_left;
-use crate::files::{CoreFiles, Files, Found};
+use crate::files::Files;
 use crate::route::Route;
 use crate::service::GatewayService;
 use crate::sites::SiteRoutes;
@@ -31,10 +32,10 @@ pub(super) fn file_first<'w, 'a: 'w, E>(
 ) -> PooledFuture<'w, Option<Exchange>> {
     PooledFuture::new(async move {
         let core = &gateway.files;
-        let answer = match begin(core, files, &exchange.request) {
-            Begun::Answer(answer) => Some(answer),
-            Begun::NoPath => None,
-            Begun::Search(search) => {
+        let request = files.request(&exchange.request);
+        let answer = match request.begin(core) {
+            FileStep::Answer(answer) => answer,
+            FileStep::LookUp(lookup) => {
                 let notes = notes.get_or_insert_default();
                 notes.started.get_or_insert_with(blitz_http::now);
                 let mut left = Left {
@@ -45,42 +46,23 @@ pub(super) fn file_first<'w, 'a: 'w, E>(
                     notes,
                     is_over: false,
                 };
-                let answer = search.run().await;
+                let answer = request.look_up(core, lookup).await;
                 left.is_over = true;
                 drop(left);
-                found(core, files, &exchange, answer)
+                answer
             }
         };
-        let Some(answer) = answer else {
+        if answer.is_missing() {
             let edits = files.upstream_edits();
             if !edits.is_empty() {
                 notes.get_or_insert_default().edit_response(edits);
             }
             return Some(exchange);
-        };
+        }
         let route = (route, files, notes.take());
         respond_with(gateway, observers, site, route, exchange, Some(answer)).await;
         None
     })
-}
-
-/// `None` if there is no file.
-fn found(
-    core: &CoreFiles,
-    files: &Arc<Files>,
-    exchange: &Exchange,
-    answer: Answer,
-) -> Option<Answer> {
-    match answer {
-        Answer::Searched(searched) if matches!(searched.found, Found::Missing) => {
-            if searched.known.is_some() {
-                let mut cache = core.cache.borrow_mut();
-                cache.forget(files, exchange.request.path(), searched.codings);
-            }
-            None
-        }
-        other => Some(other),
-    }
 }
 
 /// A request whose file is looked for. If it is dropped, its record is emitted.

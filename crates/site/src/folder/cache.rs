@@ -6,10 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use blitz_site::files::AcceptedCodings;
-
-use super::Files;
+use super::Folder;
 use super::content::{Content, Source};
+use crate::files::AcceptedCodings;
 
 /// The most files of a core.
 const ENTRIES_MAX: usize = 1024;
@@ -28,7 +27,7 @@ const SETTLING_TIME: Duration = Duration::from_secs(2);
 const OVERHEAD: usize = 512;
 
 /// The files that a core remembers. The oldest that was not used lately is forgotten first.
-pub(crate) struct FileCache {
+pub(super) struct FileCache {
     hasher: RandomState,
     entries: HashMap<u64, Entry>,
     /// In the order of their insertion, for a clock.
@@ -37,7 +36,7 @@ pub(crate) struct FileCache {
 }
 
 struct Entry {
-    files: Arc<Files>,
+    files: Arc<Folder>,
     path: Box<str>,
     codings: AcceptedCodings,
     content: Rc<Content>,
@@ -47,7 +46,7 @@ struct Entry {
 }
 
 /// A file that is remembered.
-pub(crate) enum Remembered {
+pub(super) enum Remembered {
     /// It was looked for lately.
     Fresh(Rc<Content>),
     /// It is to be looked for again.
@@ -67,9 +66,9 @@ impl Default for FileCache {
 
 impl FileCache {
     /// The file for a normalised path.
-    pub(crate) fn get(
+    pub(super) fn get(
         &mut self,
-        files: &Arc<Files>,
+        files: &Arc<Folder>,
         path: &str,
         codings: AcceptedCodings,
         now: Instant,
@@ -90,9 +89,9 @@ impl FileCache {
     }
 
     /// Notes that the file was found unchanged by a lookup that began at this time.
-    pub(crate) fn confirm(
+    pub(super) fn confirm(
         &mut self,
-        files: &Arc<Files>,
+        files: &Arc<Folder>,
         path: &str,
         codings: AcceptedCodings,
         content: &Rc<Content>,
@@ -107,9 +106,9 @@ impl FileCache {
     }
 
     /// Remembers a file that a lookup has found which began at this time.
-    pub(crate) fn insert(
+    pub(super) fn insert(
         &mut self,
-        files: &Arc<Files>,
+        files: &Arc<Folder>,
         path: &str,
         codings: AcceptedCodings,
         content: &Rc<Content>,
@@ -142,17 +141,17 @@ impl FileCache {
     }
 
     /// Forgets the file of a path, which has another answer now.
-    pub(crate) fn forget(&mut self, files: &Arc<Files>, path: &str, codings: AcceptedCodings) {
+    pub(super) fn forget(&mut self, files: &Arc<Folder>, path: &str, codings: AcceptedCodings) {
         let key = self.key(files, path, codings);
         self.remove(key);
     }
 
     /// Forgets all.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = FileCache::default();
     }
 
-    fn key(&self, files: &Arc<Files>, path: &str, codings: AcceptedCodings) -> u64 {
+    fn key(&self, files: &Arc<Folder>, path: &str, codings: AcceptedCodings) -> u64 {
         self.hasher
             .hash_one((Arc::as_ptr(files).addr(), path, codings))
     }
@@ -182,7 +181,7 @@ impl FileCache {
 }
 
 impl Entry {
-    fn is_of(&self, files: &Arc<Files>, path: &str, codings: AcceptedCodings) -> bool {
+    fn is_of(&self, files: &Arc<Folder>, path: &str, codings: AcceptedCodings) -> bool {
         Arc::ptr_eq(&self.files, files) && *self.path == *path && self.codings == codings
     }
 }
@@ -199,10 +198,10 @@ fn has_settled(content: &Content, wall: SystemTime) -> bool {
 #[cfg(test)]
 mod tests {
     use blitz_http::files::FileFacts;
-    use blitz_site::files::Representation;
 
     use super::*;
-    use crate::files::share::FolderShare;
+    use crate::files::Representation;
+    use crate::folder::FolderSettings;
 
     fn content(size: usize, changed: i64) -> Rc<Content> {
         let facts = FileFacts {
@@ -222,21 +221,18 @@ mod tests {
         })
     }
 
-    fn files() -> Arc<Files> {
-        Arc::new(Files {
-            share: FolderShare::of("/srv".as_ref()),
+    fn files() -> Arc<Folder> {
+        Arc::new(Folder::new(FolderSettings {
             root: "/srv".into(),
-            segments: 0,
-            bytes: 0,
-            index: Box::default(),
-            extensions: Box::default(),
+            index: Vec::new(),
+            extensions: Vec::new(),
             fallback: None,
             hidden: false,
-            upstream: None,
+            is_before_upstream: false,
             compression: None,
             list: false,
             links: blitz_http::files::SymbolicLinks::Inside,
-        })
+        }))
     }
 
     #[test]

@@ -5,25 +5,24 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use blitz_http::files::{EntryLimits, Folder};
-use blitz_site::files::{FilePath, LISTED_BYTES_MAX, LISTED_MAX, Listing, ListingOrder, is_listed};
+use blitz_http::files::{EntryLimits, Folder as OpenFolder};
 
-use super::Files;
-use crate::rules::rest_start;
+use super::Folder;
+use crate::files::{FilePath, LISTED_BYTES_MAX, LISTED_MAX, Listing, ListingOrder, is_listed};
 
 /// The most listings of a core at a time: each has a few megabytes at most, and clients may read slowly.
 const LISTINGS_MAX: usize = 32;
 
 /// Counts the listings of a core that are made or sent.
 #[derive(Debug, Default)]
-pub(crate) struct Listings(Rc<Cell<usize>>);
+pub(super) struct Listings(Rc<Cell<usize>>);
 
 /// The right to one more; it is given back when this is dropped.
-pub(crate) struct ListingPermit(Rc<Cell<usize>>);
+pub(super) struct ListingPermit(Rc<Cell<usize>>);
 
 impl Listings {
     /// `None` if the core has as many as it may.
-    pub(crate) fn take(&self) -> Option<ListingPermit> {
+    pub(super) fn take(&self) -> Option<ListingPermit> {
         let count = self.0.get();
         if count >= LISTINGS_MAX {
             return None;
@@ -40,36 +39,37 @@ impl Drop for ListingPermit {
 }
 
 /// A folder to list.
-pub(crate) struct ListingRequest {
-    pub(crate) files: Arc<Files>,
-    pub(crate) path: FilePath,
+pub(super) struct ListingRequest {
+    pub(super) files: Arc<Folder>,
+    pub(super) path: FilePath,
     /// The normalised path of the request.
-    pub(crate) url: String,
-    pub(crate) order: ListingOrder,
+    pub(super) url: String,
+    /// The folder begins behind so many bytes of it.
+    pub(super) start: usize,
+    pub(super) order: ListingOrder,
     /// JSON in place of a page.
-    pub(crate) is_json: bool,
+    pub(super) is_json: bool,
 }
 
 impl ListingRequest {
     /// The content; `None` if there is no such folder.
-    pub(crate) fn run(&self) -> io::Result<Option<String>> {
+    pub(super) fn run(&self) -> io::Result<Option<String>> {
         let files = &*self.files;
-        let Some(root) = Folder::open(&files.root, files.share())? else {
+        let Some(root) = OpenFolder::open(files.root(), files.share())? else {
             return Ok(None);
         };
-        let start = rest_start(&self.url, files.segments, files.bytes).min(self.url.len());
         let limits = EntryLimits {
             entries: LISTED_MAX,
             name_bytes: LISTED_BYTES_MAX,
         };
-        let takes = |name: &[u8]| is_listed(&self.url, start, files.hidden, name);
-        let found = root.entries(&self.path.path, files.links, limits, takes)?;
+        let takes = |name: &[u8]| is_listed(&self.url, self.start, files.settings.hidden, name);
+        let found = root.entries(&self.path.path, files.settings.links, limits, takes)?;
         let Some((entries, is_complete)) = found else {
             return Ok(None);
         };
         let listing = Listing {
             url: &self.url,
-            start,
+            start: self.start,
             path: &self.path,
             entries,
             is_complete,

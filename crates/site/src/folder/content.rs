@@ -3,40 +3,41 @@
 use std::io;
 
 use blitz_http::files::{File, FileFacts};
-use blitz_site::compress::compress_file;
-use blitz_site::files::{ContentCoding, Representation, media_type};
 use bytes::Bytes;
 
+use crate::compress::compress_file;
+use crate::files::{ContentCoding, Representation, media_type};
+
 /// Larger files are not remembered, and are read while they are sent.
-pub(crate) const SMALL_MAX: u64 = 64 * 1024;
+pub(super) const SMALL_MAX: u64 = 64 * 1024;
 
 /// See [`Content::identity`].
-pub(crate) type Identity = (FileFacts, Option<ContentCoding>, bool);
+pub(super) type Identity = (FileFacts, Option<ContentCoding>, bool);
 
 /// A file that was found.
 #[derive(Debug)]
-pub(crate) struct Content {
-    pub(crate) source: Source,
-    pub(crate) facts: FileFacts,
-    pub(crate) representation: Representation,
-    pub(crate) media_type: &'static str,
-    pub(crate) coding: Option<ContentCoding>,
+pub(super) struct Content {
+    pub(super) source: Source,
+    pub(super) facts: FileFacts,
+    pub(super) representation: Representation,
+    pub(super) media_type: &'static str,
+    pub(super) coding: Option<ContentCoding>,
     /// Whether another coding exists, so that responses depend on `Accept-Encoding`.
-    pub(crate) varies: bool,
+    pub(super) varies: bool,
     /// The size of the file, if it was compressed here.
-    pub(crate) compressed_from: Option<u64>,
+    pub(super) compressed_from: Option<u64>,
 }
 
 /// Where the bytes are.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(super) enum Source {
     Memory(Bytes),
     File(File),
 }
 
 impl Content {
     /// The file, its coding, and whether there are others: a lookup that finds the same need not read it.
-    pub(crate) fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> Identity {
         (self.facts, self.coding, self.varies)
     }
 

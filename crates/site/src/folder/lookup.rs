@@ -3,26 +3,26 @@
 use std::io;
 use std::sync::Arc;
 
-use blitz_http::files::{File, Folder};
-use blitz_site::files::{AcceptedCodings, ContentCoding, FilePath, media_type};
+use blitz_http::files::{File, Folder as OpenFolder};
 
-use super::Files;
+use super::Folder;
 use super::content::{Content, Identity, SMALL_MAX};
+use crate::files::{AcceptedCodings, ContentCoding, FilePath, media_type};
 
 /// A file to look for.
-pub(crate) struct Lookup {
-    pub(crate) files: Arc<Files>,
-    pub(crate) path: FilePath,
-    pub(crate) codings: AcceptedCodings,
+pub(super) struct Lookup {
+    pub(super) files: Arc<Folder>,
+    pub(super) path: FilePath,
+    pub(super) codings: AcceptedCodings,
     /// Whether the client takes the fallback, which is a page.
-    pub(crate) takes_page: bool,
+    pub(super) takes_page: bool,
     /// The file that is remembered, and its coding: it need not be read again.
-    pub(crate) known: Option<Identity>,
+    pub(super) known: Option<Identity>,
 }
 
 /// The outcome of a lookup.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(super) enum Found {
     Content(Content),
     /// The fallback stands for the path, which has no file.
     Fallback(Content),
@@ -46,17 +46,17 @@ enum Entry {
 
 impl Lookup {
     /// Looks for the file: the path itself, with endings, as a folder with an index, and the fallback.
-    pub(crate) fn run(&self) -> Found {
+    pub(super) fn run(&self) -> Found {
         self.find().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Found::Forbidden,
-            _ if Folder::may_retry(&error) => Found::Unavailable,
+            _ if OpenFolder::may_retry(&error) => Found::Unavailable,
             _ => Found::Failed(error),
         })
     }
 
     fn find(&self) -> io::Result<Found> {
         let files = &*self.files;
-        let Some(root) = Folder::open(&files.root, files.share.get())? else {
+        let Some(root) = OpenFolder::open(files.root(), files.share())? else {
             return Ok(Found::Missing);
         };
         let found = match self.path.is_folder {
@@ -66,7 +66,7 @@ impl Lookup {
         if !matches!(found, Found::Missing) || !self.takes_page {
             return Ok(found);
         }
-        let Some(fallback) = &files.fallback else {
+        let Some(fallback) = &files.settings.fallback else {
             return Ok(found);
         };
         match self.open(&root, fallback.as_bytes())? {
@@ -81,8 +81,8 @@ impl Lookup {
         }
     }
 
-    fn index(&self, root: &Folder) -> io::Result<Found> {
-        for name in &self.files.index {
+    fn index(&self, root: &OpenFolder) -> io::Result<Found> {
+        for name in &self.files.settings.index {
             let path = self.path.with("/", name);
             if let Some(Entry::File(file)) = self.open(root, &path)? {
                 return self.content(root, file, &path, true);
@@ -91,13 +91,13 @@ impl Lookup {
         Ok(Found::Missing)
     }
 
-    fn file(&self, root: &Folder) -> io::Result<Found> {
+    fn file(&self, root: &OpenFolder) -> io::Result<Found> {
         let entry = self.open(root, &self.path.path)?;
         if let Some(Entry::File(file)) = entry {
             return self.content(root, file, &self.path.path, true);
         }
         if !self.path.path.is_empty() {
-            for ending in &self.files.extensions {
+            for ending in &self.files.settings.extensions {
                 let path = self.path.with("", ending);
                 if let Some(Entry::File(file)) = self.open(root, &path)? {
                     return self.content(root, file, &path, true);
@@ -112,11 +112,11 @@ impl Lookup {
     }
 
     /// Whether an upstream gets the request for a folder, which has no index.
-    fn leaves_folder_to_upstream(&self, root: &Folder) -> io::Result<bool> {
+    fn leaves_folder_to_upstream(&self, root: &OpenFolder) -> io::Result<bool> {
         if !self.files.is_before_upstream() {
             return Ok(false);
         }
-        for name in &self.files.index {
+        for name in &self.files.settings.index {
             let index = self.open(root, &self.path.with("/", name))?;
             if let Some(Entry::File(_)) = index {
                 return Ok(false);
@@ -125,9 +125,9 @@ impl Lookup {
         Ok(true)
     }
 
-    fn open(&self, root: &Folder, path: &[u8]) -> io::Result<Option<Entry>> {
+    fn open(&self, root: &OpenFolder, path: &[u8]) -> io::Result<Option<Entry>> {
         use blitz_http::files::Found as Opened;
-        Ok(match root.find(path, self.files.links)? {
+        Ok(match root.find(path, self.files.settings.links)? {
             Some(Opened::File(file)) => Some(Entry::File(file)),
             Some(Opened::Folder) => Some(Entry::Folder),
             Some(Opened::Other) | None => None,
@@ -137,7 +137,7 @@ impl Lookup {
     /// The file, or its compressed sibling that the client prefers.
     fn content(
         &self,
-        root: &Folder,
+        root: &OpenFolder,
         file: File,
         path: &[u8],
         may_be_known: bool,
@@ -150,7 +150,7 @@ impl Lookup {
                 siblings[coding as usize] = Some(sibling);
             }
         }
-        let compression = self.files.compression.as_ref();
+        let compression = self.files.compression();
         let compression = compression.filter(|compression| {
             compression.takes(media_type(path).as_bytes(), file.facts().size)
         });

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use blitz_http::files::File;
-use blitz_http::{BodyLength, Chunk, Pooled, PooledFuture, ResponseHead, SendError};
-use blitz_site::files::{Piece, Selection};
-use blitz_site::{ContentSender, Ended, Responder};
+use blitz_http::{BodyLength, Chunk, PooledFuture, ResponseHead, SendError};
 use bytes::Bytes;
 
 use super::content::{Content, Source};
+use crate::content_sender::ContentSender;
+use crate::files::{Piece, Selection};
+use crate::record::Ended;
+use crate::responder::Responder;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
@@ -24,14 +26,14 @@ const OPEN_MIN: usize = 4;
 
 /// Counts the lookups and open files of a core. A lookup goes on when its request has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Permits(Arc<AtomicUsize>);
+pub(super) struct Permits(Arc<AtomicUsize>);
 
 /// The right to one more; it is given back when this is dropped.
-pub(crate) struct Permit(Arc<AtomicUsize>);
+pub(super) struct Permit(Arc<AtomicUsize>);
 
 impl Permits {
     /// `None` if a core that may have so many sockets has as many files open as it may.
-    pub(crate) fn take(&self, sockets_max: usize) -> Option<Permit> {
+    pub(super) fn take(&self, sockets_max: usize) -> Option<Permit> {
         let max = (sockets_max / OPEN_PART).clamp(OPEN_MIN, OPEN_MAX);
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         let permit = Permit(Arc::clone(&self.0));
@@ -45,31 +47,34 @@ impl Drop for Permit {
     }
 }
 
-/// Sends what was selected of the content. Returns the rest of the work.
-pub(crate) fn respond<'a>(
+/// Sends what was selected of the content. Returns the rest of the work, which has the permit.
+pub(super) fn respond<'a>(
     responder: Responder<'a>,
-    mut head: Pooled<ResponseHead>,
+    head: &mut ResponseHead,
     content: &Content,
     selection: Selection,
+    permit: Option<Permit>,
 ) -> Option<PooledFuture<'a, ()>> {
     let file = match &content.source {
         Source::Memory(bytes) => {
-            responder.send(&mut head, in_memory(bytes, &selection));
+            responder.send(head, in_memory(bytes, &selection));
             return None;
         }
         Source::File(_) if selection.pieces.is_empty() => {
-            responder.send(&mut head, Chunk::from(""));
+            responder.send(head, Chunk::from(""));
             return None;
         }
         Source::File(file) => file.clone(),
     };
     let length = BodyLength::Known(selection.length);
-    let (body, sent) = responder.start_content(&mut head, length)?;
+    let (body, sent) = responder.start_content(head, length)?;
     if body.is_discarding() {
         sent.end(Ended::Complete);
         return None;
     }
     Some(PooledFuture::new(async move {
+        // A file that is being sent is still open.
+        let _permit = permit;
         let ended = stream(body, &file, selection.pieces).await;
         sent.end(ended);
     }))
