@@ -57,7 +57,7 @@ impl ClientList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::networks::read_networks;
+    use blitz_site::read_networks;
 
     fn set(text: &str) -> Arc<NetworkSet> {
         Arc::new(read_networks(text.as_bytes()).expect("all are networks"))
@@ -100,5 +100,38 @@ mod tests {
             assert_eq!(access.admits(client(text)), is_served, "{text}");
         }
         assert!(Access::default().admits(ClientAddress::Unknown));
+    }
+    /// The language and files have readers of their own.
+    #[test]
+    fn networks_of_files_are_those_of_the_language() {
+        for text in [
+            "unix",
+            "10.0.0.0/8",
+            "::ffff:10.0.0.0/104",
+            "192.0.2.1",
+            "fd00::/8",
+            "::/0",
+            "0.0.0.0/0",
+            "::1",
+            "",
+            "example.com",
+            "10/8",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "::/129",
+            "::/x",
+            "10.0.0.1/8",
+            "fd00::1/8",
+            "UNIX",
+            "::ffff:10.0.0.1/8",
+        ] {
+            let of_language = match Network::parse(text) {
+                Ok(network) => Ok(network.bounds()),
+                Err(error) => Err((error.problem, error.remedy)),
+            };
+            assert_eq!(blitz_site::parse_network(text), of_language, "{text}");
+        }
     }
 }

@@ -12,7 +12,6 @@ mod gateway;
 mod grpc;
 mod https_redirect;
 mod metrics;
-mod networks;
 mod options;
 mod phases;
 mod proxy_header;
@@ -47,7 +46,6 @@ pub use explain::{Explanation, RequestOutcome, explain};
 pub use forward::{InvalidLoopId, LoopId};
 pub use gateway::{Gateway, OnCore, Running};
 pub use metrics::{ConfigurationStatus, ExportFacts, Exposition, MetricsReader, ProcessFacts};
-pub use networks::{NetworksError, read_networks};
 pub use options::Options;
 pub use reloading::{Reloading, Replacement};
 pub use route::Route;
@@ -67,8 +65,8 @@ pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::rate::{RateStore, RateStoreFacts, StoreDemand};
 pub use blitz_site::{
-    Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, Occurrence, OwnedRecord,
-    RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName, SpanId,
-    TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, api_keys, counters,
-    fetched_keys_in_use,
+    Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, NetworksError, Occurrence,
+    OwnedRecord, RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName,
+    SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, api_keys,
+    counters, fetched_keys_in_use, read_networks,
 };

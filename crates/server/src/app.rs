@@ -10,6 +10,7 @@ use blitz_http::{IoChoice, Limits, Method, Status};
 use crate::app_data::States;
 use crate::error::{Error, Result};
 use crate::extract::Setup;
+use crate::files::{self, Files};
 use crate::handler::{Handler, erase};
 use crate::outcome::{IntoOutcome, Outcome};
 use crate::policy::{AppPolicy, Kind};
@@ -47,8 +48,8 @@ pub struct App {
     pub(crate) drafts: Vec<RouteDraft>,
     pub(crate) layers: Vec<DynMiddleware>,
     pub(crate) policies: Vec<Kind>,
-    /// The first mistake in a policy.
-    pub(crate) policy_error: Option<Error>,
+    /// The first mistake in a policy or in files.
+    pub(crate) mistake: Option<Error>,
     pub(crate) fallback: DynHandler,
     pub(crate) states: States,
     pub(crate) body_bytes_max: usize,
@@ -93,7 +94,7 @@ impl App {
             drafts: Vec::new(),
             layers: Vec::new(),
             policies: Vec::new(),
-            policy_error: None,
+            mistake: None,
             fallback: Box::new(|_| Outcome::Ready(Problem::new(Status::NOT_FOUND).into_response())),
             states: States::default(),
             body_bytes_max: BODY_BYTES_MAX,
@@ -120,6 +121,35 @@ impl App {
     /// Adds a route for all methods without a route of their own on this path.
     pub fn any<M, H: Handler<M>>(self, pattern: &str, handler: H) -> App {
         self.draft(None, pattern, handler)
+    }
+
+    /// Sends the files of a folder for paths below `prefix`, by the code of the [gateway](Files). Other routes come first: they
+    /// are more specific. A prefix without a slash is redirected to that with one.
+    ///
+    /// ```no_run
+    /// use blitz::{App, Files};
+    ///
+    /// # fn main() -> blitz::Result {
+    /// App::new().files("/docs", Files::new("target/doc")).run()
+    /// # }
+    /// ```
+    pub fn files(mut self, prefix: &str, files: Files) -> App {
+        let prefix = prefix.trim_end_matches('/');
+        match files.folder() {
+            Ok(folder) => self.drafts.push(RouteDraft {
+                method: Some(Method::Get),
+                pattern: format!("{prefix}/{}", files::PARAMETER),
+                nested_root: Some(prefix.to_owned()),
+                handler: files::handler(Arc::new(folder)),
+                check: |_| Ok(()),
+                layers: Vec::new(),
+                policies: Vec::new(),
+            }),
+            Err(error) => {
+                self.mistake.get_or_insert(error);
+            }
+        }
+        self
     }
 
     /// Sets the handler for paths that no route matches; the default response is 404.
@@ -154,8 +184,8 @@ impl App {
             draft.policies.splice(0..0, app.policies.iter().cloned());
             draft
         }));
-        if self.policy_error.is_none() {
-            self.policy_error = app.policy_error;
+        if self.mistake.is_none() {
+            self.mistake = app.mistake;
         }
         self.states.join(app.states);
         self
@@ -171,7 +201,7 @@ impl App {
                 self.policies.push(kind.placed(&format!("app {place}")));
             }
             Err(error) => {
-                self.policy_error.get_or_insert(error);
+                self.mistake.get_or_insert(error);
             }
         }
         self
@@ -286,7 +316,7 @@ impl App {
     /// Checks the app and builds its service.
     ///
     /// # Errors
-    /// An invalid pattern, two routes for the same paths, a missing state, or a mistake in a policy.
+    /// An invalid pattern, two routes for the same paths, a missing state, or a mistake in a policy or in files.
     pub fn build(self) -> Result<Service> {
         crate::build::site(self).map(|site| Service(Arc::new(site)))
     }

@@ -5,6 +5,8 @@ use std::any::{Any, TypeId};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use blitz_site::folder::CoreFiles;
+
 /// The index of a route in its app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouteId(pub(crate) u32);
@@ -13,6 +15,8 @@ pub(crate) struct RouteId(pub(crate) u32);
 pub(crate) struct RoutePattern {
     pub(crate) text: String,
     pub(crate) param_names: Vec<Box<str>>,
+    /// The most bytes of content that extractors buffer; `None` is that of the app.
+    pub(crate) body_bytes_max: Option<usize>,
 }
 
 /// The data of an app, shared by all cores.
@@ -56,6 +60,7 @@ impl States {
 pub(crate) struct CoreData {
     app: Arc<AppData>,
     states: Box<[(TypeId, Rc<dyn Any>)]>,
+    pub(crate) files: CoreFiles,
 }
 
 impl CoreData {
@@ -66,16 +71,21 @@ impl CoreData {
             .iter()
             .map(|(id, make)| (*id, make()))
             .collect();
-        CoreData { app, states }
+        CoreData {
+            app,
+            states,
+            files: CoreFiles::default(),
+        }
     }
 
     pub(crate) fn pattern(&self, id: RouteId) -> &RoutePattern {
         &self.app.patterns[id.0 as usize]
     }
 
-    /// Most bytes of content that extractors buffer.
-    pub(crate) fn body_bytes_max(&self) -> usize {
-        self.app.body_bytes_max
+    /// Most bytes of content that extractors buffer for a route.
+    pub(crate) fn body_bytes_max(&self, id: RouteId) -> usize {
+        let own = self.pattern(id).body_bytes_max;
+        own.unwrap_or(self.app.body_bytes_max)
     }
 
     pub(crate) fn state<T: 'static>(&self) -> Option<Rc<T>> {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use blitz_http::{BodyError, BodyLength, Buffer, Fields, Part, Pooled, RecvBody, Slice};
+use blitz_site::Rejection;
 
 use crate::problem::Problem;
 use crate::response::{IntoResponse, Response};
@@ -36,6 +37,12 @@ impl Body {
             trailers: None,
             received,
         }
+    }
+
+    /// Limits the content. What has no declared length is counted while it is read.
+    pub(crate) fn limit(&mut self, bytes_max: u64) -> Result<(), Rejection> {
+        let limited = self.source.limit(bytes_max);
+        limited.map_err(|_| Rejection::ContentTooLarge)
     }
 
     fn note(&self, bytes: usize) {

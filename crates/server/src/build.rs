@@ -30,7 +30,7 @@ const NAMED: [Method; 9] = [
 
 /// Checks an app and builds its site.
 pub(crate) fn site(app: App) -> Result<Site> {
-    if let Some(error) = app.policy_error {
+    if let Some(error) = app.mistake {
         return Err(error);
     }
     let mut routes = Routes {
@@ -45,7 +45,8 @@ pub(crate) fn site(app: App) -> Result<Site> {
     for draft in app.drafts {
         let pattern =
             Pattern::parse(&draft.pattern).map_err(|error| Error::new(error.to_string()))?;
-        check(&draft, &pattern, &app.states)?;
+        let has_identity = routes.tell_identity(&draft);
+        check(&draft, &pattern, &app.states, has_identity)?;
         let path = builder.entry(&pattern);
         let slot = match draft.method {
             Some(method) => &mut path.methods[method as usize],
@@ -55,8 +56,9 @@ pub(crate) fn site(app: App) -> Result<Site> {
             return Err(conflict(&draft, routes.text(*other)));
         }
         let (method, nested_root) = (draft.method, draft.nested_root.clone());
-        let id = routes.add(draft, &pattern);
+        let id = routes.add(draft, &pattern)?;
         *slot = Some(id);
+        let nested_root = nested_root.filter(|path| !path.is_empty());
         nested_roots.extend(nested_root.map(|path| (path, method, id)));
     }
     for (path, method, id) in nested_roots {
@@ -68,6 +70,8 @@ pub(crate) fn site(app: App) -> Result<Site> {
         };
         slot.get_or_insert(id);
     }
+    // Checked here, so that implied routes need no check.
+    RoutePolicies::new(routes.policies.iter())?;
     let not_found = routes.add_implied("", app.fallback);
     let mut all = PathRoutes::default();
     all.methods[Method::Get as usize] = Some(not_found);
@@ -114,20 +118,28 @@ struct Routes {
 }
 
 impl Routes {
-    fn add(&mut self, draft: RouteDraft, pattern: &Pattern) -> RouteId {
+    fn add(&mut self, draft: RouteDraft, pattern: &Pattern) -> Result<RouteId> {
         let mut layers = self.layers.clone();
         layers.extend(draft.layers);
+        let policies = RoutePolicies::new(self.policies.iter().chain(&draft.policies))?;
+        let body_max = policies.as_ref().and_then(|route| route.body_bytes_max);
         let pattern = RoutePattern {
             text: draft.pattern,
             param_names: pattern.names().to_vec(),
+            body_bytes_max: body_max.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         };
-        let policies = self.policies.iter().chain(&draft.policies);
         let route = Route {
             layers,
-            policies: RoutePolicies::new(policies),
+            policies,
             handler: draft.handler,
         };
-        self.push(pattern, route)
+        Ok(self.push(pattern, route))
+    }
+
+    /// Whether the policies of a route prove who the client is.
+    fn tell_identity(&self, draft: &RouteDraft) -> bool {
+        let mut policies = self.policies.iter().chain(&draft.policies);
+        policies.any(Kind::tells_identity)
     }
 
     /// Adds a route that the app did not declare, with the app's own middleware only.
@@ -135,10 +147,13 @@ impl Routes {
         let pattern = RoutePattern {
             text: text.to_owned(),
             param_names: Vec::new(),
+            body_bytes_max: None,
         };
+        // They were checked before.
+        let policies = RoutePolicies::new(self.policies.iter()).unwrap_or_default();
         let route = Route {
             layers: self.layers.clone(),
-            policies: RoutePolicies::new(self.policies.iter()),
+            policies,
             handler,
         };
         self.push(pattern, route)
@@ -207,10 +222,11 @@ fn refuse_method(allow: String) -> DynHandler {
 }
 
 /// Checks that the route and the app provide what the extractors of its handler need.
-fn check(draft: &RouteDraft, pattern: &Pattern, states: &States) -> Result {
+fn check(draft: &RouteDraft, pattern: &Pattern, states: &States, has_identity: bool) -> Result {
     let setup = Setup {
         param_names: pattern.names(),
         states,
+        has_identity,
     };
     (draft.check)(&setup).map_err(|missing| {
         Error::new(format!(

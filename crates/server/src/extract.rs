@@ -22,6 +22,7 @@
 
 mod body;
 mod head;
+mod identity;
 mod path;
 mod state;
 
@@ -35,6 +36,8 @@ pub use crate::arena::Arena;
 pub use crate::body::{Body, ContentError};
 pub use body::{Form, Json, Text};
 pub use head::{Headers, Query};
+pub use identity::Identity;
+pub(crate) use identity::Names;
 pub use path::Path;
 pub use state::{Local, Shared, State};
 
@@ -78,6 +81,8 @@ pub trait FromBody: Sized {
 pub struct Setup<'a> {
     pub(crate) param_names: &'a [Box<str>],
     pub(crate) states: &'a States,
+    /// Whether a policy of the route demands a proof of who the client is.
+    pub(crate) has_identity: bool,
 }
 
 impl Setup<'_> {

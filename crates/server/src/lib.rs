@@ -21,6 +21,7 @@ mod build;
 pub mod builtin;
 mod error;
 pub mod extract;
+mod files;
 mod handler;
 pub mod middleware;
 mod outcome;
@@ -36,6 +37,7 @@ mod site;
 pub use app::App;
 pub use error::{Error, Result};
 pub use extract::Json;
+pub use files::Files;
 pub use handler::Handler;
 pub use outcome::{IntoOutcome, Outcome};
 pub use problem::Problem;
@@ -45,6 +47,7 @@ pub use service::{CoreService, Service};
 pub use site::Next;
 
 pub use blitz_host::certificates::Certificates;
+pub use blitz_http::files::SymbolicLinks;
 pub use blitz_http::{
     AsName, BodyError, BodyLength, Buffer, Chunk, ClientCertificate, Fields, InvalidField,
     IoChoice, Limits, Method, Name, Peer, Scheme, SendError, Slice, Status, TlsInfo, TlsVersion,

@@ -1,8 +1,9 @@
 //! Policies of an app: decisions on requests before any middleware, and changes of responses.
 //!
 //! They are those of the gateway, with the same verdicts, and decide in a fixed order whatever the order in which they
-//! are added: `cors`, `rate_limit`, `jwt`, `concurrency`, `early_hints`. Their changes are in all responses of the app:
-//! those of `OPTIONS`, 404 and 405, those after a panic, and their own.
+//! are added: `deny`, `allow`, `cors`, `rate_limit`, `basic_auth`, `api_keys`, `any_of`, `jwt`, `rate_limit` by claims,
+//! `concurrency`, `body_max`, `early_hints`, `request_headers`. Their changes, and those of `security_headers` and
+//! `headers`, are in all responses of the app: those of `OPTIONS`, 404 and 405, those after a panic, and their own.
 //!
 //! ```
 //! use blitz::App;
@@ -29,20 +30,32 @@
 
 mod compress;
 mod cors;
+mod credentials;
+mod fields;
 mod jwt;
 mod limits;
+mod networks;
+mod security_headers;
+mod source;
 
 use std::sync::Arc;
 
 use blitz_site::compress::Compression;
-use blitz_site::{EarlyHints, Policies, Policy, Prover};
+use blitz_site::{EarlyHints, Edit, NetworkSet, Policies, Policy, Prover};
 
 use crate::error::{Error, Result};
 
 pub use compress::{CompressPolicy, compress};
 pub use cors::{CorsPolicy, cors};
+pub use credentials::{AnyOfPolicy, ApiKeysPolicy, BasicAuthPolicy, any_of, api_keys, basic_auth};
+pub use fields::{HeadersPolicy, body_max, headers, request_headers};
 pub use jwt::{JwtPolicy, jwt};
 pub use limits::{RateLimitPolicy, concurrency, rate_limit};
+pub use networks::{NetworksPolicy, allow, deny};
+pub use security_headers::{SecurityHeadersPolicy, security_headers};
+
+pub(crate) use networks::Access;
+pub(crate) use source::unreadable;
 
 /// The most bytes of the lines of early hints: browsers read no more than a head has.
 const HINT_BYTES_MAX: usize = 4096;
@@ -59,12 +72,18 @@ pub(crate) enum Kind {
     Concurrency(u32),
     Compress(Arc<Compression>),
     RequestId,
+    Allow(Arc<NetworkSet>),
+    Deny(Arc<NetworkSet>),
+    Headers(Arc<[Edit]>),
+    RequestHeaders(Arc<[Edit]>),
+    BodyMax(u64),
 }
 
 impl Kind {
-    /// Policies with the same number replace each other.
-    fn number(&self) -> u8 {
-        match self {
+    /// Policies with the same number replace each other; those without one are joined.
+    fn number(&self) -> Option<u8> {
+        Some(match self {
+            Kind::Headers(_) | Kind::RequestHeaders(_) => return None,
             Kind::Shared(Policy::Cors(_)) => 0,
             Kind::Shared(Policy::Proof(Prover::Jwt(_))) => 1,
             Kind::Shared(Policy::EarlyHints(_)) => 2,
@@ -77,7 +96,15 @@ impl Kind {
             Kind::Shared(Policy::Proof(Prover::BasicAuth(_))) => 9,
             Kind::Shared(Policy::Proof(Prover::ApiKeys(_))) => 10,
             Kind::Shared(Policy::AnyOf(_)) => 11,
-        }
+            Kind::Allow(_) => 12,
+            Kind::Deny(_) => 13,
+            Kind::BodyMax(_) => 14,
+        })
+    }
+
+    /// Whether it proves who the client is.
+    pub(crate) fn tells_identity(&self) -> bool {
+        matches!(self, Kind::Shared(Policy::Proof(_) | Policy::AnyOf(_)))
     }
 
     /// The policy, whose place is a name for its counts.
@@ -91,39 +118,57 @@ impl Kind {
 }
 
 /// The policies of a route.
+#[derive(Default)]
 pub(crate) struct RoutePolicies {
+    /// Before the others.
+    pub(crate) access: Access,
     pub(crate) policies: Policies,
+    /// The most bytes of content.
+    pub(crate) body_bytes_max: Option<u64>,
+    pub(crate) request_edits: Vec<Edit>,
+    pub(crate) response_edits: Vec<Edit>,
     pub(crate) compression: Option<Arc<Compression>>,
     pub(crate) sets_request_id: bool,
+    /// Whether they prove who the client is.
+    pub(crate) tells_identity: bool,
 }
 
 impl RoutePolicies {
     /// Of several of a kind the last one applies. `None` if there are none.
-    pub(crate) fn new<'k>(kinds: impl Iterator<Item = &'k Kind>) -> Option<RoutePolicies> {
+    ///
+    /// # Errors
+    /// No request could pass them.
+    pub(crate) fn new<'k>(
+        kinds: impl Iterator<Item = &'k Kind>,
+    ) -> Result<Option<RoutePolicies>, Error> {
         let mut applied: Vec<&Kind> = Vec::new();
         for kind in kinds {
-            applied.retain(|known| known.number() != kind.number());
+            let number = kind.number();
+            applied.retain(|known| number.is_none() || known.number() != number);
             applied.push(kind);
         }
         if applied.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let mut route = RoutePolicies {
-            policies: Policies::default(),
-            compression: None,
-            sets_request_id: false,
-        };
+        let mut route = RoutePolicies::default();
         let mut policies = Vec::new();
         for kind in applied {
+            route.tells_identity |= kind.tells_identity();
             match kind {
                 Kind::Shared(policy) => policies.push(policy.clone()),
                 Kind::Compress(compression) => route.compression = Some(Arc::clone(compression)),
                 Kind::RequestId => route.sets_request_id = true,
+                Kind::Allow(networks) => route.access.allow = Some(Arc::clone(networks)),
+                Kind::Deny(networks) => route.access.deny = Some(Arc::clone(networks)),
+                Kind::Headers(edits) => fields::join(&mut route.response_edits, edits),
+                Kind::RequestHeaders(edits) => fields::join(&mut route.request_edits, edits),
+                Kind::BodyMax(bytes) => route.body_bytes_max = Some(*bytes),
                 Kind::RateLimit(_) | Kind::Concurrency(_) => {}
             }
         }
+        credentials::one_authorization(policies.iter())?;
         route.policies = Policies::new(policies);
-        Some(route)
+        Ok(Some(route))
     }
 }
 

@@ -6,6 +6,7 @@ use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
 
 use crate::app_data::{CoreData, RouteId};
 use crate::body::Body;
+use crate::extract::Identity;
 use crate::router::Params;
 
 /// A request: its head, the ranges of its parameters, and a body that may be incomplete.
@@ -16,6 +17,7 @@ pub struct Request {
     pub(crate) body: Option<Body>,
     pub(crate) peer: Rc<Peer>,
     pub(crate) core: Rc<CoreData>,
+    pub(crate) identity: Identity,
 }
 
 impl Request {
@@ -52,6 +54,11 @@ impl Request {
     /// The addresses and the TLS properties of the connection.
     pub fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Who the client has proved to be.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The pattern of the matched route; empty if none has matched.

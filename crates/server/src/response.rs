@@ -8,6 +8,7 @@ use blitz_site::{ContentSender, Ended};
 use bytes::Bytes;
 
 use crate::body::ContentError;
+use crate::files::FileBody;
 use crate::problem::Problem;
 
 /// A response to a request.
@@ -32,6 +33,7 @@ pub(crate) enum Content {
     /// Rendered when it is sent.
     Problem(Problem),
     Stream(StreamedContent),
+    File(FileBody),
 }
 
 /// Content that is produced while it is sent.
@@ -180,6 +182,17 @@ impl Response {
     /// The header section, mutable.
     pub fn fields_mut(&mut self) -> &mut Fields {
         &mut self.head.fields
+    }
+
+    pub(crate) fn file(head: Pooled<ResponseHead>, file: FileBody) -> Response {
+        let content = Content::File(file);
+        Response { head, content }
+    }
+
+    /// A problem with the status and the fields of a head.
+    pub(crate) fn problem_with(head: Pooled<ResponseHead>, problem: Problem) -> Response {
+        let content = Content::Problem(problem);
+        Response { head, content }
     }
 
     pub(crate) fn problem(problem: Problem) -> Response {

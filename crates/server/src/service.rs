@@ -7,16 +7,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use blitz_http::{Chunk, LogLimit, Name, PoolFuture, Pooled, PooledFuture, Status};
+use blitz_http::{
+    Chunk, LogLimit, Name, Peer, PoolFuture, Pooled, PooledFuture, RequestHead, Scheme, Status,
+};
 use blitz_site::compress::Compressing;
 use blitz_site::{
-    AppParts, ClientAddress, Edit, Ended, Endpoint, Exchange, FieldChange, Notes, PolicyRequest,
-    PolicyResponse, Rejection, Responder, SentContent,
+    AppClient, AppParts, ClientAddress, Edit, Ended, Endpoint, Exchange, FieldChange, Notes,
+    PolicyRequest, PolicyResponse, Rejection, Responder, SentContent, apply_to_request,
 };
 
 use crate::body::Body;
+use crate::extract::{Identity, Names};
 use crate::middleware::ensure_request_id;
 use crate::outcome::Outcome;
+use crate::policy::RoutePolicies;
 use crate::problem::{Problem, prefers_text};
 use crate::request::Request;
 use crate::response::{Content, Response};
@@ -83,6 +87,7 @@ impl CoreService {
             body: Some(Body::new(body, received)),
             peer,
             core,
+            identity: Identity::default(),
         };
         if self.core.site.policies(route).is_some() {
             let guarded = Guarded {
@@ -122,7 +127,7 @@ struct Guarded<'a> {
     request: Request,
     responder: Responder<'a>,
     /// `None` is the peer.
-    client: Option<&'a ClientAddress>,
+    client: Option<&'a AppClient>,
     as_text: bool,
 }
 
@@ -138,22 +143,15 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
         return;
     };
     let mut notes = Notes::default();
-    let decided = {
-        let remote = request.peer.remote.map(|remote| remote.ip());
-        let peer = remote.map_or(ClientAddress::Unix, ClientAddress::Address);
-        let asked = PolicyRequest {
-            head: &request.head,
-            client: client.copied().unwrap_or(peer),
-            clock: Some(blitz_http::wall_clock),
-            limits: core.limits.as_ref(),
-            authorizer: None,
-        };
-        let mut decided = route.policies.decide(&asked, &mut notes);
-        if notes.is_suspended() {
-            decided = notes.wait(&asked).await;
-        }
-        decided
-    };
+    let client = client.copied().unwrap_or_else(|| client_of(&request.peer));
+    if let Some(headers) = route.policies.security_headers() {
+        let is_secure = client.is_secure;
+        notes.edit_response(headers.edits(is_secure));
+    }
+    let decided = decide(&core, route, &mut request, client.address, &mut notes).await;
+    if !route.response_edits.is_empty() {
+        notes.edit_response(&route.response_edits[..]);
+    }
     let response = notes.response.take();
     if route.sets_request_id {
         let id = ensure_request_id(&mut request);
@@ -166,7 +164,13 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
     let compression = route.compression.as_deref();
     let compressing = compression
         .map(|compression| Compressing::of(compression, &head.fields, head.method, head.version));
+    if decided.is_ok() && route.tells_identity {
+        request.identity = identity(route, head, &notes);
+    }
     notes.identify(&mut head.fields);
+    if !route.request_edits.is_empty() {
+        apply_to_request(&route.request_edits, &mut head.fields);
+    }
     let parts = AppParts {
         edits: &notes.response_edits,
         pages: responder.pages(),
@@ -190,6 +194,54 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
         responder.early_hints(hints);
     }
     respond(&core, request, responder, as_text).await;
+}
+
+/// The client of a connection.
+fn client_of(peer: &Peer) -> AppClient {
+    let remote = peer.remote.map(|remote| remote.ip());
+    AppClient {
+        address: remote.map_or(ClientAddress::Unix, ClientAddress::Address),
+        is_secure: peer.scheme == Scheme::Https,
+    }
+}
+
+/// The order of the decisions is that of the gateway.
+async fn decide<'p>(
+    core: &CoreSite,
+    route: &'p RoutePolicies,
+    request: &mut Request,
+    client: ClientAddress,
+    notes: &mut Notes<'p>,
+) -> Result<(), Rejection> {
+    if !route.access.admits(client) {
+        return Err(Rejection::Forbidden);
+    }
+    let asked = PolicyRequest {
+        head: &request.head,
+        client,
+        clock: Some(blitz_http::wall_clock),
+        limits: core.limits.as_ref(),
+        authorizer: None,
+    };
+    route.policies.decide(&asked, notes)?;
+    if notes.is_suspended() {
+        notes.wait(&asked).await?;
+    }
+    match (route.body_bytes_max, &mut request.body) {
+        (Some(bytes_max), Some(body)) => body.limit(bytes_max),
+        _ => Ok(()),
+    }
+}
+
+/// Who the client has proved to be.
+fn identity(route: &RoutePolicies, head: &RequestHead, notes: &Notes<'_>) -> Identity {
+    let user = route.policies.user(head);
+    let key = notes.key().map(str::to_owned);
+    let is_named = user.is_some() || key.is_some();
+    Identity {
+        token: notes.token().cloned(),
+        names: is_named.then(|| Rc::new(Names { user, key })),
+    }
 }
 
 /// Logs that a policy of this route has panicked, so often at most as the limit says.
@@ -308,6 +360,11 @@ fn send<'a>(mut response: Response, responder: Responder<'a>, as_text: bool) -> 
             };
             head.fields.set(Name::ContentType, content_type);
             responder.send(&mut head, content);
+        }
+        Content::File(file) => {
+            if let Some(rest) = file.send(responder, head) {
+                return ResponseFuture::Rest(rest);
+            }
         }
         Content::Stream(stream) => {
             let Some((body, sent)) = responder.start_content(&mut head, stream.length) else {

@@ -52,6 +52,15 @@ impl fmt::Debug for EndpointMaker {
     }
 }
 
+/// The client of a request, as a trusted proxy tells it.
+#[derive(Debug, Clone, Copy)]
+pub struct AppClient {
+    /// Its address.
+    pub address: ClientAddress,
+    /// Whether it uses TLS.
+    pub is_secure: bool,
+}
+
 /// A request as it is handed to an [`Endpoint`].
 pub struct Exchange<'a> {
     /// The head.
@@ -63,7 +72,7 @@ pub struct Exchange<'a> {
     /// The connection of the client.
     pub peer: Rc<Peer>,
     /// The client, if that may be another one than the peer.
-    pub client: Option<&'a ClientAddress>,
+    pub client: Option<&'a AppClient>,
     /// Where to add the bytes of content that were read, if somebody will ask.
     pub received: Option<Rc<Cell<u64>>>,
 }

@@ -118,8 +118,13 @@ pub enum Identity<'p> {
     None(&'p [Edit]),
     /// The client has proved who it is.
     Verified(Rc<[Edit]>),
-    /// The client has proved that it is one that the configuration knows.
-    Known(&'p [Edit]),
+    /// The client has proved that it has a key, by the name of it, which is empty if nobody asks for it.
+    Key {
+        /// The name.
+        name: &'p str,
+        /// The changes of the request.
+        edits: &'p [Edit],
+    },
     /// A token has proved it.
     Token(Rc<TokenFacts>),
 }
@@ -140,7 +145,7 @@ impl Identity<'_> {
 
     fn edits(&self) -> &[Edit] {
         match self {
-            Identity::None(edits) | Identity::Known(edits) => edits,
+            Identity::None(edits) | Identity::Key { edits, .. } => edits,
             Identity::Verified(edits) => edits,
             Identity::Token(token) => &token.edits,
         }
@@ -188,6 +193,19 @@ impl Policies {
             )
         };
         self.0.iter().filter(is_of_identity)
+    }
+
+    /// The user of a request that they have let pass. Each password that a request has was checked.
+    #[must_use]
+    pub fn user(&self, head: &RequestHead) -> Option<String> {
+        let checks_users = |prover: &Prover| matches!(prover, Prover::BasicAuth(_));
+        let mut policies = self.0.iter();
+        let is_checked = policies.any(|policy| match policy {
+            Policy::Proof(prover) => checks_users(prover),
+            Policy::AnyOf(any) => any.provers().any(checks_users),
+            _ => false,
+        });
+        is_checked.then(|| basic_auth::user_of(head)).flatten()
     }
 
     /// The authorizers that they ask.
@@ -285,6 +303,27 @@ impl Policy {
 }
 
 impl<'p> Notes<'p> {
+    /// What the last token tells that policies have verified.
+    #[must_use]
+    pub fn token(&self) -> Option<&Rc<TokenFacts>> {
+        self.identities
+            .iter()
+            .rev()
+            .find_map(|identity| match identity {
+                Identity::Token(token) => Some(token),
+                _ => None,
+            })
+    }
+
+    /// The name of the key that the client has proved to have.
+    #[must_use]
+    pub fn key(&self) -> Option<&'p str> {
+        self.identities.iter().find_map(|identity| match identity {
+            Identity::Key { name, .. } if !name.is_empty() => Some(*name),
+            _ => None,
+        })
+    }
+
     /// Makes the changes of the request that tell who the client is.
     pub fn identify(&self, fields: &mut Fields) {
         for identity in &self.identities {

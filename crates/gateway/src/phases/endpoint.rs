@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use blitz_http::{Exchange, Peer, Pooled, RequestHead, Status};
+use blitz_http::{Exchange, Peer, Pooled, RequestHead, Scheme, Status};
 use blitz_site::{
-    AppParts, ClientAddress, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record,
+    AppClient, AppParts, CoreObservers, Endpoint, EndpointMaker, HandedOver, Notes, Record,
     RequestPages, Responder, ResponseEdits, apply_to_request, emit,
 };
 
@@ -87,10 +87,13 @@ pub(super) async fn pass_to_endpoint<E>(
 
 /// The client; `None` is the peer.
 #[inline]
-fn told_client(head: &RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Option<ClientAddress> {
+fn told_client(head: &RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Option<AppClient> {
     match trusted.is_empty() {
         true => None,
-        false => Some(client_of(&head.fields, peer, trusted)),
+        false => Some(AppClient {
+            address: client_of(&head.fields, peer, trusted),
+            is_secure: Facts::of(head, peer, trusted).scheme == Scheme::Https,
+        }),
     }
 }
 

@@ -11,6 +11,7 @@ mod access_log;
 mod age;
 mod allocations;
 mod api_keys;
+mod app_parity;
 mod app_policies;
 mod apps;
 mod balance;

@@ -25,7 +25,7 @@ impl FromRequest for Body {
 
 /// Buffers the content within the app's limit.
 async fn read(mut request: Request) -> Result<Buffer, Response> {
-    let limit = request.core.body_bytes_max();
+    let limit = request.core.body_bytes_max(request.route);
     let mut body = Body::from_request(&mut request)?;
     body.read(limit).await.map_err(IntoResponse::into_response)
 }

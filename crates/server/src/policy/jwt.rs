@@ -27,7 +27,8 @@ pub struct JwtPolicy {
 
 /// Demands a token that an issuer has signed (RFC 7519); other requests get 401 with `WWW-Authenticate` (RFC 6750).
 ///
-/// Values of claims reach handlers as fields of the request, which no client can set itself:
+/// An [`Identity`](crate::extract::Identity) has the claims. They also reach handlers as fields of the request, which no
+/// client can set itself:
 ///
 /// ```
 /// use blitz::{App, Request, policy::jwt};
@@ -46,6 +47,7 @@ pub fn jwt() -> JwtPolicy {
     JwtPolicy {
         settings: JwtSettings {
             leeway: LEEWAY,
+            keeps_all: true,
             ..JwtSettings::default()
         },
         algorithms: Vec::new(),

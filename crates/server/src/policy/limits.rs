@@ -74,6 +74,12 @@ impl RateLimitPolicy {
         self.by(RateKey::Cookie(name.into()))
     }
 
+    /// Counts by the value of a claim of the token that [`jwt`](super::jwt) has verified. Tokens without it count together.
+    #[must_use]
+    pub fn by_claim(self, name: &str) -> RateLimitPolicy {
+        self.by(RateKey::Claim(name.into()))
+    }
+
     /// Counts all requests together.
     #[must_use]
     pub fn for_all(mut self) -> RateLimitPolicy {

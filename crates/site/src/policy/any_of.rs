@@ -31,6 +31,10 @@ impl AnyOf {
         }
     }
 
+    pub(super) fn provers(&self) -> impl Iterator<Item = &Prover> {
+        self.provers.iter()
+    }
+
     /// Whether the client has an address that suffices.
     fn is_allowed(&self, client: ClientAddress) -> bool {
         let client = match client {

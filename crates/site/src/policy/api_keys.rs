@@ -48,19 +48,30 @@ struct KnownKey {
     hash: [u8; 32],
     /// The second from which it is refused.
     expires: Option<u64>,
+    /// Empty if nobody asks for it.
+    name: Box<str>,
     /// Tell the action its name.
     edits: Box<[Edit]>,
 }
 
 impl ApiKeys {
     /// The policy of these keys, which stand at one of these places. The fields with these names, in lower case, get the
-    /// name of the key.
+    /// name of the key, and so do the notes of a request with `keeps_names`.
     #[must_use]
-    pub fn new(keys: Vec<ApiKey>, sources: Vec<KeySource>, forward: &[String]) -> ApiKeys {
+    pub fn new(
+        keys: Vec<ApiKey>,
+        sources: Vec<KeySource>,
+        forward: &[String],
+        keeps_names: bool,
+    ) -> ApiKeys {
         let known = |key: ApiKey| KnownKey {
             hash: key.hash,
             expires: key.expires,
             edits: named(forward, Some(&key.name)),
+            name: match keeps_names {
+                true => key.name.into(),
+                false => Box::default(),
+            },
         };
         let mut keys: Vec<KnownKey> = keys.into_iter().map(known).collect();
         keys.sort_unstable_by_key(|key| key.hash);
@@ -101,8 +112,18 @@ impl ApiKeys {
         {
             return Err(Rejection::ApiKeyExpired);
         }
-        let identity = (!known.edits.is_empty()).then_some(Identity::Known(&known.edits));
-        Ok(Proof::Valid(identity))
+        let is_told = !known.edits.is_empty() || !known.name.is_empty();
+        let identity = Identity::Key {
+            name: &known.name,
+            edits: &known.edits,
+        };
+        Ok(Proof::Valid(is_told.then_some(identity)))
+    }
+
+    /// Whether a key can stand in `Authorization` only.
+    pub(super) fn needs_authorization(&self) -> bool {
+        let mut sources = self.sources.iter();
+        sources.all(|source| *source == KeySource::Authorization)
     }
 
     fn find<'h>(&self, head: &'h RequestHead) -> Found<'h> {

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use blitz_http::PooledFuture;
+use blitz_http::{PooledFuture, RequestHead};
 
 use self::remembered::Digest;
 use self::users::User;
@@ -92,6 +92,15 @@ impl BasicAuth {
             }
         }
     }
+}
+
+/// The name in the credentials of a request whose password was checked.
+pub(super) fn user_of(head: &RequestHead) -> Option<String> {
+    let Found::One(text) = of_authorization(&head.fields, "Basic") else {
+        return None;
+    };
+    let Credentials { name, .. } = Credentials::decode(text)?;
+    String::from_utf8(name).ok()
 }
 
 impl Credentials {

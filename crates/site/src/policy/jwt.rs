@@ -83,7 +83,12 @@ impl Jwt {
 
     /// Also without a field, so that no trailer of the client is taken for a claim.
     fn tells_identity(&self) -> bool {
-        !self.removal.is_empty() || !self.settings.kept.is_empty()
+        !self.removal.is_empty() || !self.settings.kept.is_empty() || self.settings.keeps_all
+    }
+
+    /// Whether a demanded token can stand in `Authorization` only.
+    pub(super) fn needs_authorization(&self) -> bool {
+        !self.settings.is_optional && self.settings.sources == [TokenSource::Authorization]
     }
 
     /// `WWW-Authenticate` (RFC 6750, section 3). A request without a token learns nothing but the scheme.
@@ -172,9 +177,21 @@ impl Jwt {
             let value = claim.of(&claims).and_then(field_value)?;
             Some((claim.0.as_str().into(), value.into()))
         });
-        let facts = Rc::new(TokenFacts {
-            edits: edits.collect(),
-            claims: kept.collect(),
+        let edits = edits.collect();
+        let kept = kept.collect();
+        let facts = Rc::new(match self.settings.keeps_all {
+            false => TokenFacts {
+                edits,
+                claims: kept,
+                payload: None,
+            },
+            true => TokenFacts {
+                edits,
+                claims: claims.iter().filter_map(told).collect(),
+                payload: serde_json::to_string(&claims)
+                    .ok()
+                    .map(String::into_boxed_str),
+            },
         });
         if now.is_some() {
             let expires = expires.saturating_add(self.settings.leeway.as_secs());
@@ -193,6 +210,11 @@ impl Jwt {
             })
         })
     }
+}
+
+/// The name of a claim with its text.
+fn told((name, value): (&String, &Value)) -> Option<(Box<str>, Box<str>)> {
+    Some((name.as_str().into(), field_value(value)?.into()))
 }
 
 /// The text of a claim for a field; `None` if a field cannot have it, or would have another meaning with it: the items of

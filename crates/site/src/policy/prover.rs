@@ -28,6 +28,26 @@ pub enum Prover {
 }
 
 impl Prover {
+    /// The key of the configuration.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Prover::BasicAuth(_) => "basic_auth",
+            Prover::Jwt(_) => "jwt",
+            Prover::ApiKeys(_) => "api_keys",
+        }
+    }
+
+    /// Whether the proof can stand in `Authorization` only, so that no request has two such proofs.
+    #[must_use]
+    pub fn needs_authorization(&self) -> bool {
+        match self {
+            Prover::BasicAuth(_) => true,
+            Prover::Jwt(policy) => policy.needs_authorization(),
+            Prover::ApiKeys(policy) => policy.needs_authorization(),
+        }
+    }
+
     /// Looks for a proof, and checks it.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ impl<'a> Compiler<'a, '_> {
                 Source::Query(name) => KeySource::Query(name.clone()),
             };
             let sources = settings.value.sources.iter().map(source).collect();
-            let policy = ApiKeys::new(keys, sources, &settings.value.forward);
+            let policy = ApiKeys::new(keys, sources, &settings.value.forward, false);
             Some(Policy::Proof(Prover::ApiKeys(Arc::new(policy))))
         }));
     }

@@ -62,6 +62,7 @@ impl<'a> Compiler<'a, '_> {
             forward: forward
                 .map(|(name, claim)| (name.clone(), Claim(claim.clone())))
                 .collect(),
+            keeps_all: false,
             kept: self.claims.iter().cloned().map(Claim).collect(),
             sources: settings.sources.iter().map(source).collect(),
             leeway: settings.leeway,

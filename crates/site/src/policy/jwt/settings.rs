@@ -28,6 +28,8 @@ pub struct JwtSettings {
     pub forward: Vec<(String, Claim)>,
     /// Claims whose values later policies and placeholders use.
     pub kept: Vec<Claim>,
+    /// Whether all claims are told: the whole, and all whose values a field could have.
+    pub keeps_all: bool,
     /// Where the token stands; several tokens are refused.
     pub sources: Vec<TokenSource>,
     /// How much the clocks of issuer and gateway may differ.

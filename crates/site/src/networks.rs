@@ -1,16 +1,20 @@
-//! Files of networks: one a line, with comments behind `#`.
+//! Networks as texts, and files of them: one a line, with comments behind `#`.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
-use blitz_config::Network;
-use blitz_site::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::network_set::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};
 
 /// The longest line.
 const LINE_BYTES_MAX: u64 = 4096;
 
 /// The byte order mark that some editors write at the beginning.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The first and the last address as IPv6, which maps IPv4; `None` is clients of unix sockets.
+type Bounds = Option<(Ipv6Addr, Ipv6Addr)>;
 
 /// Why the networks of a file cannot be used.
 #[derive(Debug)]
@@ -56,12 +60,36 @@ impl fmt::Display for NetworksError {
 
 impl std::error::Error for NetworksError {}
 
+impl NetworksError {
+    /// The remedy.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        match self {
+            NetworksError::Io(_) => "name another file".to_owned(),
+            NetworksError::Line { remedy, .. } => remedy.clone(),
+            NetworksError::TooMany => "join networks that touch each other".to_owned(),
+        }
+    }
+}
+
 /// The networks of a text, whose length its caller bounds.
 ///
 /// # Errors
 /// It cannot be read, has too many networks, or a line that is none.
-pub fn read_networks(mut text: impl BufRead) -> Result<NetworkSet, NetworksError> {
+pub fn read_networks(text: impl BufRead) -> Result<NetworkSet, NetworksError> {
     let mut builder = NetworkSetBuilder::default();
+    add_networks(text, &mut builder)?;
+    Ok(builder.build())
+}
+
+/// Adds the networks of a text, whose length its caller bounds.
+///
+/// # Errors
+/// As for [`read_networks`].
+pub fn add_networks(
+    mut text: impl BufRead,
+    builder: &mut NetworkSetBuilder,
+) -> Result<(), NetworksError> {
     let mut first_problem = None;
     let mut further = 0;
     let mut line = Vec::new();
@@ -79,8 +107,8 @@ pub fn read_networks(mut text: impl BufRead) -> Result<NetworkSet, NetworksError
         }
         match network(&line, number == 1, is_cut) {
             Ok(None) => {}
-            Ok(Some(network)) => {
-                if !builder.add(network.bounds()) {
+            Ok(Some(bounds)) => {
+                if !builder.add(bounds) {
                     return Err(NetworksError::TooMany);
                 }
             }
@@ -89,7 +117,7 @@ pub fn read_networks(mut text: impl BufRead) -> Result<NetworkSet, NetworksError
         }
     }
     match first_problem {
-        None => Ok(builder.build()),
+        None => Ok(()),
         Some((number, problem, remedy)) => Err(NetworksError::Line {
             number,
             problem,
@@ -101,7 +129,7 @@ pub fn read_networks(mut text: impl BufRead) -> Result<NetworkSet, NetworksError
 
 /// The network of a line, if it has one. An error is a problem and its remedy, without the text of the line: another file
 /// than meant may have secrets.
-fn network(line: &[u8], is_first: bool, is_cut: bool) -> Result<Option<Network>, (String, String)> {
+fn network(line: &[u8], is_first: bool, is_cut: bool) -> Result<Option<Bounds>, (String, String)> {
     let line = match line.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) if is_first => rest,
         _ => line,
@@ -118,10 +146,56 @@ fn network(line: &[u8], is_first: bool, is_cut: bool) -> Result<Option<Network>,
     }
     // Bytes that are no text are no network either.
     let text = str::from_utf8(text).unwrap_or_default();
-    match Network::parse(text) {
-        Ok(network) => Ok(Some(network)),
-        Err(error) => Err((error.problem, error.remedy)),
+    parse_network(text).map(Some)
+}
+
+/// The first and the last address of a network (`10.0.0.0/8`), of an address alone, or of `unix`, which has none. The
+/// language of the configuration reads the same.
+///
+/// # Errors
+/// It is none of them, or an address with bits behind the length: the problem and its remedy.
+pub fn parse_network(text: &str) -> Result<Bounds, (String, String)> {
+    if text == "unix" {
+        return Ok(None);
     }
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let Ok(ip) = address.parse::<IpAddr>() else {
+        return Err((
+            "this is neither an address nor a network".to_owned(),
+            "write for example 10.0.0.0/8, fd00::/8, 192.0.2.1 or unix".to_owned(),
+        ));
+    };
+    let (width, bits) = match ip {
+        IpAddr::V4(v4) => (32, v4.to_ipv6_mapped().to_bits()),
+        IpAddr::V6(v6) => (128, v6.to_bits()),
+    };
+    let length = match length {
+        None => Some(width),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
+        Some(_) => None,
+    };
+    let Some(length) = length.filter(|length| *length <= width) else {
+        return Err((
+            "the length after the slash is invalid".to_owned(),
+            format!("write a number from 0 to {width}"),
+        ));
+    };
+    let mask = u128::MAX.checked_shl(width - length).unwrap_or(0);
+    let (first, last) = (
+        Ipv6Addr::from_bits(bits & mask),
+        Ipv6Addr::from_bits(bits | !mask),
+    );
+    if bits & mask != bits {
+        let network = IpAddr::V6(first).to_canonical();
+        return Err((
+            format!("bits after the first {length} are set"),
+            format!("write {network}/{length} for the network, or {ip} for the address"),
+        ));
+    }
+    Ok(Some((first, last)))
 }
 
 #[cfg(test)]
