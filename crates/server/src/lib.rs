@@ -58,3 +58,8 @@ pub use blitz_http::{
 pub fn is_draining() -> bool {
     blitz_http::Drain::of_core().is_triggered()
 }
+
+/// The examples of the page are compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/framework.md")]
+struct FrameworkPage;

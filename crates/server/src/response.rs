@@ -33,7 +33,8 @@ pub(crate) enum Content {
     /// Rendered when it is sent.
     Problem(Problem),
     Stream(StreamedContent),
-    File(FileBody),
+    /// Boxed, so that other responses are no larger.
+    File(Box<FileBody>),
 }
 
 /// Content that is produced while it is sent.
@@ -185,7 +186,7 @@ impl Response {
     }
 
     pub(crate) fn file(head: Pooled<ResponseHead>, file: FileBody) -> Response {
-        let content = Content::File(file);
+        let content = Content::File(Box::new(file));
         Response { head, content }
     }
 

@@ -1,5 +1,6 @@
 //! Signed tokens.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use blitz_site::{
     Algorithm, Claim, ClaimDemand, Jwt, JwtKey, JwtSettings, Policy, Prover, TokenSource, key_set,
 };
 
+use super::source::Source;
 use super::{AppPolicy, Kind};
 use crate::error::Error;
 
@@ -20,8 +22,8 @@ const LEEWAY_MAX: Duration = Duration::from_secs(600);
 pub struct JwtPolicy {
     settings: JwtSettings,
     algorithms: Vec<Algorithm>,
-    secret: Option<Vec<u8>>,
-    key_set: Option<Vec<u8>>,
+    secret: Option<Source>,
+    key_set: Option<Source>,
     error: Option<Error>,
 }
 
@@ -61,14 +63,28 @@ impl JwtPolicy {
     /// A secret that the issuer has, too: at least 32 bytes for HS256.
     #[must_use]
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> JwtPolicy {
-        self.secret = Some(secret.as_ref().to_vec());
+        self.secret = Some(Source::Text(secret.as_ref().to_vec()));
+        self
+    }
+
+    /// The file with such a secret; a line end behind it does not count. It is read when the policy is added to the app.
+    #[must_use]
+    pub fn secret_file(mut self, path: impl Into<PathBuf>) -> JwtPolicy {
+        self.secret = Some(Source::File(path.into()));
         self
     }
 
     /// Public keys as a JSON Web Key Set (RFC 7517).
     #[must_use]
     pub fn keys(mut self, key_set: impl AsRef<[u8]>) -> JwtPolicy {
-        self.key_set = Some(key_set.as_ref().to_vec());
+        self.key_set = Some(Source::Text(key_set.as_ref().to_vec()));
+        self
+    }
+
+    /// The file with such a set. It is read when the policy is added to the app.
+    #[must_use]
+    pub fn keys_file(mut self, path: impl Into<PathBuf>) -> JwtPolicy {
+        self.key_set = Some(Source::File(path.into()));
         self
     }
 
@@ -184,24 +200,41 @@ impl JwtPolicy {
     fn read_keys(&self) -> Result<Vec<JwtKey>, Error> {
         match (&self.secret, &self.key_set) {
             (Some(secret), None) => {
-                let key = JwtKey::secret(secret, &self.algorithms);
-                let key = key.map_err(|(problem, remedy)| Error::new(problem).with_remedy(remedy));
-                Ok(vec![key?])
+                let content = secret.read()?;
+                let bytes = match secret {
+                    Source::File(_) => without_line_end(&content),
+                    Source::Text(_) => &content,
+                };
+                let key = JwtKey::secret(bytes, &self.algorithms);
+                Ok(vec![key.map_err(|error| secret.error(error))?])
             }
-            (None, Some(text)) => {
-                let (keys, notes) = key_set(text, &self.algorithms).map_err(Error::new)?;
+            (None, Some(source)) => {
+                let keys = key_set(&source.read()?, &self.algorithms);
+                let (keys, notes) = keys.map_err(|problem| {
+                    let remedy = "write a JSON Web Key Set with public keys (RFC 7517)";
+                    source.error((problem, remedy.to_owned()))
+                })?;
                 for note in notes {
                     tracing::warn!("a key set for tokens: {note}");
                 }
                 Ok(keys)
             }
-            (None, None) => Err(Error::new("the keys of the tokens are missing")
-                .with_remedy("Call `.secret(..)` or `.keys(..)`.")),
+            (None, None) => Err(
+                Error::new("the keys of the tokens are missing").with_remedy(
+                    "Call `.secret_file(..)`, `.keys_file(..)`, `.secret(..)` or `.keys(..)`.",
+                ),
+            ),
             (Some(_), Some(_)) => Err(Error::new(
                 "a secret and public keys contradict each other: keep one of them",
             )),
         }
     }
+}
+
+/// Editors and `echo` end a file with a line end.
+fn without_line_end(content: &[u8]) -> &[u8] {
+    let content = content.strip_suffix(b"\n").unwrap_or(content);
+    content.strip_suffix(b"\r").unwrap_or(content)
 }
 
 impl From<JwtPolicy> for AppPolicy {

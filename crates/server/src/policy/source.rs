@@ -74,7 +74,7 @@ pub(crate) fn unreadable(kind: &str, path: &Path, error: &io::Error) -> Error {
 
 /// A remedy as a sentence.
 fn sentence(remedy: &str) -> String {
-    let mut letters = remedy.chars();
+    let mut letters = remedy.trim_end_matches('.').chars();
     match letters.next() {
         Some(first) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
         None => String::new(),

@@ -159,6 +159,38 @@ fn handlers_know_who_the_client_is() {
 }
 
 #[test]
+fn files_of_policies_are_read_when_the_app_is_made() {
+    let folder = std::env::temp_dir().join(format!("blitz-app-policies-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let users = file("users", USERS);
+    let keys = file("keys", KEYS);
+    let secret = file("secret", &format!("{SECRET}\n"));
+    let near = file("near", "# the office\n10.0.0.0/8\n127.0.0.0/8\n");
+    let app = || {
+        let part = |policy: AppPolicy| App::new().policy(policy).get("/", || "in");
+        App::new()
+            .policy(allow().file(&near))
+            .nest("/basic", part(basic_auth().users_file(&users).into()))
+            .nest("/keys", part(api_keys().file(&keys).into()))
+            .nest("/jwt", part(jwt().secret_file(&secret).into()))
+    };
+    on_both_drivers(app, |address| {
+        let mut client = Client::connect(address);
+        for (path, fields) in [("/basic", ANNA), ("/keys", KEY), ("/jwt", TOKEN)] {
+            let line = format!("GET {path}");
+            assert_eq!(ask(&mut client, &line, "").status, 401, "{path}");
+            assert_eq!(ask(&mut client, &line, fields).status, 200, "{path}");
+        }
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn policies_of_nested_apps_replace_and_join_those_of_the_outer_one() {
     let app = || {
         let inner = App::new()
@@ -205,6 +237,15 @@ fn mistakes_are_found_when_the_app_is_built() {
         (
             deny().file("/nonexistent/nets").into(),
             "the file /nonexistent/nets does not exist\n  Relative paths begin at",
+        ),
+        (
+            jwt().secret_file("/nonexistent/secret").into(),
+            "the file /nonexistent/secret does not exist",
+        ),
+        (jwt().keys_file("Cargo.toml").into(), "Cargo.toml: "),
+        (
+            jwt().secret_file("Cargo.toml").algorithms(["RS256"]).into(),
+            "Cargo.toml: ",
         ),
         (basic_auth().into(), "`basic_auth` has no users\n  Call"),
         (
