@@ -56,8 +56,9 @@ impl ClientList {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use blitz_site::read_networks;
+
+    use super::*;
 
     fn set(text: &str) -> Arc<NetworkSet> {
         Arc::new(read_networks(text.as_bytes()).expect("all are networks"))

@@ -39,7 +39,7 @@ impl Body {
         }
     }
 
-    /// Limits the content. What has no declared length is counted while it is read.
+    /// Limits the content. Content without a declared length is counted while it is read.
     pub(crate) fn limit(&mut self, bytes_max: u64) -> Result<(), Rejection> {
         let limited = self.source.limit(bytes_max);
         limited.map_err(|_| Rejection::ContentTooLarge)

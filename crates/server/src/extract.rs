@@ -34,10 +34,9 @@ use crate::response::Response;
 
 pub use crate::arena::Arena;
 pub use crate::body::{Body, ContentError};
+pub use crate::identity::Identity;
 pub use body::{Form, Json, Text};
 pub use head::{Headers, Query};
-pub use identity::Identity;
-pub(crate) use identity::Names;
 pub use path::Path;
 pub use state::{Local, Shared, State};
 

@@ -23,6 +23,7 @@ mod error;
 pub mod extract;
 mod files;
 mod handler;
+mod identity;
 pub mod middleware;
 mod outcome;
 pub mod policy;

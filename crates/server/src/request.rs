@@ -6,7 +6,7 @@ use blitz_http::{Fields, Method, Peer, Pooled, RequestHead};
 
 use crate::app_data::{CoreData, RouteId};
 use crate::body::Body;
-use crate::extract::Identity;
+use crate::identity::Identity;
 use crate::router::Params;
 
 /// A request: its head, the ranges of its parameters, and a body that may be incomplete.
@@ -56,7 +56,7 @@ impl Request {
         &self.peer
     }
 
-    /// Who the client has proved to be.
+    /// The identity of the client, as policies have verified it.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }

@@ -17,7 +17,7 @@ use blitz_site::{
 };
 
 use crate::body::Body;
-use crate::extract::{Identity, Names};
+use crate::identity::{Identity, Names};
 use crate::middleware::ensure_request_id;
 use crate::outcome::Outcome;
 use crate::policy::RoutePolicies;
@@ -233,7 +233,7 @@ async fn decide<'p>(
     }
 }
 
-/// Who the client has proved to be.
+/// The identity of the client, whose proofs were checked.
 fn identity(route: &RoutePolicies, head: &RequestHead, notes: &Notes<'_>) -> Identity {
     let user = route.policies.user(head);
     let key = notes.key().map(str::to_owned);

@@ -14,8 +14,10 @@ use blitz_http::{
 
 use crate::coding::{AcceptedCodings, ContentCoding};
 
-pub use encoder::{Encoder, STEP_BYTES, note_compressed};
+pub use encoder::{Encoder, STEP_BYTES};
 pub use media_range::MediaRange;
+
+pub(crate) use encoder::note_compressed;
 
 /// Fields about the bytes of the content as its sender sent it (RFC 9530; the older fields have no RFC of today).
 pub(crate) const OF_BYTES: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
@@ -119,7 +121,7 @@ impl Compression {
 
 /// The compressed form of a file for many responses, at the cost of its time: for threads that are no cores.
 #[must_use]
-pub fn compress_file(coding: ContentCoding, content: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn compress_file(coding: ContentCoding, content: &[u8]) -> Option<Vec<u8>> {
     coder::compress(coding, content)
 }
 

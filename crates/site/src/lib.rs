@@ -47,7 +47,7 @@ pub use endpoint::{AppClient, Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
 pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
-pub use network_set::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};
+pub use network_set::{NetworkSet, NetworkSetBuilder};
 pub use networks::{NetworksError, add_networks, parse_network, read_networks};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The most networks of a set: 61 MiB of IPv6 that share nothing.
-pub const NETWORKS_MAX: usize = 2_000_000;
+pub(crate) const NETWORKS_MAX: usize = 2_000_000;
 
 /// `::ffff:0:0/96`, whose last 32 bits are an IPv4 address (RFC 4291, section 2.5.5.2).
 const MAPPED: u128 = 0xffff_0000_0000;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
-
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::network_set::{NETWORKS_MAX, NetworkSet, NetworkSetBuilder};

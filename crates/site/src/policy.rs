@@ -18,6 +18,7 @@ mod prover;
 mod rate_limit;
 mod security_headers;
 mod token_facts;
+mod user;
 mod waiting;
 
 use std::borrow::Cow;
@@ -195,19 +196,6 @@ impl Policies {
         self.0.iter().filter(is_of_identity)
     }
 
-    /// The user of a request that they have let pass. Each password that a request has was checked.
-    #[must_use]
-    pub fn user(&self, head: &RequestHead) -> Option<String> {
-        let checks_users = |prover: &Prover| matches!(prover, Prover::BasicAuth(_));
-        let mut policies = self.0.iter();
-        let is_checked = policies.any(|policy| match policy {
-            Policy::Proof(prover) => checks_users(prover),
-            Policy::AnyOf(any) => any.provers().any(checks_users),
-            _ => false,
-        });
-        is_checked.then(|| basic_auth::user_of(head)).flatten()
-    }
-
     /// The authorizers that they ask.
     pub fn authorizers(&self) -> impl Iterator<Item = &ForwardAuthSettings> {
         self.0.iter().filter_map(|policy| match policy {
@@ -303,7 +291,7 @@ impl Policy {
 }
 
 impl<'p> Notes<'p> {
-    /// What the last token tells that policies have verified.
+    /// The last token that policies have verified.
     #[must_use]
     pub fn token(&self) -> Option<&Rc<TokenFacts>> {
         self.identities

@@ -2,8 +2,8 @@
 
 use blitz::extract::{Body, Identity};
 use blitz::policy::{
-    allow, any_of, api_keys, basic_auth, body_max, cors, deny, headers, jwt, rate_limit,
-    request_headers, security_headers,
+    AppPolicy, BasicAuthPolicy, JwtPolicy, allow, any_of, api_keys, basic_auth, body_max, cors,
+    deny, headers, jwt, rate_limit, request_headers, security_headers,
 };
 use blitz::{App, Files, Request};
 use blitz_gateway::{Gateway, Options, TrustedProxies, TrustedProxy};
@@ -67,88 +67,76 @@ fn content_of(name: &str) -> Vec<u8> {
     test_file(name).unwrap().content.to_vec()
 }
 
+fn part(app: App) -> App {
+    app.any("/", || "in")
+}
+
+fn users() -> BasicAuthPolicy {
+    basic_auth().users(content_of("users.htpasswd"))
+}
+
+fn token() -> JwtPolicy {
+    jwt().secret(SECRET)
+}
+
 fn app() -> EndpointMaker {
-    let users = || basic_auth().users(content_of("users.htpasswd"));
-    let token = || jwt().secret(SECRET);
-    let part = |app: App| app.any("/", || "in");
     let app = App::new()
+        .nest("/app", parts_of_access())
+        .nest("/app", parts_of_messages());
+    let app = app.build().unwrap();
+    EndpointMaker::new(move || app.on_core())
+}
+
+fn parts_of_access() -> App {
+    let with = |policy: AppPolicy| part(App::new().policy(policy));
+    let near = || allow().networks(["127.0.0.0/8"]);
+    let keys = api_keys().keys(content_of("api-keys")).forward("X-Client");
+    App::new()
+        .nest("/allow", with(allow().networks(["10.0.0.0/8"]).into()))
+        .nest("/allowed", with(near().networks(["10.0.0.0/8"]).into()))
         .nest(
-            "/app/allow",
-            part(App::new().policy(allow().networks(["10.0.0.0/8"]))),
-        )
-        .nest(
-            "/app/allowed",
-            part(App::new().policy(allow().networks(["127.0.0.0/8", "10.0.0.0/8"]))),
-        )
-        .nest(
-            "/app/deny",
+            "/deny",
             part(
                 App::new()
                     .policy(deny().networks(["127.0.0.1"]))
-                    .policy(allow().networks(["127.0.0.0/8"])),
+                    .policy(near()),
             ),
         )
+        .nest("/basic", with(users().realm("administration").into()))
+        .nest("/keys", with(keys.into()))
+        .nest("/jwt", with(token().into()))
+        .nest("/any", with(any_of().or(users()).or(token()).into()))
+        .nest("/near", with(any_of().or(near()).or(users()).into()))
         .nest(
-            "/app/basic",
-            part(App::new().policy(users().realm("administration"))),
-        )
-        .nest(
-            "/app/keys",
-            part(App::new().policy(api_keys().keys(content_of("api-keys")).forward("X-Client"))),
-        )
-        .nest("/app/jwt", part(App::new().policy(token())))
-        .nest(
-            "/app/any",
-            part(App::new().policy(any_of().or(users()).or(token()))),
-        )
-        .nest(
-            "/app/near",
-            part(App::new().policy(any_of().or(allow().networks(["127.0.0.0/8"])).or(users()))),
-        )
-        .nest("/app/secure", part(App::new().policy(security_headers())))
-        .nest(
-            "/app/framed",
-            part(
-                App::new().policy(
-                    security_headers()
-                        .frame("SAMEORIGIN")
-                        .csp("default-src 'self'")
-                        .opener(None),
-                ),
-            ),
-        )
-        .nest(
-            "/app/headers",
-            part(
-                App::new().policy(
-                    headers()
-                        .set("X-A", "b")
-                        .add("X-Added", "c")
-                        .default("Vary", "X"),
-                ),
-            ),
-        )
-        .nest("/app/body", part(App::new().policy(body_max(3))))
-        .nest(
-            "/app/claims",
+            "/claims",
             part(
                 App::new()
                     .policy(rate_limit("2/h").by_claim("sub"))
                     .policy(token()),
             ),
         )
-        .nest(
-            "/app/all",
-            part(
-                App::new()
-                    .policy(users())
-                    .policy(security_headers())
-                    .policy(cors().allow_origin("https://a.example"))
-                    .policy(deny().networks(["10.0.0.0/8"])),
-            ),
-        );
-    let app = app.build().unwrap();
-    EndpointMaker::new(move || app.on_core())
+}
+
+fn parts_of_messages() -> App {
+    let framed = security_headers()
+        .frame("SAMEORIGIN")
+        .csp("default-src 'self'")
+        .opener(None);
+    let changes = headers()
+        .set("X-A", "b")
+        .add("X-Added", "c")
+        .default("Vary", "X");
+    let all = App::new()
+        .policy(users())
+        .policy(security_headers())
+        .policy(cors().allow_origin("https://a.example"))
+        .policy(deny().networks(["10.0.0.0/8"]));
+    App::new()
+        .nest("/secure", part(App::new().policy(security_headers())))
+        .nest("/framed", part(App::new().policy(framed)))
+        .nest("/headers", part(App::new().policy(changes)))
+        .nest("/body", part(App::new().policy(body_max(3))))
+        .nest("/all", part(all))
 }
 
 fn with(gateway: Gateway, text: &str, app: EndpointMaker) -> Gateway {

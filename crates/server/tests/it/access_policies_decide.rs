@@ -2,8 +2,8 @@
 
 use blitz::extract::{Identity, Text};
 use blitz::policy::{
-    AppPolicy, allow, any_of, api_keys, basic_auth, body_max, concurrency, cors, deny, headers,
-    jwt, rate_limit, request_headers, security_headers,
+    AppPolicy, JwtPolicy, allow, any_of, api_keys, basic_auth, body_max, concurrency, cors, deny,
+    headers, jwt, rate_limit, request_headers, security_headers,
 };
 use blitz::{App, Problem};
 use blitz_testing::Client;
@@ -224,10 +224,22 @@ fn policies_of_nested_apps_replace_and_join_those_of_the_outer_one() {
     });
 }
 
+/// The first line of the error of an app with a policy, and the begin of its remedy.
+fn assert_mistakes(policies: Vec<(AppPolicy, &str)>) {
+    for (policy, expected) in policies {
+        let error = App::new().policy(policy).build().err();
+        let error = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.starts_with(expected), "{expected}: {error}");
+    }
+}
+
+fn token() -> JwtPolicy {
+    jwt().secret(SECRET)
+}
+
 #[test]
-fn mistakes_are_found_when_the_app_is_built() {
-    let token = || jwt().secret(SECRET);
-    let policies: Vec<(AppPolicy, &str)> = vec![
+fn mistakes_in_proofs_are_found_when_the_app_is_built() {
+    assert_mistakes(vec![
         (allow().into(), "`allow` has no networks\n  Call"),
         (deny().into(), "`deny` has no networks\n  Call"),
         (
@@ -289,6 +301,33 @@ fn mistakes_are_found_when_the_app_is_built() {
             any_of().or(token()).or(basic_auth()).into(),
             "`basic_auth` has no users",
         ),
+    ]);
+}
+
+#[test]
+fn proofs_that_exclude_each_other_are_found_when_the_app_is_built() {
+    let inner = App::new().policy(token()).get("/", || "in");
+    let both = App::new()
+        .policy(basic_auth().users(USERS))
+        .nest("/n", inner);
+    let error = both.build().err().unwrap().to_string();
+    let expected = "no request passes: `basic_auth` and `jwt` both need the field Authorization\n  Join them with `any_of`";
+    assert!(error.starts_with(expected), "{error}");
+    let error = App::new()
+        .get("/", |_: Identity| "in")
+        .build()
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("takes `Identity`, but no policy of the app demands a proof"),
+        "{error}"
+    );
+}
+
+#[test]
+fn mistakes_in_fields_are_found_when_the_app_is_built() {
+    assert_mistakes(vec![
         (
             headers().set("a b", "c").into(),
             "`a b` is no name of a field",
@@ -309,27 +348,5 @@ fn mistakes_are_found_when_the_app_is_built() {
             security_headers().csp("a\nb").into(),
             "`a\\nb` is no value of `content-security-policy`",
         ),
-    ];
-    for (policy, expected) in policies {
-        let error = App::new().policy(policy).build().err();
-        let error = error.map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.starts_with(expected), "{expected}: {error}");
-    }
-    let inner = App::new().policy(token()).get("/", || "in");
-    let both = App::new()
-        .policy(basic_auth().users(USERS))
-        .nest("/n", inner);
-    let error = both.build().err().unwrap().to_string();
-    let expected = "no request passes: `basic_auth` and `jwt` both need the field Authorization\n  Join them with `any_of`";
-    assert!(error.starts_with(expected), "{error}");
-    let error = App::new()
-        .get("/", |_: Identity| "in")
-        .build()
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(
-        error.contains("takes `Identity`, but no policy of the app demands a proof"),
-        "{error}"
-    );
+    ]);
 }

@@ -38,6 +38,27 @@ impl Drop for Folder {
     }
 }
 
+/// An app with files at several places.
+fn app(folder: &Folder) -> App {
+    let files = || Files::new(folder.path()).precompressed();
+    App::new()
+        .policy(security_headers())
+        .policy(headers().set("cache-control", "no-cache"))
+        .wrap(|request: Request, next: Next| {
+            next.run(request).map(|mut response| {
+                let status = response.status().code().to_string();
+                response.fields_mut().set("x-seen", status);
+                response
+            })
+        })
+        .get("/api/time", || "noon")
+        .get("/static", || "the route")
+        .files("/", files().spa("index.html"))
+        .files("/static", files())
+        .files("/{tenant}/files", files())
+        .nest("/nested", App::new().files("/", files()))
+}
+
 #[test]
 fn files_are_below_their_prefix_and_routes_come_first() {
     let large = "a line of a large file\n".repeat(20_000);
@@ -48,25 +69,7 @@ fn files_are_below_their_prefix_and_routes_come_first() {
         (".env", "secret"),
         ("large.bin", &large),
     ]);
-    let app = || {
-        let files = || Files::new(folder.path()).precompressed();
-        App::new()
-            .policy(security_headers())
-            .policy(headers().set("cache-control", "no-cache"))
-            .wrap(|request: Request, next: Next| {
-                next.run(request).map(|mut response| {
-                    let status = response.status().code().to_string();
-                    response.fields_mut().set("x-seen", status);
-                    response
-                })
-            })
-            .get("/api/time", || "noon")
-            .get("/static", || "the route")
-            .files("/", files().spa("index.html"))
-            .files("/static", files())
-            .files("/{tenant}/files", files())
-            .nest("/nested", App::new().files("/", files()))
-    };
+    let app = || app(&folder);
     on_both_drivers(app, |address| {
         let mut client = Client::connect(address);
         for (path, status, text) in [
@@ -115,6 +118,16 @@ fn files_are_below_their_prefix_and_routes_come_first() {
             client.get("/nested?a").field("location"),
             Some("/nested/?a")
         );
+    });
+}
+
+#[test]
+fn parts_conditions_and_methods_are_those_of_files() {
+    let large = "a line of a large file\n".repeat(20_000);
+    let folder = Folder::with(&[("app.js", "let a = 1;"), ("large.bin", &large)]);
+    let app = || App::new().files("/", Files::new(folder.path()));
+    on_both_drivers(app, |address| {
+        let mut client = Client::connect(address);
         for (line, fields, status, text) in [
             ("GET /app.js", "Range: bytes=4-4\r\n", 206, "a"),
             ("GET /large.bin", "Range: bytes=-5\r\n", 206, "file\n"),

@@ -38,7 +38,7 @@ impl Drop for Counts {
 }
 
 /// Counts a compressed response by the bytes of its content before and after.
-pub fn note_compressed(before: u64, after: u64) {
+pub(crate) fn note_compressed(before: u64, after: u64) {
     count(|counters| {
         counters.compressed += 1;
         counters.compressed_bytes_before += before;

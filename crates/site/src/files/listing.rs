@@ -11,10 +11,10 @@ use super::request_path::FilePath;
 use crate::error_page::Escaped;
 
 /// The most entries of a listing.
-pub const LISTED_MAX: usize = 10_000;
+pub(crate) const LISTED_MAX: usize = 10_000;
 
 /// The most bytes of their names. The page has each twice, and may need three bytes for one.
-pub const LISTED_BYTES_MAX: usize = 512 * 1024;
+pub(crate) const LISTED_BYTES_MAX: usize = 512 * 1024;
 
 /// The order of a listing. Folders come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +40,7 @@ const COLUMNS: [(Column, &str, &str); 3] = [
 impl ListingOrder {
     /// That of a query: `sort=name`, `size` or `modified`, and `order=asc` or `desc`. Others are ignored.
     #[must_use]
-    pub fn of_query(query: &str) -> ListingOrder {
+    pub(crate) fn of_query(query: &str) -> ListingOrder {
         let mut order = ListingOrder::default();
         for pair in query.split('&') {
             match pair.split_once('=') {
