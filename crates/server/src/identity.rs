@@ -34,14 +34,12 @@ use crate::problem::Problem;
 /// # app.build().unwrap();
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Identity {
-    pub(crate) token: Option<Rc<TokenFacts>>,
-    pub(crate) names: Option<Rc<Names>>,
-}
+pub struct Identity(pub(crate) Option<Rc<Proved>>);
 
-/// The names of a client.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
+/// The proofs of a client.
+#[derive(Debug)]
+pub(crate) struct Proved {
+    pub(crate) token: Option<Rc<TokenFacts>>,
     pub(crate) user: Option<String>,
     pub(crate) key: Option<String>,
 }
@@ -49,18 +47,18 @@ pub(crate) struct Names {
 impl Identity {
     /// The user whose password the client has, of [`basic_auth`](crate::policy::basic_auth).
     pub fn user(&self) -> Option<&str> {
-        self.names.as_ref()?.user.as_deref()
+        self.0.as_ref()?.user.as_deref()
     }
 
     /// The name of the key that the client has, of [`api_keys`](crate::policy::api_keys).
     pub fn key(&self) -> Option<&str> {
-        self.names.as_ref()?.key.as_deref()
+        self.0.as_ref()?.key.as_deref()
     }
 
     /// A claim of the token, of [`jwt`](crate::policy::jwt), if its value is a text, a number, a boolean, or a list of
     /// them, which commas separate.
     pub fn claim(&self, name: &str) -> Option<&str> {
-        let mut claims = self.token.as_ref()?.claims.iter();
+        let mut claims = self.token()?.claims.iter();
         let (_, value) = claims.find(|(known, _)| **known == *name)?;
         Some(value)
     }
@@ -71,8 +69,7 @@ impl Identity {
     /// 403, if there is no token or its claims do not match the type; the log has the reason.
     pub fn claims<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let forbidden = |detail| Problem::new(Status::FORBIDDEN).detail(detail);
-        let token = self.token.as_ref();
-        let payload = token.and_then(|token| token.payload.as_deref());
+        let payload = self.token().and_then(|token| token.payload.as_deref());
         let payload = payload.ok_or_else(|| forbidden("this needs a token"))?;
         serde_json::from_str(payload).map_err(|error| {
             tracing::debug!(%error, "the claims of a token do not match");
@@ -82,6 +79,10 @@ impl Identity {
 
     /// Whether the client has proved nothing: it has come by an address, or without an optional token.
     pub fn is_unknown(&self) -> bool {
-        self.token.is_none() && self.names.is_none()
+        self.0.is_none()
+    }
+
+    fn token(&self) -> Option<&TokenFacts> {
+        self.0.as_ref()?.token.as_deref()
     }
 }

@@ -17,7 +17,7 @@ use blitz_site::{
 };
 
 use crate::body::Body;
-use crate::identity::{Identity, Names};
+use crate::identity::{Identity, Proved};
 use crate::middleware::ensure_request_id;
 use crate::outcome::Outcome;
 use crate::policy::RoutePolicies;
@@ -235,13 +235,13 @@ async fn decide<'p>(
 
 /// The identity of the client, whose proofs were checked.
 fn identity(route: &RoutePolicies, head: &RequestHead, notes: &Notes<'_>) -> Identity {
-    let user = route.policies.user(head);
-    let key = notes.key().map(str::to_owned);
-    let is_named = user.is_some() || key.is_some();
-    Identity {
+    let proved = Proved {
         token: notes.token().cloned(),
-        names: is_named.then(|| Rc::new(Names { user, key })),
-    }
+        user: route.policies.user(head),
+        key: notes.key().map(str::to_owned),
+    };
+    let is_known = proved.token.is_some() || proved.user.is_some() || proved.key.is_some();
+    Identity(is_known.then(|| Rc::new(proved)))
 }
 
 /// Logs that a policy of this route has panicked, so often at most as the limit says.

@@ -80,7 +80,10 @@ impl ContentSender {
     ///
     /// # Errors
     /// As [`send`](ContentSender::send).
-    pub(crate) fn send_part(&mut self, piece: Chunk) -> impl Future<Output = Result<(), SendError>> {
+    pub(crate) fn send_part(
+        &mut self,
+        piece: Chunk,
+    ) -> impl Future<Output = Result<(), SendError>> {
         self.send_piece(piece, false)
     }
 
