@@ -427,6 +427,28 @@ scenarios! {
         }
     }
 
+    fn files_of_an_app_are_sent_over_quic(io) {
+        let tree = tree();
+        let server = QuicServer::with(|tls| files_proxy_of(Proxy::gateway_over_tls(io, tls), &tree, false));
+        let large = "a line of a large file\n".repeat(8000);
+        block_on(async {
+            let client = server.raw_client().await;
+            for (path, range, status, content) in [
+                ("/a/b.txt", "", 200, "inside"), ("/page", "", 200, "a page"), ("/large.txt", "", 200, large.as_str()),
+                ("/large.txt", "bytes=-5", 206, "file\n"), ("/.hidden/x", "", 404, ""), ("/%2e%2e%2fsecret.txt", "", 400, ""),
+            ] {
+                for kind in ["route", "app"] {
+                    let path = format!("/{kind}{path}");
+                    let mut fields = vec![(":method", "GET"), (":scheme", "https"), (":authority", "localhost"), (":path", path.as_str())];
+                    fields.extend((!range.is_empty()).then_some(("range", range)));
+                    let answer = client.ask(h3_headers(&fields)).await;
+                    assert_eq!(answer.heads, [Some(status)], "{path} {range}");
+                    assert!(status >= 400 || answer.content == content.as_bytes(), "{path} {range}");
+                }
+            }
+        });
+    }
+
     fn no_spelling_of_a_path_leaves_the_folder_of_an_app(io) {
         let tree = tree();
         let proxy = files_proxy(io, &tree, false);
@@ -483,6 +505,10 @@ fn tree() -> Tree {
 
 /// The folder below `/route` and `/app`.
 fn files_proxy(io: IoChoice, tree: &Tree, list: bool) -> Proxy {
+    files_proxy_of(Proxy::gateway(io), tree, list)
+}
+
+fn files_proxy_of(gateway: Gateway, tree: &Tree, list: bool) -> Proxy {
     let root = tree.path("");
     let root = root.display();
     let text = format!(
@@ -495,7 +521,7 @@ fn files_proxy(io: IoChoice, tree: &Tree, list: bool) -> Proxy {
         .spa("index.html");
     let app = App::new().files("/app", files).build().unwrap();
     let app = EndpointMaker::new(move || app.on_core());
-    Proxy::start(with(Proxy::gateway(io), &text, app), &[])
+    Proxy::start(with(gateway, &text, app), &[])
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use blitz::policy::{headers, security_headers};
+use blitz::policy::{compress, headers, security_headers};
 use blitz::{App, Files, Next, Request};
 use blitz_testing::Client;
 
@@ -140,6 +140,53 @@ fn parts_conditions_and_methods_are_those_of_files() {
             match status {
                 405 => assert_eq!(response.field("allow"), Some("GET, HEAD, OPTIONS")),
                 _ => assert_eq!(response.text(), text, "{line} {fields}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn files_are_compressed_once_whoever_compresses() {
+    let large = "a line of a large file\n".repeat(20_000);
+    let small = "a line of a small file\n".repeat(100);
+    let folder = Folder::with(&[("large.txt", &large), ("small.txt", &small)]);
+    let app = || {
+        let files = || Files::new(folder.path());
+        App::new()
+            .files("/own", files())
+            .files("/plain", files().precompressed())
+            .nest(
+                "/policy",
+                App::new()
+                    .policy(compress())
+                    .files("/own", files())
+                    .files("/plain", files().precompressed()),
+            )
+    };
+    on_both_drivers(app, |address| {
+        let mut client = Client::connect(address);
+        for (place, is_compressed) in [
+            ("/own", true),
+            ("/plain", false),
+            ("/policy/own", true),
+            ("/policy/plain", true),
+        ] {
+            for (name, content) in [("large.txt", &large), ("small.txt", &small)] {
+                let line = format!("GET {place}/{name} HTTP/1.1\r\nHost: a\r\n");
+                client.send(format!("{line}Accept-Encoding: gzip\r\n\r\n"));
+                let response = client.response();
+                let coding = response.field("content-encoding");
+                assert_eq!(coding, is_compressed.then_some("gzip"), "{line}");
+                match is_compressed {
+                    // RFC 1952: the length stands in the last four bytes.
+                    true => {
+                        let end = response.body.last_chunk().unwrap();
+                        assert_eq!(u32::from_le_bytes(*end) as usize, content.len(), "{line}");
+                    }
+                    false => assert!(response.text() == *content, "{line}"),
+                }
+                client.send(format!("{line}\r\n"));
+                assert!(client.response().text() == *content, "{line}");
             }
         }
     });
