@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::own::Own;
 use crate::span::{Placed, Span};
 
-pub use access::{ApiKeys, BasicAuth, KeySource, Satisfy};
+pub use access::{ApiKeys, BasicAuth, ClientCert, KeySource, Satisfy};
 pub use cors::{Cors, CorsOrigin};
 pub use forward_auth::{AuthCache, ForwardAuth};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
@@ -81,6 +81,8 @@ policies! {
     basic_auth: BasicAuth,
     /// Keys that requests need.
     api_keys: ApiKeys,
+    /// Certificates of clients that requests need.
+    client_cert: ClientCert,
     /// Access keys, one of which suffices.
     satisfy: Satisfy,
 }
@@ -100,6 +102,7 @@ impl OwnPolicies {
         self.jwt.value().is_some()
             || self.basic_auth.value().is_some()
             || self.api_keys.value().is_some()
+            || self.client_cert.value().is_some()
             || self.satisfy.value().is_some()
     }
 

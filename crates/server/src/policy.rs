@@ -77,6 +77,7 @@ impl Kind {
             Kind::Shared(Policy::Proof(Prover::BasicAuth(_))) => 9,
             Kind::Shared(Policy::Proof(Prover::ApiKeys(_))) => 10,
             Kind::Shared(Policy::AnyOf(_)) => 11,
+            Kind::Shared(Policy::Proof(Prover::ClientCert)) => 12,
         }
     }
 

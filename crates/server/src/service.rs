@@ -144,6 +144,7 @@ async fn guard(core: Rc<CoreSite>, guarded: Guarded<'_>) {
         let asked = PolicyRequest {
             head: &request.head,
             client: client.copied().unwrap_or(peer),
+            certificate: request.peer.client_certificate(),
             clock: Some(blitz_http::wall_clock),
             limits: core.limits.as_ref(),
             authorizer: None,

@@ -1,4 +1,4 @@
-//! `basic_auth`, `api_keys` and `satisfy`: who a client proves to be.
+//! `basic_auth`, `api_keys`, `client_cert` and `satisfy`: who a client proves to be.
 
 use std::sync::Arc;
 
@@ -30,6 +30,10 @@ pub struct ApiKeys {
     pub also: Vec<Arc<Placed<ApiKeys>>>,
 }
 
+/// A certificate of the client, which the authorities of the site have issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientCert;
+
 /// Where a key stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
@@ -52,6 +56,8 @@ pub struct Satisfy {
     pub jwt: Option<Arc<Placed<Jwt>>>,
     /// Keys of programs.
     pub api_keys: Option<Arc<Placed<ApiKeys>>>,
+    /// Certificates of clients.
+    pub client_cert: Option<Arc<Placed<ClientCert>>>,
     /// Those of outer levels, which are demanded as well.
     pub also: Vec<Arc<Placed<Satisfy>>>,
 }
@@ -67,6 +73,10 @@ impl Satisfy {
             ),
             ("jwt", self.jwt.as_ref().map(|value| &value.span)),
             ("api_keys", self.api_keys.as_ref().map(|value| &value.span)),
+            (
+                "client_cert",
+                self.client_cert.as_ref().map(|value| &value.span),
+            ),
         ];
         all.into_iter().filter_map(|(key, span)| Some((key, span?)))
     }

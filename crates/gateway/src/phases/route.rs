@@ -1,6 +1,6 @@
 //! Phase `route`: the route of the request, its demands on the request, and its policies.
 
-use blitz_http::{Exchange, RequestHead, Scheme};
+use blitz_http::{Exchange, Scheme};
 use blitz_site::{Authorizer, ClientAddress, Notes, PolicyRequest, Rejection};
 
 use super::authorize::CoreAuthorizer;
@@ -197,8 +197,8 @@ fn check<'a, E>(
     };
     if !rules.policies.is_empty() {
         let notes = notes.get_or_insert_default();
-        let authorizer = authorizer(gateway, snapshot, exchange);
-        let request = policy_request(gateway, head, client(), &authorizer);
+        let authorizer = authorizer(gateway, snapshot, site, exchange);
+        let request = policy_request(gateway, exchange, client(), &authorizer);
         rules.policies.decide(&request, notes)?;
         if notes.is_suspended() {
             return Ok(());
@@ -209,13 +209,14 @@ fn check<'a, E>(
 
 pub(super) fn policy_request<'a, E>(
     gateway: &'a GatewayService<E>,
-    head: &'a RequestHead,
+    exchange: &'a Exchange,
     client: ClientAddress,
     authorizer: &'a dyn Authorizer,
 ) -> PolicyRequest<'a> {
     PolicyRequest {
-        head,
+        head: &exchange.request,
         client,
+        certificate: exchange.peer.client_certificate(),
         clock: Some(blitz_http::wall_clock),
         limits: Some(&gateway.limits),
         authorizer: Some(authorizer),
@@ -225,6 +226,7 @@ pub(super) fn policy_request<'a, E>(
 pub(super) fn authorizer<'a, E>(
     gateway: &'a GatewayService<E>,
     snapshot: &'a CoreSnapshot,
+    site: &SiteRoutes,
     exchange: &'a Exchange,
 ) -> CoreAuthorizer<'a, E> {
     CoreAuthorizer {
@@ -232,6 +234,7 @@ pub(super) fn authorizer<'a, E>(
         snapshot,
         peer: &exchange.peer,
         head: &exchange.request,
+        sends_certificate: gateway.options.client_cert_header || site.tls.sends_certificate,
     }
 }
 
