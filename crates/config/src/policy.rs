@@ -32,7 +32,9 @@ macro_rules! policies {
             /// The keys that are written, with the places of their values.
             pub fn written(&self) -> impl Iterator<Item = (&'static str, &Span)> {
                 let all = [$((stringify!($name), self.$name.as_ref().map(|value| &value.span)),)*];
-                all.into_iter().filter_map(|(key, span)| Some((key, span?)))
+                let cert = self.client_cert.as_ref();
+                let written = move |(key, span)| Some((access::writer_of(key, cert), span?));
+                all.into_iter().filter_map(written)
             }
 
             /// The addresses of the values, which routes share that inherit the same ones.
@@ -92,7 +94,11 @@ impl Policies {
     pub fn alternatives(&self) -> impl Iterator<Item = (&'static str, &Span)> {
         let innermost = self.satisfy.iter();
         let outer = innermost.clone().flat_map(|any| &any.value.also);
-        outer.chain(innermost).flat_map(|any| any.value.written())
+        outer.chain(innermost).flat_map(|any| {
+            let cert = any.value.client_cert.as_ref();
+            let written = any.value.written();
+            written.map(move |(key, span)| (access::writer_of(key, cert), span))
+        })
     }
 }
 

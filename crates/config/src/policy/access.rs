@@ -32,7 +32,19 @@ pub struct ApiKeys {
 
 /// A certificate of the client, which the authorities of the site have issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientCert;
+pub struct ClientCert {
+    /// Whether it is demanded because the site has `client_ca`, which is then its place.
+    pub is_implied: bool,
+}
+
+/// The key that writes one: `client_ca` of a site implies `client_cert` of its routes.
+pub(super) fn writer_of(key: &'static str, cert: Option<&Arc<Placed<ClientCert>>>) -> &'static str {
+    let is_implied = cert.is_some_and(|cert| cert.value.is_implied);
+    match key {
+        "client_cert" if is_implied => "tls.client_ca",
+        key => key,
+    }
+}
 
 /// Where a key stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,8 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
     ) -> Option<Arc<Placed<ClientCert>>> {
         let is_on = self.boolean(value)?;
-        is_on.then(|| Arc::new(Placed::new(ClientCert, value.span())))
+        let own = ClientCert { is_implied: false };
+        is_on.then(|| Arc::new(Placed::new(own, value.span())))
     }
 
     /// A site with `client_ca` demands certificates, unless it says otherwise. `inherited` are the defaults, if they have
@@ -38,7 +39,8 @@ impl Reader<'_> {
                 || presets.any(|(_, preset)| preset.policies.client_cert.is_written())
         };
         if !is_written(own) && !inherited.is_some_and(is_written) {
-            let demand = Placed::new(ClientCert, clients.ca.span.clone());
+            let implied = ClientCert { is_implied: true };
+            let demand = Placed::new(implied, clients.ca.span.clone());
             own.policies.client_cert = Own::Value(Arc::new(demand));
         }
     }
