@@ -208,7 +208,7 @@ fn head(file: &ConfigFile, site: &Site) -> String {
     text
 }
 
-/// What handshakes demand. Certificates of the site are among those of the file.
+/// The demands of handshakes. Certificates of the site are among those of the file.
 fn tls(file: &ConfigFile, tls: &Tls) -> String {
     let mut keys = Vec::new();
     let mut places = Vec::new();

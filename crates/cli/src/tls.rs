@@ -103,12 +103,12 @@ impl TlsArguments {
     }
 }
 
-/// What a configuration file has for TLS.
+/// The part of a configuration file that is about TLS.
 #[derive(Default)]
 pub(crate) struct FileTls {
     /// Files of certificates, each with the file of its key.
     pub(crate) certificates: Vec<(PathBuf, PathBuf)>,
-    /// What the handshakes for the hosts of its sites demand.
+    /// The demands of handshakes for the hosts of its sites.
     pub(crate) policies: Vec<(ServerNames, TlsPolicy)>,
 }
 

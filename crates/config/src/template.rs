@@ -67,7 +67,7 @@ pub enum Placeholder {
     Header(Box<str>),
     /// The cookie with this name.
     Cookie(Box<str>),
-    /// Who the certificate of the client is for.
+    /// The subject of the certificate of the client.
     CertificateSubject,
     /// SHA-256 of the certificate of the client.
     CertificateFingerprint,

@@ -37,7 +37,7 @@ pub struct Site {
     pub(crate) limits: Option<RequestLimits>,
     /// The only listeners on which its hosts are known; `None` is all.
     pub listeners: Option<Box<[SocketAddr]>>,
-    /// What its handshakes demand.
+    /// The demands of its handshakes.
     pub tls: SiteTls,
 }
 
@@ -147,7 +147,7 @@ pub struct SiteRoutes {
     pub(crate) tls: SiteTlsFacts,
 }
 
-/// What the handshakes of a site demand.
+/// The demands of the handshakes of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SiteTls {
     /// The policy; the default is that of the listener.
@@ -156,7 +156,7 @@ pub struct SiteTls {
     pub sends_certificate: bool,
 }
 
-/// What the handshakes for the hosts of these sites demand.
+/// The demands of handshakes for the hosts of these sites.
 #[must_use]
 pub fn tls_policies(sites: &[Site]) -> Vec<(ServerNames, TlsPolicy)> {
     let names = |host: &Host| match host {
@@ -172,7 +172,7 @@ pub fn tls_policies(sites: &[Site]) -> Vec<(ServerNames, TlsPolicy)> {
     sites.iter().flat_map(of_site).collect()
 }
 
-/// What requests have to know of it.
+/// The part of them that requests depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SiteTlsFacts {
     /// Handshakes of its connections ran with this policy.

@@ -96,7 +96,7 @@ impl Certificates {
         self
     }
 
-    /// What handshakes for server names demand.
+    /// The demands of handshakes for server names.
     #[must_use]
     pub fn policies(&self) -> &[(ServerNames, TlsPolicy)] {
         &self.policies

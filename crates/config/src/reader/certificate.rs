@@ -14,7 +14,7 @@ const FILES: &str = "\"/etc/blitz/certs/*.pem\"";
 const FILE: &str = "\"/etc/blitz/certs/site.pem\"";
 const AUTHORITIES: &str = "\"/etc/blitz/clients.pem\"";
 
-/// What a level says about TLS.
+/// TLS of one level.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OwnTls {
     pub(super) is_on: bool,

@@ -173,7 +173,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What `client_ca` of a site with this `tls` means for its routes.
+    /// The consequences for routes of a `client_ca` in this `tls` of their site.
     fn certificates_of_clients(
         &mut self,
         own: &mut [OwnSettings],

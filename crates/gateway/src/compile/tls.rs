@@ -1,4 +1,4 @@
-//! What the handshakes of a site demand, with the content of its file.
+//! The demands of the handshakes of a site, with the content of its file.
 
 use blitz_config::MinVersion;
 use blitz_http::{CaSet, ClientAuth, TlsPolicy, TlsVersion};

@@ -26,7 +26,7 @@ pub(super) fn preflight<'a, E>(
         Some(_) => Rejection::Misdirected,
         None => Rejection::UnknownHost,
     })?;
-    // Whatever names the client has sent: the policy is that of the settings which its handshake ran with (rule 23).
+    // The policy is that of the settings that the handshake ran with, whichever names the client has sent (rule 23).
     if let Some(tls) = &exchange.peer.tls
         && tls.policy != site.tls.policy_id
     {

@@ -505,7 +505,7 @@ scenarios! {
         let (proxy, _) = world.start(io, &upstream.url());
         let (one, two) = (world.alice(), named(&world.two, "bob"));
         let versions: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
-        // What the second handshake is, if the first was for another site.
+        // The second site, its status, and the site that the session comes from.
         let cases: [(Option<&Pair>, &str, &str, Option<u16>); 6] = [
             (None, "open.example", "a.example", None),
             (None, "maybe.example", "a.example", None),

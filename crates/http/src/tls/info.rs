@@ -166,7 +166,7 @@ impl ClientCertificate {
         ClientCertificate::new(&chain)
     }
 
-    /// Who the certificate is for: its common name; without one, the first e-mail address, DNS name or URI of its
+    /// The name of the subject: its common name; without one, the first e-mail address, DNS name or URI of its
     /// alternative names. `None` if it has none of them, several common names, or one that is no plain text.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {

@@ -25,7 +25,7 @@ pub enum ServerNames {
     Any,
 }
 
-/// What the handshakes for some server names demand. The default is the policy of the listener.
+/// The demands of handshakes for some server names. The default is the policy of the listener.
 #[derive(Debug, Clone, Default)]
 pub struct TlsPolicy {
     /// Whether clients have to authenticate; [`ClientAuth::None`] is as on the listener.

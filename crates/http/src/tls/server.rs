@@ -206,7 +206,7 @@ impl ServerTlsBuilder {
     }
 }
 
-/// What the settings of all policies have in common.
+/// The common part of the settings of all policies.
 struct ConfigMaker<'a> {
     resolver: &'a Arc<CertificateResolver>,
     alpn: &'a [Vec<u8>],
