@@ -120,8 +120,12 @@ impl World {
     }
 
     fn start(&self, io: IoChoice, url: &str) -> (Proxy, TlsSlot) {
+        self.start_with(io, url, &TicketKeys::new().unwrap())
+    }
+
+    fn start_with(&self, io: IoChoice, url: &str, keys: &TicketKeys) -> (Proxy, TlsSlot) {
         let sites = self.sites(url, "one.pem");
-        let slot = TlsSlot::new(self.tls(&sites, &TicketKeys::new().unwrap()));
+        let slot = TlsSlot::new(self.tls(&sites, keys));
         let gateway = Proxy::gateway_over_tls(io, slot.clone());
         let proxy = Proxy::start(sites.into_iter().fold(gateway, Gateway::site), &[]);
         (proxy, slot)
@@ -502,7 +506,8 @@ scenarios! {
     fn a_session_is_resumed_under_its_own_policy_only(io) {
         let world = World::new();
         let upstream = Upstream::with_text("in");
-        let (proxy, _) = world.start(io, &upstream.url());
+        let keys = TicketKeys::new().unwrap();
+        let (proxy, slot) = world.start_with(io, &upstream.url(), &keys);
         let (one, two) = (world.alice(), named(&world.two, "bob"));
         let versions: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
         // The second site, its status, and the site that the session comes from.
@@ -538,6 +543,15 @@ scenarios! {
                 assert_eq!(stream.conn.handshake_kind(), Some(kind));
                 assert_eq!(upstream.heads().pop().unwrap().field("x-user"), Some("alice"));
             }
+        }
+        // A rotation of the keys ends no session.
+        let client = world.client(Some(&one));
+        for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+            let mut stream = client.connect_as(proxy.address, "a.example");
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
+            assert_eq!(&read_head(&mut stream)[9..12], "200");
+            assert_eq!(stream.conn.handshake_kind(), Some(kind));
+            slot.replace(slot.current().with_ticket_keys(&keys.rotated().unwrap()).unwrap());
         }
         // Over QUIC.
         let quic = |own: Option<&Pair>| {

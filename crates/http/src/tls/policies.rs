@@ -53,20 +53,28 @@ impl TlsPolicy {
         if matches!(self.client_auth, ClientAuth::None) && self.min_version.is_none() {
             return None;
         }
-        let digest = digest::digest(&digest::SHA256, &self.ticket_policy());
+        let digest = digest::digest(&digest::SHA256, &self.tickets(&ClientAuth::None));
         let mut id = [0; 32];
         id.copy_from_slice(digest.as_ref());
         Some(TlsPolicyId(id))
     }
 
+    /// How clients have to authenticate, on a listener with this rule of its own.
+    pub(super) fn client_auth_on<'a>(&'a self, listener: &'a ClientAuth) -> &'a ClientAuth {
+        match &self.client_auth {
+            ClientAuth::None => listener,
+            own => own,
+        }
+    }
+
     /// Identifies the policy for the keys of tickets (rule 22). It differs from that of every listener.
-    pub(super) fn ticket_policy(&self) -> Vec<u8> {
+    pub(super) fn tickets(&self, listener: &ClientAuth) -> Vec<u8> {
         let min = match self.min_version {
             None => b"any",
             Some(TlsVersion::V1_2) => b"1.2",
             Some(TlsVersion::V1_3) => b"1.3",
         };
-        let mut policy = self.client_auth.policy();
+        let mut policy = self.client_auth_on(listener).policy();
         policy.extend_from_slice(b"site");
         policy.extend_from_slice(min);
         policy
@@ -262,7 +270,10 @@ mod tests {
         ];
         let keys = TicketKeys::new().unwrap();
         let of_listener = [ClientAuth::None, ClientAuth::Required(one)];
-        let mut producers: Vec<_> = all.iter().map(TlsPolicy::ticket_policy).collect();
+        let mut producers: Vec<_> = all
+            .iter()
+            .map(|policy| policy.tickets(&ClientAuth::None))
+            .collect();
         producers.extend(of_listener.iter().map(ClientAuth::policy));
         let producers: Vec<_> = producers
             .iter()

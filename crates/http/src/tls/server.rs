@@ -98,7 +98,7 @@ impl ServerTls {
         let policies = self.policies.as_ref().map(|table| {
             let of_site = |entry: &PolicyEntry| match entry.policy.id() {
                 None => Ok(Arc::clone(&config)),
-                Some(_) => with_keys(&entry.config, &entry.policy.ticket_policy()),
+                Some(_) => with_keys(&entry.config, &entry.policy.tickets(&self.client_auth)),
             };
             table.with(of_site).map(Arc::new)
         });
@@ -184,16 +184,12 @@ impl ServerTlsBuilder {
         let tickets = self.client_auth.policy();
         let config = maker.config(&self.client_auth, VERSIONS, (None, &tickets))?;
         let of_site = |policy: &TlsPolicy| {
-            let client_auth = match &policy.client_auth {
-                ClientAuth::None => &self.client_auth,
-                own => own,
-            };
+            let client_auth = policy.client_auth_on(&self.client_auth);
             let versions = match policy.min_version {
                 Some(TlsVersion::V1_3) => ONLY_1_3,
                 None | Some(TlsVersion::V1_2) => VERSIONS,
             };
-            let mut tickets = policy.ticket_policy();
-            tickets.extend(client_auth.policy());
+            let tickets = policy.tickets(&self.client_auth);
             maker.config(client_auth, versions, (policy.id(), &tickets))
         };
         let policies = PolicyTable::new(&config, &self.policies, of_site)?;
