@@ -16,6 +16,7 @@ use blitz_host::serving::ListenerConfig;
 
 use crate::network_files::{FileReader, Known, NetworkFiles};
 use crate::site_listeners::Collected;
+use crate::tls::FileTls;
 use crate::watch::Watch;
 use crate::{
     access_log, file_folders, includes, listen, loaded_file, otlp, process, rate_store, secrets,
@@ -60,8 +61,7 @@ pub(crate) struct ConfigFile {
     pub(crate) tls_listeners: Vec<ListenerConfig>,
     pub(crate) trusted_proxies: Vec<TrustedProxy>,
     pub(crate) sites: Vec<Site>,
-    /// Files of certificates, each with the file of its key.
-    pub(crate) certificates: Vec<(PathBuf, PathBuf)>,
+    pub(crate) tls: FileTls,
     /// The file itself and all that it names, with the folders where further certificates may appear. Some may be missing.
     files: Vec<PathBuf>,
     /// Those with networks.
@@ -175,8 +175,8 @@ impl ConfigFile {
             listeners,
             tls_listeners,
             trusted_proxies,
+            tls: FileTls::new(certificates, &sites),
             sites,
-            certificates,
             files,
             networks,
             started,
@@ -250,7 +250,7 @@ impl ConfigFile {
             self.document.name,
             counted(self.sites.len(), "site"),
             counted(routes, "route"),
-            counted(self.certificates.len(), "certificate"),
+            counted(self.tls.certificates.len(), "certificate"),
         )
     }
 }

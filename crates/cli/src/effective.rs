@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use blitz_config::{
-    Action, Files, Placed, Route, RouteKey, Settings, Site, Span, TargetGroup, quoted,
+    Action, Files, Placed, Route, RouteKey, Settings, Site, Span, TargetGroup, Tls, quoted,
 };
 use clap::{Args, Subcommand};
 
@@ -191,7 +191,12 @@ fn head(file: &ConfigFile, site: &Site) -> String {
         file.line_of(&site.host.span)
     );
     if site.tls.is_on {
-        let _ = writeln!(text, "tls = true\nhttps_redirect = {}", site.tls.redirects);
+        let redirects = site.tls.redirects;
+        let _ = writeln!(
+            text,
+            "tls = {}\nhttps_redirect = {redirects}",
+            tls(file, &site.tls)
+        );
     }
     for (key, value, span) in site.limits.written() {
         let _ = writeln!(text, "limits.{key} = {value}  # {}", file.line_of(&span));
@@ -201,6 +206,33 @@ fn head(file: &ConfigFile, site: &Site) -> String {
     text += &list(file, "listen", site.listen.as_deref().unwrap_or_default());
     text.push('\n');
     text
+}
+
+/// The demands of handshakes. Certificates of the site are among those of the file.
+fn tls(file: &ConfigFile, tls: &Tls) -> String {
+    let mut keys = Vec::new();
+    let mut places = Vec::new();
+    if let Some(clients) = &tls.clients {
+        let auth = match clients.is_required {
+            true => "required",
+            false => "optional",
+        };
+        keys.push(format!("client_ca = {}", file.slice(&clients.ca.span)));
+        keys.push(format!("client_auth = \"{auth}\""));
+        keys.push(format!("client_cert_header = {}", clients.is_forwarded));
+        places.push(file.line_of(&clients.ca.span));
+    }
+    if let Some(min) = &tls.min {
+        keys.push(format!("min = {}", file.slice(&min.span)));
+        places.push(file.line_of(&min.span));
+    }
+    match keys.is_empty() {
+        true => "true".to_owned(),
+        false => {
+            places.dedup();
+            format!("{{ {} }}  # {}", keys.join(", "), places.join(", "))
+        }
+    }
 }
 
 /// A list, with the place of its first value.

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 
 use blitz_config::Process;
 use blitz_gateway::Reloading;
-use blitz_host::certificates::PreparedCertificates;
 use clap::Args;
 
 use crate::access_log::OpenAccessLog;
@@ -19,7 +18,7 @@ use crate::listeners::ListenAddresses;
 use crate::otlp::OpenExport;
 use crate::rate_store::OpenRateStore;
 use crate::timeouts::positive_or_forever;
-use crate::tls::{Tls, TlsArguments};
+use crate::tls::{PreparedTls, Tls, TlsArguments};
 use crate::watch::Watch;
 use crate::{control_client, differences, output};
 
@@ -201,7 +200,7 @@ impl ReloadedFile {
 enum NewCertificates {
     /// Those in use stay.
     Kept,
-    Replaced(PreparedCertificates),
+    Replaced(PreparedTls),
     /// There was no listener for TLS before.
     First(Box<Tls>),
 }
@@ -216,12 +215,13 @@ impl NewCertificates {
     ) -> Result<NewCertificates, String> {
         match tls {
             Some(tls) => {
-                let prepared = tls.prepare(&file.certificates)?;
+                let prepared = tls.prepare(&file.tls)?;
                 Ok(prepared.map_or(NewCertificates::Kept, NewCertificates::Replaced))
             }
             None if file.tls_listeners.is_empty() => Ok(NewCertificates::Kept),
-            None => Tls::load(arguments, &file.certificates)
-                .map(|tls| NewCertificates::First(Box::new(tls))),
+            None => {
+                Tls::load(arguments, &file.tls).map(|tls| NewCertificates::First(Box::new(tls)))
+            }
         }
     }
 

@@ -34,7 +34,7 @@ use crate::reload::{ReloadSettings, ReloadedFile};
 use crate::show_config::FileSettings;
 use crate::size::size;
 use crate::timeouts::TimeoutArguments;
-use crate::tls::{Tls, TlsArguments};
+use crate::tls::{FileTls, Tls, TlsArguments};
 use crate::upgrades::{self, UpgradeArgument};
 use crate::upkeep::Upkeep;
 use crate::upstream_tls::{UpstreamTls, UpstreamTlsArguments};
@@ -369,8 +369,8 @@ fn load_tls(
     if listeners.tls.is_empty() {
         return Ok(None);
     }
-    let certificates = file.map(|file| file.certificates.as_slice());
-    let tls = Tls::load(&arguments.tls, certificates.unwrap_or_default());
+    let none = FileTls::default();
+    let tls = Tls::load(&arguments.tls, file.map_or(&none, |file| &file.tls));
     tls.map(Some).map_err(failed)
 }
 

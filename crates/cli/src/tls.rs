@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use blitz_gateway::{Site, tls_policies};
 use blitz_host::certificates::{self, CertificateReloader, Certificates, PreparedCertificates};
 use blitz_host::serving::Tick;
-use blitz_http::{Certificate, TlsSlot};
+use blitz_http::{Certificate, ServerNames, TlsPolicy, TlsSlot};
 use clap::{Args, ValueEnum};
 
 use crate::development::{self, Development};
@@ -75,17 +76,18 @@ impl TlsArguments {
 }
 
 impl TlsArguments {
-    /// The certificates of the flags and of these files, if there are any.
-    fn certificates(&self, files: &[(PathBuf, PathBuf)]) -> Option<Certificates> {
+    /// The certificates of the flags and of a file, if there are any.
+    fn certificates(&self, file: &FileTls) -> Option<Certificates> {
         let flags = self.cert.iter().zip(&self.key);
-        let files = files.iter().map(|(certificate, key)| (certificate, key));
+        let files = file.certificates.iter();
+        let files = files.map(|(certificate, key)| (certificate, key));
         let mut pairs = flags.chain(files);
         let (certificate, key) = pairs.next()?;
         let first = Certificates::from_files(certificate, key);
         let all = pairs.fold(first, |all, (certificate, key)| {
             all.and_files(certificate, key)
         });
-        Some(self.with_clients(all))
+        Some(self.with_clients(all).with_policies(file.policies.clone()))
     }
 
     /// The same certificates with the flags about clients.
@@ -101,6 +103,31 @@ impl TlsArguments {
     }
 }
 
+/// The part of a configuration file that is about TLS.
+#[derive(Default)]
+pub(crate) struct FileTls {
+    /// Files of certificates, each with the file of its key.
+    pub(crate) certificates: Vec<(PathBuf, PathBuf)>,
+    /// The demands of handshakes for the hosts of its sites.
+    pub(crate) policies: Vec<(ServerNames, TlsPolicy)>,
+}
+
+impl FileTls {
+    pub(crate) fn new(certificates: Vec<(PathBuf, PathBuf)>, sites: &[Site]) -> FileTls {
+        FileTls {
+            certificates,
+            policies: tls_policies(sites),
+        }
+    }
+}
+
+/// The TLS of a file that is not in use yet.
+pub(crate) struct PreparedTls {
+    certificates: PreparedCertificates,
+    /// The file has certificates.
+    is_new: bool,
+}
+
 /// The TLS of all listeners.
 pub(crate) struct Tls {
     reloader: CertificateReloader,
@@ -113,18 +140,19 @@ impl Tls {
     ///
     /// # Errors
     /// The invalid file, the reason, and the remedy.
-    pub(crate) fn load(
-        arguments: &TlsArguments,
-        files: &[(PathBuf, PathBuf)],
-    ) -> Result<Tls, String> {
+    pub(crate) fn load(arguments: &TlsArguments, file: &FileTls) -> Result<Tls, String> {
         let now = SystemTime::now();
-        let (certificates, development) = match arguments.certificates(files) {
+        let (certificates, development) = match arguments.certificates(file) {
             Some(certificates) => (certificates, None),
             None => {
                 let development = development::certificates(now)?;
                 let addresses = Certificates::from(development.addresses.clone());
                 let certificates = addresses.and_certificate(development.names.clone());
-                (arguments.with_clients(certificates), Some(development))
+                let certificates = arguments.with_clients(certificates);
+                (
+                    certificates.with_policies(file.policies.clone()),
+                    Some(development),
+                )
             }
         };
         Ok(Tls {
@@ -135,23 +163,35 @@ impl Tls {
         })
     }
 
-    /// Reads the certificates of a new configuration file; `None` if it has none, so that those in use stay.
+    /// Reads the certificates of a new configuration file. If it has none, those in use stay, with its policies; `None` if
+    /// these are the same, too.
     ///
     /// # Errors
     /// The invalid file, the reason, and the remedy.
-    pub(crate) fn prepare(
-        &self,
-        files: &[(PathBuf, PathBuf)],
-    ) -> Result<Option<PreparedCertificates>, String> {
-        let certificates = self.arguments.certificates(files);
-        let prepare = |certificates| self.reloader.prepare(certificates);
-        certificates.map(prepare).transpose()
+    pub(crate) fn prepare(&self, file: &FileTls) -> Result<Option<PreparedTls>, String> {
+        let new = self.arguments.certificates(file);
+        let is_new = new.is_some();
+        if !is_new && self.reloader.certificates_in_use().policies() == file.policies {
+            return Ok(None);
+        }
+        let certificates = new.unwrap_or_else(|| {
+            let in_use = self.reloader.certificates_in_use().clone();
+            in_use.with_policies(file.policies.clone())
+        });
+        let certificates = self.reloader.prepare(certificates)?;
+        Ok(Some(PreparedTls {
+            certificates,
+            is_new,
+        }))
     }
 
     /// Uses certificates for new handshakes.
-    pub(crate) fn apply(&mut self, prepared: PreparedCertificates) {
-        self.development = None;
-        self.reloader.apply(prepared, SystemTime::now());
+    pub(crate) fn apply(&mut self, prepared: PreparedTls) {
+        if prepared.is_new {
+            self.development = None;
+        }
+        self.reloader
+            .apply(prepared.certificates, SystemTime::now());
     }
 
     /// The slot that listeners read the current certificates from.

@@ -34,9 +34,16 @@ pub(crate) fn all_settings(route: &Route) -> impl Iterator<Item = &Settings> {
 
 /// Calls a function with each claim of placeholders, and the place of its text.
 pub(crate) fn of_placeholders<'s>(settings: &'s Settings, mut found: impl FnMut(&'s str, &Span)) {
-    let mut of_template = |template: &'s Template, span: &Span| {
+    of_templates(settings, |template, span| {
         template.claims().for_each(|name| found(name, span));
-    };
+    });
+}
+
+/// Calls a function with each text that may have placeholders, and its place.
+pub(crate) fn of_templates<'s>(
+    settings: &'s Settings,
+    mut of_template: impl FnMut(&'s Template, &Span),
+) {
     let of_rules = |rules: &'s FieldRules, of: &mut dyn FnMut(&'s Template, &Span)| {
         for rule in rules.iter() {
             match &rule.change.value {

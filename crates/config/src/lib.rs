@@ -49,15 +49,18 @@ pub use keys::{
     BUFFER_FILE_MAX, BUFFER_MAX, CORES_MAX, FIELDS_MAX, HEAD_MAX, KEYS, Key, Kind, Scope, Since,
 };
 pub use method::{Method, Methods};
-pub use model::{CertificateFile, Configuration, Host, Listener, Route, Site, Tls};
+pub use model::{
+    CertificateFile, ClientCertificates, Configuration, Host, Listener, MinVersion, Route, Site,
+    Tls,
+};
 pub use network::Network;
 pub use network_list::NetworkList;
 pub use path_regex::PathRegex;
 pub use pattern::{PathEnd, PathPattern, Segment};
 pub use policy::{
-    ApiKeys, AuthCache, BasicAuth, ClaimDemand, Concurrency, Cors, CorsOrigin, ForwardAuth, Jwt,
-    JwtKeys, KeySource, KeysUrl, OnFailure, Policies, RateKey, RateLimit, Satisfy, Secret,
-    SecurityHeaders, TokenSource,
+    ApiKeys, AuthCache, BasicAuth, ClaimDemand, ClientCert, Concurrency, Cors, CorsOrigin,
+    ForwardAuth, Jwt, JwtKeys, KeySource, KeysUrl, OnFailure, Policies, RateKey, RateLimit,
+    Satisfy, Secret, SecurityHeaders, TokenSource,
 };
 pub use process::{
     Bytes, Control, ControlAddress, FieldTexts, Log, MessageLimits, Metrics, Process, Redis,

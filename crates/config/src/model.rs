@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::network::Network;
 use crate::process::{MessageLimits, Process};
@@ -88,12 +89,34 @@ pub struct Site {
 }
 
 /// TLS of a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
     /// Whether the site has TLS.
     pub is_on: bool,
     /// Whether clear text is redirected to HTTPS.
     pub redirects: bool,
+    /// Certificates of its clients.
+    pub clients: Option<Arc<ClientCertificates>>,
+    /// The least version, if it is not the default.
+    pub min: Option<Placed<MinVersion>>,
+}
+
+/// Certificates of the clients of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// The file with their authorities.
+    pub ca: Placed<String>,
+    /// Whether handshakes fail without one.
+    pub is_required: bool,
+    /// Whether upstreams get them.
+    pub is_forwarded: bool,
+}
+
+/// The least version of TLS that is not the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MinVersion {
+    /// RFC 8446.
+    Tls13,
 }
 
 /// A route: requests of one path of a site, and their settings.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::own::Own;
 use crate::span::{Placed, Span};
 
-pub use access::{ApiKeys, BasicAuth, KeySource, Satisfy};
+pub use access::{ApiKeys, BasicAuth, ClientCert, KeySource, Satisfy};
 pub use cors::{Cors, CorsOrigin};
 pub use forward_auth::{AuthCache, ForwardAuth};
 pub use jwt::{ClaimDemand, Jwt, JwtKeys, KeysUrl, Secret, TokenSource};
@@ -32,7 +32,9 @@ macro_rules! policies {
             /// The keys that are written, with the places of their values.
             pub fn written(&self) -> impl Iterator<Item = (&'static str, &Span)> {
                 let all = [$((stringify!($name), self.$name.as_ref().map(|value| &value.span)),)*];
-                all.into_iter().filter_map(|(key, span)| Some((key, span?)))
+                let cert = self.client_cert.as_ref();
+                let written = move |(key, span)| Some((access::writer_of(key, cert), span?));
+                all.into_iter().filter_map(written)
             }
 
             /// The addresses of the values, which routes share that inherit the same ones.
@@ -81,6 +83,8 @@ policies! {
     basic_auth: BasicAuth,
     /// Keys that requests need.
     api_keys: ApiKeys,
+    /// Certificates of clients that requests need.
+    client_cert: ClientCert,
     /// Access keys, one of which suffices.
     satisfy: Satisfy,
 }
@@ -90,7 +94,11 @@ impl Policies {
     pub fn alternatives(&self) -> impl Iterator<Item = (&'static str, &Span)> {
         let innermost = self.satisfy.iter();
         let outer = innermost.clone().flat_map(|any| &any.value.also);
-        outer.chain(innermost).flat_map(|any| any.value.written())
+        outer.chain(innermost).flat_map(|any| {
+            let cert = any.value.client_cert.as_ref();
+            let written = any.value.written();
+            written.map(move |(key, span)| (access::writer_of(key, cert), span))
+        })
     }
 }
 
@@ -100,6 +108,7 @@ impl OwnPolicies {
         self.jwt.value().is_some()
             || self.basic_auth.value().is_some()
             || self.api_keys.value().is_some()
+            || self.client_cert.value().is_some()
             || self.satisfy.value().is_some()
     }
 

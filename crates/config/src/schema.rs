@@ -50,7 +50,7 @@ pub fn schema() -> String {
             "server": table(Scope::Server),
             "site": text_or(site()),
             "site_limits": table(Scope::SiteLimits),
-            "tls": required(table(Scope::Tls), "cert"),
+            "tls": table(Scope::Tls),
             "tracing": required(table(Scope::Tracing), "otlp"),
             "timeout": table(Scope::Timeout),
             "upstream": required(table(Scope::Upstream), "servers"),

@@ -67,6 +67,10 @@ pub enum Placeholder {
     Header(Box<str>),
     /// The cookie with this name.
     Cookie(Box<str>),
+    /// The subject of the certificate of the client.
+    CertificateSubject,
+    /// SHA-256 of the certificate of the client.
+    CertificateFingerprint,
     /// The claim with this name, of the token that the route's `jwt` has verified.
     Claim(Box<str>),
 }
@@ -88,6 +92,17 @@ impl Template {
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Placeholder(Placeholder::Claim(name)) => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// The first placeholder for the certificate of the client.
+    pub(crate) fn client_certificate(&self) -> Option<&Placeholder> {
+        self.parts.iter().find_map(|part| match part {
+            TemplatePart::Placeholder(
+                placeholder @ (Placeholder::CertificateSubject
+                | Placeholder::CertificateFingerprint),
+            ) => Some(placeholder),
             _ => None,
         })
     }
@@ -161,6 +176,8 @@ impl fmt::Display for Placeholder {
             Placeholder::RequestId => f.write_str("request_id"),
             Placeholder::Header(name) => write!(f, "header.{name}"),
             Placeholder::Cookie(name) => write!(f, "cookie.{name}"),
+            Placeholder::CertificateSubject => f.write_str("client_cert.subject"),
+            Placeholder::CertificateFingerprint => f.write_str("client_cert.fingerprint"),
             Placeholder::Claim(name) => write!(f, "jwt.{name}"),
         }
     }
@@ -168,7 +185,7 @@ impl fmt::Display for Placeholder {
 
 /// Whether a name is a placeholder everywhere, so that no parameter can have it.
 pub(crate) fn is_placeholder(name: &str) -> bool {
-    plain(name).is_some() || matches!(name, "rest" | "header" | "cookie" | "jwt")
+    plain(name).is_some() || matches!(name, "rest" | "header" | "cookie" | "jwt" | "client_cert")
 }
 
 /// The placeholder of this name, if it depends on nothing but the request.

@@ -3,6 +3,7 @@
 mod clients;
 mod policies;
 mod shared;
+mod tls;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::request_limits::RequestLimits;
 use crate::rewriting::UpstreamPrefix;
 use crate::route::{self, Forward, ForwardGroup, ForwardedPath, NumberedLabel, Route};
 use crate::rules::{Edits, Rules};
-use crate::sites::Site;
+use crate::sites::{Site, SiteTls};
 use crate::target::{Target, TargetError};
 use crate::upstream::{ConnectionSettings, GroupConfig};
 use crate::variants::Variants;
@@ -72,6 +73,7 @@ pub fn compile(
         let policies = compiler.policies(&site.unrouted.policies);
         let rules = Rules::of_unrouted(&site.unrouted.headers, pages, policies);
         let rules = (rules != Rules::default()).then(|| Arc::new(rules));
+        let tls = compiler.tls(site);
         let aliases = site.aliases.iter().map(|alias| alias.value.clone());
         sites.push(Site {
             hosts: std::iter::once(site.host.value.clone())
@@ -83,14 +85,15 @@ pub fn compile(
             redirect_https: site.tls.redirects,
             limits: RequestLimits::new(&site.limits),
             listeners: None,
+            tls: tls.clone(),
         });
-        sites.extend(canonical(site, rules.as_deref()));
+        sites.extend(canonical(site, rules.as_deref(), tls));
     }
     sites
 }
 
 /// The hosts whose requests are redirected to the name of the site.
-fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
+fn canonical(site: &blitz_config::Site, rules: Option<&Rules>, tls: SiteTls) -> Option<Site> {
     let hosts = site.canonical_for.iter().map(|host| host.value.clone());
     let host = site.host.value.to_string();
     let route = Route {
@@ -114,6 +117,7 @@ fn canonical(site: &blitz_config::Site, rules: Option<&Rules>) -> Option<Site> {
         redirect_https: site.tls.redirects,
         limits: RequestLimits::new(&site.limits),
         listeners: None,
+        tls,
     })
 }
 

@@ -154,6 +154,7 @@ fn question(head: &RequestHead, client: ClientAddress) -> PolicyRequest<'_> {
     PolicyRequest {
         head,
         client,
+        certificate: None,
         clock: None,
         limits: None,
         authorizer: None,

@@ -51,7 +51,7 @@ pub use reloading::{Reloading, Replacement};
 pub use route::Route;
 pub use routes::{RouteConflict, Routes};
 pub use site_changes::{Change, SiteChange, site_changes};
-pub use sites::{AccessGap, Site, SiteRoutes, Sites};
+pub use sites::{AccessGap, Site, SiteRoutes, SiteTls, Sites, tls_policies};
 pub use snapshot::{NewSites, SteppedReloads};
 pub use start_error::StartError;
 pub use target::{Origin, Prefix, Target, TargetError};

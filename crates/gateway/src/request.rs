@@ -45,6 +45,8 @@ pub(crate) struct Request<'a> {
     pub(crate) edits: Cow<'a, [Edit]>,
     /// Of the route's policies.
     pub(crate) notes: Option<Box<Notes<'a>>>,
+    /// Whether the upstream gets the certificate of the client.
+    pub(crate) sends_certificate: bool,
     pub(crate) record: Record<'a>,
 }
 
@@ -122,6 +124,7 @@ impl<'a> Request<'a> {
             negotiated,
             edits: edits.unwrap_or_default(),
             notes,
+            sends_certificate: options.client_cert_header || site.tls.sends_certificate,
             record,
         }
     }

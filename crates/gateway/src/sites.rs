@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use blitz_config::Host;
-use blitz_http::{Method, RequestHead};
+use blitz_http::{Method, RequestHead, ServerNames, TlsPolicy, TlsPolicyId};
 use blitz_site::matcher::{HostTable, RouteKey};
 use blitz_site::{ClientAddress, EndpointMaker, Rejection, preflight_method};
 
@@ -37,6 +37,8 @@ pub struct Site {
     pub(crate) limits: Option<RequestLimits>,
     /// The only listeners on which its hosts are known; `None` is all.
     pub listeners: Option<Box<[SocketAddr]>>,
+    /// The demands of its handshakes.
+    pub tls: SiteTls,
 }
 
 impl Site {
@@ -142,6 +144,49 @@ pub struct SiteRoutes {
     pub has_fallback: bool,
     /// Limits of its requests; `None` is those of the process.
     pub(crate) limits: Option<Box<RequestLimits>>,
+    pub(crate) tls: SiteTlsFacts,
+}
+
+/// The demands of the handshakes of a site.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SiteTls {
+    /// The policy; the default is that of the listener.
+    pub policy: TlsPolicy,
+    /// Whether upstreams get the certificates of its clients.
+    pub sends_certificate: bool,
+}
+
+/// The demands of handshakes for the hosts of these sites.
+#[must_use]
+pub fn tls_policies(sites: &[Site]) -> Vec<(ServerNames, TlsPolicy)> {
+    let names = |host: &Host| match host {
+        Host::Exact(name) => ServerNames::Exact(name.clone()),
+        Host::Wildcard(parent) => ServerNames::Below(parent.clone()),
+        Host::Any => ServerNames::Any,
+    };
+    let of_site = |site: &Site| {
+        let hosts = site.hosts.iter();
+        let policies = hosts.map(|host| (names(host), site.tls.policy.clone()));
+        policies.collect::<Vec<_>>()
+    };
+    sites.iter().flat_map(of_site).collect()
+}
+
+/// The part of them that requests depend on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SiteTlsFacts {
+    /// Handshakes of its connections ran with this policy.
+    pub(crate) policy_id: Option<TlsPolicyId>,
+    pub(crate) sends_certificate: bool,
+}
+
+impl From<&SiteTls> for SiteTlsFacts {
+    fn from(tls: &SiteTls) -> SiteTlsFacts {
+        SiteTlsFacts {
+            policy_id: tls.policy.id(),
+            sends_certificate: tls.sends_certificate,
+        }
+    }
 }
 
 impl SiteRoutes {
@@ -378,6 +423,7 @@ impl Sites {
                 listeners: None,
                 has_fallback: true,
                 limits: None,
+                tls: SiteTlsFacts::default(),
             });
         }
         let mut has_names = false;
@@ -403,6 +449,7 @@ impl Sites {
                 listeners: site.listeners,
                 has_fallback: false,
                 limits: site.limits.map(Box::new),
+                tls: SiteTlsFacts::from(&site.tls),
             });
         }
         Ok(Sites {
@@ -538,6 +585,7 @@ mod tests {
             canonical: None,
             rules: None,
             redirect_https: false,
+            tls: SiteTls::default(),
             limits: None,
             listeners: None,
         }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use blitz_http::{
-    CaSet, Certificate, ClientAuth, ServerTls, TicketKeys, TlsConfigError, TlsSlot, ValidityProblem,
+    CaSet, Certificate, ClientAuth, ServerNames, ServerTls, TicketKeys, TlsConfigError, TlsPolicy,
+    TlsSlot, ValidityProblem,
 };
 
 use crate::serving::Tick;
@@ -26,6 +27,7 @@ const VALIDITY_CHECK: Duration = DAY;
 pub struct Certificates {
     pairs: Vec<Pair>,
     clients: Clients,
+    policies: Vec<(ServerNames, TlsPolicy)>,
 }
 
 #[derive(Debug, Clone)]
@@ -49,6 +51,7 @@ impl Certificates {
         Certificates {
             pairs: vec![Pair::Files(certificate.into(), key.into())],
             clients: Clients::None,
+            policies: Vec::new(),
         }
     }
 
@@ -86,6 +89,19 @@ impl Certificates {
         self
     }
 
+    /// Sets what handshakes for server names demand, in place of the rule for all clients.
+    #[must_use]
+    pub fn with_policies(mut self, policies: Vec<(ServerNames, TlsPolicy)>) -> Certificates {
+        self.policies = policies;
+        self
+    }
+
+    /// The demands of handshakes for server names.
+    #[must_use]
+    pub fn policies(&self) -> &[(ServerNames, TlsPolicy)] {
+        &self.policies
+    }
+
     fn read(&self, keys: &TicketKeys) -> Result<ServerTls, TlsConfigError> {
         let mut builder = ServerTls::builder().ticket_keys(keys);
         for pair in &self.pairs {
@@ -99,6 +115,9 @@ impl Certificates {
             Clients::Optional(file) => ClientAuth::Optional(CaSet::load(file)?),
             Clients::Required(file) => ClientAuth::Required(CaSet::load(file)?),
         };
+        for (names, policy) in &self.policies {
+            builder = builder.policy(names.clone(), policy.clone());
+        }
         builder.client_auth(client_auth).build()
     }
 }
@@ -109,6 +128,7 @@ impl From<Certificate> for Certificates {
         Certificates {
             pairs: vec![Pair::Given(certificate)],
             clients: Clients::None,
+            policies: Vec::new(),
         }
     }
 }
@@ -148,6 +168,12 @@ impl CertificateReloader {
             keys,
             keys_made: now,
         })
+    }
+
+    /// The certificates in use.
+    #[must_use]
+    pub fn certificates_in_use(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// The slot that listeners read the current certificates from.

@@ -60,9 +60,9 @@ pub use serve::datagrams::{CoreDatagramListener, DatagramListener};
 pub use serve::serve;
 pub use tls::{
     CaSet, Certificate, CertificateProblem, ClientAuth, ClientCertificate, ClientTls,
-    ClientTlsBuilder, ClientTlsSlot, ServerTls, ServerTlsBuilder, TicketKeys, TlsConfigError,
-    TlsCounters, TlsError, TlsInfo, TlsSlot, TlsVersion, UpstreamTls, ValidityProblem,
-    refused_certificate,
+    ClientTlsBuilder, ClientTlsSlot, ServerNames, ServerTls, ServerTlsBuilder, TicketKeys,
+    TlsConfigError, TlsCounters, TlsError, TlsInfo, TlsPolicy, TlsPolicyId, TlsSlot, TlsVersion,
+    UpstreamTls, ValidityProblem, refused_certificate,
 };
 pub use websocket::WebSocketKey;
 

@@ -96,9 +96,10 @@ impl Kind {
             Kind::Shared(Policy::Proof(Prover::BasicAuth(_))) => 9,
             Kind::Shared(Policy::Proof(Prover::ApiKeys(_))) => 10,
             Kind::Shared(Policy::AnyOf(_)) => 11,
-            Kind::Allow(_) => 12,
-            Kind::Deny(_) => 13,
-            Kind::BodyMax(_) => 14,
+            Kind::Shared(Policy::Proof(Prover::ClientCert)) => 12,
+            Kind::Allow(_) => 13,
+            Kind::Deny(_) => 14,
+            Kind::BodyMax(_) => 15,
         })
     }
 

@@ -6,6 +6,7 @@
 mod any_of;
 mod api_keys;
 mod basic_auth;
+mod client_cert;
 mod concurrency;
 mod cors;
 mod credentials;
@@ -27,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use blitz_http::{Fields, PooledFuture, RequestHead};
+use blitz_http::{ClientCertificate, Fields, PooledFuture, RequestHead};
 
 use crate::client::ClientAddress;
 use crate::edit::{Edit, FieldChange, apply_to_request};
@@ -85,6 +86,8 @@ pub struct PolicyRequest<'a> {
     pub head: &'a RequestHead,
     /// Its client.
     pub client: ClientAddress,
+    /// The certificate of the client, as the handshake has verified it.
+    pub certificate: Option<&'a ClientCertificate>,
     /// The time; `None` leaves out what depends on it.
     pub clock: Option<fn() -> SystemTime>,
     /// The counts of this core. Without them nothing is limited.
@@ -277,6 +280,7 @@ impl Policy {
             Policy::SecurityHeaders(_) => 0,
             Policy::Cors(_) => 5,
             Policy::EarlyHints(_) => 60,
+            Policy::Proof(Prover::ClientCert) => 15,
             Policy::Proof(Prover::BasicAuth(_)) => 20,
             Policy::Proof(Prover::ApiKeys(_)) => 25,
             Policy::AnyOf(_) => 28,
@@ -377,6 +381,7 @@ mod tests {
             let request = PolicyRequest {
                 head,
                 client: ClientAddress::Unix,
+                certificate: None,
                 clock: Some(panics),
                 limits: None,
                 authorizer: None,

@@ -11,6 +11,8 @@ pub enum Rejection {
     NoHost,
     /// The certificate of the connection does not cover the request's host.
     Misdirected,
+    /// The handshake of the connection did not demand what the site of the host demands.
+    TlsPolicy,
     /// The method is never forwarded.
     Method,
     /// `Max-Forwards` is 0, so the gateway answers `OPTIONS` itself.
@@ -71,6 +73,10 @@ pub enum Rejection {
     InvalidApiKey,
     /// The key has expired.
     ApiKeyExpired,
+    /// The route demands a certificate of the client, and the connection has none.
+    NoClientCertificate,
+    /// The certificate of the client has expired since the handshake.
+    ClientCertificateExpired,
     /// The route demands one of several proofs of who the client is, and the request has none.
     NoProof,
     /// There are too many requests per time of the client, or of another value.
@@ -107,10 +113,11 @@ pub enum Rejection {
 
 impl Rejection {
     /// All rejections; their order is that of [`Counters::rejections`](crate::Counters).
-    pub const ALL: [Rejection; 49] = [
+    pub const ALL: [Rejection; 52] = [
         Rejection::HttpsOnly,
         Rejection::NoHost,
         Rejection::Misdirected,
+        Rejection::TlsPolicy,
         Rejection::Method,
         Rejection::LastHop,
         Rejection::ConnectionOptions,
@@ -141,6 +148,8 @@ impl Rejection {
         Rejection::NoApiKey,
         Rejection::InvalidApiKey,
         Rejection::ApiKeyExpired,
+        Rejection::NoClientCertificate,
+        Rejection::ClientCertificateExpired,
         Rejection::NoProof,
         Rejection::RateLimited,
         Rejection::RateStore,
@@ -172,6 +181,7 @@ impl Rejection {
             Rejection::HttpsOnly => "https-only",
             Rejection::NoHost => "host-missing",
             Rejection::Misdirected => "misdirected",
+            Rejection::TlsPolicy => "tls-policy",
             Rejection::Method => "method-not-forwarded",
             Rejection::LastHop => "max-forwards",
             Rejection::ConnectionOptions => "connection-options",
@@ -202,6 +212,8 @@ impl Rejection {
             Rejection::NoApiKey => "api-key-missing",
             Rejection::InvalidApiKey => "api-key-invalid",
             Rejection::ApiKeyExpired => "api-key-expired",
+            Rejection::NoClientCertificate => "client-certificate-missing",
+            Rejection::ClientCertificateExpired => "client-certificate-expired",
             Rejection::NoProof => "proof-missing",
             Rejection::RateLimited => "rate-limited",
             Rejection::RateStore => "rate-limit-store",
@@ -226,11 +238,13 @@ impl Rejection {
     pub fn status(self) -> Status {
         match self {
             Rejection::HttpsOnly => Status::PERMANENT_REDIRECT,
-            Rejection::Misdirected => Status::MISDIRECTED_REQUEST,
+            Rejection::Misdirected | Rejection::TlsPolicy => Status::MISDIRECTED_REQUEST,
             Rejection::Method | Rejection::MethodNotAllowed => Status::METHOD_NOT_ALLOWED,
-            Rejection::Forbidden | Rejection::InsufficientScope | Rejection::Unauthorized => {
-                Status::FORBIDDEN
-            }
+            Rejection::Forbidden
+            | Rejection::InsufficientScope
+            | Rejection::NoClientCertificate
+            | Rejection::ClientCertificateExpired
+            | Rejection::Unauthorized => Status::FORBIDDEN,
             Rejection::NoToken
             | Rejection::InvalidToken
             | Rejection::TokenExpired
@@ -281,6 +295,7 @@ impl Rejection {
             Rejection::HttpsOnly => "this is served over HTTPS only",
             Rejection::NoHost => "the request names no host, and this is served over HTTPS only",
             Rejection::Misdirected => "the certificate of this connection does not cover that host",
+            Rejection::TlsPolicy => "that host needs a connection with a handshake of its own",
             Rejection::Method => "this method is not forwarded",
             Rejection::LastHop => "the request must not be forwarded any further",
             Rejection::ConnectionOptions => "the Connection field names too many options",
@@ -315,6 +330,8 @@ impl Rejection {
             Rejection::NoApiKey => "this needs a key",
             Rejection::InvalidApiKey => "the key is not accepted here",
             Rejection::ApiKeyExpired => "the key has expired",
+            Rejection::NoClientCertificate => "this needs a certificate of the client",
+            Rejection::ClientCertificateExpired => "the certificate of the client has expired",
             Rejection::NoProof => "this needs credentials",
             Rejection::RateLimited => "there are too many requests; try again later",
             Rejection::PolicyPanicked => "a policy of this route has failed",

@@ -41,6 +41,20 @@ const USERS: &str = "anna:$2y$04$ZmGSbpkAlFMMb6NAs4dimek28x1apJj3gERV7qL6gzUiklx
 const API_KEYS: &str =
     "billing:sha256:bf95bd465f7b0c114bfe309a4c115246cf041de451817caed7a0b8544b15dd84\n";
 
+/// An authority of clients, whose key nobody has.
+const STAFF: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBpjCCAU2gAwIBAgIUS59FyEarijMGc5Q7RpxwUddSOjgwCgYIKoZIzj0EAwIw\n\
+IDEeMBwGA1UEAwwVQW4gYXV0aG9yaXR5IG9mIHN0YWZmMCAXDTI2MTEzMDEzNTUw\n\
+MloYDzIxMjYxMTA2MTM1NTAyWjAgMR4wHAYDVQQDDBVBbiBhdXRob3JpdHkgb2Yg\n\
+c3RhZmYwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARx5nZ5YwSTviHPXhypGTrd\n\
+3rnsE+hIq6s9QEs1ZxGpHikFMKfXr2+bvu4fAG+Y13zTP9Wmp3MkbhSDHPRVoGrh\n\
+o2MwYTAdBgNVHQ4EFgQUetx6c3NjbJIL3l7qN98q9j8CAtQwHwYDVR0jBBgwFoAU\n\
+etx6c3NjbJIL3l7qN98q9j8CAtQwDwYDVR0TAQH/BAUwAwEB/zAOBgNVHQ8BAf8E\n\
+BAMCAgQwCgYIKoZIzj0EAwIDRwAwRAIgN7flXbbZxjPD3amyyPm72qI+rk+hPMKr\n\
+ZO2Go3rRgXwCIGWsf7NuLpoBvr7nuxjw6ZATiFJWC17KYOQWo2G4PE/x\n\
+-----END CERTIFICATE-----\n";
+
 #[test]
 fn every_example_boots_and_answers() {
     let (mut booted, mut answers) = (0, 0);
@@ -159,6 +173,7 @@ fn folder_with_pages() -> Folder {
         ("admin.htpasswd", USERS),
         ("etc/admin.htpasswd", USERS),
         ("api-keys", API_KEYS),
+        ("etc/staff.pem", STAFF),
     ] {
         fs::write(folder.file(file), content).unwrap();
     }

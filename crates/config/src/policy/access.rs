@@ -1,4 +1,4 @@
-//! `basic_auth`, `api_keys` and `satisfy`: who a client proves to be.
+//! `basic_auth`, `api_keys`, `client_cert` and `satisfy`: who a client proves to be.
 
 use std::sync::Arc;
 
@@ -30,6 +30,22 @@ pub struct ApiKeys {
     pub also: Vec<Arc<Placed<ApiKeys>>>,
 }
 
+/// A certificate of the client, which the authorities of the site have issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientCert {
+    /// Whether it is demanded because the site has `client_ca`, which is then its place.
+    pub is_implied: bool,
+}
+
+/// The key that writes one: `client_ca` of a site implies `client_cert` of its routes.
+pub(super) fn writer_of(key: &'static str, cert: Option<&Arc<Placed<ClientCert>>>) -> &'static str {
+    let is_implied = cert.is_some_and(|cert| cert.value.is_implied);
+    match key {
+        "client_cert" if is_implied => "tls.client_ca",
+        key => key,
+    }
+}
+
 /// Where a key stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
@@ -52,6 +68,8 @@ pub struct Satisfy {
     pub jwt: Option<Arc<Placed<Jwt>>>,
     /// Keys of programs.
     pub api_keys: Option<Arc<Placed<ApiKeys>>>,
+    /// Certificates of clients.
+    pub client_cert: Option<Arc<Placed<ClientCert>>>,
     /// Those of outer levels, which are demanded as well.
     pub also: Vec<Arc<Placed<Satisfy>>>,
 }
@@ -67,6 +85,10 @@ impl Satisfy {
             ),
             ("jwt", self.jwt.as_ref().map(|value| &value.span)),
             ("api_keys", self.api_keys.as_ref().map(|value| &value.span)),
+            (
+                "client_cert",
+                self.client_cert.as_ref().map(|value| &value.span),
+            ),
         ];
         all.into_iter().filter_map(|(key, span)| Some((key, span?)))
     }

@@ -15,7 +15,7 @@ use crate::settings::{Action, Proxy};
 type IsWritten = fn(&OwnSettings) -> (bool, bool);
 
 /// The keys whose rules depend on the client.
-const ACCESS: [(&str, IsWritten); 7] = [
+const ACCESS: [(&str, IsWritten); 8] = [
     ("allow", |own| written(own, |own| &own.allow)),
     ("deny", |own| written(own, |own| &own.deny)),
     ("jwt", |own| written(own, |own| &own.policies.jwt)),
@@ -26,6 +26,9 @@ const ACCESS: [(&str, IsWritten); 7] = [
         written(own, |own| &own.policies.basic_auth)
     }),
     ("api_keys", |own| written(own, |own| &own.policies.api_keys)),
+    ("client_cert", |own| {
+        written(own, |own| &own.policies.client_cert)
+    }),
     ("satisfy", |own| written(own, |own| &own.policies.satisfy)),
 ];
 

@@ -1,6 +1,7 @@
 //! Keys of policies.
 
 mod access;
+mod client_cert;
 mod cors;
 mod early_hints;
 mod forward_auth;
@@ -38,6 +39,9 @@ impl Reader<'_> {
                 own.policies.basic_auth = self.own(value, |reader| reader.basic_auth(value));
             }
             "api_keys" => own.policies.api_keys = self.own(value, |reader| reader.api_keys(value)),
+            "client_cert" => {
+                own.policies.client_cert = self.own(value, |reader| reader.client_cert(value));
+            }
             "satisfy" => self.satisfy(value, own),
             _ => {}
         }

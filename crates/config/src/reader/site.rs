@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::certificate::OwnTls;
 use super::conflicts::add_head;
 use super::inherit::InheritedValues;
 use super::own::{OwnAction, OwnSettings};
@@ -128,7 +129,10 @@ impl Reader<'_> {
         let mut limits = MessageLimits::default();
         let before = self.diagnostics.len();
         match entry.value.get_ref() {
-            DeValue::String(_) => self.short_route(entry, &mut own[0], upstreams),
+            DeValue::String(_) => {
+                self.short_route(entry, &mut own[0], upstreams);
+                self.certificates_of_clients(&mut own, None, defaults);
+            }
             DeValue::Table(table) => {
                 for entry in entries(table) {
                     if is_path(entry.name) {
@@ -145,6 +149,7 @@ impl Reader<'_> {
                         }
                     }
                 }
+                self.certificates_of_clients(&mut own, tls.as_ref(), defaults);
                 self.join_access(&mut own[0], false);
             }
             other => {
@@ -166,6 +171,22 @@ impl Reader<'_> {
             routes,
             unrouted,
         })
+    }
+
+    /// The consequences for routes of a `client_ca` in this `tls` of their site.
+    fn certificates_of_clients(
+        &mut self,
+        own: &mut [OwnSettings],
+        tls: Option<&OwnTls>,
+        defaults: &Defaults,
+    ) {
+        let clients = tls.or(defaults.tls.as_ref());
+        let Some(clients) = clients.and_then(|tls| tls.clients.as_deref()) else {
+            return;
+        };
+        let inherited = tls.is_none().then_some(&defaults.settings);
+        Reader::demand_certificates(&mut own[0], inherited, clients);
+        self.demanded_certificates(own, clients);
     }
 
     fn routes(

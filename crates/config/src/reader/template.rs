@@ -110,6 +110,10 @@ impl Reader<'_> {
             Some(("cookie", cookie)) if is_token(cookie) => {
                 return Some(Placeholder::Cookie(cookie.into()));
             }
+            Some(("client_cert", "subject")) => return Some(Placeholder::CertificateSubject),
+            Some(("client_cert", "fingerprint")) => {
+                return Some(Placeholder::CertificateFingerprint);
+            }
             Some(("jwt", claim)) if !claim.is_empty() => {
                 return Some(Placeholder::Claim(claim.into()));
             }

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::certificate::OwnTls;
 use super::included::all_entries;
 use super::own::OwnSettings;
 use super::route_key::is_path;
@@ -22,7 +23,7 @@ const VERSION: &str = "1";
 
 /// Keys that stand for all sites.
 pub(super) struct Defaults {
-    pub(super) tls: Option<bool>,
+    pub(super) tls: Option<OwnTls>,
     pub(super) redirects: Option<bool>,
     pub(super) settings: OwnSettings,
 }
@@ -69,6 +70,7 @@ impl<'a> Reader<'a> {
         self.address_in_use(&configuration);
         self.limits_above_the_process(&configuration);
         self.claims_without_tokens(&configuration);
+        self.certificates_without_authorities(&configuration);
         self.check_redis(&configuration);
         self.unused_presets(&mut upstreams);
         if self.diagnostics.is_empty() {
@@ -146,14 +148,16 @@ impl Reader<'_> {
 
     /// Settings of TLS that a site has with these defaults.
     pub(super) fn tls_of_site(
-        tls: Option<bool>,
+        tls: Option<OwnTls>,
         redirects: Option<bool>,
         defaults: &Defaults,
     ) -> Tls {
-        let is_on = tls.or(defaults.tls).unwrap_or(false);
+        let tls = tls.or_else(|| defaults.tls.clone()).unwrap_or_default();
         Tls {
-            is_on,
-            redirects: is_on && redirects.or(defaults.redirects).unwrap_or(true),
+            is_on: tls.is_on,
+            redirects: tls.is_on && redirects.or(defaults.redirects).unwrap_or(true),
+            clients: tls.clients,
+            min: tls.min,
         }
     }
 

@@ -164,6 +164,10 @@ impl Reader<'_> {
                 matches!(block.policies.basic_auth, Own::Removed),
             ),
             ("api_keys", matches!(block.policies.api_keys, Own::Removed)),
+            (
+                "client_cert",
+                matches!(block.policies.client_cert, Own::Removed),
+            ),
             ("satisfy", true),
         ];
         for (name, is_removed) in removed {

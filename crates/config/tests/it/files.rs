@@ -72,14 +72,14 @@ prefix = "edge:"
 
 [site]
 "shop.example" = "http://127.0.0.1:3001"
-"own.example" = { to = "http://127.0.0.1:3002", tls = { cert = "shop.pem", key = "shop.key" } }
+"own.example" = { to = "http://127.0.0.1:3002", tls = { cert = "shop.pem", key = "shop.key", min = "1.3" } }
 
 [site."app.example"]
 aliases = ["www.app.example"]
 canonical_for = ["old.app.example"]
 https_redirect = true
 listen = [":8443"]
-tls = true
+tls = { client_ca = "staff.pem", client_auth = "optional", client_cert_header = true }
 to = "app"
 sticky = "client"
 path = "/base{rest}"
@@ -109,6 +109,7 @@ forward_auth = { url = "http://127.0.0.1:9091/verify?a=b", send = ["Cookie", "Au
 "/sso".forward_auth = { url = "unix:/run/auth.sock:/verify" }
 basic_auth = { users_file = "users.htpasswd", realm = "administration" }
 api_keys = { file = "api-keys", from = ["header:X-Key", "cookie:key", "query:key"], forward = ["X-Client"] }
+client_cert = true
 "/any" = { allow = ["10.0.0.0/8"], basic_auth = "users.htpasswd", satisfy = "any" }
 "/keys".jwt = { keys_file = "jwks.json", leeway = "0" }
 "/fetched".jwt = { keys_url = "https://id.example/jwks.json" }

@@ -290,6 +290,7 @@ fn the_documents_name_all_keys() {
     let pages = [
         "configuration.md",
         "access.md",
+        "client-certificates.md",
         "access-log.md",
         "forward-auth.md",
         "compression.md",

@@ -12,8 +12,8 @@ use blitz_config::{
     ClientKey, CorsOrigin, OnFailure, Placed, Policies as Settings, RateKey as Key, Redis,
 };
 use blitz_site::{
-    Concurrency, Cors, CorsSettings, EarlyHints, OnStoreFailure, Origin, Policies, Policy, RateKey,
-    RateLimit, RateLimitSettings, StoreUse,
+    Concurrency, Cors, CorsSettings, EarlyHints, OnStoreFailure, Origin, Policies, Policy, Prover,
+    RateKey, RateLimit, RateLimitSettings, StoreUse,
 };
 
 use self::security_headers::security_headers;
@@ -47,6 +47,9 @@ impl<'a> Compiler<'a, '_> {
         }
         if let Some(api_keys) = &settings.api_keys {
             self.api_keys(api_keys, &mut policies);
+        }
+        if settings.client_cert.is_some() {
+            policies.push(Policy::Proof(Prover::ClientCert));
         }
         if let Some(any) = &settings.satisfy {
             self.any_of(any, &mut policies);

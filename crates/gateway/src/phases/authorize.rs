@@ -39,6 +39,8 @@ pub(super) struct CoreAuthorizer<'a, E> {
     pub(super) snapshot: &'a CoreSnapshot,
     pub(super) peer: &'a Peer,
     pub(super) head: &'a RequestHead,
+    /// Whether authorizers get the certificate of the client, as upstreams do.
+    pub(super) sends_certificate: bool,
 }
 
 impl<E> Authorizer for CoreAuthorizer<'_, E> {
@@ -97,7 +99,7 @@ impl<E> CoreAuthorizer<'_, E> {
             default_authority: authority,
             loop_id: &self.gateway.loop_id,
             sends_via: options.via,
-            sends_certificate: options.client_cert_header,
+            sends_certificate: self.sends_certificate,
             random: blitz_http::random_u64,
         };
         let scratch = &mut self.gateway.scratch.borrow_mut();

@@ -28,7 +28,7 @@ pub(super) fn request_policy<E>(
         default_authority: &route.target.authority,
         loop_id: &gateway.loop_id,
         sends_via: gateway.options.via,
-        sends_certificate: gateway.options.client_cert_header,
+        sends_certificate: request.sends_certificate,
         random: blitz_http::random_u64,
     };
     let scratch = &mut gateway.scratch.borrow_mut();

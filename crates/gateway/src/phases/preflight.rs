@@ -26,6 +26,12 @@ pub(super) fn preflight<'a, E>(
         Some(_) => Rejection::Misdirected,
         None => Rejection::UnknownHost,
     })?;
+    // The policy is that of the settings that the handshake ran with, whichever names the client has sent (rule 23).
+    if let Some(tls) = &exchange.peer.tls
+        && tls.policy != site.tls.policy_id
+    {
+        return Err(Rejection::TlsPolicy);
+    }
     site.check_limits(&exchange.request)?;
     Ok(site)
 }

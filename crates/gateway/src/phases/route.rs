@@ -1,6 +1,6 @@
 //! Phase `route`: the route of the request, its demands on the request, and its policies.
 
-use blitz_http::{Exchange, RequestHead, Scheme};
+use blitz_http::{Exchange, Scheme};
 use blitz_site::{Authorizer, ClientAddress, Notes, PolicyRequest, Rejection};
 
 use super::authorize::CoreAuthorizer;
@@ -124,7 +124,8 @@ fn unrouted<'a, E>(
         let rules = site.rules.as_deref();
         if let Some(rules) = rules.filter(|rules| !rules.policies.is_empty()) {
             let place = (gateway, snapshot);
-            let decided = decide_unrouted(place, rules, exchange, notes.get_or_insert_default());
+            let notes = notes.get_or_insert_default();
+            let decided = decide_unrouted(place, (site, rules), exchange, notes);
             rejection = decided.err().unwrap_or(rejection);
         }
         Rejected {
@@ -141,15 +142,15 @@ fn unrouted<'a, E>(
 #[cold]
 fn decide_unrouted<'a, E>(
     (gateway, snapshot): (&GatewayService<E>, &CoreSnapshot),
-    rules: &'a Rules,
+    (site, rules): (&SiteRoutes, &'a Rules),
     exchange: &Exchange,
     notes: &mut Notes<'a>,
 ) -> Result<(), Rejection> {
     let (head, trusted) = (&exchange.request, &gateway.options.trusted_proxies);
     protect_response(gateway, rules, exchange, notes);
     let client = client_of(&head.fields, &exchange.peer, trusted);
-    let authorizer = authorizer(gateway, snapshot, exchange);
-    let request = policy_request(gateway, head, client, &authorizer);
+    let authorizer = authorizer(gateway, snapshot, site, exchange);
+    let request = policy_request(gateway, exchange, client, &authorizer);
     rules.policies.decide(&request, notes)
 }
 
@@ -197,8 +198,8 @@ fn check<'a, E>(
     };
     if !rules.policies.is_empty() {
         let notes = notes.get_or_insert_default();
-        let authorizer = authorizer(gateway, snapshot, exchange);
-        let request = policy_request(gateway, head, client(), &authorizer);
+        let authorizer = authorizer(gateway, snapshot, site, exchange);
+        let request = policy_request(gateway, exchange, client(), &authorizer);
         rules.policies.decide(&request, notes)?;
         if notes.is_suspended() {
             return Ok(());
@@ -209,13 +210,14 @@ fn check<'a, E>(
 
 pub(super) fn policy_request<'a, E>(
     gateway: &'a GatewayService<E>,
-    head: &'a RequestHead,
+    exchange: &'a Exchange,
     client: ClientAddress,
     authorizer: &'a dyn Authorizer,
 ) -> PolicyRequest<'a> {
     PolicyRequest {
-        head,
+        head: &exchange.request,
         client,
+        certificate: exchange.peer.client_certificate(),
         clock: Some(blitz_http::wall_clock),
         limits: Some(&gateway.limits),
         authorizer: Some(authorizer),
@@ -225,6 +227,7 @@ pub(super) fn policy_request<'a, E>(
 pub(super) fn authorizer<'a, E>(
     gateway: &'a GatewayService<E>,
     snapshot: &'a CoreSnapshot,
+    site: &SiteRoutes,
     exchange: &'a Exchange,
 ) -> CoreAuthorizer<'a, E> {
     CoreAuthorizer {
@@ -232,6 +235,7 @@ pub(super) fn authorizer<'a, E>(
         snapshot,
         peer: &exchange.peer,
         head: &exchange.request,
+        sends_certificate: gateway.options.client_cert_header || site.tls.sends_certificate,
     }
 }
 

@@ -6,6 +6,7 @@ use blitz_site::Ended;
 use crate::replay::Replay;
 use crate::request::Request;
 use crate::route::ForwardRoute;
+use crate::rules::Edits;
 use crate::service::GatewayService;
 
 /// Adapts the request to this connection.
@@ -77,9 +78,17 @@ fn has_no_content(length: BodyLength) -> bool {
 fn decide_trailers(route: &ForwardRoute<'_>, request: &mut Request<'_>) {
     // Trailers could name another client than the fields that policies set.
     let has_identity = request.notes.as_ref();
-    let has_identity = has_identity.is_some_and(|notes| !notes.identities.is_empty());
+    let has_identity = has_identity.is_some_and(|notes| !notes.identities.is_empty())
+        || may_name_certificate(request);
     if !route.forward.request_trailers || has_identity {
         request.upload.drop_trailers();
         request.head.fields.remove(Name::Trailer);
     }
+}
+
+/// Whether fields of the request may be made of the certificate of its client.
+fn may_name_certificate(request: &Request<'_>) -> bool {
+    let edits = request.rules.and_then(|rules| rules.request_edits.as_ref());
+    edits.is_some_and(Edits::are_per_request)
+        && request.record.client.client_certificate().is_some()
 }

@@ -99,8 +99,8 @@ impl Undecided<'_, '_> {
             &self.exchange.peer,
             &gateway.options.trusted_proxies,
         );
-        let authorizer = authorizer(gateway, self.snapshot, self.exchange);
-        let request = policy_request(gateway, head, client, &authorizer);
+        let authorizer = authorizer(gateway, self.snapshot, self.site, self.exchange);
+        let request = policy_request(gateway, self.exchange, client, &authorizer);
         self.notes.wait(&request).await?;
         let rules = self.route.rules.as_deref();
         rules.map_or(Ok(()), |rules| {

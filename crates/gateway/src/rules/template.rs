@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use blitz_config::{Placeholder, Template, TemplatePart};
-use blitz_http::{Fields, Name, Peer, RequestHead, Scheme, path as request_path};
+use blitz_http::{
+    ClientCertificate, Fields, Name, Peer, RequestHead, Scheme, path as request_path,
+};
 use blitz_site::matcher::host_of;
 use blitz_site::{ClientAddress, Identity, Notes, cookies};
 
@@ -19,6 +21,8 @@ pub(crate) struct Facts<'a> {
     path_head: &'a RequestHead,
     /// The identity of the client, as the route's policies have verified.
     identities: &'a [Identity<'a>],
+    /// The certificate of the client, as its handshake has verified it.
+    certificate: Option<&'a ClientCertificate>,
     /// `None` for a unix socket, and if it is unknown.
     pub(crate) client: Option<IpAddr>,
     /// As the client has it, which a trusted proxy may tell.
@@ -141,12 +145,13 @@ fn is_of_uri(byte: u8) -> bool {
 
 impl<'a> Facts<'a> {
     /// The facts about a request from this connection.
-    pub(crate) fn of(head: &'a RequestHead, peer: &Peer, trusted: &TrustedProxies) -> Facts<'a> {
+    pub(crate) fn of(head: &'a RequestHead, peer: &'a Peer, trusted: &TrustedProxies) -> Facts<'a> {
         let told = ProxyFacts::of(head, peer, trusted);
         Facts {
             head,
             path_head: head,
             identities: &[],
+            certificate: peer.client_certificate(),
             client: match client_of(&head.fields, peer, trusted) {
                 ClientAddress::Address(address) => Some(address),
                 ClientAddress::Unix | ClientAddress::Unknown => None,
@@ -228,6 +233,10 @@ impl Facts<'_> {
             }
             Placeholder::RequestId => head.fields.get(Name::XRequestId).map(Into::into),
             Placeholder::Header(name) => self.field(name),
+            Placeholder::CertificateSubject => Some(self.certificate?.subject()?.as_bytes().into()),
+            Placeholder::CertificateFingerprint => {
+                Some(self.certificate?.fingerprint().as_bytes().into())
+            }
             Placeholder::Claim(name) => Some(self.claim(name)?.as_bytes().into()),
             // Of equal names the first counts.
             Placeholder::Cookie(name) => cookies(&head.fields, name).next().map(Into::into),

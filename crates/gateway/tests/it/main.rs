@@ -23,6 +23,7 @@ mod board_app;
 mod body_max;
 mod buffer_request;
 mod claims;
+mod client_certificates;
 mod client_paths;
 mod closing;
 mod compressed_responses;

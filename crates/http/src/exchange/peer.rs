@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use crate::tls::TlsInfo;
+use crate::tls::{ClientCertificate, TlsInfo};
 
 /// The other end of the connection that a request came in on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,15 @@ pub struct Peer {
     pub scheme: Scheme,
     /// The results of the TLS handshake; `None` in clear text.
     pub tls: Option<Rc<TlsInfo>>,
+}
+
+impl Peer {
+    /// The verified certificate of the client, if it has sent one.
+    #[inline]
+    #[must_use]
+    pub fn client_certificate(&self) -> Option<&ClientCertificate> {
+        self.tls.as_ref()?.client.as_ref()
+    }
 }
 
 /// How the request came to us.

@@ -13,7 +13,6 @@ use std::time::Instant;
 use blitz_quic::quinn_proto::crypto::ServerConfig as Crypto;
 use blitz_quic::{Endpoint, EndpointOptions, Keys};
 use blitz_reactor::{DatagramGroup, DatagramSocket};
-use rustls::ServerConfig;
 
 use crate::conn::datagrams::{self, Datagrams, ServerRole};
 use crate::counters::Included;
@@ -21,7 +20,7 @@ use crate::drain::Drain;
 use crate::exchange::Service;
 use crate::options::ServeOptions;
 use crate::quic_limits;
-use crate::tls::{QuicTls, TlsSlot};
+use crate::tls::{QuicTls, ServerTls, TlsSlot};
 
 /// The UDP sockets of one address for HTTP/3, one for each core, with the secrets that they have in common. Bound
 /// before the cores start; clones are handles to the same sockets.
@@ -210,21 +209,21 @@ async fn wait_empty(drain: &Drain, shared: &Rc<Shared>, deadline: Instant) {
 }
 
 /// Settings, and the cryptography that was made of them.
-type Made = (Arc<ServerConfig>, Arc<dyn Crypto>);
+type Made = (Arc<ServerTls>, Arc<dyn Crypto>);
 
 /// The cryptography of new connections, which follows the settings of the listener.
 fn crypto(tls: TlsSlot) -> Rc<dyn Fn() -> Arc<dyn Crypto>> {
     let made: RefCell<Option<Made>> = RefCell::default();
     Rc::new(move || {
-        let config = tls.config();
+        let current = tls.current();
         let mut made = made.borrow_mut();
         if let Some((of, crypto)) = &*made
-            && Arc::ptr_eq(of, &config)
+            && Arc::ptr_eq(of, &current)
         {
             return Arc::clone(crypto);
         }
-        let crypto: Arc<dyn Crypto> = Arc::new(QuicTls::new(&config));
-        *made = Some((config, Arc::clone(&crypto)));
+        let crypto: Arc<dyn Crypto> = Arc::new(QuicTls::new(&current));
+        *made = Some((current, Arc::clone(&crypto)));
         crypto
     })
 }

@@ -153,7 +153,7 @@ impl<S: Service> Acceptor<S> {
             self.refuse_clear_text(Transport::Plain(socket), key);
             return None;
         }
-        match TlsStream::server(slot.config(), &self.options.limits) {
+        match TlsStream::server(&slot.load(), &self.options.limits) {
             Ok(tls) => self.handle_records(Transport::secure(socket, tls), key, 0, first),
             Err(error) => {
                 tracing::error!(%error, "cannot create a TLS session");

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use blitz_proto::Limits;
 use blitz_reactor::Socket;
-use rustls::ServerConfig;
 
 use super::client::{AlpnOffer, TlsConnector};
 use super::error::TlsError;
 use super::info::{TlsInfo, TlsVersion};
-use super::server::{Choice, take_choice};
+use super::server::{Choice, ServerTls, take_choice};
 use super::session::Session;
 use super::stream::TlsStream;
 use crate::counters::count;
@@ -21,11 +20,8 @@ use crate::transport::Transport;
 
 impl TlsStream {
     /// A new session on the server side.
-    pub(crate) fn server(
-        config: Arc<ServerConfig>,
-        limits: &Limits,
-    ) -> Result<TlsStream, TlsError> {
-        let session = Session::server(config).map_err(|error| TlsError::new(&error))?;
+    pub(crate) fn server(tls: &ServerTls, limits: &Limits) -> Result<TlsStream, TlsError> {
+        let session = Session::server(tls).map_err(|error| TlsError::new(&error))?;
         Ok(TlsStream::new(session, limits.tls_handshake_bytes_max))
     }
 
@@ -39,10 +35,10 @@ impl TlsStream {
         if self.info.is_some() || self.session.common().is_handshaking() {
             return;
         }
-        let is_server = matches!(self.session, Session::Server(_));
+        let is_server = self.session.is_server();
         let info = TlsInfo::new(self.session.common(), is_server, self.choice.take());
-        count(|counters| match self.session {
-            Session::Server(_) => {
+        count(|counters| match is_server {
+            true => {
                 let tls = &mut counters.tls;
                 tls.handshakes += 1;
                 tls.resumed += u64::from(info.is_resumed);
@@ -51,7 +47,7 @@ impl TlsStream {
                     TlsVersion::V1_3 => tls.version_1_3 += 1,
                 }
             }
-            Session::Client(_) => {
+            false => {
                 counters.tls.upstream_handshakes += 1;
                 counters.tls.upstream_resumed += u64::from(info.is_resumed);
             }
@@ -82,7 +78,7 @@ pub(crate) async fn connect(
     let mut tls = TlsStream::new(session, limits.tls_handshake_bytes_max);
     tls.choice = Some(Choice {
         server_name: connector.sent_name.clone(),
-        certificate: None,
+        ..Choice::default()
     });
     tls.start(&socket);
     let mut transport = Transport::secure(socket, tls);

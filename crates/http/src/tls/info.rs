@@ -2,14 +2,18 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::digest;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::CertificateDer;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 use super::certificate::Certificate;
+use super::policies::TlsPolicyId;
 use super::server::Choice;
+use super::validity::{self, Validity};
 
 /// The negotiated parameters of a TLS connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub struct TlsInfo {
     pub is_resumed: bool,
     /// The verified certificate of the client, if the server requested one and the client sent it.
     pub client: Option<ClientCertificate>,
+    /// The policy of the site that the client named in its handshake; `None` is that of the listener.
+    pub policy: Option<TlsPolicyId>,
     /// The certificate that this server sent, or would have sent if no session had been resumed.
     pub(super) certificate: Option<Arc<Certificate>>,
 }
@@ -100,6 +106,7 @@ impl TlsInfo {
                 .peer_certificates()
                 .filter(|_| is_server)
                 .and_then(ClientCertificate::new),
+            policy: choice.policy,
             certificate: choice.certificate,
         }
     }
@@ -116,18 +123,66 @@ fn registered(name: Option<&'static str>) -> &'static str {
     }
 }
 
-/// A client's verified certificate, with the other certificates that it sent.
+/// A client's verified certificate, with the other certificates that it sent. It is read once, at the end of the
+/// handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The client's own certificate first. Never empty.
     chain: Arc<[CertificateDer<'static>]>,
+    identity: Arc<Identity>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    subject: Option<String>,
+    fingerprint: String,
+    not_after: SystemTime,
 }
 
 impl ClientCertificate {
     fn new(chain: &[CertificateDer<'static>]) -> Option<ClientCertificate> {
-        (!chain.is_empty()).then(|| ClientCertificate {
+        let own = chain.first()?;
+        let digest = digest::digest(&digest::SHA256, own);
+        let identity = Identity {
+            subject: validity::subject(own),
+            fingerprint: digest.as_ref().iter().fold(String::new(), |hex, byte| {
+                let digits =
+                    [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+                hex + &String::from_utf8_lossy(&digits)
+            }),
+            // The verifier has read it, so it is readable.
+            not_after: Validity::read(own).map_or(UNIX_EPOCH, |validity| validity.not_after),
+        };
+        Some(ClientCertificate {
             chain: Arc::from(chain),
+            identity: Arc::new(identity),
         })
+    }
+
+    /// The certificate of a client that was verified elsewhere, and the others of its chain (DER). `None` without any.
+    #[must_use]
+    pub fn from_der(chain: Vec<Vec<u8>>) -> Option<ClientCertificate> {
+        let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
+        ClientCertificate::new(&chain)
+    }
+
+    /// The name of the subject: its common name; without one, the first e-mail address, DNS name or URI of its
+    /// alternative names. `None` if it has none of them, several common names, or one that is no plain text.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        self.identity.subject.as_deref()
+    }
+
+    /// SHA-256 of the certificate, in hexadecimal digits.
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.identity.fingerprint
+    }
+
+    /// The time at which the certificate expires.
+    #[must_use]
+    pub fn not_after(&self) -> SystemTime {
+        self.identity.not_after
     }
 
     /// The client's own certificate (X.509, DER).

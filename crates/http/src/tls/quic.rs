@@ -2,6 +2,7 @@
 //! the same trust.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::io::Cursor;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use rustls::{AlertDescription, CipherSuite, ClientConfig, ServerConfig};
 
 use super::error::TlsError;
 use super::info::TlsInfo;
-use super::server::{Choice, take_choice};
+use super::policies::{Hello, HelloReader, PolicyTable};
+use super::server::{Choice, ServerTls, take_choice};
 
 /// Starts the TLS sessions of QUIC connections.
 pub(crate) struct QuicTls {
@@ -34,14 +36,24 @@ pub(crate) struct QuicTls {
     initial: Suite,
     /// Signs Retry packets.
     retry: QuicServerConfig,
+    /// `None` if all server names have the policy of the listener.
+    policies: Option<Arc<PolicyTable>>,
 }
 
 impl QuicTls {
     /// From the settings of a listener. QUIC has TLS 1.3 only, and this listener HTTP/3 only.
-    pub(crate) fn new(config: &ServerConfig) -> QuicTls {
-        let mut config = config.clone();
-        config.alpn_protocols = vec![b"h3".to_vec()];
-        let config = Arc::new(config);
+    pub(crate) fn new(tls: &ServerTls) -> QuicTls {
+        let with_alpn = |config: &ServerConfig| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![b"h3".to_vec()];
+            Arc::new(config)
+        };
+        let config = with_alpn(&tls.config);
+        let policies = tls.policies.as_ref().map(|table| {
+            let made = table.with(|entry| Ok::<_, Infallible>(with_alpn(&entry.config)));
+            let Ok(table) = made;
+            Arc::new(table)
+        });
         let Ok(retry) = QuicServerConfig::try_from(Arc::clone(&config)) else {
             unreachable!("the provider of every listener has TLS_AES_128_GCM_SHA256")
         };
@@ -49,6 +61,7 @@ impl QuicTls {
             initial: initial_suite(config.crypto_provider()),
             config,
             retry,
+            policies,
         }
     }
 }
@@ -85,13 +98,53 @@ impl crypto::ServerConfig for QuicTls {
     ) -> Box<dyn crypto::Session> {
         let mut encoded = Vec::new();
         parameters.write(&mut encoded);
+        let hello = self.policies.as_ref().map(|policies| {
+            Box::new(WaitingHello {
+                hello: HelloReader::default(),
+                policies: Arc::clone(policies),
+                parameters: encoded.clone(),
+                received: Vec::new(),
+            })
+        });
         let config = Arc::clone(&self.config);
-        let tls = ServerConnection::new(config, Version::V1, encoded);
-        let state = match tls {
-            Ok(tls) => SessionState::Handshaking(Box::new(tls.into()), None),
-            Err(_) => SessionState::Failed,
+        let mut session = QuicSession::new(begin(config, encoded), Side::Server, self.initial);
+        session.hello = hello;
+        Box::new(session)
+    }
+}
+
+/// The handshake of a client with these settings.
+fn begin(config: Arc<ServerConfig>, parameters: Vec<u8>) -> SessionState {
+    match ServerConnection::new(config, Version::V1, parameters) {
+        Ok(tls) => SessionState::Handshaking(Box::new(tls.into()), None),
+        Err(_) => SessionState::Failed,
+    }
+}
+
+/// The most bytes of the first message of a client; rustls refuses longer ones.
+const HELLO_BYTES_MAX: usize = 64 * 1024;
+
+/// A client's first message, whose server name chooses the settings of the session.
+struct WaitingHello {
+    hello: HelloReader,
+    policies: Arc<PolicyTable>,
+    parameters: Vec<u8>,
+    received: Vec<u8>,
+}
+
+impl WaitingHello {
+    /// The settings, once the message is complete.
+    fn receive(&mut self, bytes: &[u8]) -> Option<&Arc<ServerConfig>> {
+        self.received.extend_from_slice(bytes);
+        let hello = match self.received.len() > HELLO_BYTES_MAX {
+            true => Hello::Invalid,
+            false => self.hello.read_messages(bytes),
         };
-        Box::new(QuicSession::new(state, Side::Server, self.initial))
+        match hello {
+            Hello::Incomplete => None,
+            Hello::Complete(name) => Some(self.policies.config(name.as_deref())),
+            Hello::Invalid => Some(self.policies.config(None)),
+        }
     }
 }
 
@@ -119,7 +172,7 @@ impl crypto::ClientConfig for QuicClientTls {
             .map_err(|_| ConnectError::EndpointStopping)?;
         let choice = Choice {
             server_name: self.sent_name.clone(),
-            certificate: None,
+            ..Choice::default()
         };
         let state = SessionState::Handshaking(Box::new(tls.into()), Some(choice));
         Ok(Box::new(QuicSession::new(state, Side::Client, initial)))
@@ -177,6 +230,8 @@ struct QuicSession {
     is_reported: bool,
     /// Why the handshake has failed.
     error: Option<TlsError>,
+    /// Until the client's first message is complete.
+    hello: Option<Box<WaitingHello>>,
 }
 
 enum SessionState {
@@ -198,6 +253,7 @@ impl QuicSession {
             next_secrets: None,
             is_reported: false,
             error: None,
+            hello: None,
         }
     }
 
@@ -211,6 +267,36 @@ impl QuicSession {
         let is_server = self.side.is_server();
         let info = TlsInfo::new(&tls, is_server, choice);
         self.state = SessionState::Established(Box::new(info), (!is_server).then_some(tls));
+    }
+
+    fn read_messages(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
+        let mut no_choice = None;
+        let (tls, choice) = match &mut self.state {
+            SessionState::Handshaking(tls, choice) => (tls, choice),
+            SessionState::Established(_, Some(tls)) => (tls, &mut no_choice),
+            SessionState::Established(_, None) => {
+                let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
+                return Err(failed(code, "a message behind the handshake"));
+            }
+            SessionState::Failed => {
+                let code = TransportErrorCode::INTERNAL_ERROR;
+                return Err(failed(code, "no TLS session"));
+            }
+        };
+        let read = tls.read_hs(bytes);
+        if let Some(chosen) = take_choice() {
+            *choice = Some(chosen);
+        }
+        read.map_err(|error| {
+            self.error = Some(TlsError::new(&error));
+            let code = match tls.alert() {
+                Some(alert) => TransportErrorCode::crypto(alert.into()),
+                None => TransportErrorCode::PROTOCOL_VIOLATION,
+            };
+            failed(code, &error.to_string())
+        })?;
+        let is_known = tls.alpn_protocol().is_some() || !tls.is_handshaking();
+        Ok(is_known && !std::mem::replace(&mut self.is_reported, true))
     }
 }
 
@@ -262,33 +348,15 @@ impl crypto::Session for QuicSession {
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
-        let mut no_choice = None;
-        let (tls, choice) = match &mut self.state {
-            SessionState::Handshaking(tls, choice) => (tls, choice),
-            SessionState::Established(_, Some(tls)) => (tls, &mut no_choice),
-            SessionState::Established(_, None) => {
-                let code = TransportErrorCode::crypto(AlertDescription::UnexpectedMessage.into());
-                return Err(failed(code, "a message behind the handshake"));
-            }
-            SessionState::Failed => {
-                let code = TransportErrorCode::INTERNAL_ERROR;
-                return Err(failed(code, "no TLS session"));
-            }
+        let Some(mut waiting) = self.hello.take() else {
+            return self.read_messages(bytes);
         };
-        let read = tls.read_hs(bytes);
-        if let Some(chosen) = take_choice() {
-            *choice = Some(chosen);
-        }
-        read.map_err(|error| {
-            self.error = Some(TlsError::new(&error));
-            let code = match tls.alert() {
-                Some(alert) => TransportErrorCode::crypto(alert.into()),
-                None => TransportErrorCode::PROTOCOL_VIOLATION,
-            };
-            failed(code, &error.to_string())
-        })?;
-        let is_known = tls.alpn_protocol().is_some() || !tls.is_handshaking();
-        Ok(is_known && !std::mem::replace(&mut self.is_reported, true))
+        let Some(config) = waiting.receive(bytes).cloned() else {
+            self.hello = Some(waiting);
+            return Ok(false);
+        };
+        self.state = begin(config, std::mem::take(&mut waiting.parameters));
+        self.read_messages(&waiting.received)
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {

@@ -6,18 +6,27 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{
     ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::certificate::Certificate;
 use super::error::TlsConfigError;
+use super::info::TlsVersion;
 use super::pem::CaSet;
+use super::policies::{PolicyEntry, PolicyTable, ServerNames, TlsPolicy, TlsPolicyId};
 use super::tickets::TicketKeys;
 use super::time::CoreTime;
+
+/// The versions by default.
+const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+
+/// Those of policies that demand the latest.
+const ONLY_1_3: &[&SupportedProtocolVersion] = &[&TLS13];
 
 /// Immutable TLS settings of a listener; [`TlsSlot`] replaces them.
 ///
@@ -28,6 +37,8 @@ pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
     resolver: Arc<CertificateResolver>,
     client_auth: ClientAuth,
+    /// `None` if all server names have the policy of the listener.
+    pub(super) policies: Option<Arc<PolicyTable>>,
 }
 
 /// Whether clients have to authenticate with a certificate.
@@ -49,6 +60,7 @@ pub struct ServerTlsBuilder {
     alpn: Vec<Vec<u8>>,
     client_auth: ClientAuth,
     ticket_keys: Option<TicketKeys>,
+    policies: Vec<(ServerNames, TlsPolicy)>,
 }
 
 impl ServerTls {
@@ -77,10 +89,23 @@ impl ServerTls {
     /// # Errors
     /// No keys can be derived from them.
     pub fn with_ticket_keys(&self, keys: &TicketKeys) -> Result<ServerTls, TlsConfigError> {
-        let mut config = ServerConfig::clone(&self.config);
-        config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
+        let with_keys = |config: &ServerConfig, policy: &[u8]| {
+            let mut config = config.clone();
+            config.ticketer = Arc::new(keys.for_policy(policy)?);
+            Ok(Arc::new(config))
+        };
+        let config = with_keys(&self.config, &self.client_auth.policy())?;
+        let policies = self.policies.as_ref().map(|table| {
+            let of_site = |entry: &PolicyEntry| match entry.policy.id() {
+                None => Ok(Arc::clone(&config)),
+                Some(_) => with_keys(&entry.config, &entry.policy.tickets(&self.client_auth)),
+            };
+            table.with(of_site).map(Arc::new)
+        });
+        let policies = policies.transpose()?;
         Ok(ServerTls {
-            config: Arc::new(config),
+            config,
+            policies,
             ..self.clone()
         })
     }
@@ -128,6 +153,14 @@ impl ServerTlsBuilder {
         self
     }
 
+    /// Sets the policy for server names. Of equal names the last one counts; names without one have the policy of the
+    /// listener.
+    #[must_use]
+    pub fn policy(mut self, names: ServerNames, policy: TlsPolicy) -> ServerTlsBuilder {
+        self.policies.push((names, policy));
+        self
+    }
+
     /// Builds the snapshot.
     ///
     /// # Errors
@@ -143,39 +176,79 @@ impl ServerTlsBuilder {
             None => TicketKeys::new()?,
         };
         let resolver = Arc::new(CertificateResolver::new(self.certificates));
+        let maker = ConfigMaker {
+            resolver: &resolver,
+            alpn: &self.alpn,
+            keys: &keys,
+        };
+        let tickets = self.client_auth.policy();
+        let config = maker.config(&self.client_auth, VERSIONS, (None, &tickets))?;
+        let of_site = |policy: &TlsPolicy| {
+            let client_auth = policy.client_auth_on(&self.client_auth);
+            let versions = match policy.min_version {
+                Some(TlsVersion::V1_3) => ONLY_1_3,
+                None | Some(TlsVersion::V1_2) => VERSIONS,
+            };
+            let tickets = policy.tickets(&self.client_auth);
+            maker.config(client_auth, versions, (policy.id(), &tickets))
+        };
+        let policies = PolicyTable::new(&config, &self.policies, of_site)?;
+        Ok(ServerTls {
+            config,
+            resolver,
+            client_auth: self.client_auth,
+            policies: policies.map(Arc::new),
+        })
+    }
+}
+
+/// The common part of the settings of all policies.
+struct ConfigMaker<'a> {
+    resolver: &'a Arc<CertificateResolver>,
+    alpn: &'a [Vec<u8>],
+    keys: &'a TicketKeys,
+}
+
+impl ConfigMaker<'_> {
+    /// The settings of a policy, with what identifies it for requests and for tickets.
+    fn config(
+        &self,
+        client_auth: &ClientAuth,
+        versions: &[&'static SupportedProtocolVersion],
+        (id, tickets): (Option<TlsPolicyId>, &[u8]),
+    ) -> Result<Arc<ServerConfig>, TlsConfigError> {
+        let failed = |problem: String| TlsConfigError::new(None, problem, "");
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(CoreTime))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .map_err(|error| failed(error.to_string()))?;
-        let builder = match &self.client_auth {
+        let builder = match client_auth {
             ClientAuth::None => builder.with_no_client_auth(),
             ClientAuth::Optional(set) | ClientAuth::Required(set) => {
                 let roots = Arc::clone(&set.roots);
                 let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-                if matches!(self.client_auth, ClientAuth::Optional(_)) {
+                if matches!(client_auth, ClientAuth::Optional(_)) {
                     verifier = verifier.allow_unauthenticated();
                 }
                 let verifier = verifier.build();
                 builder.with_client_cert_verifier(verifier.map_err(|e| failed(e.to_string()))?)
             }
         };
-        let shared: Arc<dyn ResolvesServerCert> = Arc::<CertificateResolver>::clone(&resolver);
-        let mut config = builder.with_cert_resolver(shared);
-        config.alpn_protocols = self.alpn;
+        let mut config = builder.with_cert_resolver(Arc::new(PolicyResolver {
+            certificates: Arc::clone(self.resolver),
+            policy: id,
+        }));
+        config.alpn_protocols = self.alpn.to_vec();
         // Tickets only: a session store would need a lock that all cores share.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.ticketer = Arc::new(keys.for_policy(&self.client_auth.policy())?);
-        Ok(ServerTls {
-            config: Arc::new(config),
-            resolver,
-            client_auth: self.client_auth,
-        })
+        config.ticketer = Arc::new(self.keys.for_policy(tickets)?);
+        Ok(Arc::new(config))
     }
 }
 
 impl ClientAuth {
     /// Identifies the policy. A session must not be resumed under another policy.
-    fn policy(&self) -> Vec<u8> {
+    pub(super) fn policy(&self) -> Vec<u8> {
         let (mode, set) = match self {
             ClientAuth::None => (0, None),
             ClientAuth::Optional(set) => (1, Some(set)),
@@ -211,8 +284,9 @@ impl TlsSlot {
         self.0.load_full()
     }
 
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.load().config)
+    /// The current snapshot, for the start of a session.
+    pub(crate) fn load(&self) -> arc_swap::Guard<Arc<ServerTls>> {
+        self.0.load()
     }
 }
 
@@ -228,6 +302,8 @@ struct CertificateResolver {
 pub(super) struct Choice {
     pub(super) server_name: Option<Box<str>>,
     pub(super) certificate: Option<Arc<Certificate>>,
+    /// The policy of the settings that the session runs with; `None` is that of the listener.
+    pub(super) policy: Option<TlsPolicyId>,
 }
 
 thread_local! {
@@ -277,12 +353,20 @@ fn server_name<'a>(hello: &'a ClientHello<'_>) -> Option<&'a str> {
     Some(name.strip_suffix('.').unwrap_or(name))
 }
 
-impl ResolvesServerCert for CertificateResolver {
+/// The certificates, with the policy of the settings that they belong to.
+#[derive(Debug)]
+struct PolicyResolver {
+    certificates: Arc<CertificateResolver>,
+    policy: Option<TlsPolicyId>,
+}
+
+impl ResolvesServerCert for PolicyResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let certificate = self.find(&hello)?;
+        let certificate = self.certificates.find(&hello)?;
         CHOSEN.set(Some(Choice {
             server_name: server_name(&hello).map(Box::from),
             certificate: Some(Arc::clone(certificate)),
+            policy: self.policy,
         }));
         Some(Arc::clone(&certificate.key))
     }

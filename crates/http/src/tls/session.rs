@@ -10,7 +10,10 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, ReadTraffic, UnbufferedStatus, WriteTraffic,
 };
-use rustls::{ClientConfig, CommonState, Error, ServerConfig};
+use rustls::{ClientConfig, CommonState, Error};
+
+use super::policies::{Hello, HelloReader, PolicyTable};
+use super::server::ServerTls;
 
 /// Length of a record's header: type, version, length.
 pub(super) const HEADER_BYTES: usize = 5;
@@ -27,7 +30,17 @@ const EXPLICIT_NONCE_BYTES: usize = 8;
 /// One end of a TLS connection.
 pub(super) enum Session {
     Server(UnbufferedServerConnection),
+    /// Of a server whose settings depend on the first message of the client.
+    Hello(Box<HelloSession>),
     Client(UnbufferedClientConnection),
+}
+
+/// A session that waits for the server name of the client.
+pub(super) struct HelloSession {
+    hello: HelloReader,
+    policies: Arc<PolicyTable>,
+    /// Has no handshake yet.
+    unused: UnbufferedServerConnection,
 }
 
 /// The result of processing received bytes.
@@ -57,8 +70,20 @@ pub(super) fn record_bytes(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Session {
-    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Session, Error> {
-        UnbufferedServerConnection::new(config).map(Session::Server)
+    pub(super) fn server(tls: &ServerTls) -> Result<Session, Error> {
+        let session = UnbufferedServerConnection::new(Arc::clone(&tls.config))?;
+        Ok(match &tls.policies {
+            None => Session::Server(session),
+            Some(policies) => Session::Hello(Box::new(HelloSession {
+                hello: HelloReader::default(),
+                policies: Arc::clone(policies),
+                unused: session,
+            })),
+        })
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        !matches!(self, Session::Client(_))
     }
 
     pub(super) fn client(
@@ -73,18 +98,41 @@ impl Session {
     pub(super) fn common(&self) -> &CommonState {
         match self {
             Session::Server(server) => server,
+            Session::Hello(waiting) => &waiting.unused,
             Session::Client(client) => client,
         }
+    }
+
+    /// Begins the session of the policy for the client's server name.
+    fn choose_policy(&mut self, input: &[u8]) -> Result<(), Processed> {
+        let Session::Hello(waiting) = self else {
+            return Ok(());
+        };
+        let config = match waiting.hello.read_records(input) {
+            Hello::Incomplete => return Err(Processed::default()),
+            Hello::Complete(name) => waiting.policies.config(name.as_deref()),
+            Hello::Invalid => waiting.policies.config(None),
+        };
+        let session = UnbufferedServerConnection::new(Arc::clone(config));
+        *self = Session::Server(session.map_err(|error| Processed {
+            failed: Some(error),
+            ..Processed::default()
+        })?);
+        Ok(())
     }
 
     /// Processes `input`: the unconsumed bytes of the previous call, and one more record. Content is decrypted in
     /// place; TLS's own messages are appended to `out`.
     pub(super) fn process(&mut self, input: &mut [u8], out: &mut Vec<u8>) -> Processed {
+        if let Err(done) = self.choose_policy(input) {
+            return done;
+        }
         let mut done = Processed::default();
         loop {
             let rest = &mut input[done.consumed..];
             let next = match self {
                 Session::Server(server) => step(server.process_tls_records(rest), out),
+                Session::Hello(_) => return done,
                 Session::Client(client) => step(client.process_tls_records(rest), out),
             };
             if let Some(content) = &next.content {
@@ -116,6 +164,7 @@ impl Session {
         while self.common().wants_write() {
             match self {
                 Session::Server(server) => step(server.process_tls_records(&mut []), out),
+                Session::Hello(_) => return,
                 Session::Client(client) => step(client.process_tls_records(&mut []), out),
             };
         }
@@ -146,6 +195,8 @@ impl Session {
         loop {
             let written = match self {
                 Session::Server(server) => write(server.process_tls_records(held), out, record),
+                // Nothing is sent before the handshake is complete.
+                Session::Hello(_) => return Err(Error::HandshakeNotComplete),
                 Session::Client(client) => write(client.process_tls_records(held), out, record),
             };
             if let Some(result) = written {

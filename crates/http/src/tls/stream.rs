@@ -342,7 +342,7 @@ impl TlsStream {
 
     #[cold]
     fn record_failure(&mut self, error: TlsError, cause: &dyn Display, socket: &Socket) {
-        let is_server = matches!(self.session, Session::Server(_));
+        let is_server = self.session.is_server();
         self.end = ReceiveState::Failed(error);
         count(|counters| counters.tls.count_failure(is_server, error.rule()));
         let log = match is_server {

@@ -1,4 +1,4 @@
-//! The validity period and the issuer of a certificate, read from its DER: webpki checks them but does not expose them.
+//! The validity period, the issuer and the subject of a certificate, read from its DER: webpki checks them but does not expose them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,10 +12,22 @@ const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+const OCTET_STRING: u8 = 0x04;
+const BOOLEAN: u8 = 0x01;
+const ISSUER_UNIQUE_ID: u8 = 0x81;
+const SUBJECT_UNIQUE_ID: u8 = 0x82;
+const EXTENSIONS: u8 = 0xa3;
+/// Kinds of alternative names (RFC 5280, section 4.2.1.6): e-mail address, DNS name, URI.
+const NAME_KINDS: [u8; 3] = [0x81, 0x82, 0x86];
 
 /// 2.5.4.3 and 2.5.4.10.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+/// 2.5.29.17.
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+
+/// The most bytes of a subject.
+const SUBJECT_BYTES_MAX: usize = 256;
 
 /// RFC 5280, section 4.1.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +66,67 @@ pub(super) fn issuer(certificate: &[u8]) -> Option<String> {
         }
     }
     organization
+}
+
+/// The name of the subject for programs: its common name, or else the first of its alternative names that is an e-mail
+/// address, a DNS name or a URI. `None` if it has none, several common names, or one that is not plain text: others may
+/// read such a name differently.
+pub(super) fn subject(certificate: &[u8]) -> Option<String> {
+    let mut signed = from_issuer(certificate)?;
+    signed.next(SEQUENCE)?;
+    signed.next(SEQUENCE)?;
+    let mut names = Der(signed.next(SEQUENCE)?);
+    let mut common_name = None;
+    while !names.0.is_empty() {
+        let mut set = Der(names.next(SET)?);
+        while !set.0.is_empty() {
+            let mut attribute = Der(set.next(SEQUENCE)?);
+            if attribute.next(OBJECT_IDENTIFIER)? == COMMON_NAME {
+                let text = attribute.next_text()?;
+                if common_name.replace(text).is_some() {
+                    return None;
+                }
+            }
+        }
+    }
+    let name = match common_name {
+        Some(name) => name,
+        None => alternative_name(&mut signed)?,
+    };
+    let name = name.trim();
+    let is_plain = !name.is_empty() && name.len() <= SUBJECT_BYTES_MAX;
+    (is_plain && !name.contains(char::is_control)).then(|| name.to_owned())
+}
+
+/// The first alternative name, from what follows the subject.
+fn alternative_name(signed: &mut Der<'_>) -> Option<String> {
+    // The key.
+    signed.next(SEQUENCE)?;
+    for unique_id in [ISSUER_UNIQUE_ID, SUBJECT_UNIQUE_ID] {
+        if signed.0.first() == Some(&unique_id) {
+            signed.next(unique_id)?;
+        }
+    }
+    let mut extensions = Der(Der(signed.next(EXTENSIONS)?).next(SEQUENCE)?);
+    while !extensions.0.is_empty() {
+        let mut extension = Der(extensions.next(SEQUENCE)?);
+        let kind = extension.next(OBJECT_IDENTIFIER)?;
+        if extension.0.first() == Some(&BOOLEAN) {
+            extension.next(BOOLEAN)?;
+        }
+        let value = extension.next(OCTET_STRING)?;
+        if kind != SUBJECT_ALT_NAME {
+            continue;
+        }
+        let mut names = Der(Der(value).next(SEQUENCE)?);
+        while let Some(&kind) = names.0.first() {
+            let name = names.next(kind)?;
+            if NAME_KINDS.contains(&kind) {
+                return String::from_utf8(name.to_vec()).ok();
+            }
+        }
+    }
+    None
 }
 
 /// The rest of the signed part of a certificate, which begins with the issuer.
@@ -159,6 +232,8 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+
     use super::*;
 
     fn seconds(year: u64, text: &str) -> Option<u64> {
@@ -187,11 +262,45 @@ mod tests {
         assert_eq!(issuer(der).as_deref(), Some("rcgen self signed cert"));
         for at in 0..der.len() {
             let _ = (Validity::read(&der[..at]), issuer(&der[..at]));
+            let _ = subject(&der[..at]);
             for change in [0x80, 0xff, 0x7f] {
                 let mut changed = der.to_vec();
                 changed[at] ^= change;
                 let _ = (Validity::read(&changed), issuer(&changed));
+                let _ = subject(&changed);
             }
+        }
+    }
+
+    #[test]
+    fn a_subject_is_the_common_name_or_the_first_alternative_name() {
+        let named = |common_names: &[&str], others: Vec<SanType>| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = DistinguishedName::new();
+            for name in common_names {
+                params.distinguished_name.push(DnType::CommonName, *name);
+            }
+            let organization = DnType::OrganizationName;
+            params
+                .distinguished_name
+                .push(organization, "An organization");
+            params.subject_alt_names = others;
+            let key = KeyPair::generate().unwrap();
+            subject(params.self_signed(&key).unwrap().der())
+        };
+        let uri = || SanType::URI("spiffe://a.example/b".try_into().unwrap());
+        let dns = || SanType::DnsName("b.example".try_into().unwrap());
+        let mail = || SanType::Rfc822Name("a@a.example".try_into().unwrap());
+        let address = || SanType::IpAddress([192, 0, 2, 1].into());
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(named(&["alice"], vec![dns()]), text("alice"));
+        assert_eq!(named(&[" Zoë B "], vec![]), text("Zoë B"));
+        assert_eq!(named(&[], vec![uri(), dns()]), text("spiffe://a.example/b"));
+        assert_eq!(named(&[], vec![address(), mail()]), text("a@a.example"));
+        assert_eq!(named(&[], vec![address()]), None);
+        assert_eq!(named(&[], vec![]), None);
+        for odd in ["a\r\nX-Admin: 1", "a\0b", " ", &"a".repeat(257)] {
+            assert_eq!(named(&[odd], vec![dns()]), None, "{odd:?}");
         }
     }
 }

@@ -34,6 +34,7 @@ fn check(policies: &Policies, request: Request, next: Next) -> Outcome {
         &PolicyRequest {
             head: request.head(),
             client: ClientAddress::Unknown,
+            certificate: None,
             clock: Some(wall_clock),
             limits: None,
             authorizer: None,

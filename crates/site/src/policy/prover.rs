@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use blitz_http::PooledFuture;
 
+use super::client_cert;
 use super::proof::Proof;
 use super::waiting::Waited;
 use super::{ApiKeys, BasicAuth, Identity, Jwt, Notes, PolicyRequest, set};
@@ -25,6 +26,8 @@ pub enum Prover {
     Jwt(Arc<Jwt>),
     /// A key.
     ApiKeys(Arc<ApiKeys>),
+    /// A certificate, which the client has proved to have in its handshake.
+    ClientCert,
 }
 
 impl Prover {
@@ -35,6 +38,7 @@ impl Prover {
             Prover::BasicAuth(_) => "basic_auth",
             Prover::Jwt(_) => "jwt",
             Prover::ApiKeys(_) => "api_keys",
+            Prover::ClientCert => "client_ca",
         }
     }
 
@@ -45,6 +49,7 @@ impl Prover {
             Prover::BasicAuth(_) => true,
             Prover::Jwt(policy) => policy.needs_authorization(),
             Prover::ApiKeys(policy) => policy.needs_authorization(),
+            Prover::ClientCert => false,
         }
     }
 
@@ -57,24 +62,26 @@ impl Prover {
             Prover::BasicAuth(policy) => policy.prove(request),
             Prover::Jwt(policy) => policy.prove(request),
             Prover::ApiKeys(policy) => policy.prove(request),
+            Prover::ClientCert => client_cert::prove(request),
         }
     }
 
     /// The identity of a client without such a proof: fields that the policy sets are removed.
     pub(super) fn nobody(&self) -> Option<Identity<'_>> {
         match self {
-            Prover::BasicAuth(_) => None,
+            Prover::BasicAuth(_) | Prover::ClientCert => None,
             Prover::Jwt(policy) => policy.nobody(),
             Prover::ApiKeys(policy) => policy.nobody(),
         }
     }
 
-    /// `WWW-Authenticate` of a request that is rejected for this reason.
-    pub(super) fn challenge(&self, rejection: Rejection) -> Edit {
+    /// `WWW-Authenticate` of a request that is rejected for this reason; `None` if no field of a request is a proof.
+    pub(super) fn challenge(&self, rejection: Rejection) -> Option<Edit> {
         match self {
-            Prover::BasicAuth(policy) => policy.challenge(),
-            Prover::Jwt(policy) => policy.challenge(rejection),
-            Prover::ApiKeys(policy) => policy.challenge(),
+            Prover::BasicAuth(policy) => Some(policy.challenge()),
+            Prover::Jwt(policy) => Some(policy.challenge(rejection)),
+            Prover::ApiKeys(policy) => Some(policy.challenge()),
+            Prover::ClientCert => None,
         }
     }
 
@@ -84,6 +91,7 @@ impl Prover {
             Prover::BasicAuth(_) => Rejection::NoCredentials,
             Prover::Jwt(_) => Rejection::NoToken,
             Prover::ApiKeys(_) => Rejection::NoApiKey,
+            Prover::ClientCert => Rejection::NoClientCertificate,
         }
     }
 
@@ -134,7 +142,7 @@ pub(super) fn edits_of_refusal(rejection: Rejection, provers: &[Prover]) -> Vec<
         Rejection::NoKeys => vec![set("retry-after", Some(KEYS_RETRY_AFTER))],
         _ => provers
             .iter()
-            .map(|prover| prover.challenge(rejection))
+            .filter_map(|prover| prover.challenge(rejection))
             .collect(),
     }
 }

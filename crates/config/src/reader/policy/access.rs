@@ -173,6 +173,7 @@ impl Reader<'_> {
             basic_auth: taken(&mut own.policies.basic_auth, is_block),
             jwt: taken(&mut own.policies.jwt, is_block),
             api_keys: taken(&mut own.policies.api_keys, is_block),
+            client_cert: taken(&mut own.policies.client_cert, is_block),
             also: Vec::new(),
         };
         own.policies.satisfy = Own::Inherited;
@@ -189,8 +190,7 @@ impl Reader<'_> {
         }
         if joined.written().count() < 2 {
             let message = "one of several suffices, and there are not two of them here";
-            let label =
-                "write two or more of `allow`, `basic_auth`, `jwt` and `api_keys` beside it";
+            let label = "write two or more of `allow`, `basic_auth`, `jwt`, `api_keys` and `client_cert` beside it";
             return self.error("satisfy", span, message, label);
         }
         own.policies.satisfy = Own::Value(Arc::new(Placed::new(joined, span)));
@@ -213,6 +213,10 @@ impl Reader<'_> {
             ),
             ("jwt", matches!(own.policies.jwt, Own::Removed)),
             ("api_keys", matches!(own.policies.api_keys, Own::Removed)),
+            (
+                "client_cert",
+                matches!(own.policies.client_cert, Own::Removed),
+            ),
         ];
         if removed.iter().all(|(_, is_removed)| !is_removed) {
             return;

@@ -85,6 +85,9 @@ impl<'a> Compiler<'a, '_> {
         if let Some(api_keys) = &any.api_keys {
             self.api_keys(api_keys, &mut demanded);
         }
+        if any.client_cert.is_some() {
+            demanded.push(Policy::Proof(Prover::ClientCert));
+        }
         if let Some(jwt) = &any.jwt {
             self.jwt(jwt, &mut demanded);
         }

@@ -19,6 +19,7 @@ fn decide(jwt: &Arc<Jwt>, token: &str) -> Result<(), Rejection> {
     let request = PolicyRequest {
         head: &head,
         client: ClientAddress::Unknown,
+        certificate: None,
         clock: Some(now),
         limits: None,
         authorizer: None,
