@@ -7,7 +7,7 @@ use blitz::policy::{
 };
 use blitz::{App, Files, Request};
 use blitz_gateway::{Gateway, Options, TrustedProxies, TrustedProxy};
-use blitz_http::{BodyLength, IoChoice, Method, RequestHead};
+use blitz_http::{BodyLength, IoChoice, Method, RequestHead, Status};
 use blitz_site::EndpointMaker;
 use blitz_site::matcher::RouteKey;
 use blitz_testing::h3::headers as h3_headers;
@@ -265,7 +265,7 @@ fn over_h2(proxy: &Proxy, path: &str, case: &Case) -> (u16, Vec<String>) {
             .collect();
         format!("{name}: {lines:?}")
     };
-    let status = answer.status.map_or(0, |status| status.code());
+    let status = answer.status.map_or(0, Status::code);
     (status, COMPARED.iter().map(|name| lines(name)).collect())
 }
 
@@ -607,7 +607,7 @@ fn file_over_h2(proxy: &Proxy, path: &str, case: &Case) -> (Head, Vec<u8>) {
     let mut client = h2(proxy);
     let stream = client.send_head(&head, BodyLength::Empty);
     let answer = client.answer(stream);
-    let status = answer.status.map_or(0, |status| status.code());
+    let status = answer.status.map_or(0, Status::code);
     let field = |name: &str| answer.fields.get_str(name).map(str::to_owned);
     (
         head_of(status, field),

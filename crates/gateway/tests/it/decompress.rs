@@ -322,7 +322,7 @@ scenarios! {
     fn an_http2_upstream_gets_it_too(io) {
         let upstream = H2Upstream::scripted(|_, mut peer| {
             while let Some((stream, received)) = peer.request() {
-                let text = format!("{:?}", received);
+                let text = format!("{received:?}");
                 peer.answer(stream, Status::OK, &text);
             }
         });

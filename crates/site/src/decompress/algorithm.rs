@@ -169,7 +169,7 @@ impl<T: Clone + Default> Allocator<T> for CountedAlloc {
     }
 
     fn free_cell(&mut self, memory: Self::AllocatedMemory) {
-        let bytes = SliceWrapper::<T>::slice(&memory).len() * size_of::<T>();
+        let bytes = size_of_val(SliceWrapper::<T>::slice(&memory));
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
         Allocator::<T>::free_cell(&mut self.alloc, memory);
     }
