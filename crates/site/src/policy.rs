@@ -14,6 +14,7 @@ mod early_hints;
 mod forward_auth;
 mod jwt;
 mod limits;
+mod memory;
 mod proof;
 mod prover;
 mod rate_limit;

@@ -216,7 +216,7 @@ impl ForwardAuth {
         let time = cache.and_then(|cache| remembered_time(head, cache.time));
         if let (Some(key), Some(time)) = (key, time) {
             let expires = blitz_http::now() + time;
-            remembered::add(self.number, key, expires, Rc::clone(&edits));
+            remembered::add(self.number, &key, expires, Rc::clone(&edits));
         }
         Waited {
             identity: Some(edits),

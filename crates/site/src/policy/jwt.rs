@@ -17,10 +17,10 @@ use std::time::UNIX_EPOCH;
 use blitz_http::RequestHead;
 use serde_json::Value;
 
-use self::remembered::Verifier;
 use self::settings::scalar;
 use self::token::{TokenError, Verified, verify};
 use super::credentials::{Found, of_authorization, of_query, single};
+use super::memory::Owner;
 use super::proof::{Proof, challenge};
 use super::token_facts::TokenFacts;
 use super::{Identity, PolicyRequest, set};
@@ -155,7 +155,7 @@ impl Jwt {
     fn verify(
         &self,
         keys: &[JwtKey],
-        verifier: Verifier,
+        verifier: Owner,
         token: &[u8],
         now: Option<u64>,
     ) -> Result<Rc<TokenFacts>, Rejection> {
