@@ -1,4 +1,4 @@
-//! What a core remembers of the verdicts of policies, under keys that clients choose.
+//! Verdicts of policies that a core remembers, under keys that clients choose.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
