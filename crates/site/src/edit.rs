@@ -18,6 +18,8 @@ pub struct Edit {
 pub struct EditName {
     known: Name,
     is_valid: bool,
+    /// It has letters, digits and hyphens only, so that no known name is another spelling of it.
+    is_plain: bool,
     text: Box<str>,
 }
 
@@ -26,6 +28,9 @@ impl From<&str> for EditName {
         EditName {
             known: Name::parse(text.as_bytes()),
             is_valid: AsName::is_valid(&text),
+            is_plain: text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
             text: text.into(),
         }
     }
@@ -106,8 +111,10 @@ pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {
             && both.all(|(a, b)| spelled(*a) == spelled(*b))
     };
     fields.retain(|name, _| {
-        let mut changed = edits.iter().map(|edit| edit.name.as_bytes());
-        !changed.any(|changed| is_other(name.as_bytes(), changed))
+        let is_known = name.known() != Name::Other;
+        let may_be = |edit: &&Edit| !is_known || !edit.name.is_plain;
+        let mut changed = edits.iter().filter(may_be);
+        !changed.any(|edit| is_other(name.as_bytes(), edit.name.as_bytes()))
     });
     apply(edits, fields);
 }

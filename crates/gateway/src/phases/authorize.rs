@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use blitz_http::{
-    BodyError, BodyLength, Chunk, ClientError, Connection, FieldName, LocalShortage, Name, Peer,
-    PoolFuture, RequestHead, RequestOptions, Response, Scheme, Upstream,
+    BodyLength, Chunk, ClientError, Connection, FieldName, LocalShortage, Name, Peer, PoolFuture,
+    RequestHead, RequestOptions, Response, Scheme, Upstream,
 };
 use blitz_site::{
     Authorizer, AuthorizerQuestion, Edit, Failure, FieldChange, ForwardAuthSettings,
@@ -64,13 +64,18 @@ impl<E> Authorizer for CoreAuthorizer<'_, E> {
         Ok(PoolFuture::new(async move {
             let _waiting = waiting;
             let answered = blitz_http::timeout(timeout, call.run()).await;
-            answered.unwrap_or(Err(Rejection::AuthorizerTimeout))
+            let response = answered.unwrap_or(Err(Rejection::AuthorizerTimeout))?;
+            call.receive(response).await
         }))
     }
 
     fn is_secure(&self) -> bool {
         let trusted = &self.gateway.options.trusted_proxies;
         Facts::of(self.head, self.peer, trusted).scheme == Scheme::Https
+    }
+
+    fn trusts_peer(&self) -> bool {
+        self.gateway.options.trusted_proxies.contains(self.peer)
     }
 }
 
@@ -81,7 +86,8 @@ impl<E> CoreAuthorizer<'_, E> {
         question: AuthorizerQuestion<'_>,
         authority: &str,
     ) -> Result<RequestHead, Rejection> {
-        let AuthorizerQuestion { settings, mut head } = question;
+        let settings = question.settings;
+        let mut head = question.head.clone();
         let options = &self.gateway.options;
         // WebSockets over HTTP/2 and HTTP/3 are opened by CONNECT.
         let method = match head.protocol() {
@@ -109,6 +115,7 @@ impl<E> CoreAuthorizer<'_, E> {
             NotForwarded::Loop => Rejection::AuthorizerFailed,
         })?;
         let mut fields = std::mem::take(&mut head.fields);
+        question.identify(&mut fields);
         fields.retain(|name, _| is_asked(settings, name));
         let (scheme, host) = (Name::XForwardedProto, Name::XForwardedHost);
         let text = |name| fields.get_str(name).unwrap_or_default().to_owned();
@@ -191,7 +198,7 @@ struct Call {
 
 impl Call {
     /// Sends it, once more if a used connection ended before a response.
-    async fn run(self) -> Result<PolicyResponse, Rejection> {
+    async fn run(&self) -> Result<Response, Rejection> {
         let mut is_again = false;
         loop {
             let (upstream, connection) = self.connect(is_again).await?;
@@ -211,7 +218,7 @@ impl Call {
                     let time = now.saturating_duration_since(sent);
                     let is_failure = response.head.status.code() >= 500;
                     self.balancer.responded(&upstream, time, is_failure, now);
-                    return self.receive(response).await;
+                    return Ok(response);
                 }
                 Err(error) => {
                     let may_be_stale = matches!(
@@ -262,7 +269,8 @@ impl Call {
         }
     }
 
-    /// The response, with the content of a refusal.
+    /// The response, with the content of a refusal. Its head is the decision: without its content, which a client may make
+    /// long, the refusal is an empty one.
     async fn receive(&self, response: Response) -> Result<PolicyResponse, Rejection> {
         let Response {
             mut head,
@@ -277,17 +285,28 @@ impl Call {
         let is_refusal = (300..500).contains(&head.status.code());
         let content = match is_refusal {
             true => {
-                let content = body.read_to_end(CONTENT_MAX).await;
-                Chunk::from(content.map_err(|error| content_failure(&error))?)
+                let content = body.read_to_end(CONTENT_MAX);
+                let read = blitz_http::timeout(self.timeout, content).await;
+                read.ok().and_then(Result::ok).map(Chunk::from)
             }
             false => {
                 if !body.is_done() && body.take_whole().is_none() {
                     let rest = body.read_to_end(CONTENT_MAX);
                     let _ = blitz_http::timeout(DISCARD_TIME, rest).await;
                 }
-                Chunk::from("")
+                None
             }
         };
+        if content.is_none() {
+            for name in [
+                Name::ContentType,
+                Name::ContentEncoding,
+                Name::ContentLanguage,
+            ] {
+                head.fields.remove(name);
+            }
+        }
+        let content = content.unwrap_or_else(|| Chunk::from(""));
         // The length is that of the content that the client gets.
         head.fields.remove(Name::ContentLength);
         Ok(PolicyResponse { head, content })
@@ -318,14 +337,6 @@ fn failure_of(error: &ClientError) -> Rejection {
     match Failure::from(error) {
         Failure::HttpResponseTimeout => Rejection::AuthorizerTimeout,
         Failure::HttpResponseHeaderSectionSize => Rejection::AuthorizerTooLarge,
-        _ => Rejection::AuthorizerFailed,
-    }
-}
-
-fn content_failure(error: &BodyError) -> Rejection {
-    match error {
-        BodyError::TooLarge => Rejection::AuthorizerTooLarge,
-        BodyError::TimedOut => Rejection::AuthorizerTimeout,
         _ => Rejection::AuthorizerFailed,
     }
 }

@@ -40,11 +40,19 @@ pub(super) fn of_authorization<'a>(fields: &'a Fields, scheme: &str) -> Found<'a
 
 /// The values of the parameters of a query with a name, as they are written.
 pub(super) fn of_query<'h>(query: Option<&'h str>, name: &str) -> impl Iterator<Item = &'h [u8]> {
-    let pairs = query.unwrap_or_default().split('&');
+    let pairs = query.unwrap_or_default().split(['&', ';']);
     pairs.filter_map(move |pair| {
-        let value = pair.strip_prefix(name)?.strip_prefix('=')?;
-        Some(value.as_bytes())
+        let (found, value) = pair.split_once('=')?;
+        is_named(found, name).then_some(value.as_bytes())
     })
+}
+
+/// Whether an application can take the name of a parameter, as it is written, for this one (URL Standard, section 5.1).
+/// Some take no notice of spaces around it.
+fn is_named(found: &str, name: &str) -> bool {
+    let mut decoded = form_urlencoded::parse(found.as_bytes());
+    let decoded = decoded.next().map(|(decoded, _)| decoded);
+    decoded.is_some_and(|decoded| decoded.trim() == name)
 }
 
 pub(super) fn single<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Found<'h> {
@@ -52,5 +60,19 @@ pub(super) fn single<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Found<'h
         (None, _) => Found::None,
         (Some(value), None) => Found::One(value),
         (Some(_), Some(_)) => Found::Several,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_spelling_hides_a_parameter() {
+        let query =
+            "a=1&token=1&tok=no&%74oken=1&toke%6e=1&+token=1&token%20=1&b;token=1&xtoken=no&token";
+        let values: Vec<_> = of_query(Some(query), "token").collect();
+        assert_eq!(values, [b"1"; 6]);
+        assert_eq!(of_query(None, "token").count(), 0);
     }
 }

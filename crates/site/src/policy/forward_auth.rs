@@ -10,7 +10,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use blitz_http::{LogLimit, Name, PoolFuture, PooledFuture, RequestHead, ResponseHead, Status};
+use blitz_http::{
+    Fields, LogLimit, Name, PoolFuture, PooledFuture, RequestHead, ResponseHead, Status,
+};
 
 use super::{Identity, Notes, PolicyRequest, PolicyResponse, RateKey, Waited, set};
 use crate::client::ClientAddress;
@@ -70,14 +72,29 @@ pub trait Authorizer {
 
     /// Whether the client uses TLS.
     fn is_secure(&self) -> bool;
+
+    /// Whether the peer may tell where requests came from.
+    fn trusts_peer(&self) -> bool;
 }
 
 /// A request that an authorizer decides on.
 pub struct AuthorizerQuestion<'q> {
     /// The authorizer.
     pub settings: &'q ForwardAuthSettings,
-    /// The head of the request, without the fields that only policies may set.
-    pub head: RequestHead,
+    /// The head of the request, as the client sent it.
+    pub head: &'q RequestHead,
+    /// The facts that other policies have verified.
+    notes: &'q Notes<'q>,
+    not_asked: &'q [Edit],
+}
+
+impl AuthorizerQuestion<'_> {
+    /// Makes the fields those of verified facts: not before hop-by-hop fields are removed, whose names are the client's
+    /// choice.
+    pub fn identify(&self, fields: &mut Fields) {
+        self.notes.identify(fields);
+        apply_to_request(self.not_asked, fields);
+    }
 }
 
 /// The policy.
@@ -138,7 +155,7 @@ impl ForwardAuth {
             notes.identities.extend(self.nobody());
             return Ok(None);
         };
-        let key = self.key(request, notes, authorizer.is_secure());
+        let key = self.key(request, notes, authorizer);
         let now = blitz_http::now();
         let known = key.as_deref();
         if let Some(edits) = known.and_then(|key| remembered::find(self.number, key, now)) {
@@ -146,14 +163,14 @@ impl ForwardAuth {
             notes.identities.push(Identity::Verified(edits));
             return Ok(None);
         }
-        let mut head = request.head.clone();
-        notes.identify(&mut head.fields);
-        apply_to_request(&self.not_asked, &mut head.fields);
         let question = AuthorizerQuestion {
             settings: &self.settings,
-            head,
+            head: request.head,
+            notes,
+            not_asked: &self.not_asked,
         };
-        match authorizer.ask(question) {
+        let asked = authorizer.ask(question);
+        match asked {
             Ok(answer) => Ok(Some(PooledFuture::new(async move {
                 self.conclude(answer.await, key)
             }))),
@@ -225,11 +242,17 @@ impl ForwardAuth {
         }
     }
 
-    /// Whether the request passes although there is no decision.
+    /// Whether the request passes although there is no decision. It does not for a reason that a client can make.
     #[cold]
     fn passes_failure(&self, failure: Rejection) -> bool {
         static LINES: LogLimit = LogLimit::new();
-        if !self.settings.is_open {
+        let is_authorizers = matches!(
+            failure,
+            Rejection::AuthorizerUnreachable
+                | Rejection::AuthorizerTimeout
+                | Rejection::AuthorizerFailed
+        );
+        if !self.settings.is_open || !is_authorizers {
             return false;
         }
         count(|counters| counters.authorizations_skipped += 1);
@@ -250,10 +273,10 @@ impl ForwardAuth {
         &self,
         request: &PolicyRequest<'_>,
         notes: &Notes<'_>,
-        is_secure: bool,
+        authorizer: &dyn Authorizer,
     ) -> Option<Vec<u8>> {
         let cache = self.settings.cache.as_ref()?;
-        let mut key = vec![u8::from(is_secure)];
+        let mut key = vec![u8::from(authorizer.is_secure())];
         let mut is_known = false;
         for by in &cache.by {
             let fields = &request.head.fields;
@@ -276,6 +299,11 @@ impl ForwardAuth {
         }
         let head = request.head;
         push(&mut key, head.authority().unwrap_or_default().as_bytes());
+        if authorizer.trusts_peer() {
+            for name in [Name::Forwarded, Name::XForwardedHost, Name::XForwardedProto] {
+                push_all(&mut key, head.fields.get_all(name));
+            }
+        }
         if !cache.any_path {
             push(&mut key, head.method_str().as_bytes());
             push(&mut key, head.path_and_query().as_bytes());
