@@ -100,23 +100,25 @@ impl ResponseEdits<'_> {
 /// Makes the changes in a request. Other spellings of the fields are removed: applications behind CGI and WSGI take
 /// `X_User` for `X-User`.
 pub fn apply_to_request(edits: &[Edit], fields: &mut Fields) {
-    let spelled = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => byte.to_ascii_lowercase(),
-        false => b'-',
-    };
-    let is_other = |name: &[u8], changed: &[u8]| {
-        let mut both = name.iter().zip(changed);
-        name.len() == changed.len()
-            && !name.eq_ignore_ascii_case(changed)
-            && both.all(|(a, b)| spelled(*a) == spelled(*b))
-    };
     fields.retain(|name, _| {
         let is_known = name.known() != Name::Other;
         let may_be = |edit: &&Edit| !is_known || !edit.name.is_plain;
         let mut changed = edits.iter().filter(may_be);
-        !changed.any(|edit| is_other(name.as_bytes(), edit.name.as_bytes()))
+        !changed.any(|edit| is_alias(name.as_bytes(), edit.name.as_bytes()))
     });
     apply(edits, fields);
+}
+
+/// Whether a name is another spelling of this one: applications behind CGI and WSGI take both for the same.
+pub(crate) fn is_alias(name: &[u8], of: &[u8]) -> bool {
+    let spelled = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => byte.to_ascii_lowercase(),
+        false => b'-',
+    };
+    let mut both = name.iter().zip(of);
+    name.len() == of.len()
+        && !name.eq_ignore_ascii_case(of)
+        && both.all(|(a, b)| spelled(*a) == spelled(*b))
 }
 
 /// Makes the changes. A value that no field may have, such as a space alone, is left out.

@@ -12,7 +12,7 @@ use super::credentials::{Found, of_authorization, of_query, single};
 use super::proof::{Proof, challenge, named};
 use super::{Identity, PolicyRequest};
 use crate::cookies::cookies;
-use crate::edit::Edit;
+use crate::edit::{Edit, is_alias};
 use crate::rejection::Rejection;
 
 pub use file::{ApiKey, api_keys};
@@ -92,6 +92,9 @@ impl ApiKeys {
     }
 
     pub(super) fn prove(&self, request: &PolicyRequest<'_>) -> Result<Proof<'_>, Rejection> {
+        if self.has_alias(request.head) {
+            return Err(Rejection::SeveralCredentials);
+        }
         let key = match self.find(request.head) {
             Found::None => return Ok(Proof::Missing),
             Found::Several => return Err(Rejection::SeveralCredentials),
@@ -124,6 +127,18 @@ impl ApiKeys {
     pub(super) fn needs_authorization(&self) -> bool {
         let mut sources = self.sources.iter();
         sources.all(|source| *source == KeySource::Authorization)
+    }
+
+    /// Whether a field has another spelling of the name of a field with keys: its content would not be checked, and an
+    /// application may take it for the key.
+    fn has_alias(&self, head: &RequestHead) -> bool {
+        self.sources.iter().any(|source| {
+            let KeySource::Field(name) = source else {
+                return false;
+            };
+            let mut fields = head.fields.iter();
+            fields.any(|(field, _)| is_alias(field.as_bytes(), name.as_bytes()))
+        })
     }
 
     fn find<'h>(&self, head: &'h RequestHead) -> Found<'h> {

@@ -396,7 +396,9 @@ impl RateStore {
         };
         if tokens > 0 {
             let demand = self.blank(slot, index, key)?;
-            return change(LIVE).then_some(StoreDemand {
+            // The next request of the key begins anew, unless the store has no token for it.
+            let has_none = slot.until.load(Ordering::Relaxed) > now;
+            return change(if has_none { LIVE } else { 0 }).then_some(StoreDemand {
                 charged: -i64::from(tokens),
                 ..demand
             });

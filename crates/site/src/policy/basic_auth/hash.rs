@@ -90,6 +90,11 @@ impl PasswordHash {
         matches!(self, PasswordHash::Apr1 { .. } | PasswordHash::Sha1(_))
     }
 
+    /// Whether a check takes megabytes.
+    pub(super) fn needs_memory(&self) -> bool {
+        matches!(self, PasswordHash::Argon2id { .. })
+    }
+
     /// Whether this is the password. Takes up to some seconds.
     pub(super) fn is_of(&self, password: &[u8]) -> bool {
         match self {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use blitz_http::{blocking, core_local, sleep, spawn};
+use blitz_http::{blocking, core_local, sleep, spawn, trim_heap};
 
 use super::hash::PasswordHash;
 use super::remembered::{self, Digest};
@@ -132,15 +132,26 @@ impl Drop for Task {
 
 /// Answers one question after the other, until there is none.
 async fn work(_task: Task) {
+    let mut holds_memory = false;
     loop {
         let Some(running) = Running::begin() else {
             sleep(PAUSE).await;
             continue;
         };
-        let Some(next) = next() else { return };
+        let Some(next) = next() else {
+            drop(running);
+            if !holds_memory {
+                return;
+            }
+            // The allocator keeps the memory of threads that have checked passwords.
+            blocking(trim_heap).await;
+            holds_memory = false;
+            continue;
+        };
         let under_way = UnderWay(next);
         let Question { hash, password, .. } = &under_way.0.question;
         let (hash, password) = (Arc::clone(hash), Arc::clone(password));
+        holds_memory |= hash.needs_memory();
         // It counts until it ends, also if nobody waits for it any longer.
         let (is_right, _running) = blocking(move || (hash.is_of(&password), running)).await;
         let is_right = is_right && under_way.0.question.is_known;

@@ -91,6 +91,30 @@ fn rate(count: u32, seconds: u64, burst: u32) -> Rate {
 }
 
 #[test]
+fn slow_requests_pass() {
+    for (rate, interval) in [
+        (rate(50, 1, 50), 900),
+        (rate(50, 1, 50), 1100),
+        (rate(5000, 1, 5000), 1500),
+        (rate(50, 1, 50), 2000),
+        (rate(60, 60, 20), 2000),
+        (rate(50, 1, 50), 3000),
+    ] {
+        let mut all = Processes::new(2);
+        for millisecond in 0..60_000_u32 {
+            let at = STEP * millisecond;
+            if millisecond % interval == 0 {
+                let process = (millisecond / interval) as usize % 2;
+                assert!(all.take(process, KEY, &rate, at), "{interval} ms: {at:?}");
+            }
+            if millisecond % 5 == 4 {
+                all.exchange(at);
+            }
+        }
+    }
+}
+
+#[test]
 fn processes_pass_the_limit_together_and_at_most_the_stated_bound() {
     for (count, burst, processes) in [
         (100, 100, 1),
