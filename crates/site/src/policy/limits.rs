@@ -12,6 +12,8 @@ use crate::rate::{CoreBuckets, RateStore, SharedBuckets};
 #[derive(Debug)]
 pub struct SharedLimits {
     buckets: Arc<SharedBuckets>,
+    /// Those of keys that a client can choose as many of as it wants: they leave the others their room.
+    chosen: Arc<SharedBuckets>,
     permits: Arc<SharedPermits>,
     store: Arc<RateStore>,
     cores: usize,
@@ -21,6 +23,7 @@ pub struct SharedLimits {
 #[derive(Debug)]
 pub struct CoreLimits {
     pub(super) buckets: RefCell<CoreBuckets>,
+    pub(super) chosen: RefCell<CoreBuckets>,
     pub(super) permits: CorePermits,
     pub(super) store: Arc<RateStore>,
 }
@@ -31,6 +34,7 @@ impl SharedLimits {
     pub fn new(cores: usize, secret: u64, start: Instant) -> SharedLimits {
         SharedLimits {
             buckets: Arc::new(SharedBuckets::new(cores, secret, start)),
+            chosen: Arc::new(SharedBuckets::new(cores, secret, start)),
             permits: Arc::default(),
             store: Arc::new(RateStore::new(secret, start)),
             cores,
@@ -50,6 +54,7 @@ impl CoreLimits {
     pub fn new(shared: &Arc<SharedLimits>) -> CoreLimits {
         CoreLimits {
             buckets: RefCell::new(CoreBuckets::new(Arc::clone(&shared.buckets))),
+            chosen: RefCell::new(CoreBuckets::new(Arc::clone(&shared.chosen))),
             store: Arc::clone(&shared.store),
             permits: CorePermits::new(Arc::clone(&shared.permits), shared.cores),
         }

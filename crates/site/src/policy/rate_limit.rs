@@ -1,5 +1,6 @@
 //! `rate_limit`: requests per time.
 
+use std::cell::RefCell;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -11,7 +12,7 @@ use super::{CoreLimits, Notes, PolicyRequest, set};
 use crate::client::ClientAddress;
 use crate::cookies::cookies;
 use crate::counters::count;
-use crate::rate::{Rate, Throttled};
+use crate::rate::{CoreBuckets, Rate, Throttled};
 use crate::rejection::Rejection;
 
 /// Which requests a limit counts, and how.
@@ -116,7 +117,7 @@ impl RateLimit {
         };
         let taken = match &self.store {
             None => {
-                let mut buckets = limits.buckets.borrow_mut();
+                let mut buckets = self.buckets(limits).borrow_mut();
                 let key = self.key(request, notes, buckets.shared().hasher());
                 let now = blitz_http::now();
                 let taken = buckets.take(self.id, key, &self.rate, now);
@@ -138,6 +139,15 @@ impl RateLimit {
                 notes.edit_response(vec![set("retry-after", Some(b"1"))]);
                 Err(Rejection::RateStore)
             }
+        }
+    }
+
+    /// The table of its buckets. Values that clients choose without a proof have one of their own.
+    fn buckets<'l>(&self, limits: &'l CoreLimits) -> &'l RefCell<CoreBuckets> {
+        let is_chosen = |key: &RateKey| matches!(key, RateKey::Header(_) | RateKey::Cookie(_));
+        match self.by.iter().any(is_chosen) {
+            true => &limits.chosen,
+            false => &limits.buckets,
         }
     }
 
@@ -165,7 +175,7 @@ impl RateLimit {
                 OnStoreFailure::LocalShare => {}
             }
         }
-        let mut buckets = limits.buckets.borrow_mut();
+        let mut buckets = self.buckets(limits).borrow_mut();
         let share = self.rate.share(limits.store.processes());
         let mut hasher = buckets.shared().hasher();
         key().hash(&mut hasher);
@@ -246,7 +256,14 @@ fn hash_values<'a>(values: impl Iterator<Item = &'a [u8]>, hasher: &mut impl Has
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use blitz_http::{Method, RequestHead};
+
     use super::*;
+    use crate::policy::SharedLimits;
 
     fn client_key(text: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -279,6 +296,51 @@ mod tests {
         assert_eq!(settings("site a /", 10, true).id, id);
         assert_ne!(settings("site a /", 11, false).id, id);
         assert_ne!(settings("site b /", 10, false).id, id);
+    }
+
+    #[test]
+    fn values_that_a_client_invents_take_no_room_of_addresses() {
+        let limit = |by: Vec<RateKey>| {
+            RateLimit::new(RateLimitSettings {
+                place: format!("{by:?}"),
+                count: 1,
+                period: Duration::from_secs(3600),
+                burst: 1,
+                by,
+                dry_run: false,
+                store: None,
+            })
+        };
+        let (by_header, by_client) = (
+            limit(vec![RateKey::Header("x-key".into()), RateKey::Client]),
+            limit(vec![RateKey::Client]),
+        );
+        let limits = CoreLimits::new(&Arc::new(SharedLimits::new(1, 7, Instant::now())));
+        let decide = |limit: &RateLimit, head: &RequestHead, number: u32| {
+            let request = PolicyRequest {
+                head,
+                client: ClientAddress::Address(Ipv4Addr::from(number).into()),
+                certificate: None,
+                clock: None,
+                limits: Some(&limits),
+                authorizer: None,
+            };
+            limit.decide(&request, &mut Notes::default())
+        };
+        let mut refused = 0;
+        for number in 0..100_000 {
+            let mut head = RequestHead::new(Method::Get, "/");
+            head.fields.append("x-key", number.to_string());
+            refused += u32::from(decide(&by_header, &head, 1).is_err());
+        }
+        assert!(
+            refused > 10_000,
+            "the table of the values is full: {refused}"
+        );
+        let head = RequestHead::new(Method::Get, "/");
+        for number in 2..1000 {
+            assert_eq!(decide(&by_client, &head, number), Ok(()), "{number}");
+        }
     }
 
     #[test]
