@@ -1,12 +1,13 @@
 //! `blitz api-key`: makes a key for a program, and the line with its hash for the file of `api_keys`.
 
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use blitz_gateway::api_keys;
+use blitz_gateway::{ApiKey, api_keys};
 use clap::Args;
 
 use crate::output;
@@ -46,7 +47,8 @@ pub(crate) fn run(arguments: &ApiKeyArguments) -> ExitCode {
     // With a character that no name has, in place of one that divides lines.
     let name = arguments.name.replace([':', '#', ' ', '\n', '\r'], "?");
     let line = line(&name, arguments.expires.as_deref(), &key);
-    if let Err((problem, remedy)) = api_keys(line.as_bytes()) {
+    let made = api_keys(line.as_bytes()).and_then(not_expired);
+    if let Err((problem, remedy)) = made {
         let problem = problem.replace("line 1", "this key");
         eprintln!("blitz: {problem}\n  {remedy}");
         return ExitCode::from(2);
@@ -55,6 +57,20 @@ pub(crate) fn run(arguments: &ApiKeyArguments) -> ExitCode {
     eprintln!("{key}");
     output::print(&line);
     ExitCode::SUCCESS
+}
+
+/// A key that would be refused from the start is a slip, most often of the year.
+fn not_expired(keys: Vec<ApiKey>) -> Result<(), (String, String)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_secs();
+    let has_expired = |key: &ApiKey| key.expires.is_some_and(|expires| expires <= now);
+    match keys.iter().any(has_expired) {
+        true => Err((
+            "this key has an expiry that is past".to_owned(),
+            "write a day from today on, in UTC, or leave --expires out".to_owned(),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn line(name: &str, expires: Option<&str>, key: &str) -> String {

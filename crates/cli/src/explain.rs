@@ -1,5 +1,6 @@
 //! `blitz explain`: the way of a request through the sites of a file, without sending it.
 
+mod order;
 mod question;
 
 use std::net::{IpAddr, SocketAddr};
@@ -307,7 +308,7 @@ impl<'a> ExplanationReport<'a> {
 
     /// Values as they are written, so that those of variables stay unknown.
     fn rules(&mut self, settings: &Settings) {
-        for (key, span) in effective::values(settings) {
+        for (key, span) in order::sorted(settings, effective::values(settings)) {
             if !effective::is_of_action(&key) {
                 let written = shown(&key, self.file.slice(span));
                 let remark = self.networks(&key, settings);

@@ -63,10 +63,11 @@ pub(crate) fn text(lines: &[ExplanationLine]) -> String {
             About::More => format!("and {} more routes", line.value),
             _ => line.value.clone(),
         };
-        let shown = format!(
-            "{label:LABEL$} {value:VALUE$}  {}{}",
-            line.place, line.remark
-        );
+        let place = match line.place.is_empty() || line.remark.is_empty() {
+            true => line.place.clone(),
+            false => format!("{}  ", line.place),
+        };
+        let shown = format!("{label:LABEL$} {value:VALUE$}  {place}{}", line.remark);
         text += shown.trim_end();
         text.push('\n');
     }
@@ -156,6 +157,7 @@ mod tests {
             line(About::Site, "a.example", "b.toml:1", ""),
             line(About::Group, "id = 7", "", ""),
             line(About::Rule, "allow = [\"unix\"]", "b.toml:2", ""),
+            line(About::Rule, "deny = {}", "b.toml:3", "n.txt: 1 network"),
             line(About::Outcome, "403 allow", "", "refused"),
             line(About::Other, "/x", "", "another path"),
             line(About::Other, "/y", "", "another path"),
@@ -164,12 +166,13 @@ mod tests {
 site      a.example                             b.toml:1
 group     id = 7
 rule      allow = [\"unix\"]                      b.toml:2
+rule      deny = {}                             b.toml:3  n.txt: 1 network
 outcome   403 allow                             refused
 not       /x                                    another path
           /y                                    another path
 ";
         assert_eq!(text(&lines), expected);
-        let expected = r#"{"fields":[],"groups":[{"name":"id","value":"7"}],"not":[{"reason":"another path","route":"/x"},{"reason":"another path","route":"/y"}],"outcome":{"detail":"refused","value":"403 allow"},"rules":[{"key":"allow","place":"b.toml:2","value":"[\"unix\"]"}],"servers":[],"site":{"place":"b.toml:1","value":"a.example"},"when":[]}"#;
+        let expected = r#"{"fields":[],"groups":[{"name":"id","value":"7"}],"not":[{"reason":"another path","route":"/x"},{"reason":"another path","route":"/y"}],"outcome":{"detail":"refused","value":"403 allow"},"rules":[{"key":"allow","place":"b.toml:2","value":"[\"unix\"]"},{"key":"deny","place":"b.toml:3","value":"{}"}],"servers":[],"site":{"place":"b.toml:1","value":"a.example"},"when":[]}"#;
         assert_eq!(json(&lines), format!("{expected}\n"));
     }
 }

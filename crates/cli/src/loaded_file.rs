@@ -51,7 +51,10 @@ pub(crate) fn problem(path: &Path, error: &Error) -> (String, String) {
 pub(crate) fn similar_file(path: &Path) -> String {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let folder = parent.unwrap_or(Path::new("."));
-    let shown = folder.display();
+    // Nobody knows from which folder `.` is seen.
+    let absolute = std::path::absolute(folder);
+    let absolute = absolute.unwrap_or_else(|_| folder.to_owned());
+    let shown = absolute.display();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names: Vec<String> = entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())

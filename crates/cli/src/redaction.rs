@@ -22,6 +22,12 @@ const SECRETS: [&str; 8] = [
 /// The values of these fields are credentials, whatever their names are.
 const TRACING_HEADERS: &str = "tracing.headers";
 
+/// Keys of routes whose names sound like a secret, and whose values are names of files, fields and cookies.
+const NAMES_ONLY: [&str; 2] = ["api_keys", "cookies"];
+
+/// The key of a `jwt` whose values are names of claims.
+const CLAIMS: &str = "forward";
+
 /// Whether a field or a key of this name holds a secret. One for a file holds its path.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -31,11 +37,13 @@ pub(crate) fn is_secret(name: &str) -> bool {
 /// The value of a key as it is written in TOML, without secrets.
 pub(crate) fn shown(key: &str, written: &str) -> String {
     let name = key.rsplit('.').next().unwrap_or_default();
-    let is_hidden = is_secret(name) || key == TRACING_HEADERS;
+    let is_hidden = (is_secret(name) && !NAMES_ONLY.contains(&key)) || key == TRACING_HEADERS;
     let mut writer = Writer {
         out: String::with_capacity(written.len()),
         enclosing: vec![is_hidden],
         is_hidden,
+        claims: (key == "jwt").then_some(CLAIMS),
+        plain_from: None,
     };
     writer.write(written);
     without_userinfo(&writer.out)
@@ -67,6 +75,10 @@ struct Writer {
     /// Whether the values of each enclosing table or list are hidden.
     enclosing: Vec<bool>,
     is_hidden: bool,
+    /// The name whose values are names of claims, whatever the names of their fields are.
+    claims: Option<&'static str>,
+    /// How many tables and lists are around its value, within which nothing is hidden.
+    plain_from: Option<usize>,
 }
 
 impl Writer {
@@ -81,11 +93,20 @@ impl Writer {
             let (token, after) = rest.split_at(length);
             let is_text = matches!(first, '"' | '\'');
             match first {
-                '=' => self.is_hidden = self.enclosing() || is_secret(name),
+                '=' => {
+                    let is_plain = self.plain_from.is_some();
+                    self.is_hidden = self.enclosing() || (is_secret(name) && !is_plain);
+                }
                 ',' => self.is_hidden = self.enclosing(),
-                '{' | '[' => self.enclosing.push(self.is_hidden),
+                '{' | '[' => {
+                    if self.claims == Some(name) && self.plain_from.is_none() {
+                        self.plain_from = Some(self.enclosing.len());
+                    }
+                    self.enclosing.push(self.is_hidden);
+                }
                 '}' | ']' => {
                     self.enclosing.pop();
+                    self.plain_from = self.plain_from.filter(|from| self.enclosing.len() > *from);
                     self.is_hidden = self.enclosing();
                 }
                 _ if is_text || is_bare(first) => name = token,
@@ -136,7 +157,7 @@ mod tests {
     use super::*;
 
     /// Keys, their values, and what is shown of them.
-    const CASES: [(&str, &str, &str); 18] = [
+    const CASES: [(&str, &str, &str); 22] = [
         ("to", r#""http://h:1""#, r#""http://h:1""#),
         (
             "request_headers.Authorization",
@@ -161,6 +182,22 @@ mod tests {
             r#"{ secret_file = "s" }"#,
             r#"{ secret_file = "s" }"#,
         ),
+        (
+            "api_keys",
+            r#"{ file = "keys", forward = ["X-Client"], from = ["header:X-Key", 'cookie:c'] }"#,
+            r#"{ file = "keys", forward = ["X-Client"], from = ["header:X-Key", 'cookie:c'] }"#,
+        ),
+        (
+            "api_keys",
+            r#"{ file = "keys", secret = "s" }"#,
+            r#"{ file = "keys", secret = "***" }"#,
+        ),
+        (
+            "jwt",
+            r#"{ forward = { X-Token = "sub", X-A = "a" }, secret = "s" }"#,
+            r#"{ forward = { X-Token = "sub", X-A = "a" }, secret = "***" }"#,
+        ),
+        ("headers.X-Api-Keys", r#""a""#, r#""***""#),
         (
             "respond",
             r#"{ status = 401, headers = { "Set-Cookie" = { add = "x" }, A = "b" } }"#,

@@ -1,253 +1,8 @@
 //! Suggestions for misspelt words and for words of other servers.
 
-/// Words of other servers in lower case, with their replacements.
-const FOREIGN: &[(&str, &str, &str)] = &[
-    ("body_limit", "other servers", "write `body_max`"),
-    (
-        "certificate",
-        "other servers",
-        "write `certificates` at the top of the file",
-    ),
-    (
-        "hostname",
-        "other servers",
-        "the host is the name of the site: [site.\"app.example\"]",
-    ),
-    (
-        "hsts",
-        "other servers",
-        "write `headers.Strict-Transport-Security = \"max-age=31536000\"`",
-    ),
-    ("max_body", "other servers", "write `body_max`"),
-    ("proxy", "other servers", "write `to`"),
-    (
-        "response_headers",
-        "other servers",
-        "write `headers.NAME = \"value\"`",
-    ),
-    ("target", "other servers", "write `to`"),
-    ("upstream_host", "other servers", "write `host`"),
-    ("url", "other servers", "write `to`"),
-    (
-        "websocket",
-        "other servers",
-        "leave it out: WebSockets need no key",
-    ),
-    (
-        "websockets",
-        "other servers",
-        "leave it out: WebSockets need no key",
-    ),
-    ("whitelist", "other servers", "write `allow`"),
-    ("acl", "HAProxy", "write the path as a key: \"/api\" = …"),
-    ("add_header", "nginx", "write `headers.NAME = \"value\"`"),
-    ("add_prefix", "Traefik", "write `path = \"/v2{rest}\"`"),
-    ("addprefix", "Traefik", "write `path = \"/v2{rest}\"`"),
-    (
-        "alias",
-        "nginx",
-        "write `files`: the folder stands for the path of the route",
-    ),
-    (
-        "auth_basic",
-        "nginx",
-        "write `basic_auth = { users_file = \"FILE\", realm = \"TEXT\" }`",
-    ),
-    (
-        "auth_basic_user_file",
-        "nginx",
-        "write `basic_auth = \"FILE\"`",
-    ),
-    (
-        "basicauth",
-        "Caddy and Traefik",
-        "write `basic_auth = \"FILE\"`",
-    ),
-    ("autoindex", "nginx", "write `list = true`"),
-    ("backend", "Traefik and HAProxy", "write `to`"),
-    ("bind", "HAProxy and Caddy", "write `listen`"),
-    ("client_max_body_size", "nginx", "write `body_max`"),
-    ("cluster", "Envoy", "write `to`"),
-    (
-        "customrequestheaders",
-        "Traefik",
-        "write `request_headers.NAME = \"value\"`",
-    ),
-    (
-        "customresponseheaders",
-        "Traefik",
-        "write `headers.NAME = \"value\"`",
-    ),
-    ("default_backend", "HAProxy", "write `to`"),
-    ("direct_response", "Envoy", "write `respond`"),
-    ("entrypoints", "Traefik", "write `listen` or `listen_tls`"),
-    ("error_page", "nginx", "write `errors.404 = \"FILE\"`"),
-    ("errorfile", "HAProxy", "write `errors.503 = \"FILE\"`"),
-    (
-        "expires",
-        "nginx",
-        "write `headers.Cache-Control = \"max-age=…\"`",
-    ),
-    (
-        "fallthrough",
-        "other servers",
-        "leave it out: write `fallback` for pages without a file",
-    ),
-    ("file_server", "Caddy", "write `files = \"/srv/www\"`"),
-    ("handle", "Caddy", "write the path as a key: \"/api\" = …"),
-    ("handle_errors", "Caddy", "write `errors.404 = \"FILE\"`"),
-    (
-        "handle_path",
-        "Caddy",
-        "write the path as a key, with `path = \"{rest}\"`",
-    ),
-    ("header_down", "Caddy", "write `headers.NAME = \"value\"`"),
-    (
-        "header_up",
-        "Caddy",
-        "write `request_headers.NAME = \"value\"`",
-    ),
-    ("host_rewrite", "Envoy", "write `host`"),
-    ("ipallowlist", "Traefik", "write `allow`"),
-    ("ipwhitelist", "Traefik", "write `allow`"),
-    (
-        "limit_except",
-        "nginx",
-        "write `methods`, or a key such as \"GET /api\"",
-    ),
-    ("location", "nginx", "write the path as a key: \"/api\" = …"),
-    (
-        "middlewares",
-        "Traefik",
-        "write the policies as keys of the route",
-    ),
-    (
-        "more_set_headers",
-        "nginx",
-        "write `headers.NAME = \"value\"`",
-    ),
-    ("prefix_rewrite", "Envoy", "write `path = \"/v2{rest}\"`"),
-    ("proxy_connect_timeout", "nginx", "write `timeout.connect`"),
-    ("proxy_hide_header", "nginx", "write `headers.NAME = false`"),
-    ("proxy_pass", "nginx", "write `to`"),
-    (
-        "proxy_read_timeout",
-        "nginx",
-        "write `timeout.response` and `timeout.idle`",
-    ),
-    (
-        "proxy_set_header",
-        "nginx",
-        "write `request_headers.NAME = \"value\"`, or `host` for Host",
-    ),
-    ("proxypass", "Apache", "write `to`"),
-    ("redir", "Caddy", "write `redirect = \"301 https://…\"`"),
-    (
-        "redirectregex",
-        "Traefik",
-        "write `redirect = \"301 https://…\"`",
-    ),
-    (
-        "redirectscheme",
-        "Traefik",
-        "write `https_redirect` in a site with `tls`",
-    ),
-    ("remote_ip", "Caddy", "write `allow` or `deny`"),
-    ("request_body", "Caddy", "write `body_max`"),
-    (
-        "return",
-        "nginx",
-        "write `redirect = \"301 https://…\"`, or `respond = 204`",
-    ),
-    ("reverse_proxy", "Caddy", "write `to`"),
-    (
-        "rewrite",
-        "nginx and Caddy",
-        "write `path` for the upstream, or `redirect` for the client",
-    ),
-    ("root", "nginx and Caddy", "write `files = \"/srv/www\"`"),
-    ("gzip", "nginx", "write `compress = true`"),
-    ("keepalive", "nginx", "leave it out: connections are kept"),
-    (
-        "large_client_header_buffers",
-        "nginx",
-        "write `limits.head_max` at the top of the file",
-    ),
-    (
-        "least_conn",
-        "nginx",
-        "write `balance = \"least_requests\"` in an upstream",
-    ),
-    (
-        "limit_req",
-        "nginx",
-        "limits of rates are planned, and without them there is none",
-    ),
-    (
-        "proxy_buffering",
-        "nginx",
-        "leave it out: content is streamed",
-    ),
-    (
-        "proxy_intercept_errors",
-        "nginx",
-        "write `replace_errors = true`",
-    ),
-    (
-        "proxy_request_buffering",
-        "nginx",
-        "write `buffer_request = \"1m\"`",
-    ),
-    (
-        "real_ip_header",
-        "nginx",
-        "write `trusted_proxies` at the top of the file",
-    ),
-    (
-        "rule",
-        "Traefik",
-        "write the host as the name of a site, and the path as a key",
-    ),
-    (
-        "server_name",
-        "nginx",
-        "write the host as the name of a site: [site.\"NAME\"]",
-    ),
-    ("service", "Traefik", "write `to`"),
-    (
-        "set_real_ip_from",
-        "nginx",
-        "write `trusted_proxies` at the top of the file",
-    ),
-    (
-        "ssl_certificate",
-        "nginx",
-        "write `certificates` at the top of the file",
-    ),
-    (
-        "ssl_certificate_key",
-        "nginx",
-        "the key is beside its file of `certificates`, as NAME.key",
-    ),
-    (
-        "strip_prefix",
-        "Traefik and Caddy",
-        "write `path = \"{rest}\"`",
-    ),
-    ("stripprefix", "Traefik", "write `path = \"{rest}\"`"),
-    (
-        "try_files",
-        "nginx and Caddy",
-        "write `files`, with `extensions` or `fallback`",
-    ),
-    ("uri", "Caddy", "write `path`"),
-    ("uri_strip_prefix", "Caddy", "write `path = \"{rest}\"`"),
-    (
-        "use_backend",
-        "HAProxy",
-        "write the path as a key, with `to`",
-    ),
-];
+mod words;
+
+use words::{FOREIGN, FOREIGN_OF_TABLE};
 
 /// Placeholders of other servers, and ours.
 const FOREIGN_PLACEHOLDERS: &[(&str, &str)] = &[
@@ -295,11 +50,36 @@ const FOREIGN_VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The server whose word this is, and the replacement.
-pub(crate) fn foreign(word: &str) -> Option<(&'static str, &'static str)> {
+/// The server whose word this is, and the replacement in the table of this name.
+pub(crate) fn foreign(table: &str, word: &str) -> Option<(&'static str, &'static str)> {
     let word = word.to_ascii_lowercase();
-    let found = FOREIGN.iter().find(|(foreign, ..)| *foreign == word);
-    found.map(|(_, server, label)| (*server, *label))
+    let mut of_table = FOREIGN_OF_TABLE.iter();
+    let of_table = of_table.find(|(other, foreign, ..)| *other == table && *foreign == word);
+    let (server, label) = match of_table {
+        Some((.., server, label)) => (server, label),
+        None => {
+            let (_, server, label) = FOREIGN.iter().find(|(foreign, ..)| *foreign == word)?;
+            (server, label)
+        }
+    };
+    Some((server, label))
+}
+
+/// Parts of words that may be about who is served, and how often.
+#[rustfmt::skip] // a list of words
+const OF_ACCESS: &[&str] = &[
+    "access", "acl", "allow", "auth", "block", "cert", "claim", "client", "deny", "forbid", "group", "jwk", "jwt", "key",
+    "limit", "login", "network", "only", "pass", "permi", "private", "protect", "quota", "rate", "refuse", "reject",
+    "require", "restrict", "role", "scope", "secret", "secur", "sso", "throttl", "token", "trust", "user", "verify",
+];
+
+/// Whether a word may be meant to restrict who is served. Without it everybody would be, so nobody is told to remove it.
+pub(crate) fn may_restrict(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let is_address = word
+        .split(['_', '-', '.'])
+        .any(|part| matches!(part, "ip" | "ips"));
+    is_address || OF_ACCESS.iter().any(|part| word.contains(part))
 }
 
 /// The replacement for a placeholder of another server.

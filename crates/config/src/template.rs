@@ -213,3 +213,12 @@ pub(crate) const NAMES: [&str; 8] = [
     "client",
     "request_id",
 ];
+
+/// Further ones, as they are written.
+pub(crate) const NAMES_OF_VALUES: [&str; 5] = [
+    "header.NAME",
+    "cookie.NAME",
+    "jwt.CLAIM",
+    "client_cert.subject",
+    "client_cert.fingerprint",
+];

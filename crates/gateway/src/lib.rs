@@ -65,8 +65,8 @@ pub use blitz_site::access_log;
 pub use blitz_site::matcher::Verdict;
 pub use blitz_site::rate::{RateStore, RateStoreFacts, StoreDemand};
 pub use blitz_site::{
-    Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, NetworksError, Occurrence,
-    OwnedRecord, RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName,
-    SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, api_keys,
-    counters, fetched_keys_in_use, read_networks,
+    ApiKey, Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, NetworksError,
+    Occurrence, OwnedRecord, RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection,
+    RouteName, SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings,
+    api_keys, counters, fetched_keys_in_use, read_networks,
 };

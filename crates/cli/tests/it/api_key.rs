@@ -62,6 +62,10 @@ fn a_name_that_no_file_may_have_is_a_usage_error() {
             &["api-key", "a", "--expires", "soon"],
             "this key has an expiry that is no time",
         ),
+        (
+            &["api-key", "a", "--expires", "2020-12-31"],
+            "this key has an expiry that is past",
+        ),
     ] {
         let refused = blitz(arguments);
         assert_eq!(refused.status.code(), Some(2), "{}", stdout(&refused));

@@ -9,6 +9,10 @@ use crate::suggestion;
 /// The most keys of a table that a diagnostic lists.
 const LISTED_MAX: usize = 8;
 
+/// For an unknown word in a site or a route that may be meant to restrict who is served.
+const OF_ACCESS: &str = "such a key does not exist; access is restricted by `allow`, `deny`, `basic_auth`, `api_keys`, \
+                         `jwt`, `client_cert`, `forward_auth`, `rate_limit` and `concurrency`";
+
 impl Reader<'_> {
     /// An entry under the present name of its key, if this version has it here. Otherwise that is an error.
     pub(super) fn known<'e, 'i>(
@@ -78,7 +82,7 @@ impl Reader<'_> {
             self.error("unknown-key", span.clone(), message, label);
             return self.repair(span, key.name);
         }
-        if let Some((server, label)) = suggestion::foreign(name) {
+        if let Some((server, label)) = suggestion::foreign(keys::table_name(scope), name) {
             return self.error(
                 "foreign-key",
                 span,
@@ -136,6 +140,12 @@ impl Reader<'_> {
         let names: Vec<_> = built.map(|key| key.name).collect();
         let label = match suggestion::nearest(name, names.iter().copied()) {
             Some(other) => format!("did you mean `{other}`?"),
+            None if restricts(scope, name) => match scope {
+                Scope::Route | Scope::Site | Scope::Defaults | Scope::Preset | Scope::When => {
+                    OF_ACCESS.to_owned()
+                }
+                _ => format!("the keys here are `{}`", names.join("`, `")),
+            },
             None if names.len() <= LISTED_MAX => {
                 format!("remove it; the keys here are `{}`", names.join("`, `"))
             }
@@ -170,6 +180,21 @@ impl Reader<'_> {
         let line = lines.enumerate().find(|(_, line)| line.starts_with('['));
         line.map(|(number, _)| number + 1)
     }
+}
+
+/// Whether an unknown key may be meant to restrict who is served.
+fn restricts(scope: Scope, name: &str) -> bool {
+    let is_of_access = matches!(
+        scope,
+        Scope::Jwt
+            | Scope::ForwardAuth
+            | Scope::BasicAuth
+            | Scope::ApiKeys
+            | Scope::Networks
+            | Scope::RateLimit
+            | Scope::Tls
+    );
+    is_of_access || suggestion::may_restrict(name)
 }
 
 fn place(scope: Scope) -> String {

@@ -179,12 +179,16 @@ fn placeholder_label(name: &str, pattern: &PathPattern) -> String {
         Segment::Text(_) => None,
     });
     let groups = pattern.regex().into_iter().flat_map(PathRegex::names);
-    let names = template::NAMES.into_iter().chain(parameters).chain(groups);
+    let of_values = template::NAMES_OF_VALUES.into_iter();
+    let of_certificates = of_values.filter(|name| name.starts_with("client_cert."));
+    let names = template::NAMES.into_iter().chain(parameters);
+    let names = names.chain(groups).chain(of_certificates);
     match suggestion::nearest(name, names) {
         Some(other) => format!("write {{{other}}}"),
         None => format!(
-            "write {{{{ for a plain brace, or one of {{{}}}",
-            template::NAMES.join("}, {")
+            "write {{{{ for a plain brace, or one of {{{}}}, {{{}}}",
+            template::NAMES.join("}, {"),
+            template::NAMES_OF_VALUES.join("}, {")
         ),
     }
 }

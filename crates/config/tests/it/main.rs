@@ -2,6 +2,7 @@
 
 mod access;
 mod files;
+mod foreign;
 mod format;
 mod includes;
 mod inheritance;
