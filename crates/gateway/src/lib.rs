@@ -67,6 +67,6 @@ pub use blitz_site::rate::{RateStore, RateStoreFacts, StoreDemand};
 pub use blitz_site::{
     Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, NetworksError, Occurrence,
     OwnedRecord, RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection, RouteName,
-    SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings, api_keys,
-    counters, fetched_keys_in_use, read_networks,
+    SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings,
+    Unauthorized, api_keys, counters, fetched_keys_in_use, read_networks,
 };
