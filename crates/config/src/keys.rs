@@ -404,6 +404,7 @@ pub const KEYS: &[Key] = &[
     key(Scope::ForwardAuthCache, "any_path", Kind::Boolean, "false", "whether a decision is for all paths and methods of a host"),
     key(Scope::ForwardAuthCache, "by", Kind::OneOrMore, "", "all values by which it knows the client: `\"cookie:NAME\"`, `\"header:NAME\"`, `\"client\"`; requests without any are not remembered"),
     key(Scope::ForwardAuthCache, "for", Kind::Time, "", "how long, at most 1 hour"),
+    key(Scope::BasicAuth, "forward", Kind::FieldNames, "none", "fields of forwarded requests that get the name of the user"),
     key(Scope::BasicAuth, "realm", Kind::Text, "\"site\"", "what browsers show with the question for the password"),
     key(Scope::BasicAuth, "users_file", Kind::Text, "", "the file with the users, as `htpasswd` writes it"),
     key(Scope::ApiKeys, "file", Kind::Text, "", "the file with the hashes of the keys, as `blitz api-key` writes them"),

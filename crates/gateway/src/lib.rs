@@ -68,5 +68,5 @@ pub use blitz_site::{
     ApiKey, Counters, Ended, Failure, FetchedKeys, LoadedFile, NetworkSet, NetworksError,
     Occurrence, OwnedRecord, RecentFailure, Record, RecordBatch, RecordHook, RecordSink, Rejection,
     RouteName, SpanId, TlsFacts, TraceContext, TraceEvent, TraceEventKind, TraceId, TraceSettings,
-    api_keys, counters, fetched_keys_in_use, read_networks,
+    Unauthorized, api_keys, counters, fetched_keys_in_use, read_networks,
 };

@@ -21,6 +21,7 @@ mod retry;
 mod route;
 mod send;
 mod tunnel;
+mod undecided;
 mod wait;
 
 use std::future::{Future, poll_fn};

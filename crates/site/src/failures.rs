@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use blitz_http::{Address, Status, core_local};
 
+use crate::policy::NoDecision;
+
 /// Entries of a core. A new one replaces that which has not occurred for the longest time.
 pub const FAILURES_MAX: usize = 64;
 
@@ -41,7 +43,7 @@ pub struct Occurrence {
     pub status: Option<Status>,
     /// The status of a gRPC call.
     pub grpc_status: Option<u8>,
-    /// The address of the last attempt.
+    /// The address of the last attempt, or of the authorizer.
     pub address: Option<Address>,
     /// The phase in which the request ended.
     pub phase: &'static str,
@@ -49,8 +51,31 @@ pub struct Occurrence {
     pub rule: Option<&'static str>,
     /// The certificate of the upstream, if it was refused.
     pub certificate: Option<Arc<str>>,
+    /// The authorizer that gave no decision, if the request failed for it.
+    pub authorizer: Option<Unauthorized>,
     /// The id of the request, which lines of logs have too.
     pub request_id: Box<str>,
+}
+
+/// An authorizer that gave no decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unauthorized {
+    /// Its URL without the query.
+    pub url: Box<str>,
+    /// The status of its response, if that is the reason.
+    pub status: Option<Status>,
+    /// The failure in words.
+    pub problem: Option<Box<str>>,
+}
+
+impl Unauthorized {
+    pub(crate) fn of(why: &NoDecision) -> Unauthorized {
+        Unauthorized {
+            url: why.authorizer.clone(),
+            status: why.attempt.status,
+            problem: why.attempt.problem().map(Box::from),
+        }
+    }
 }
 
 /// The cause and the place of a failure, which its entry has.
@@ -155,6 +180,7 @@ mod tests {
             phase: "connect",
             rule: None,
             certificate: None,
+            authorizer: None,
             request_id: "id".into(),
         }
     }

@@ -46,19 +46,19 @@ pub use emit::{emit, emit_handshake, emit_incomplete_head, emit_refused};
 pub use endpoint::{AppClient, Endpoint, EndpointMaker, Exchange, HandedOver};
 pub use error_page::page as error_page;
 pub use failure::Failure;
-pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, recent_failures};
+pub use failures::{FAILURES_MAX, Occurrence, RecentFailure, Unauthorized, recent_failures};
 pub use network_set::{NetworkSet, NetworkSetBuilder};
 pub use networks::{NetworksError, add_networks, parse_network, read_networks};
 pub use owned_record::{OwnedRecord, TlsFacts};
 pub use pages::{LoadedFile, Pages, RequestPages};
 pub use policy::{
-    Algorithm, AnyOf, ApiKey, ApiKeys, AuthCacheSettings, Authorizer, AuthorizerQuestion,
-    BasicAuth, Claim, ClaimDemand, Concurrency, CoreLimits, Cors, CorsSettings, EarlyHints,
-    FetchedKeys, ForwardAuth, ForwardAuthSettings, Identity, Jwt, JwtKey, JwtSettings, KeyFetches,
-    KeySource, Notes, OnStoreFailure, Origin, Permit, Policies, Policy, PolicyRequest,
-    PolicyResponse, Prover, RateKey, RateLimit, RateLimitSettings, SecurityHeaders, SharedLimits,
-    StoreUse, TokenFacts, TokenSource, Users, api_keys, fetched_keys_in_use, key_fetches, key_set,
-    preflight_method, users,
+    Algorithm, AnyOf, ApiKey, ApiKeys, AuthCacheSettings, Authorizer, AuthorizerAnswer,
+    AuthorizerAttempt, AuthorizerQuestion, BasicAuth, Claim, ClaimDemand, Concurrency, CoreLimits,
+    Cors, CorsSettings, EarlyHints, FetchedKeys, ForwardAuth, ForwardAuthSettings, Identity, Jwt,
+    JwtKey, JwtSettings, KeyFetches, KeySource, NoDecision, Notes, OnStoreFailure, Origin, Permit,
+    Policies, Policy, PolicyRequest, PolicyResponse, Prover, RateKey, RateLimit, RateLimitSettings,
+    SecurityHeaders, SharedLimits, StoreUse, TokenFacts, TokenSource, Users, api_keys,
+    fetched_keys_in_use, key_fetches, key_set, preflight_method, users,
 };
 pub use record::{
     CoreObservers, Ended, Observers, Record, RecordHook, ResponseRecord, RouteName, ToldClient,

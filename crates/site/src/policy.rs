@@ -43,7 +43,8 @@ pub use concurrency::{Concurrency, Permit};
 pub use cors::{Cors, CorsSettings, Origin, preflight_method};
 pub use early_hints::EarlyHints;
 pub use forward_auth::{
-    AuthCacheSettings, Authorizer, AuthorizerQuestion, ForwardAuth, ForwardAuthSettings,
+    AuthCacheSettings, Authorizer, AuthorizerAnswer, AuthorizerAttempt, AuthorizerQuestion,
+    ForwardAuth, ForwardAuthSettings, NoDecision,
 };
 pub use jwt::{
     Algorithm, Claim, ClaimDemand, FetchedKeys, Jwt, JwtKey, JwtSettings, KeyFetches, TokenSource,
@@ -110,6 +111,8 @@ pub struct Notes<'p> {
     pub identities: Vec<Identity<'p>>,
     /// The response of a rejected request in place of the gateway's own.
     pub response: Option<Box<PolicyResponse>>,
+    /// Why an authorizer gave no decision, so that the request is rejected.
+    pub no_decision: Option<Box<NoDecision>>,
     /// The time before the policies waited.
     pub started: Option<Instant>,
     /// One of the policies waits.

@@ -22,7 +22,7 @@ use crate::access_log::AccessLog;
 use crate::counters::count;
 use crate::failure::Failure;
 use crate::metrics::RouteLabel;
-use crate::policy::Notes;
+use crate::policy::{NoDecision, Notes};
 use crate::recorder::{BegunRecord, RecordSink, Recorder, Wanted};
 use crate::rejection::Rejection;
 use crate::trace::{TraceContext, TraceEvent, TraceEventKind, TraceEvents, TraceSettings};
@@ -109,6 +109,10 @@ pub trait RouteName {
     /// Whether its requests have lines in the access log.
     fn is_logged(&self) -> bool {
         true
+    }
+    /// Why its authorizer gave no decision on the request.
+    fn no_decision(&self) -> Option<&NoDecision> {
+        None
     }
     /// The number of its texts in metrics.
     fn label(&self) -> RouteLabel;

@@ -67,12 +67,17 @@ fn object(failure: &RecentFailure, now: Now) -> Value {
         phase,
         rule,
         certificate,
+        authorizer,
         request_id,
     } = last;
+    let authorizer = authorizer.as_ref();
     json!({
         "cause": cause,
         "rule": rule,
         "certificate": certificate.as_deref(),
+        "authorizer": authorizer.map(|one| &one.url),
+        "authorizer_status": authorizer.and_then(|one| one.status).map(Status::code),
+        "problem": authorizer.and_then(|one| one.problem.as_deref()),
         "phase": phase,
         "site": site,
         "route": route,

@@ -26,13 +26,19 @@ pub(crate) struct RecentFailure {
 impl RecentFailure {
     pub(super) fn read(value: &Value) -> RecentFailure {
         let text = |key: &str| value[key].as_str().unwrap_or_default();
-        let cause = match text("rule") {
+        let details = match (text("problem"), value["authorizer_status"].as_u64()) {
+            ("", Some(status)) => format!("status {status}"),
+            ("", None) => text("rule").to_owned(),
+            (problem, _) => problem.to_owned(),
+        };
+        let cause = match &*details {
             "" => text("cause").to_owned(),
             // Some causes name it themselves.
             rule if text("cause").contains(rule) => text("cause").to_owned(),
             rule => format!("{}: {rule}", text("cause")),
         };
         let upstream = match text("address") {
+            "" if text("upstream").is_empty() => text("authorizer"),
             "" => text("upstream"),
             address => address,
         };
@@ -114,6 +120,15 @@ mod tests {
             age: 1.5,
         };
         assert_eq!(RecentFailure::read(&value), expected);
+        let value = serde_json::json!({
+            "cause": "no decision", "rule": "authorizer-failed", "authorizer": "http://auth:1/verify",
+            "authorizer_status": 500,
+        });
+        let read = RecentFailure::read(&value);
+        assert_eq!(
+            (&*read.cause, &*read.upstream),
+            ("no decision: status 500", "http://auth:1/verify")
+        );
         let value = serde_json::json!({"cause": "c", "rule": "bare-lf", "upstream": "http://u:1"});
         let read = RecentFailure::read(&value);
         assert_eq!(

@@ -13,6 +13,8 @@ pub struct BasicAuth {
     pub users_file: Placed<String>,
     /// The realm that browsers show.
     pub realm: String,
+    /// Names of fields in lower case that get the name of the user.
+    pub forward: Vec<String>,
     /// Those of levels around a block `when`, which are demanded as well.
     pub also: Vec<Arc<Placed<BasicAuth>>>,
 }

@@ -107,7 +107,7 @@ early_hints = ["</style.css>; rel=preload; as=style"]
 jwt = { secret_file = "jwt.secret", algorithms = ["HS256"], issuer = "https://id.example/", audience = ["api", "app"], require = { role = ["admin"], email = true }, scopes = "read", forward = { X-User = "sub" }, from = ["header", "cookie:token"], leeway = "1m", optional = false }
 forward_auth = { url = "http://127.0.0.1:9091/verify?a=b", send = ["Cookie", "Authorization"], copy = "Remote-User", cookies = true, on_failure = "open", timeout = "500ms", cache = { for = "10s", by = ["cookie:session", "header:Authorization", "client"], any_path = true } }
 "/sso".forward_auth = { url = "unix:/run/auth.sock:/verify" }
-basic_auth = { users_file = "users.htpasswd", realm = "administration" }
+basic_auth = { users_file = "users.htpasswd", realm = "administration", forward = "X-Staff" }
 api_keys = { file = "api-keys", from = ["header:X-Key", "cookie:key", "query:key"], forward = ["X-Client"] }
 client_cert = true
 "/any" = { allow = ["10.0.0.0/8"], basic_auth = "users.htpasswd", satisfy = "any" }

@@ -3,7 +3,7 @@
 //! They go over the connections of the core's upstreams, and get the head of a request with the same fields about the
 //! client that an upstream gets.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use blitz_http::{
     RequestHead, RequestOptions, Response, Scheme, Upstream,
 };
 use blitz_site::{
-    Authorizer, AuthorizerQuestion, Edit, Failure, FieldChange, ForwardAuthSettings,
-    PolicyResponse, Rejection, apply_to_request,
+    Authorizer, AuthorizerAnswer, AuthorizerAttempt, AuthorizerQuestion, Edit, Failure,
+    FieldChange, ForwardAuthSettings, PolicyResponse, Rejection, apply_to_request,
 };
 
-use super::connect::{PENDING_PAUSE, note_failure, upstream_for};
+use super::connect::{PENDING_PAUSE, is_reported, note_failure, upstream_for};
 use crate::forward::{self, ForwardedClient, NotForwarded};
 use crate::rules::Facts;
 use crate::service::GatewayService;
 use crate::snapshot::CoreSnapshot;
-use crate::upstream::{Balancer, Pick, Tried};
+use crate::upstream::{Balancer, Pick, Tried, failure_of_name};
 
 /// The most requests of a core that wait for authorizers.
 const WAITING_MAX: usize = 4096;
@@ -47,7 +47,7 @@ impl<E> Authorizer for CoreAuthorizer<'_, E> {
     fn ask(
         &self,
         question: AuthorizerQuestion<'_>,
-    ) -> Result<PoolFuture<Result<PolicyResponse, Rejection>>, Rejection> {
+    ) -> Result<PoolFuture<AuthorizerAnswer>, Rejection> {
         let settings = question.settings;
         let known = self
             .snapshot
@@ -60,12 +60,19 @@ impl<E> Authorizer for CoreAuthorizer<'_, E> {
             head: self.question(question, authority)?,
             timeout,
             sends_via: self.gateway.options.via,
+            attempt: RefCell::default(),
         };
         Ok(PoolFuture::new(async move {
             let _waiting = waiting;
             let answered = blitz_http::timeout(timeout, call.run()).await;
-            let response = answered.unwrap_or(Err(Rejection::AuthorizerTimeout))?;
-            call.receive(response).await
+            let answered = match answered.unwrap_or(Err(Rejection::AuthorizerTimeout)) {
+                Ok(response) => call.receive(response).await,
+                Err(rejection) => Err(rejection),
+            };
+            AuthorizerAnswer {
+                outcome: answered,
+                attempt: call.attempt.take(),
+            }
         }))
     }
 
@@ -194,6 +201,8 @@ struct Call {
     head: RequestHead,
     timeout: Duration,
     sends_via: bool,
+    /// The part that is known until now.
+    attempt: RefCell<AuthorizerAttempt>,
 }
 
 impl Call {
@@ -227,6 +236,7 @@ impl Call {
                     );
                     if is_again || !(may_be_stale && is_reused) {
                         tracing::debug!(address = %upstream.address(), %error, "no response of an authorizer");
+                        self.note_failure(Failure::from(&error), error.rule());
                         return Err(failure_of(&error));
                     }
                     is_again = true;
@@ -238,10 +248,13 @@ impl Call {
     async fn connect(&self, is_again: bool) -> Result<(Upstream, Connection), Rejection> {
         let balancer = &*self.balancer;
         let mut tried = Tried::default();
+        // Of several addresses that failed, the one that says most.
+        let mut failed: Option<AuthorizerAttempt> = None;
         loop {
             match balancer.pick(&mut tried, blitz_http::now) {
                 Pick::Upstream(upstream) => {
                     let upstream = upstream_for(&self.head, &upstream).clone();
+                    self.note_address(&upstream);
                     let connected = match is_again {
                         true => upstream.connect().await,
                         false => upstream.checkout().await,
@@ -255,6 +268,11 @@ impl Call {
                             tracing::debug!(address = %upstream.address(), %error, "no connection to an authorizer");
                             let failure = Failure::of_connection(upstream.address(), &error);
                             note_failure(balancer, &upstream, failure, &error);
+                            let known = failed.as_ref().and_then(|one| one.failure);
+                            if is_reported(failure, known, tried.is_first(&upstream)) {
+                                self.note_failure(failure, error.rule());
+                                failed = Some(self.attempt.borrow().clone());
+                            }
                             if is_at_limit(&error) {
                                 return Err(Rejection::AuthorizerBusy);
                             }
@@ -262,11 +280,32 @@ impl Call {
                     }
                 }
                 Pick::Pending => blitz_http::sleep(PENDING_PAUSE).await,
-                Pick::Unresolved(_) | Pick::Exhausted => {
+                Pick::Unresolved(failure) => {
+                    self.note_failure(failure_of_name(failure), None);
+                    return Err(Rejection::AuthorizerUnreachable);
+                }
+                Pick::Exhausted => {
+                    if let Some(failed) = failed {
+                        *self.attempt.borrow_mut() = failed;
+                    }
                     return Err(Rejection::AuthorizerUnreachable);
                 }
             }
         }
+    }
+
+    /// A further address says nothing about the failure of the one before it.
+    fn note_address(&self, upstream: &Upstream) {
+        *self.attempt.borrow_mut() = AuthorizerAttempt {
+            address: Some(upstream.address().clone()),
+            ..AuthorizerAttempt::default()
+        };
+    }
+
+    #[cold]
+    fn note_failure(&self, failure: Failure, rule: Option<&'static str>) {
+        let mut attempt = self.attempt.borrow_mut();
+        (attempt.failure, attempt.rule) = (Some(failure), rule);
     }
 
     /// The response, with the content of a refusal. Its head is the decision: without its content, which a client may make
@@ -278,6 +317,7 @@ impl Call {
             upgraded,
         } = response;
         if upgraded.is_some() {
+            self.attempt.borrow_mut().status = Some(head.status);
             return Err(Rejection::AuthorizerFailed);
         }
         forward::edit_response(&mut head, self.sends_via, &mut Vec::new());

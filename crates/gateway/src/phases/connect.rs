@@ -203,7 +203,11 @@ fn health(error: &ClientError) -> Health {
 /// Whether to report `failure` rather than the `known` one, if no address can be connected to. It is that
 /// at the first address: of `localhost` an operator expects 127.0.0.1. But a failure of TLS says more
 /// than others, because an application often listens on one address of `localhost` only.
-fn is_reported(failure: Failure, known: Option<Failure>, is_first_address: bool) -> bool {
+pub(super) fn is_reported(
+    failure: Failure,
+    known: Option<Failure>,
+    is_first_address: bool,
+) -> bool {
     let is_of_tls = |failure: Failure| failure.token().starts_with("tls_");
     match known {
         None => true,

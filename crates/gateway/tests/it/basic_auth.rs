@@ -79,6 +79,53 @@ scenarios! {
         assert_eq!(ask(&mut client, "OPTIONS /x", &preflight).status, 204);
     }
 
+    fn the_upstream_gets_the_user_whose_password_was_checked(io) {
+        let upstream = Upstream::with_text("in");
+        let url = upstream.url();
+        let proxy = gateway(io, &format!(r#"
+            [site."a.example"]
+            to = "{url}"
+            basic_auth = {{ users_file = "users.htpasswd", forward = ["X-User", "Remote-User"] }}
+            "/any" = {{ satisfy = "any", allow = ["127.0.0.1"], basic_auth = {{ users_file = "users.htpasswd", forward = "X-User" }} }}
+        "#));
+        let told = |names: [&str; 4]| {
+            let head = upstream.heads().pop().unwrap();
+            names.map(|name| {
+                let fields = head.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+                fields.map(|(_, value)| value.clone()).collect::<Vec<_>>().join("|")
+            })
+        };
+        let names = ["x-user", "remote-user", "x_user", "remote.user"];
+        let spoofed = "X-User: root\r\nx_user: root\r\nRemote.User: root\r\nConnection: keep-alive, X-User\r\n";
+        let mut client = proxy.client();
+        // The second time the password is known.
+        for _ in 0..2 {
+            let fields = format!("{HOST}{spoofed}{}", basic("anna:secrets"));
+            assert_eq!(ask(&mut client, "GET /x", &fields).status, 200);
+            assert_eq!(told(names), ["anna", "anna", "", ""]);
+        }
+        for (credentials, user) in [(basic("bert:ünd:er"), "bert"), (String::new(), "")] {
+            let fields = format!("{HOST}{spoofed}{credentials}");
+            assert_eq!(ask(&mut client, "GET /any", &fields).status, 200);
+            assert_eq!(told(["x-user", "x_user", "X-USER", "x.user"]), [user, "", user, ""]);
+        }
+        let accepted = upstream.heads().len();
+        let fields = format!("{HOST}{spoofed}{}", basic("anna:wrong"));
+        assert_eq!(ask(&mut client, "GET /x", &fields).status, 401);
+        assert_eq!(ask(&mut client, "GET /any", &fields).status, 401);
+        assert_eq!(upstream.heads().len(), accepted);
+        let mut client = h2(&proxy);
+        let mut head = RequestHead::new(Method::Get, "/x");
+        head.set_authority("a.example");
+        head.fields.append("authorization", format!("Basic {}", STANDARD.encode("bert:ünd:er")));
+        for name in names {
+            head.fields.append(name, "root");
+        }
+        let stream = client.send_head(&head, BodyLength::Empty);
+        assert_eq!(client.answer(stream).status, Some(Status::OK));
+        assert_eq!(told(names), ["bert", "bert", "", ""]);
+    }
+
     fn a_changed_password_is_demanded_after_a_reload(io) {
         let site = |file: &str| format!(
             "[site.\"a.example\"]\nrespond = \"200 in\"\nbasic_auth = \"{file}\"\n"

@@ -14,6 +14,7 @@ mod api_keys;
 mod app_parity;
 mod app_policies;
 mod apps;
+mod authorizer_log;
 mod balance;
 mod basic_auth;
 mod board;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use blitz_http::PooledFuture;
 
-use super::proof::Proof;
+use super::proof::{Checked, Proof};
 use super::prover::{Prover, edits_of_refusal, refused};
 use super::waiting::Waited;
 use super::{Notes, PolicyRequest};
@@ -79,12 +79,17 @@ impl AnyOf {
         }
     }
 
-    async fn wait(&self, pending: Vec<PooledFuture<'_, Result<(), Rejection>>>) -> Waited {
+    async fn wait(&self, pending: Vec<PooledFuture<'_, Checked>>) -> Waited {
+        let mut edits = Vec::new();
         for checked in pending {
-            if let Err(rejection) = checked.await {
-                return refused(rejection, &self.provers);
+            match checked.await {
+                Ok(identity) => edits.extend(identity.iter().flat_map(|one| one.iter().cloned())),
+                Err(rejection) => return refused(rejection, &self.provers),
             }
         }
-        Waited::default()
+        Waited {
+            identity: (!edits.is_empty()).then(|| edits.into()),
+            ..Waited::default()
+        }
     }
 }

@@ -8,6 +8,7 @@ mod users;
 mod verifier;
 
 use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine;
@@ -17,9 +18,9 @@ use blitz_http::{PooledFuture, RequestHead};
 use self::remembered::Digest;
 use self::users::User;
 use self::verifier::Question;
-use super::PolicyRequest;
 use super::credentials::{Found, of_authorization};
-use super::proof::{Proof, challenge};
+use super::proof::{Proof, challenge, named};
+use super::{Identity, PolicyRequest};
 use crate::edit::Edit;
 use crate::rejection::Rejection;
 
@@ -33,6 +34,10 @@ const CREDENTIALS_BYTES_MAX: usize = 1024;
 pub struct BasicAuth {
     users: Arc<Users>,
     challenge: String,
+    /// Names of fields in lower case that get the name of the user.
+    forward: Box<[String]>,
+    /// Removes them.
+    removal: Box<[Edit]>,
 }
 
 /// A name with the password that a client says.
@@ -49,7 +54,33 @@ impl BasicAuth {
         BasicAuth {
             users,
             challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""),
+            forward: Box::default(),
+            removal: Box::default(),
         }
+    }
+
+    /// The same, and the fields with these names, in lower case, get the name of the user.
+    #[must_use]
+    pub fn forwarding(mut self, fields: &[String]) -> BasicAuth {
+        self.forward = fields.into();
+        self.removal = named(fields, None);
+        self
+    }
+
+    /// The identity of a client without a password, if requests tell the action the names of users.
+    pub(super) fn nobody(&self) -> Option<Identity<'_>> {
+        (!self.removal.is_empty()).then_some(Identity::None(&self.removal))
+    }
+
+    /// The changes of a request of the user with this name. A name that a field cannot have is not told: without the
+    /// spaces around it, it would be that of another user.
+    fn identity(&self, name: &[u8]) -> Option<Rc<[Edit]>> {
+        if self.forward.is_empty() {
+            return None;
+        }
+        let name = str::from_utf8(name).ok();
+        let name = name.filter(|name| !name.is_empty() && name.trim() == *name);
+        Some(named(&self.forward, name).into())
     }
 
     pub(super) fn challenge(&self) -> Edit {
@@ -66,7 +97,9 @@ impl BasicAuth {
         let (user, is_known) = self.user(&credentials.name);
         let digest = remembered::digest(user.line(), &credentials.password);
         if is_known && request.clock.is_some() && remembered::is_known(&digest, blitz_http::now()) {
-            return Ok(Proof::Valid(None));
+            return Ok(Proof::Valid(
+                self.identity(&credentials.name).map(Identity::Verified),
+            ));
         }
         let question = Question {
             hash: Arc::clone(user.hash()),
@@ -74,9 +107,10 @@ impl BasicAuth {
             digest,
             is_known,
         };
-        Ok(Proof::Pending(PooledFuture::new(verifier::verify(
-            question,
-        ))))
+        let identity = self.identity(&credentials.name);
+        Ok(Proof::Pending(PooledFuture::new(async move {
+            verifier::verify(question).await.map(|()| identity)
+        })))
     }
 
     /// The user with this name. For a name that nobody has the password of somebody else is checked, always the same for

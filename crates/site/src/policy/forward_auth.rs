@@ -3,6 +3,7 @@
 //! It gets the head of each request, and lets it pass with a status of 2xx. Any other final response but a failure goes to
 //! the client in place of that of the route.
 
+mod no_decision;
 mod remembered;
 
 use std::hash::{Hash, Hasher};
@@ -20,6 +21,8 @@ use crate::cookies::cookies;
 use crate::counters::count;
 use crate::edit::{Edit, FieldChange, apply_to_request};
 use crate::rejection::Rejection;
+
+pub use no_decision::{AuthorizerAttempt, NoDecision};
 
 /// The most bytes of a key of a remembered decision.
 const KEY_BYTES_MAX: usize = 8 * 1024;
@@ -68,13 +71,21 @@ pub trait Authorizer {
     fn ask(
         &self,
         question: AuthorizerQuestion<'_>,
-    ) -> Result<PoolFuture<Result<PolicyResponse, Rejection>>, Rejection>;
+    ) -> Result<PoolFuture<AuthorizerAnswer>, Rejection>;
 
     /// Whether the client uses TLS.
     fn is_secure(&self) -> bool;
 
     /// Whether the peer may tell where requests came from.
     fn trusts_peer(&self) -> bool;
+}
+
+/// What became of a request to an authorizer.
+pub struct AuthorizerAnswer {
+    /// Its response, or why there is none.
+    pub outcome: Result<PolicyResponse, Rejection>,
+    /// How it went.
+    pub attempt: AuthorizerAttempt,
 }
 
 /// A request that an authorizer decides on.
@@ -169,20 +180,37 @@ impl ForwardAuth {
             notes,
             not_asked: &self.not_asked,
         };
-        let asked = authorizer.ask(question);
-        match asked {
+        match authorizer.ask(question) {
             Ok(answer) => Ok(Some(PooledFuture::new(async move {
                 self.conclude(answer.await, key)
             }))),
-            Err(rejection) if self.passes_failure(rejection) => {
-                notes.identities.extend(self.nobody());
-                Ok(None)
-            }
             Err(rejection) => {
+                let why = self.no_decision(rejection, AuthorizerAttempt::default());
+                // Others are for the request itself.
+                if rejection == Rejection::AuthorizerUnreachable && self.passes_failure(&why) {
+                    notes.identities.extend(self.nobody());
+                    return Ok(None);
+                }
+                notes.no_decision = Some(why);
                 notes.edit_response(retry_after());
                 Err(rejection)
             }
         }
+    }
+
+    #[cold]
+    fn no_decision(&self, rejection: Rejection, attempt: AuthorizerAttempt) -> Box<NoDecision> {
+        let ForwardAuthSettings { origin, target, .. } = &self.settings;
+        let path = target.split('?').next().unwrap_or_default();
+        let separator = match origin.starts_with("unix:") {
+            true => ":",
+            false => "",
+        };
+        Box::new(NoDecision {
+            authorizer: format!("{origin}{separator}{path}").into(),
+            rejection,
+            attempt,
+        })
     }
 
     /// The client is unknown, whatever it says.
@@ -190,9 +218,15 @@ impl ForwardAuth {
         (!self.removal.is_empty()).then_some(Identity::None(&self.removal))
     }
 
-    fn conclude(&self, answer: Result<PolicyResponse, Rejection>, key: Option<Vec<u8>>) -> Waited {
-        let decision = answer.and_then(|response| {
-            verdict(response.head.status).map(|rejection| (rejection, response))
+    fn conclude(&self, answer: AuthorizerAnswer, key: Option<Vec<u8>>) -> Waited {
+        let AuthorizerAnswer {
+            outcome,
+            mut attempt,
+        } = answer;
+        let decision = outcome.and_then(|response| {
+            let status = response.head.status;
+            let verdict = verdict(status).inspect_err(|_| attempt.status = Some(status));
+            verdict.map(|rejection| (rejection, response))
         });
         match decision {
             Ok((None, response)) => self.pass(&response.head, key),
@@ -201,13 +235,21 @@ impl ForwardAuth {
                 response: Some(Box::new(response)),
                 ..Waited::default()
             },
-            Err(failure) if self.passes_failure(failure) => Waited {
+            Err(failure) => self.fail(self.no_decision(failure, attempt)),
+        }
+    }
+
+    #[cold]
+    fn fail(&self, why: Box<NoDecision>) -> Waited {
+        match self.passes_failure(&why) {
+            true => Waited {
                 identity: Some(Rc::from(self.removal.clone())),
                 ..Waited::default()
             },
-            Err(failure) => Waited {
-                rejection: Some(failure),
+            false => Waited {
+                rejection: Some(why.rejection),
                 response_edits: retry_after(),
+                no_decision: Some(why),
                 ..Waited::default()
             },
         }
@@ -244,10 +286,10 @@ impl ForwardAuth {
 
     /// Whether the request passes although there is no decision. It does not for a reason that a client can make.
     #[cold]
-    fn passes_failure(&self, failure: Rejection) -> bool {
+    fn passes_failure(&self, why: &NoDecision) -> bool {
         static LINES: LogLimit = LogLimit::new();
         let is_authorizers = matches!(
-            failure,
+            why.rejection,
             Rejection::AuthorizerUnreachable
                 | Rejection::AuthorizerTimeout
                 | Rejection::AuthorizerFailed
@@ -256,11 +298,18 @@ impl ForwardAuth {
             return false;
         }
         count(|counters| counters.authorizations_skipped += 1);
-        let origin = &*self.settings.origin;
-        if let Some(omitted) = LINES.allow(failure.rule(), origin, blitz_http::now()) {
+        let rule = why.rejection.rule();
+        let limited = LINES.allow(rule, &self.settings.origin, blitz_http::now());
+        if let Some(omitted) = limited {
+            let attempt = &why.attempt;
             tracing::warn!(
-                authorizer = origin,
-                cause = failure.detail(),
+                authorizer = &*why.authorizer,
+                address = attempt.address.as_ref().map(ToString::to_string),
+                cause = why.rejection.detail(),
+                rule,
+                authorizer_status = attempt.status.map(Status::code),
+                problem = attempt.problem(),
+                certificate = attempt.refused_certificate().as_deref(),
                 omitted = (omitted > 0).then_some(omitted),
                 "a request passes without a decision"
             );

@@ -1,5 +1,7 @@
 //! Proofs of who the client of a request is, of whatever kind.
 
+use std::rc::Rc;
+
 use blitz_http::PooledFuture;
 
 use super::{Identity, set};
@@ -13,8 +15,11 @@ pub(super) enum Proof<'p> {
     /// It is valid, and tells the action who the client is.
     Valid(Option<Identity<'p>>),
     /// Another thread has to decide.
-    Pending(PooledFuture<'p, Result<(), Rejection>>),
+    Pending(PooledFuture<'p, Checked>),
 }
+
+/// The end of a check: the changes of the request that tell its action who the client is, or why it is refused.
+pub(super) type Checked = Result<Option<Rc<[Edit]>>, Rejection>;
 
 /// A line of `WWW-Authenticate`.
 pub(super) fn challenge(value: String) -> Edit {

@@ -69,7 +69,8 @@ impl Prover {
     /// The identity of a client without such a proof: fields that the policy sets are removed.
     pub(super) fn nobody(&self) -> Option<Identity<'_>> {
         match self {
-            Prover::BasicAuth(_) | Prover::ClientCert => None,
+            Prover::ClientCert => None,
+            Prover::BasicAuth(policy) => policy.nobody(),
             Prover::Jwt(policy) => policy.nobody(),
             Prover::ApiKeys(policy) => policy.nobody(),
         }
@@ -112,7 +113,10 @@ impl Prover {
             }
             Ok(Proof::Pending(checked)) => Ok(Some(PooledFuture::new(async move {
                 match checked.await {
-                    Ok(()) => Waited::default(),
+                    Ok(identity) => Waited {
+                        identity,
+                        ..Waited::default()
+                    },
                     Err(rejection) => refused(rejection, std::slice::from_ref(self)),
                 }
             }))),

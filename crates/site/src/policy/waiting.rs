@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use blitz_http::{Chunk, Pooled, PooledFuture, ResponseHead};
 
-use super::{Identity, Notes, Policies, PolicyRequest};
+use super::{Identity, NoDecision, Notes, Policies, PolicyRequest};
 use crate::edit::Edit;
 use crate::rejection::Rejection;
 
@@ -26,6 +26,8 @@ pub(super) struct Waited {
     pub(super) response_edits: Vec<Edit>,
     /// The response of a rejected request in place of the gateway's own.
     pub(super) response: Option<Box<PolicyResponse>>,
+    /// Why an authorizer gave no decision.
+    pub(super) no_decision: Option<Box<NoDecision>>,
 }
 
 /// A response that another service has made.
@@ -98,6 +100,7 @@ impl<'p> Notes<'p> {
             self.edit_response(waited.response_edits);
         }
         self.response = waited.response;
+        self.no_decision = waited.no_decision;
         waited.rejection.map_or(Ok(()), Err)
     }
 }

@@ -8,7 +8,8 @@ use blitz_http::{Address, Name, RequestHead, Status, Upstream, log_text};
 
 use super::{Ended, Record, RouteName};
 use crate::failure::Failure;
-use crate::failures::{self, Occurrence};
+use crate::failures::{self, Occurrence, Unauthorized};
+use crate::policy::{AuthorizerAttempt, NoDecision};
 
 /// Longest id in a line: a rejected request may still have one that is not valid.
 const ID_MAX: usize = 128;
@@ -68,13 +69,14 @@ fn note(record: &Record<'_>, head: &RequestHead, cause: &'static str) {
         at: blitz_http::now(),
         status: record.response.status,
         grpc_status: record.grpc_status,
-        address: record.upstream.as_ref().map(|one| one.address().clone()),
+        address: failed_address(record).cloned(),
         phase: phase(record),
-        rule: record.rule,
+        rule: rule(record),
         certificate: refused_certificate(record),
+        authorizer: no_decision(record).map(Unauthorized::of),
         request_id: failures::kept_id(request_id(head)),
     };
-    let upstream = || record.route.and_then(RouteName::upstream);
+    let upstream = || failed_upstream(record);
     failures::note(kind, upstream, occurrence);
 }
 
@@ -88,6 +90,8 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
     };
     let certificate = refused_certificate(record);
     let certificate = certificate.as_deref();
+    let why = no_decision(record);
+    let attempt = why.map(|why| &why.attempt);
     tracing::warn!(
         request_id = request_id(head),
         client = client(record, head).map(tracing::field::display),
@@ -98,11 +102,14 @@ fn write_failure(record: &Record<'_>, head: &RequestHead, cause: &'static str, o
         status = record.response.status.map(Status::code),
         grpc_status = record.grpc_status,
         route = record.route.map(RouteName::name),
-        upstream = record.route.and_then(RouteName::upstream),
-        address = record.upstream.as_ref().map(address),
+        upstream = failed_upstream(record),
+        authorizer = why.map(|why| &*why.authorizer),
+        address = failed_address(record).map(ToString::to_string),
         phase = phase(record),
         cause,
-        rule = record.rule,
+        rule = rule(record),
+        authorizer_status = attempt.and_then(|one| one.status).map(Status::code),
+        problem = attempt.and_then(AuthorizerAttempt::problem),
         certificate,
         attempts = record.attempts,
         connected = since(record.connected),
@@ -123,8 +130,37 @@ fn cause(record: &Record<'_>) -> Option<&'static str> {
     }
 }
 
-/// The certificate of the upstream, if the request failed because it was refused.
+/// Why an authorizer gave no decision, if the request failed for it.
+fn no_decision<'r>(record: &Record<'r>) -> Option<&'r NoDecision> {
+    record.route?.no_decision()
+}
+
+/// The URL of the upstream, with which a failure of an authorizer has nothing to do.
+fn failed_upstream(record: &Record<'_>) -> Option<String> {
+    match no_decision(record) {
+        Some(_) => None,
+        None => record.route.and_then(RouteName::upstream),
+    }
+}
+
+/// Where the last attempt went.
+fn failed_address<'r>(record: &'r Record<'_>) -> Option<&'r Address> {
+    match no_decision(record) {
+        Some(why) => why.attempt.address.as_ref(),
+        None => record.upstream.as_ref().map(Upstream::address),
+    }
+}
+
+fn rule(record: &Record<'_>) -> Option<&'static str> {
+    let of_authorizer = || Some(no_decision(record)?.rejection.rule());
+    record.rule.or_else(of_authorizer)
+}
+
+/// The certificate of the upstream or authorizer, if the request failed because it was refused.
 fn refused_certificate(record: &Record<'_>) -> Option<Arc<str>> {
+    if let Some(why) = no_decision(record) {
+        return why.attempt.refused_certificate();
+    }
     let Ended::Failed(failure) = record.response.ended else {
         return None;
     };

@@ -29,7 +29,7 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
     ) -> Option<Arc<Placed<BasicAuth>>> {
         let before = self.diagnostics.len();
-        let (mut users_file, mut realm) = (None, REALM.to_owned());
+        let (mut users_file, mut realm, mut forward) = (None, REALM.to_owned(), Vec::new());
         match value.get_ref() {
             DeValue::Table(table) => {
                 for entry in entries(table) {
@@ -38,6 +38,7 @@ impl Reader<'_> {
                     };
                     match entry.name {
                         "users_file" => users_file = self.file(entry.value, USERS),
+                        "forward" => forward = self.identity_fields(&entry, "\"X-User\""),
                         _ => realm = self.realm(entry.value).unwrap_or(realm),
                     }
                 }
@@ -55,6 +56,7 @@ impl Reader<'_> {
         let basic_auth = BasicAuth {
             users_file,
             realm,
+            forward,
             also: Vec::new(),
         };
         Some(Arc::new(Placed::new(basic_auth, value.span())))
@@ -96,7 +98,7 @@ impl Reader<'_> {
                         sources.extend(self.parsed(&text, source));
                     }
                 }
-                _ => forward = self.key_fields(&entry),
+                _ => forward = self.identity_fields(&entry, "\"X-Client\""),
             }
         }
         if self.diagnostics.len() != before {
@@ -118,10 +120,10 @@ impl Reader<'_> {
         Some(Arc::new(Placed::new(api_keys, value.span())))
     }
 
-    /// The names of the fields that get the name of the key.
-    fn key_fields(&mut self, entry: &Entry<'_, '_>) -> Vec<String> {
+    /// The names of the fields that get the name of the key or user.
+    fn identity_fields(&mut self, entry: &Entry<'_, '_>, example: &str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for text in self.one_or_more(entry.value, "\"X-Client\"") {
+        for text in self.one_or_more(entry.value, example) {
             let Some(name) = self.field_name_at(&text.value, text.span.clone(), Some("host"))
             else {
                 continue;

@@ -34,7 +34,8 @@ impl<'a> Compiler<'a, '_> {
                     "passwords are quickly found by such hashes: write them anew, with htpasswd -B";
                 compiler.warning("weak-hash", path, &note, label);
             }
-            let policy = BasicAuth::new(Arc::new(users), &settings.value.realm);
+            let policy = BasicAuth::new(Arc::new(users), &settings.value.realm)
+                .forwarding(&settings.value.forward);
             Some(Policy::Proof(Prover::BasicAuth(Arc::new(policy))))
         }));
     }
